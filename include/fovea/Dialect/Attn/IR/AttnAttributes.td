@@ -1,0 +1,104 @@
+//===- AttnAttributes.td - Attributes of the attention dialect -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD
+
+include "fovea/Dialect/Attn/IR/AttnDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+
+class Attn_Attr<string name, string mnemonicName> : AttrDef<Attn_Dialect, name> {
+  let mnemonic = mnemonicName;
+}
+
+def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
+  let summary = "which keys a query may attend to, by position";
+  let description = [{
+    Query row `i` of `N` has position `i + M - N` among the `M` key rows: the
+    last query lines up with the last key.
+
+    | mask | key row `j` is admitted when, with `p = i + M - N` |
+    |---|---|
+    | `causal` | `j <= p` |
+    | `window = w` | `abs(p - j) < w` |
+    | `causal, window = w` | `0 <= p - j < w` |
+
+    `window = 0` means no window and is not printed.
+
+    Example:
+
+    ```mlir
+    #attn.mask<causal>
+    #attn.mask<window = 128>
+    #attn.mask<causal, window = 128>
+    ```
+  }];
+  let parameters = (ins "bool":$causal, "int64_t":$window);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool hasWindow() const { return getWindow() > 0; }
+    /// True when the mask admits everything.
+    bool isTrivial() const { return !getCausal() && !hasWindow(); }
+  }];
+}
+
+def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
+  let summary = "rows of one key/value source that a block of queries reads";
+  let description = [{
+    Describes one source of `attn.stream`:
+
+    - `ranges`: affine maps `(b)[rows, n] -> (begin, end)`. For query block `b`
+      the source contributes key rows `begin <= j < end` of every map, clamped to
+      `[0, rows)`, where `rows` is the source's row count and `n` the number of
+      queries. Ranges of one source must not overlap.
+    - `mask`: an optional mask that cuts single entries inside the ranges.
+    - `log_weight`, `bias`: whether the source has that operand.
+  }];
+  let parameters = (ins
+    ArrayRefParameter<"::mlir::AffineMap">:$ranges,
+    "::fovea::attn::MaskAttr":$mask,
+    "bool":$hasLogWeight,
+    "bool":$hasBias
+  );
+  let assemblyFormat = [{
+    `<` `ranges` `=` `[` $ranges `]` `,` `mask` `=` $mask `,`
+    `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Attn_SourceArrayAttr
+    : TypedArrayAttrBase<Attn_SourceAttr, "array of source descriptions">;
+
+def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
+  let summary = "tile sizes chosen for the streaming core";
+  let description = [{
+    | parameter | meaning |
+    |---|---|
+    | `query` | query rows of one parallel task |
+    | `key` | key rows scored before the running maximum is updated |
+    | `lanes` | query rows held by one vector |
+    | `vectors` | vectors of queries in a register tile |
+    | `keys` | key rows in a register tile |
+    | `columns` | value columns in a register tile |
+
+    Chosen by `--attn-select-tiles` from the target CPU; may be written by hand.
+  }];
+  let parameters = (ins "int64_t":$query, "int64_t":$key, "int64_t":$lanes,
+                        "int64_t":$vectors, "int64_t":$keys,
+                        "int64_t":$columns);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Query rows covered by one register tile.
+    int64_t getQueryLanes() const { return getLanes() * getVectors(); }
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD

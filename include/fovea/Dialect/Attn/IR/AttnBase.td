@@ -1,0 +1,57 @@
+//===- AttnBase.td - Shared definitions of the attention dialect -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNBASE_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNBASE_TD
+
+include "fovea/Dialect/Attn/IR/AttnAttributes.td"
+include "fovea/Dialect/Attn/IR/AttnDialect.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/TilingInterface.td"
+
+/// Element types of data operands. Sums and soft-max state are kept in f32 (f64
+/// for f64), whatever the element type.
+def Attn_Float : AnyTypeOf<[F32, F64, BF16, F16]>;
+
+
+def Attn_Rank3 : AnyTypeOf<[3DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [3]>],
+    "rank-3 tensor or memref of f32, f64, bf16 or f16">;
+def Attn_Rank4 : AnyTypeOf<[4DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [4]>],
+    "rank-4 tensor or memref of f32, f64, bf16 or f16">;
+
+/// Every operation of the dialect is in destination style: the trailing
+/// operands are the tensors (or buffers) that the results are written to.
+class Attn_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Attn_Dialect, mnemonic, !listconcat(traits, [
+        DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
+            ["reifyResultShapes"]>,
+        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>])> {
+  let hasVerifier = 1;
+  let extraClassDefinition = [{
+    void $cppClass::getEffects(
+        ::llvm::SmallVectorImpl<::mlir::SideEffects::EffectInstance<
+            ::mlir::MemoryEffects::Effect>> &effects) {
+      detail::getDestinationStyleEffects(
+          ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
+          effects);
+    }
+    ::llvm::LogicalResult $cppClass::reifyResultShapes(
+        ::mlir::OpBuilder &builder,
+        ::mlir::ReifiedRankedShapedTypeDims &shapes) {
+      return detail::reifyInitShapes(
+          builder,
+          ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
+          shapes);
+    }
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNBASE_TD

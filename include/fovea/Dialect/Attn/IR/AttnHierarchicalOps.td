@@ -1,0 +1,199 @@
+//===- AttnHierarchicalOps.td - Fast multipole operations -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNHIERARCHICALOPS_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNHIERARCHICALOPS_TD
+
+include "fovea/Dialect/Attn/IR/AttnBase.td"
+
+def Attn_SummarizeOp : Attn_Op<"summarize"> {
+  let summary = "weighted sums of consecutive intervals of rows";
+  let description = [{
+    Cuts the rows of `input` into intervals of `I` rows, where `I` is the third
+    extent of `weights`, and replaces each interval by `p` weighted sums
+    (Fast Multipole Attention, section 3.2):
+
+    ```
+    result[b, g, u p + a, :] = bias[w, a, :] + sum_(t < I) weights[w, a, t, :] * input[b, g, u I + t, :]
+    ```
+
+    where `w = g / (G / W)`: consecutive heads share a set of weights, all of them
+    when `W = 1`. Rows past the end of `input` count as zero.
+
+    | operand | shape |
+    |---|---|
+    | `input` | `[B, G, N, D]` |
+    | `weights` | `[W, p, I, D]`, `W` divides `G`, `I` is a multiple of `p` |
+    | `bias` | `[W, p, D]` |
+    | `output` | `[B, G, ceil(N / I) p, D]` |
+
+    Sums are accumulated in `f32` (`f64` for `f64`) and rounded once.
+
+    Example:
+
+    ```mlir
+    %s = attn.summarize ins(%x : tensor<1x8x1024x64xf32>)
+        weights(%w : tensor<1x4x64x64xf32>)
+        outs(%init : tensor<1x8x64x64xf32>) -> tensor<1x8x64x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$input, Attn_Rank4:$weights, Optional<Attn_Rank3>:$bias,
+    Attn_Rank4:$output
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $input `:` type($input) `)`
+    `weights` `(` $weights `:` type($weights) `)`
+    (`bias` `(` $bias^ `:` type($bias) `)`)?
+    `outs` `(` $output `:` type($output) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// Rows of one interval and sums kept of it.
+    int64_t getInterval();
+    int64_t getRank();
+  }];
+}
+
+def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
+    [AttrSizedOperandSegments]> {
+  let summary = "hierarchical attention: near tokens exactly, far ones by summaries";
+  let description = [{
+    Fast Multipole Attention (equations 5 to 7). Queries attend to the keys of
+    their own and the neighbouring groups of `m = group` tokens one by one, and
+    to everything farther through summaries that grow coarser with distance.
+    Level `l = 1..L` has intervals of `m_l = 2^(l-1) m` tokens, each carried by
+    `p` weighted sums of its keys and values (see `attn.summarize`).
+
+    Entry `(i, j)` belongs to level 0 when `|i/m - j/m| <= 1`, otherwise to the
+    one level `l` at which `|i/m_l - j/m_l| >= 2` while
+    `|i/m_(l+1) - j/m_(l+1)| <= 1` (for `l = L` the second condition always
+    holds). These sets tile the matrix exactly once. One soft-max runs over all
+    of them; summary `a` of an interval stands for the present tokens
+    `[a m_l/p, (a+1) m_l/p)` of it and, unless `multiplicity` is false, counts
+    that often. A summary without a present token is masked.
+
+    | operand | shape |
+    |---|---|
+    | `query`, `key`, `value` | as in `attn.dense`, with `M = N` |
+    | `key_weights`, `value_weights` | one per level, level 1 first: `[W, p, m_l, D]`, `[W, p, m_l, E]`, `W` divides `G` |
+    | `key_biases`, `value_biases` | none, or one per level: `[W, p, D]`, `[W, p, E]` |
+    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
+
+    The number of levels must be the least `L` with `m 2^(L+1) >= N`; no levels
+    means dense attention. With `causal`, entries with `j > i` are absent; coarse
+    levels only ever look at wholly past intervals. Time is
+    `O(N (3m + 3pL) (D + E))`, extra memory `O(N p/m (D + E))`.
+
+    Example:
+
+    ```mlir
+    %out = attn.fast_multipole
+        ins(%q, %k, %v : tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>)
+        key_weights(%kw : tensor<1x4x64x64xf32>) value_weights(%vw : tensor<1x4x64x64xf32>)
+        outs(%init : tensor<1x8x256x64xf32>)
+        {group = 64 : i64, causal} -> tensor<1x8x256x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
+    Variadic<Attn_Rank4>:$key_weights, Variadic<Attn_Rank4>:$value_weights,
+    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
+    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
+    I64Attr:$group, UnitAttr:$causal, OptionalAttr<F64Attr>:$scale,
+    DefaultValuedAttr<BoolAttr, "true">:$multiplicity
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`key_weights` `(` $key_weights^ `:` type($key_weights) `)`)?
+    (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
+    (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
+    (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    int64_t getNumLevels() { return getKeyWeights().size(); }
+    /// Sums kept of an interval; 0 when there are no levels.
+    int64_t getRank();
+  }];
+}
+
+def Attn_FastMultipoleLinearOp : Attn_Op<"fast_multipole_linear",
+    [AttrSizedOperandSegments]> {
+  let summary = "hierarchical attention with summarised queries, linear in N";
+  let description = [{
+    The linear form of Fast Multipole Attention (appendix A.1, equations 11 and
+    12). Queries are summarised like keys and values; level `l >= 1` scores are
+    `Q^(l)[i p / m_l] . K^(l)[j p / m_l]`. Each level has its *own* soft-max over
+    the entries that `attn.fast_multipole` gives to it, and the outputs of the
+    levels, level 0 included, are summed. A level at which a row has no entry
+    contributes zero.
+
+    Because `Q^(l)` mixes later queries of the same interval into a row, the
+    causal form is *not* strictly causal, although no later key or value is read.
+    `causal` is therefore accepted only together with `allow_query_lookahead`.
+
+    | operand | shape |
+    |---|---|
+    | `query`, `key`, `value` | as in `attn.dense`, with `M = N` |
+    | `query_weights` | one per level, `[W, p, m_l, D]`, `W` divides `H` |
+    | `key_weights`, `value_weights` | one per level, `W` divides `G` |
+    | `*_biases` | none, or one per level: `[W, p, D]` or `[W, p, E]` |
+    | `output` | `[B, H, N, E]` |
+
+    Example:
+
+    ```mlir
+    %out = attn.fast_multipole_linear
+        ins(%q, %k, %v : tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>)
+        query_weights(%qw : tensor<1x2x32x16xf32>) key_weights(%kw : tensor<1x2x32x16xf32>)
+        value_weights(%vw : tensor<1x2x32x16xf32>)
+        outs(%init : tensor<1x2x128x16xf32>)
+        {group = 32 : i64} -> tensor<1x2x128x16xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
+    Variadic<Attn_Rank4>:$query_weights, Variadic<Attn_Rank4>:$key_weights,
+    Variadic<Attn_Rank4>:$value_weights, Variadic<Attn_Rank3>:$query_biases,
+    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
+    Attn_Rank4:$output,
+    I64Attr:$group, UnitAttr:$causal, UnitAttr:$allow_query_lookahead,
+    OptionalAttr<F64Attr>:$scale
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`query_weights` `(` $query_weights^ `:` type($query_weights) `)`)?
+    (`key_weights` `(` $key_weights^ `:` type($key_weights) `)`)?
+    (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
+    (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
+    (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
+    (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    `outs` `(` $output `:` type($output) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    int64_t getNumLevels() { return getKeyWeights().size(); }
+    int64_t getRank();
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNHIERARCHICALOPS_TD

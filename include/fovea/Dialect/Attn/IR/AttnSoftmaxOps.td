@@ -1,0 +1,142 @@
+//===- AttnSoftmaxOps.td - Dense and streaming soft-max operations -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNSOFTMAXOPS_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNSOFTMAXOPS_TD
+
+include "fovea/Dialect/Attn/IR/AttnBase.td"
+
+def Attn_DenseOp : Attn_Op<"dense", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<TilingInterface,
+        ["getLoopIteratorTypes", "getIterationDomain",
+         "getTiledImplementation", "getResultTilePosition"]>]> {
+  let summary = "soft-max attention over all keys";
+  let description = [{
+    Computes, for every query row,
+
+    ```
+    out = softmax(scale * q k^T + log_weight[key] + bias[query, key] + mask) v
+    lse = log(sum(exp(scale * q k^T + log_weight + bias + mask)))
+    ```
+
+    | operand | shape | |
+    |---|---|---|
+    | `query` | `[B, H, N, D]` | |
+    | `key` | `[B, G, M, D]` | `H` is a multiple of `G` |
+    | `value` | `[B, G, M, E]` | |
+    | `log_weight` | `[B, G, M]`, extents of 1 broadcast | logarithm of how many tokens a key stands for |
+    | `bias` | `[B, H, N, M]`, extents of 1 broadcast | |
+    | `output` | `[B, H, N, E]` | |
+    | `lse` | `[B, H, N]`, `f32` (`f64` for `f64` data) | natural logarithm |
+
+    `scale` is `1 / sqrt(D)` unless given. A query row that may attend to nothing
+    gives zeros in `output` and `-inf` in `lse`. Time is `O(N M (D + E))`; the
+    score matrix is never formed.
+
+    Example:
+
+    ```mlir
+    %out = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
+    Optional<Attn_Rank3>:$log_weight, Optional<Attn_Rank4>:$bias,
+    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
+    OptionalAttr<F64Attr>:$scale, OptionalAttr<Attn_MaskAttr>:$mask
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
+    (`bias` `(` $bias^ `:` type($bias) `)`)?
+    `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// The factor that multiplies `q.k`: the attribute, or `1 / sqrt(D)`.
+    double getScaleOrDefault();
+    /// The mask, trivial when absent.
+    MaskAttr getMaskOrNone();
+  }];
+}
+
+def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<TilingInterface,
+        ["getLoopIteratorTypes", "getIterationDomain",
+         "getTiledImplementation", "getResultTilePosition"]>]> {
+  let summary = "one streaming soft-max over the union of several sources";
+  let description = [{
+    The shared core of every soft-max pattern. A *source* is a pair of keys and
+    values with optional log weights and bias; for each block of `block`
+    consecutive queries it contributes the key rows that its ranges name (see
+    `#attn.source`). The result is one soft-max over the union of all sources:
+
+    ```
+    s[i, (u, j)] = scale * q[i] . keys_u[j] + log_weight_u[j] + bias_u[i, j]   for rows j that block(i) reads and mask_u admits
+    out[i] = sum_(u,j) softmax(s[i])[u, j] * values_u[j]
+    lse[i] = log(sum_(u,j) exp(s[i, (u, j)]))
+    ```
+
+    | operand | shape |
+    |---|---|
+    | `query` | `[B, H, N, D]` |
+    | `keys[u]`, `values[u]` | `[B, G, M_u, D]`, `[B, G, M_u, E]` |
+    | `log_weights` | `[B, G, M_u]`, extents of 1 broadcast, one for each source that says `log_weight` |
+    | `biases` | `[B, H, N, M_u]`, extents of 1 broadcast, one for each source that says `bias` |
+    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
+
+    `block` is 0 when no range depends on the block index. `first_row` and
+    `num_rows` are present on a tile: query row 0 of the tile is row `first_row`
+    of `num_rows` in all, and the block index and mask positions refer to those.
+
+    Example: a window of two blocks, and one far summary for every 16 tokens:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        source(%ks, %vs : tensor<1x1x4x16xf32>, tensor<1x1x4x16xf32>)
+            log_weight(%w : tensor<1x1x4xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query,
+    Variadic<Attn_Rank4>:$keys, Variadic<Attn_Rank4>:$values,
+    Variadic<Attn_Rank3>:$log_weights, Variadic<Attn_Rank4>:$biases,
+    Optional<Index>:$first_row, Optional<Index>:$num_rows,
+    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
+    Attn_SourceArrayAttr:$sources,
+    DefaultValuedAttr<I64Attr, "0">:$block, F64Attr:$scale,
+    OptionalAttr<Attn_TilesAttr>:$tiles
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasCanonicalizer = 1;
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+
+    /// One source with its operands; absent operands are null.
+    struct Source {
+      ::mlir::Value keys, values, logWeight, bias;
+      SourceAttr attr;
+    };
+    ::llvm::SmallVector<Source> getSourceList();
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNSOFTMAXOPS_TD

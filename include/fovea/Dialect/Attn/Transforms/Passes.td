@@ -1,0 +1,134 @@
+//===- Passes.td - Passes of the attention dialect ---------*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
+#define FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
+  let summary = "expand attention patterns to summaries and attn.stream";
+  let description = [{
+    Rewrites every pattern of the dialect to the streaming core: a pattern is its
+    list of sources.
+
+    | pattern | sources of query block `b` |
+    |---|---|
+    | `attn.dense` | all rows, with its mask |
+    | `attn.fast_multipole` | rows of blocks `b-1, b, b+1`; per level, the interaction list among its summaries |
+    | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
+
+    ```mlir
+    %out = attn.dense ins(%q, %k, %v : ...) outs(%o : ...) {mask = #attn.mask<causal>} -> ...
+    ```
+    becomes
+    ```mlir
+    %out = attn.stream query(%q : ...)
+        source(%k, %v : ...) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        outs(%o : ...) {scale = ...} -> ...
+    ```
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
+  let summary = "choose tile sizes of attn.stream from the target CPU";
+  let description = [{
+    Annotates every `attn.stream` that has no tiles yet with `#attn.tiles`. The
+    cost model is in docs/Pipelines.md; every decision is a remark of category
+    `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = ["::fovea::attn::AttnDialect"];
+}
+
+def TileStreamPass : Pass<"attn-tile-stream", "::mlir::func::FuncOp"> {
+  let summary = "tile attn.stream to one parallel loop over (batch, head, query block)";
+  let description = [{
+    Tiles every `attn.stream` with `scf.forall`, through its TilingInterface, by
+    one batch entry, one head and the `query` tile of its `#attn.tiles`.
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::affine::AffineDialect"
+  ];
+}
+
+def VectorizeStreamPass
+    : Pass<"attn-vectorize-stream", "::mlir::func::FuncOp"> {
+  let summary = "lower tiles of attn.stream on memrefs to vector code";
+  let description = [{
+    Replaces every `attn.stream` on memrefs by loops over register tiles,
+    vectorised over queries. See docs/Lowering.md for the structure of the code.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeSummarizePass
+    : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.summarize` on memrefs by a parallel loop of register
+    tiles, vectorised over the columns. Weights are shared by several intervals
+    and by all heads of a chunk of rows.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
+  let summary = "outline parallel loops to functions that the runtime calls";
+  let description = [{
+    Turns every `scf.forall` on memrefs into a private function of one loop index
+    and a call of the runtime's `fovea_rt_parallel_for`. Buffers allocated in the
+    body become slices of the scratch memory that the runtime keeps for each
+    thread.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
+def LowerToReferencePass
+    : Pass<"attn-lower-to-reference", "::mlir::func::FuncOp"> {
+  let summary = "lower attention ops on memrefs to plain loops in f64";
+  let description = [{
+    Replaces every operation of the dialect on memrefs by the most direct loops
+    that compute it, straight from its definition, with all arithmetic in `f64`.
+    Slow and simple: the oracle that every other lowering is compared with.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
+#endif // FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD

@@ -1,0 +1,121 @@
+//===- AttnDialect.cpp - Attention dialect -===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+#include "fovea/Dialect/Attn/IR/AttnDialect.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "fovea/Dialect/Attn/IR/AttnAttributes.cpp.inc"
+
+void AttnDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "fovea/Dialect/Attn/IR/AttnAttributes.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// MaskAttr
+//===----------------------------------------------------------------------===//
+
+// mask ::= `<` (`none` | `causal` (`,` `window` `=` int)? | `window` `=` int)
+// `>`
+Attribute MaskAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess())
+    return {};
+  bool causal = false;
+  int64_t window = 0;
+  if (failed(parser.parseOptionalKeyword("none"))) {
+    causal = succeeded(parser.parseOptionalKeyword("causal"));
+    if (!causal || succeeded(parser.parseOptionalComma())) {
+      if (parser.parseKeyword("window") || parser.parseEqual() ||
+          parser.parseInteger(window))
+        return {};
+      if (window <= 0) {
+        parser.emitError(loc, "expected a window of at least 1, but got ")
+            << window;
+        return {};
+      }
+    }
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<MaskAttr>(loc, parser.getContext(), causal, window);
+}
+
+void MaskAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  if (isTrivial())
+    printer << "none";
+  if (getCausal())
+    printer << "causal";
+  if (hasWindow())
+    printer << (getCausal() ? ", " : "") << "window = " << getWindow();
+  printer << ">";
+}
+
+LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               bool causal, int64_t window) {
+  if (window < 0)
+    return emitError() << "expected a window that is not negative, but got "
+                       << window;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SourceAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<AffineMap> ranges, MaskAttr mask,
+                                 bool hasLogWeight, bool hasBias) {
+  for (AffineMap range : ranges)
+    if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
+        range.getNumResults() != 2)
+      return emitError() << "expected ranges of the form (b)[rows, n] -> "
+                            "(begin, end), but got "
+                         << AffineMapAttr::get(range);
+  if (!mask)
+    return emitError() << "expected a mask";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// TilesAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult TilesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                int64_t query, int64_t key, int64_t lanes,
+                                int64_t vectors, int64_t keys,
+                                int64_t columns) {
+  for (int64_t size : {query, key, lanes, vectors, keys, columns})
+    if (size < 1)
+      return emitError() << "expected tile sizes of at least 1, but got "
+                         << size;
+  if (key % keys != 0)
+    return emitError() << "expected the key tile to be a multiple of the "
+                          "register tile's keys, but got "
+                       << key << " and " << keys;
+  return success();
+}

@@ -1,0 +1,169 @@
+//===- OpHelpers.cpp - Helpers shared by the op families -===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+
+bool attn::detail::extentsMatch(int64_t a, int64_t b) {
+  return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
+}
+
+LogicalResult attn::detail::verifyExtent(Operation *op, StringRef name,
+                                         Value operand, int64_t dim,
+                                         int64_t expected, StringRef what,
+                                         bool mayBroadcast) {
+  int64_t found = cast<ShapedType>(operand.getType()).getDimSize(dim);
+  if (extentsMatch(found, expected) || (mayBroadcast && found == 1))
+    return success();
+  return op->emitOpError() << "expects extent " << dim << " of " << name
+                           << " to be " << expected
+                           << (mayBroadcast ? " or 1" : "") << " (" << what
+                           << "), but got " << found;
+}
+
+LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
+  auto dpsOp = cast<DestinationStyleOpInterface>(op);
+  bool anyTensor = false, anyMemRef = false;
+  for (Value operand : op->getOperands()) {
+    anyTensor |= isa<TensorType>(operand.getType());
+    anyMemRef |= isa<MemRefType>(operand.getType());
+  }
+  if (anyTensor && anyMemRef)
+    return op->emitOpError("expects all operands to be tensors or all to be "
+                           "memrefs, but got both");
+  unsigned expected = anyTensor ? dpsOp.getNumDpsInits() : 0;
+  if (op->getNumResults() != expected)
+    return op->emitOpError()
+           << "expects " << expected
+           << " results, one for each tensor in outs, but got "
+           << op->getNumResults();
+  for (auto [init, result] : llvm::zip(dpsOp.getDpsInits(), op->getResults()))
+    if (init.getType() != result.getType())
+      return op->emitOpError()
+             << "expects the result type to be that of its "
+                "destination, "
+             << init.getType() << ", but got " << result.getType();
+  return success();
+}
+
+/// The type that sums and soft-max state have for data of type `type`.
+static Type getStateType(Type type) {
+  return type.isF64() ? type : Float32Type::get(type.getContext());
+}
+
+LogicalResult attn::detail::verifyScoreTerm(Operation *op, StringRef name,
+                                            Value term, ArrayRef<int64_t> shape,
+                                            Type elementType) {
+  auto type = cast<ShapedType>(term.getType());
+  Type state = getStateType(elementType);
+  if (type.getElementType() != state && type.getElementType() != elementType)
+    return op->emitOpError()
+           << "expects " << name << " to hold " << state
+           << (state == elementType ? Twine() : Twine(" or the data type"))
+           << ", but got " << type.getElementType();
+  for (auto [dim, extent] : llvm::enumerate(shape))
+    if (failed(verifyExtent(op, name, term, dim, extent, "from query and key",
+                            /*mayBroadcast=*/true)))
+      return failure();
+  return success();
+}
+
+LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
+                                            Value key, Value value,
+                                            Value output, Value lse,
+                                            std::optional<APFloat> scale) {
+  auto q = cast<ShapedType>(query.getType());
+  auto k = cast<ShapedType>(key.getType());
+  auto v = cast<ShapedType>(value.getType());
+  Type elementType = q.getElementType();
+  struct Named {
+    StringRef name;
+    Value operand;
+  };
+  for (Named other :
+       {Named{"key", key}, {"value", value}, {"output", output}}) {
+    Type found = cast<ShapedType>(other.operand.getType()).getElementType();
+    if (found != elementType)
+      return op->emitOpError() << "expects " << other.name
+                               << " to have the element type of query, "
+                               << elementType << ", but got " << found;
+  }
+  int64_t width = q.getDimSize(3), valueWidth = v.getDimSize(3);
+  if (ShapedType::isDynamic(width) || ShapedType::isDynamic(valueWidth))
+    return op->emitOpError("expects static head and value widths");
+  if (width == 0 || valueWidth == 0)
+    return op->emitOpError("expects head and value widths of at least 1");
+
+  if (failed(verifyExtent(op, "key", key, 0, q.getDimSize(0), "batch")) ||
+      failed(verifyExtent(op, "value", value, 0, q.getDimSize(0), "batch")) ||
+      failed(verifyExtent(op, "key", key, 3, width, "head width of query")) ||
+      failed(verifyExtent(op, "value", value, 1, k.getDimSize(1),
+                          "heads of key")) ||
+      failed(
+          verifyExtent(op, "value", value, 2, k.getDimSize(2), "rows of key")))
+    return failure();
+
+  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
+      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
+    return op->emitOpError()
+           << "expects the query heads to be a multiple of the key heads, but "
+              "got "
+           << heads << " query heads and " << keyHeads << " key heads";
+
+  for (int64_t dim : {0, 1, 2})
+    if (failed(verifyExtent(op, "output", output, dim, q.getDimSize(dim),
+                            "from query")))
+      return failure();
+  if (failed(
+          verifyExtent(op, "output", output, 3, valueWidth, "width of value")))
+    return failure();
+  if (lse) {
+    Type found = cast<ShapedType>(lse.getType()).getElementType();
+    if (found != getStateType(elementType))
+      return op->emitOpError()
+             << "expects lse to hold " << getStateType(elementType)
+             << ", but got " << found;
+    for (int64_t dim : {0, 1, 2})
+      if (failed(verifyExtent(op, "lse", lse, dim, q.getDimSize(dim),
+                              "from query")))
+        return failure();
+  }
+  if (scale && !scale->isFinite())
+    return op->emitOpError("expects a finite scale");
+  return verifyDestinationStyle(op);
+}
+
+void attn::detail::getDestinationStyleEffects(
+    DestinationStyleOpInterface op,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      continue;
+    if (op.isDpsInit(&operand))
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+    else
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+  }
+}
+
+LogicalResult
+attn::detail::reifyInitShapes(OpBuilder &builder,
+                              DestinationStyleOpInterface op,
+                              ReifiedRankedShapedTypeDims &shapes) {
+  for (Value init : op.getDpsInits())
+    if (isa<TensorType>(init.getType()))
+      shapes.push_back(tensor::getMixedSizes(builder, op.getLoc(), init));
+  return success();
+}

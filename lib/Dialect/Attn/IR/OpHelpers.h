@@ -1,0 +1,59 @@
+//===- OpHelpers.h - Helpers shared by the op families -*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_IR_OPHELPERS_H
+#define FOVEA_LIB_DIALECT_ATTN_IR_OPHELPERS_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn::detail {
+
+/// Extents that agree, or that could agree because one of them is dynamic.
+bool extentsMatch(int64_t a, int64_t b);
+
+/// Emits an error on `op` unless extent `dim` of operand `name` matches
+/// `expected`; `what` says where the expectation comes from.
+mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
+                                 mlir::Value operand, int64_t dim,
+                                 int64_t expected, llvm::StringRef what,
+                                 bool mayBroadcast = false);
+
+/// Checks what every attention op shares: query [B,H,N,D], key [B,G,M,D],
+/// value [B,G,M,E], output [B,H,N,E], lse [B,H,N], one element type, head
+/// counts that divide, a finite scale, static head width, destination style.
+mlir::LogicalResult verifyAttention(mlir::Operation *op, mlir::Value query,
+                                    mlir::Value key, mlir::Value value,
+                                    mlir::Value output, mlir::Value lse,
+                                    std::optional<llvm::APFloat> scale);
+
+/// Checks log weights `[B, G, M]` or a bias `[B, H, N, M]`: an element type of
+/// f32 (f64 for f64 data) or the data's, extents of 1 broadcasting.
+mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
+                                    mlir::Value term,
+                                    llvm::ArrayRef<int64_t> shape,
+                                    mlir::Type elementType);
+
+/// Results are the tensor inits, in order; a memref op has none.
+mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
+
+/// Memory effects of a destination-style op: none on tensors; on memrefs, reads
+/// the inputs and writes the inits.
+void getDestinationStyleEffects(
+    mlir::DestinationStyleOpInterface op,
+    llvm::SmallVectorImpl<
+        mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>
+        &effects);
+
+/// Result shapes of a destination-style op are its inits' shapes.
+mlir::LogicalResult reifyInitShapes(mlir::OpBuilder &builder,
+                                    mlir::DestinationStyleOpInterface op,
+                                    mlir::ReifiedRankedShapedTypeDims &shapes);
+
+} // namespace fovea::attn::detail
+
+#endif // FOVEA_LIB_DIALECT_ATTN_IR_OPHELPERS_H

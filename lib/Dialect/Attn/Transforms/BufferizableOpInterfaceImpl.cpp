@@ -1,0 +1,67 @@
+//===- BufferizableOpInterfaceImpl.cpp - Bufferization of attention ops -===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+
+using namespace mlir;
+using namespace mlir::bufferization;
+using namespace fovea::attn;
+
+namespace {
+/// Every op of the dialect reads its inputs and overwrites its destinations
+/// completely, so a destination is never read.
+template <typename OpTy>
+struct AttnOpInterface
+    : DstBufferizableOpInterfaceExternalModel<AttnOpInterface<OpTy>, OpTy> {
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
+                              const AnalysisState &) const {
+    return cast<DestinationStyleOpInterface>(op).isDpsInput(&operand);
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (!isa<TensorType>(operand.getType())) {
+        operands.push_back(operand);
+        continue;
+      }
+      FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
+      if (failed(buffer))
+        return failure();
+      operands.push_back(*buffer);
+    }
+    rewriter.setInsertionPoint(op);
+    OperationState newState(op->getLoc(), op->getName(), operands,
+                            /*types=*/TypeRange(), op->getAttrs());
+    Operation *newOp = rewriter.create(newState);
+    SmallVector<Value> results =
+        cast<DestinationStyleOpInterface>(newOp).getDpsInits();
+    replaceOpWithBufferizedValues(rewriter, op, results);
+    return success();
+  }
+};
+} // namespace
+
+void fovea::attn::registerBufferizableOpInterfaceExternalModels(
+    DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
+    DenseOp::attachInterface<AttnOpInterface<DenseOp>>(*context);
+    StreamOp::attachInterface<AttnOpInterface<StreamOp>>(*context);
+    SummarizeOp::attachInterface<AttnOpInterface<SummarizeOp>>(*context);
+    FastMultipoleOp::attachInterface<AttnOpInterface<FastMultipoleOp>>(
+        *context);
+    FastMultipoleLinearOp::attachInterface<
+        AttnOpInterface<FastMultipoleLinearOp>>(*context);
+  });
+}

@@ -92,10 +92,11 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  bool hasLogWeight, bool hasBias) {
   for (AffineMap range : ranges)
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
-        range.getNumResults() != 2)
-      return emitError() << "expected ranges of the form (b)[rows, n] -> "
-                            "(begin, end), but got "
-                         << AffineMapAttr::get(range);
+        (range.getNumResults() != 2 && range.getNumResults() != 4))
+      return emitError()
+             << "expected ranges of the form (b)[rows, n] -> "
+                "(begin, end) or (begin, end, lower, upper), but got "
+             << AffineMapAttr::get(range);
   if (!mask)
     return emitError() << "expected a mask";
   return success();

@@ -56,7 +56,9 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     - `ranges`: affine maps `(b)[rows, n] -> (begin, end)`. For query block `b`
       the source contributes key rows `begin <= j < end` of every map, clamped to
       `[0, rows)`, where `rows` is the source's row count and `n` the number of
-      queries. Ranges of one source must not overlap.
+      queries. A map with four results, `(begin, end, lower, upper)`, is clamped
+      to `[lower, upper)` first: so one source can hold several levels of
+      summaries one after the other. Ranges of one source must not overlap.
     - `mask`: an optional mask that cuts single entries inside the ranges.
     - `log_weight`, `bias`: whether the source has that operand.
   }];

@@ -1,0 +1,128 @@
+//===- abi.h - Functions that generated code calls ----------------*- C -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The boundary between compiled kernels and the runtime. Compiled objects
+// outlive compiler builds, so a change of a signature or of a promise made
+// here increments FOVEA_RT_ABI_VERSION. Sizes are in bytes and 64-bit
+// everywhere. A function that cannot do its work does not return: it fails
+// as fovea_rt_fail describes, so generated code never checks for errors.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_RT_ABI_H
+#define FOVEA_RT_ABI_H
+
+#include <stdint.h>
+
+/* Version of everything declared in this file. */
+#define FOVEA_RT_ABI_VERSION 1
+
+#define FOVEA_RT_EXPORT __attribute__((visibility("default")))
+#define FOVEA_RT_NORETURN __attribute__((noreturn))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Result of an invocation. Zero is success; kernels may fail with any positive
+ * code, of which the runtime itself uses those named below.
+ */
+typedef int32_t fovea_rt_status;
+
+enum {
+  FOVEA_RT_OK = 0,
+  /* An argument has a shape, size or value that the callee cannot accept. */
+  FOVEA_RT_INVALID_ARGUMENT = 1,
+  /* Memory ran out; the text says how much was asked for. */
+  FOVEA_RT_OUT_OF_MEMORY = 2,
+  /* A failure reported without a usable code. */
+  FOVEA_RT_INTERNAL = 3
+};
+
+/*
+ * Body of a parallel loop.
+ *   index    in [0, count), each value exactly once per loop.
+ *   scratch  memory of the executing thread for this loop: 64-byte aligned, at
+ *            least scratch_bytes long, never shared with another running body,
+ *            contents undefined on entry.
+ *   context  passed through from fovea_rt_parallel_for.
+ * A body must not depend on which thread runs it. It may fail, allocate, and
+ * start parallel loops of its own.
+ */
+typedef void (*fovea_rt_body_t)(int64_t index, void *scratch, void *context);
+
+/*
+ * Runs body(index, scratch, context) for every index in [0, count) and returns
+ * when all have finished; their writes are visible to the caller.
+ *
+ * Indices are handed out one at a time in DESCENDING order, so that loops whose
+ * work grows with the index, as under a causal mask, start with the heavy part.
+ * The calling thread takes part. A loop started from a body runs inline on that
+ * body's thread, with scratch of its own; so does a loop started while another
+ * host thread is using the workers. Bodies run with the caller's floating-point
+ * environment (rounding mode, flush-to-zero).
+ *
+ *   count          number of indices; body is never called when count <= 0.
+ *   scratch_bytes  scratch for each executing thread, >= 0.
+ *
+ * Fails: scratch_bytes < 0 (FOVEA_RT_INVALID_ARGUMENT); the calling thread's
+ * scratch cannot be allocated (FOVEA_RT_OUT_OF_MEMORY). A worker without memory
+ * for its scratch leaves the work to the others. When a body fails, no further
+ * index is handed out and the loop fails, once every running body has finished,
+ * with the failure of the highest index, whatever the number of threads.
+ */
+FOVEA_RT_EXPORT void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
+                                           fovea_rt_body_t body, void *context);
+
+/*
+ * Ends the running kernel: control goes to the innermost fovea_rt_invoke of the
+ * calling thread, which returns `code` and keeps a copy of `message` (up to
+ * 1023 bytes, UTF-8) for fovea_rt_last_error. From a body, the loop is ended
+ * first, see fovea_rt_parallel_for. Frames in between are abandoned: they must
+ * not hold locks or C++ objects with destructors.
+ *
+ * Codes <= 0 are reported as FOVEA_RT_INTERNAL. Without an invocation the
+ * message goes to standard error and the process aborts.
+ */
+FOVEA_RT_EXPORT FOVEA_RT_NORETURN void fovea_rt_fail(int32_t code,
+                                                     const char *message);
+
+/*
+ * Allocates `bytes` bytes of uninitialised memory, aligned to `alignment` or 64
+ * bytes, whichever is more; from 4 MiB on to 2 MiB, asking for huge pages. The
+ * result is never null and differs from every other live block, also for zero
+ * bytes. The block belongs to the running invocation until that succeeds; it is
+ * freed if the invocation fails.
+ *
+ * Fails: bytes < 0, or alignment neither 0 (no demand) nor a power of two
+ * (FOVEA_RT_INVALID_ARGUMENT); no memory (FOVEA_RT_OUT_OF_MEMORY).
+ */
+FOVEA_RT_EXPORT void *fovea_rt_alloc(int64_t bytes, int64_t alignment);
+
+/*
+ * Frees a block of fovea_rt_alloc, from any thread, inside or outside an
+ * invocation. Null is ignored. Any other pointer aborts the process.
+ */
+FOVEA_RT_EXPORT void fovea_rt_free(void *pointer);
+
+/*
+ * The names MLIR gives to the three functions above when a memref conversion
+ * uses generic allocation functions; same meaning, no demand on alignment for
+ * the first.
+ */
+FOVEA_RT_EXPORT void *_mlir_memref_to_llvm_alloc(int64_t bytes);
+FOVEA_RT_EXPORT void *_mlir_memref_to_llvm_aligned_alloc(int64_t alignment,
+                                                         int64_t bytes);
+FOVEA_RT_EXPORT void _mlir_memref_to_llvm_free(void *pointer);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* FOVEA_RT_ABI_H */

@@ -1,0 +1,97 @@
+//===- fovea_rt.h - Host interface of the runtime -----------------*- C -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a program that runs compiled kernels calls. Every function may be
+// called from any thread at any time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_RT_FOVEA_RT_H
+#define FOVEA_RT_FOVEA_RT_H
+
+#include "fovea_rt/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The FOVEA_RT_ABI_VERSION this library was built with. */
+FOVEA_RT_EXPORT int32_t fovea_rt_version(void);
+
+/*
+ * Calls packed(args) so that the kernel may fail. Returns FOVEA_RT_OK, or the
+ * code of the failure with its text in fovea_rt_last_error.
+ *
+ * Blocks that the kernel allocated and did not free are its results: after a
+ * success the caller owns them and frees each with fovea_rt_free; after a
+ * failure they are gone. Invocations may nest and may run at the same time on
+ * several threads. A null `packed` is FOVEA_RT_INVALID_ARGUMENT.
+ */
+FOVEA_RT_EXPORT fovea_rt_status fovea_rt_invoke(void (*packed)(void **),
+                                                void **args);
+
+/*
+ * Text of the last failure of a host function on the calling thread, empty if
+ * the last invocation or setting succeeded. Valid until the next call of
+ * fovea_rt_invoke or fovea_rt_set_num_threads on this thread; never null.
+ */
+FOVEA_RT_EXPORT const char *fovea_rt_last_error(void);
+
+/* Most threads a parallel loop can use. */
+#define FOVEA_RT_MAX_THREADS 4096
+
+/*
+ * Sets how many threads, the caller included, run a parallel loop that starts
+ * from now on: 1 to FOVEA_RT_MAX_THREADS, or 0 for the default, which is the
+ * environment variable FOVEA_NUM_THREADS or, without it, the number of CPUs
+ * that the process may run on. Results do not depend on it. Any other value is
+ * FOVEA_RT_INVALID_ARGUMENT and changes nothing.
+ *
+ * FOVEA_NUM_THREADS is read once, at the first need; a value out of range is
+ * reported on standard error and ignored.
+ */
+FOVEA_RT_EXPORT fovea_rt_status fovea_rt_set_num_threads(int32_t num_threads);
+
+/* The number of threads of the next parallel loop, at least 1. */
+FOVEA_RT_EXPORT int32_t fovea_rt_num_threads(void);
+
+/*
+ * Gives the scratch of all threads back to the system, except what a running
+ * loop is using.
+ */
+FOVEA_RT_EXPORT void fovea_rt_release_scratch(void);
+
+/*
+ * Gives back the freed blocks of 4 MiB and more that are kept for reuse: at
+ * most 16 of them, of 512 MiB together.
+ */
+FOVEA_RT_EXPORT void fovea_rt_release_cache(void);
+
+/* Memory of the whole process, in bytes. */
+typedef struct {
+  /* Scratch that all threads together hold, and the most they ever held. */
+  int64_t scratch_bytes;
+  int64_t peak_scratch_bytes;
+  /* Live blocks of fovea_rt_alloc by the sizes asked for, and the most. */
+  int64_t allocated_bytes;
+  int64_t peak_allocated_bytes;
+  /* Freed large blocks kept for reuse, not part of allocated_bytes. */
+  int64_t cached_bytes;
+} fovea_rt_statistics;
+
+/* Writes the present figures to *statistics. */
+FOVEA_RT_EXPORT void fovea_rt_get_statistics(fovea_rt_statistics *statistics);
+
+/* Restarts both peaks from the present figures. */
+FOVEA_RT_EXPORT void fovea_rt_reset_statistics(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* FOVEA_RT_FOVEA_RT_H */

@@ -1,21 +1,19 @@
-//===- VectorizeStream.cpp - Vector code of attn.stream -===//
+//===- VectorizeStream.cpp - Vector code of attn.stream -------------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM
-// Exceptions. See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
+#include "StreamKernel.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace fovea::attn {
@@ -29,7 +27,21 @@ using namespace fovea::attn;
 namespace {
 struct VectorizeStreamPass
     : fovea::attn::impl::VectorizeStreamPassBase<VectorizeStreamPass> {
-  using VectorizeStreamPassBase::VectorizeStreamPassBase;
-  void runOnOperation() override {}
+  void runOnOperation() override {
+    SmallVector<StreamOp> ops;
+    getOperation().walk([&](StreamOp op) {
+      if (isa<MemRefType>(op.getQuery().getType()))
+        ops.push_back(op);
+    });
+    for (StreamOp op : ops) {
+      if (!op.getTiles()) {
+        op.emitError("has no tiles; run --attn-select-tiles first");
+        return signalPassFailure();
+      }
+      OpBuilder builder(op);
+      StreamKernel(op, builder).emit();
+      op.erase();
+    }
+  }
 };
 } // namespace

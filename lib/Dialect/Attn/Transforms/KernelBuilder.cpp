@@ -1,0 +1,189 @@
+//===- KernelBuilder.cpp - Emission of vector kernels ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
+                             FloatType stateType, int64_t lanes)
+    : ImplicitLocOpBuilder(loc, builder), stateType(stateType), lanes(lanes),
+      vectorType(VectorType::get({lanes}, stateType)) {}
+
+//===----------------------------------------------------------------------===//
+// Index arithmetic
+//===----------------------------------------------------------------------===//
+
+Value KernelBuilder::index(int64_t value) {
+  return arith::ConstantIndexOp::create(*this, value);
+}
+Value KernelBuilder::add(Value a, Value b) {
+  return createOrFold<arith::AddIOp>(a, b);
+}
+Value KernelBuilder::sub(Value a, Value b) {
+  return createOrFold<arith::SubIOp>(a, b);
+}
+Value KernelBuilder::mul(Value a, Value b) {
+  return createOrFold<arith::MulIOp>(a, b);
+}
+Value KernelBuilder::min(Value a, Value b) {
+  return createOrFold<arith::MinSIOp>(a, b);
+}
+Value KernelBuilder::max(Value a, Value b) {
+  return createOrFold<arith::MaxSIOp>(a, b);
+}
+Value KernelBuilder::clamp(Value a, Value low, Value high) {
+  return min(max(a, low), high);
+}
+Value KernelBuilder::floorDiv(Value a, Value b) {
+  return createOrFold<arith::FloorDivSIOp>(a, b);
+}
+Value KernelBuilder::roundDown(Value a, int64_t multiple) {
+  if (multiple == 1)
+    return a;
+  return mul(createOrFold<arith::DivUIOp>(a, index(multiple)), multiple);
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars and vectors
+//===----------------------------------------------------------------------===//
+
+Value KernelBuilder::scalar(double value) {
+  return arith::ConstantOp::create(*this, getFloatAttr(stateType, value));
+}
+Value KernelBuilder::splat(double value) {
+  return arith::ConstantOp::create(
+      *this,
+      DenseElementsAttr::get(vectorType, getFloatAttr(stateType, value)));
+}
+Value KernelBuilder::broadcast(Value scalar) {
+  return vector::BroadcastOp::create(*this, vectorType, scalar);
+}
+Value KernelBuilder::fadd(Value a, Value b) {
+  return arith::AddFOp::create(*this, a, b);
+}
+Value KernelBuilder::fsub(Value a, Value b) {
+  return arith::SubFOp::create(*this, a, b);
+}
+Value KernelBuilder::fmul(Value a, Value b) {
+  return arith::MulFOp::create(*this, a, b);
+}
+Value KernelBuilder::fma(Value a, Value b, Value c) {
+  // vector.fma becomes llvm.fmuladd: fused where the target has it, and never a
+  // library call where it has not.
+  return vector::FMAOp::create(*this, a, b, c);
+}
+Value KernelBuilder::fmax(Value a, Value b) {
+  Value greater =
+      arith::CmpFOp::create(*this, arith::CmpFPredicate::OGT, a, b);
+  return arith::SelectOp::create(*this, greater, a, b);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static FloatType getElementType(Value memref) {
+  return cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
+}
+
+Value KernelBuilder::loadVector(Value memref, ValueRange indices) {
+  FloatType type = getElementType(memref);
+  Value vector = vector::LoadOp::create(*this, VectorType::get({lanes}, type),
+                                        memref, indices);
+  if (type == stateType)
+    return vector;
+  return arith::ExtFOp::create(*this, vectorType, vector);
+}
+
+void KernelBuilder::storeVector(Value vector, Value memref,
+                                ValueRange indices) {
+  FloatType type = getElementType(memref);
+  if (type != stateType)
+    vector =
+        arith::TruncFOp::create(*this, VectorType::get({lanes}, type), vector);
+  vector::StoreOp::create(*this, vector, memref, indices);
+}
+
+Value KernelBuilder::loadScalar(Value memref, ValueRange indices) {
+  Value value = memref::LoadOp::create(*this, memref, indices);
+  if (value.getType() == stateType)
+    return value;
+  return arith::ExtFOp::create(*this, stateType, value);
+}
+
+void KernelBuilder::storeScalar(Value value, Value memref,
+                                ValueRange indices) {
+  FloatType type = getElementType(memref);
+  if (type != stateType)
+    value = arith::TruncFOp::create(*this, type, value);
+  memref::StoreOp::create(*this, value, memref, indices);
+}
+
+Value KernelBuilder::scratch(ArrayRef<int64_t> shape, Type elementType) {
+  return memref::AllocOp::create(*this, MemRefType::get(shape, elementType),
+                                 getI64IntegerAttr(64));
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+KernelBuilder::Values
+KernelBuilder::loop(Value low, Value high, int64_t step, ValueRange inits,
+                    function_ref<Values(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(*this, low, high, index(step), inits);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(loop.getBody());
+  Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  // A loop without results gets its terminator from the builder.
+  if (!inits.empty())
+    scf::YieldOp::create(*this, next);
+  return Values(loop.getResults());
+}
+
+void KernelBuilder::loop(Value low, Value high, int64_t step,
+                         function_ref<void(Value)> body) {
+  loop(low, high, step, ValueRange(), [&](Value iv, ValueRange) {
+    body(iv);
+    return Values();
+  });
+}
+
+void KernelBuilder::ifThen(Value condition, function_ref<void()> body) {
+  auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(ifOp.thenBlock());
+  body();
+}
+
+KernelBuilder::Values KernelBuilder::transpose(ValueRange rows) {
+  // log2(lanes) riffles: each interleaves row i with row i + lanes / 2.
+  SmallVector<int64_t> low, high;
+  for (int64_t lane = 0; lane < lanes / 2; ++lane) {
+    low.append({lane, lanes + lane});
+    high.append({lanes / 2 + lane, lanes + lanes / 2 + lane});
+  }
+  Values current(rows);
+  for (int64_t stage = 1; stage < lanes; stage *= 2) {
+    Values next;
+    for (int64_t row = 0; row < lanes / 2; ++row) {
+      Value a = current[row], b = current[row + lanes / 2];
+      next.push_back(vector::ShuffleOp::create(*this, a, b, low));
+      next.push_back(vector::ShuffleOp::create(*this, a, b, high));
+    }
+    current = std::move(next);
+  }
+  return current;
+}

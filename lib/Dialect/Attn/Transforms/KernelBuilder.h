@@ -1,0 +1,94 @@
+//===- KernelBuilder.h - Emission of vector kernels -------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Short names for the few operations that hand-scheduled kernels consist of:
+// index arithmetic, loops that carry registers, one-dimensional vectors.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_KERNELBUILDER_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_KERNELBUILDER_H
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace fovea::attn {
+
+/// Emits kernels whose vectors hold `lanes` elements of `stateType`, the type
+/// that sums are kept in.
+class KernelBuilder : public mlir::ImplicitLocOpBuilder {
+public:
+  using Values = llvm::SmallVector<mlir::Value>;
+
+  KernelBuilder(mlir::Location loc, mlir::OpBuilder &builder,
+                mlir::FloatType stateType, int64_t lanes);
+
+  mlir::FloatType getStateType() const { return stateType; }
+  mlir::VectorType getVectorType() const { return vectorType; }
+  int64_t getLanes() const { return lanes; }
+
+  // Index arithmetic; constants fold.
+  mlir::Value index(int64_t value);
+  mlir::Value add(mlir::Value a, mlir::Value b);
+  mlir::Value add(mlir::Value a, int64_t b) { return add(a, index(b)); }
+  mlir::Value sub(mlir::Value a, mlir::Value b);
+  mlir::Value mul(mlir::Value a, mlir::Value b);
+  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, index(b)); }
+  mlir::Value min(mlir::Value a, mlir::Value b);
+  mlir::Value max(mlir::Value a, mlir::Value b);
+  mlir::Value clamp(mlir::Value a, mlir::Value low, mlir::Value high);
+  mlir::Value floorDiv(mlir::Value a, mlir::Value b);
+  mlir::Value roundDown(mlir::Value a, int64_t multiple);
+
+  // Scalars and vectors of the state type.
+  mlir::Value scalar(double value);
+  mlir::Value splat(double value);
+  mlir::Value broadcast(mlir::Value scalar);
+  mlir::Value fadd(mlir::Value a, mlir::Value b);
+  mlir::Value fsub(mlir::Value a, mlir::Value b);
+  mlir::Value fmul(mlir::Value a, mlir::Value b);
+  mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value c);
+  /// `a > b ? a : b`: one instruction on x86, and `b` wins when either is NaN.
+  mlir::Value fmax(mlir::Value a, mlir::Value b);
+
+  /// Loads or stores one vector; elements of another type are converted.
+  mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices);
+  void storeVector(mlir::Value vector, mlir::Value memref,
+                   mlir::ValueRange indices);
+  /// Loads one element as the state type.
+  mlir::Value loadScalar(mlir::Value memref, mlir::ValueRange indices);
+  void storeScalar(mlir::Value scalar, mlir::Value memref,
+                   mlir::ValueRange indices);
+
+  /// An uninitialised 64-byte aligned buffer of static shape.
+  mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
+
+  /// `for (iv = low; iv < high; iv += step)` that carries `inits`; `body`
+  /// returns the next values. Returns the final ones.
+  Values loop(mlir::Value low, mlir::Value high, int64_t step,
+              mlir::ValueRange inits,
+              llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body);
+  /// A loop that carries nothing.
+  void loop(mlir::Value low, mlir::Value high, int64_t step,
+            llvm::function_ref<void(mlir::Value)> body);
+  /// `if (condition) body()`.
+  void ifThen(mlir::Value condition, llvm::function_ref<void()> body);
+
+  /// Transposes `lanes` vectors of `lanes` elements in registers.
+  Values transpose(mlir::ValueRange rows);
+
+private:
+  mlir::FloatType stateType;
+  int64_t lanes;
+  mlir::VectorType vectorType;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_KERNELBUILDER_H

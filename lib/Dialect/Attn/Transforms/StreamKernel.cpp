@@ -1,0 +1,300 @@
+//===- StreamKernel.cpp - Query blocks of attn.stream ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static FloatType getStateType(StreamOp op) {
+  auto type = cast<MemRefType>(op.getQuery().getType());
+  return type.getElementType().isF64()
+             ? cast<FloatType>(type.getElementType())
+             : Float32Type::get(op.getContext());
+}
+
+StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder)
+    : op(op), tiles(*op.getTiles()),
+      b(op.getLoc(), builder, getStateType(op), tiles.getLanes()),
+      lanes(tiles.getLanes()), vectors(tiles.getVectors()), ranges(op) {
+  auto query = cast<MemRefType>(op.getQuery().getType());
+  width = query.getDimSize(3);
+  valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
+  converts = query.getElementType() != b.getStateType();
+  hasBias = !op.getBiases().empty();
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers and views
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::allocateScratch() {
+  int64_t queries = tiles.getQueryLanes();
+  Type state = b.getStateType();
+  int64_t paddedWidth = llvm::alignTo(width, lanes);
+  int64_t paddedValueWidth = llvm::alignTo(valueWidth, lanes);
+  // The rows of a streamed tile, or of the diagonal, or of all short ranges.
+  int64_t rows = ranges.getMaxShortRows();
+  if (ranges.hasLongRanges())
+    rows = std::max({rows, tiles.getKey(), queries});
+  rows = std::max<int64_t>(rows, 1);
+
+  packedQueries = b.scratch({paddedWidth, queries}, state);
+  stagedQueries = b.scratch({queries, paddedWidth}, state);
+  scores = b.scratch({rows, queries}, state);
+  outputs = b.scratch({paddedValueWidth, queries}, state);
+  outputRows = b.scratch({queries, paddedValueWidth}, state);
+  if (converts) {
+    stagedKeys = b.scratch({rows, width}, state);
+    stagedValues = b.scratch({rows, valueWidth}, state);
+  }
+  if (int64_t tableRows = ranges.getMaxTableRows()) {
+    table = b.scratch({tableRows}, b.getIndexType());
+    tableWeights = b.scratch({tableRows}, state);
+  }
+  if (hasBias)
+    packedBias = b.scratch({rows, queries}, state);
+}
+
+/// The view of `memref` with its leading dimensions fixed at `leading`.
+Value StreamKernel::rowView(Value memref, ValueRange leading) {
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t rank = type.getRank(), kept = rank - leading.size();
+  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
+      strides(rank, b.getIndexAttr(1));
+  offsets.resize(rank, b.getIndexAttr(0));
+  sizes.resize(leading.size(), b.getIndexAttr(1));
+  SmallVector<int64_t> shape;
+  for (int64_t dim = leading.size(); dim < rank; ++dim) {
+    shape.push_back(type.getDimSize(dim));
+    sizes.push_back(memref::getMixedSize(b, b.getLoc(), memref, dim));
+  }
+  auto view = memref::SubViewOp::inferRankReducedResultType(
+      ArrayRef(shape).take_back(kept), type, offsets, sizes, strides);
+  return memref::SubViewOp::create(b, cast<MemRefType>(view), memref, offsets,
+                                   sizes, strides);
+}
+
+/// Index along a dimension that may broadcast.
+static Value broadcastIndex(KernelBuilder &b, Value memref, int64_t dim,
+                            Value index) {
+  bool broadcasts = cast<MemRefType>(memref.getType()).getDimSize(dim) == 1;
+  return broadcasts ? b.index(0) : index;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops around a query block
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::emit() {
+  allocateScratch();
+  Value zero = b.index(0);
+  auto extent = [&](int64_t dim) {
+    return b.createOrFold<memref::DimOp>(op.getQuery(), dim);
+  };
+  b.loop(zero, extent(0), 1, [&](Value batch) {
+    b.loop(zero, extent(1), 1, [&](Value head) { emitHead(batch, head); });
+  });
+}
+
+void StreamKernel::emitHead(Value batch, Value head) {
+  Value heads = b.createOrFold<memref::DimOp>(op.getQuery(), 1);
+  sources.clear();
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    Value keyHeads = b.createOrFold<memref::DimOp>(source.keys, 1);
+    Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
+    SourceView view;
+    view.keys = rowView(source.keys, {batch, keyHead});
+    view.values = rowView(source.values, {batch, keyHead});
+    view.rows = b.createOrFold<memref::DimOp>(source.keys, 2);
+    view.attr = source.attr;
+    if (Value weight = source.logWeight) {
+      view.logWeight =
+          rowView(weight, {broadcastIndex(b, weight, 0, batch),
+                           broadcastIndex(b, weight, 1, keyHead)});
+      view.weightBroadcasts =
+          cast<MemRefType>(weight.getType()).getDimSize(2) == 1;
+    }
+    if (Value bias = source.bias) {
+      auto type = cast<MemRefType>(bias.getType());
+      view.bias = rowView(bias, {broadcastIndex(b, bias, 0, batch),
+                                 broadcastIndex(b, bias, 1, head)});
+      view.biasRowBroadcasts = type.getDimSize(2) == 1;
+      view.biasKeyBroadcasts = type.getDimSize(3) == 1;
+    }
+    sources.push_back(view);
+  }
+  queryRows = rowView(op.getQuery(), {batch, head});
+  outputView = rowView(op.getOutput(), {batch, head});
+  if (op.getLse())
+    lseView = rowView(op.getLse(), {batch, head});
+
+  Value rows = b.createOrFold<memref::DimOp>(op.getQuery(), 2);
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
+  int64_t queries = tiles.getQueryLanes();
+  auto emitQueries = [&](Value low, Value high, Value blockIndex) {
+    b.loop(low, high, queries, [&](Value query) {
+      Value count = b.min(b.sub(high, query), b.index(queries));
+      emitQueryBlock(query, count, blockIndex);
+    });
+  };
+  int64_t block = op.getBlock();
+  if (block == 0)
+    return emitQueries(b.index(0), rows, b.index(0));
+  // A query block must not reach into the next block of the sequence.
+  Value blockSize = b.index(block), one = b.index(1);
+  Value firstBlock = b.floorDiv(firstRow, blockSize);
+  Value lastBlock =
+      b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
+  b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
+    Value begin = b.sub(b.mul(index, blockSize), firstRow);
+    Value low = b.max(begin, b.index(0));
+    Value high = b.min(b.add(begin, blockSize), rows);
+    emitQueries(low, high, index);
+  });
+}
+
+void StreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                  Value blockIndex) {
+  blockQuery = query;
+  blockQueries = numQueries;
+  packQueries(query, numQueries);
+  SmallVector<Segment> longs, shorts;
+  collectSegments(blockIndex, longs, shorts);
+  State state;
+  state.maximum.assign(vectors, b.splat(softmax::kMasked));
+  state.sum.assign(vectors, b.splat(0.0));
+  if (!longs.empty()) {
+    Value zero = b.splat(0.0);
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+    });
+    streamLongRanges(longs, state);
+  }
+  if (!shorts.empty())
+    attendShortRanges(shorts, state, /*isFirst=*/longs.empty());
+  finish(query, numQueries, state);
+}
+
+//===----------------------------------------------------------------------===//
+// First and last stage
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::packQueries(Value query, Value numQueries) {
+  int64_t queries = tiles.getQueryLanes();
+  // Narrow types, ragged widths and the last queries of a sequence go through a
+  // padded copy; all else is read in place.
+  Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
+                                     b.index(queries));
+  bool inPlace = !converts && width % lanes == 0;
+  auto copyRows = [&] {
+    b.loop(b.index(0), numQueries, 1, [&](Value row) {
+      Value source = b.add(query, row);
+      int64_t column = 0;
+      for (; column + lanes <= width; column += lanes)
+        b.storeVector(b.loadVector(queryRows, {source, b.index(column)}),
+                      stagedQueries, {row, b.index(column)});
+      b.loop(b.index(column), b.index(width), 1, [&](Value tail) {
+        b.storeScalar(b.loadScalar(queryRows, {source, tail}), stagedQueries,
+                      {row, tail});
+      });
+    });
+  };
+  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  auto pack = [&](Value from, Value offset) {
+    b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
+      b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
+        Values tile;
+        for (int64_t i = 0; i < lanes; ++i)
+          tile.push_back(b.fmul(
+              b.loadVector(from, {b.add(b.add(offset, row), i), column}),
+              scale));
+        for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+          b.storeVector(vector, packedQueries, {b.add(column, i), row});
+      });
+    });
+  };
+  if (!inPlace) {
+    copyRows();
+    return pack(stagedQueries, b.index(0));
+  }
+  auto ifOp = scf::IfOp::create(b, full, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(ifOp.thenBlock());
+  pack(queryRows, query);
+  b.setInsertionPointToStart(ifOp.elseBlock());
+  copyRows();
+  pack(stagedQueries, b.index(0));
+}
+
+void StreamKernel::finish(Value query, Value numQueries, const State &state) {
+  int64_t queries = tiles.getQueryLanes();
+  Values inverse;
+  for (int64_t v = 0; v < vectors; ++v)
+    inverse.push_back(
+        softmax::inverseSum(b, state.maximum[v], state.sum[v]));
+
+  auto transposeTo = [&](Value to, Value offset) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      b.loop(b.index(0), b.index(valueWidth), lanes, [&](Value column) {
+        Values tile;
+        for (int64_t i = 0; i < lanes; ++i)
+          tile.push_back(b.fmul(
+              b.loadVector(outputs, {b.add(column, i), b.index(v * lanes)}),
+              inverse[v]));
+        for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+          b.storeVector(vector, to,
+                        {b.add(offset, b.index(v * lanes + i)), column});
+      });
+    }
+  };
+  auto copyOut = [&] {
+    b.loop(b.index(0), numQueries, 1, [&](Value row) {
+      Value target = b.add(query, row);
+      int64_t column = 0;
+      for (; column + lanes <= valueWidth; column += lanes)
+        b.storeVector(b.loadVector(outputRows, {row, b.index(column)}),
+                      outputView, {target, b.index(column)});
+      b.loop(b.index(column), b.index(valueWidth), 1, [&](Value tail) {
+        b.storeScalar(b.loadScalar(outputRows, {row, tail}), outputView,
+                      {target, tail});
+      });
+    });
+  };
+  if (valueWidth % lanes == 0) {
+    Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
+                                       b.index(queries));
+    auto ifOp = scf::IfOp::create(b, full, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(ifOp.thenBlock());
+    transposeTo(outputView, query);
+    b.setInsertionPointToStart(ifOp.elseBlock());
+    transposeTo(outputRows, b.index(0));
+    copyOut();
+  } else {
+    transposeTo(outputRows, b.index(0));
+    copyOut();
+  }
+  if (!lseView)
+    return;
+  // The scores of this block are no longer needed: their first row holds lse.
+  for (int64_t v = 0; v < vectors; ++v)
+    b.storeVector(softmax::logSumExp(b, state.maximum[v], state.sum[v]), scores,
+                  {b.index(0), b.index(v * lanes)});
+  b.loop(b.index(0), numQueries, 1, [&](Value row) {
+    b.storeScalar(b.loadScalar(scores, {b.index(0), row}), lseView,
+                  {b.add(query, row)});
+  });
+}

@@ -1,0 +1,140 @@
+//===- StreamKernel.h - Vector code of one attn.stream ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Code for one attn.stream on memrefs, vectorised over queries: a vector holds
+// one score for each of `lanes` queries, so maxima, exponentials and sums run
+// down the keys without crossing lanes, and neither keys nor values need packing.
+//
+//   per block of L = lanes * vectors queries
+//     pack      QT[D][L]    = transposed queries times scale * log2(e)
+//     score     S[key][L]   = key . QT, with masks, bias and log weight; maximum
+//     exponent  S[key][L]   = 2^(S - maximum); sum
+//     accumulate OT[E][L]  += value^T S
+//     finish    output      = transposed OT / sum; lse
+//
+// Sources whose rows are few (their number bounded at compile time) are scored
+// all together, then take one maximum, one exponential and one product with the
+// values. Longer ones are streamed in tiles of `key` rows with the running
+// maximum of online soft-max.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H
+
+#include "KernelBuilder.h"
+#include "StreamRanges.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn {
+
+class StreamKernel {
+public:
+  StreamKernel(StreamOp op, mlir::OpBuilder &builder);
+
+  /// Emits the code before the operation.
+  void emit();
+
+private:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+
+  /// Rows of one source that are scored by the same loop.
+  struct Segment {
+    enum Kind {
+      Rows,     // consecutive rows, all admitted
+      Masked,   // consecutive rows, a mask cuts single entries
+      Diagonal, // consecutive rows from the first query's own position on, causal
+      Table,    // rows listed one by one
+    };
+    Kind kind;
+    unsigned source;
+    Value keys, values; // 2-d views
+    Value base;         // first row in `keys` and `values`
+    Value row;          // first row in the source: position, weight and bias
+    Value count;        // number of rows
+    Value scoreRow;     // first row of S
+  };
+
+  /// Running maximum and sum, one vector each per vector of queries.
+  struct State {
+    Values maximum, sum;
+  };
+
+  /// A source's operands for one batch entry and head, as 1-d and 2-d views.
+  struct SourceView {
+    Value keys, values, logWeight, bias, rows;
+    SourceAttr attr;
+    bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
+  };
+
+  void allocateScratch();
+  void emitHead(Value batch, Value head);
+  void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
+
+  // Stages, in the order they run.
+  void packQueries(Value query, Value numQueries);
+  void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
+  void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state,
+                         bool isFirst);
+  void finish(Value query, Value numQueries, const State &state);
+
+  // Segments.
+  void collectSegments(Value blockIndex, llvm::SmallVectorImpl<Segment> &longs,
+                       llvm::SmallVectorImpl<Segment> &shorts);
+  Segment buildTable(unsigned source, llvm::ArrayRef<unsigned> ranges,
+                     Value blockIndex);
+  void splitByMask(unsigned source, Value begin, Value end,
+                   llvm::SmallVectorImpl<Segment> &segments);
+  Segment stage(Segment segment);
+  void packBias(const Segment &segment);
+
+  // Parts of a pass over segments.
+  void scoreSegment(const Segment &segment, Values &maximum);
+  void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
+                 unsigned firstVector, bool masked, Values &maximum);
+  Value maskScore(const Segment &segment, Value row, unsigned vector,
+                  Value score);
+  void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
+  void accumulate(const Segment &segment, Value column, int64_t numColumns,
+                  Values &accumulators);
+  void accumulateColumns(
+      llvm::ArrayRef<Segment> segments,
+      llvm::function_ref<Values(Value, int64_t)> initialise,
+      llvm::function_ref<void(Value, int64_t, mlir::ValueRange)> store);
+
+  /// Runs `body(low, high, firstVector)` over the parts of a segment's rows whose
+  /// live vectors of queries are the same.
+  void forEachTriangle(
+      const Segment &segment,
+      llvm::function_ref<void(Value, Value, unsigned)> body);
+
+  Value tableRow(Value entry);
+  Value rowView(Value memref, mlir::ValueRange leading);
+
+  StreamOp op;
+  TilesAttr tiles;
+  KernelBuilder b;
+  int64_t lanes, vectors, width, valueWidth;
+  bool converts; // data is narrower than the soft-max state
+  bool hasBias = false;
+  RangeAnalysis ranges;
+
+  // Scratch.
+  Value packedQueries, stagedQueries, scores, outputs, outputRows;
+  Value stagedKeys, stagedValues, table, tableWeights, packedBias;
+
+  // The present head and query block.
+  llvm::SmallVector<SourceView> sources;
+  Value queryRows, outputView, lseView;
+  Value firstRow, numRows, blockQuery, blockQueries;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H

@@ -1,0 +1,110 @@
+//===- StreamRanges.cpp - Static facts about row ranges -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamRanges.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Ranges of at most this many rows go to the table. Larger ones run longer than
+/// the loop around them costs.
+static constexpr int64_t kMaxTableRange = 32;
+/// All short rows' scores of a query block must stay in the second-level cache:
+/// 1536 rows of 64 queries in f32 are 384 KB.
+static constexpr int64_t kMaxShortRows = 1536;
+/// Beyond this many blocks trying them all is no longer cheap.
+static constexpr int64_t kMaxBlocks = 1 << 16;
+
+/// The value of `expr` for the given block index and symbols.
+static int64_t evaluate(AffineExpr expr, int64_t block,
+                        ArrayRef<int64_t> symbols) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  if (isa<AffineDimExpr>(expr))
+    return block;
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return symbols[symbol.getPosition()];
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  int64_t lhs = evaluate(binary.getLHS(), block, symbols);
+  int64_t rhs = evaluate(binary.getRHS(), block, symbols);
+  switch (binary.getKind()) {
+  case AffineExprKind::Add:
+    return lhs + rhs;
+  case AffineExprKind::Mul:
+    return lhs * rhs;
+  case AffineExprKind::Mod:
+    return lhs - rhs * llvm::divideFloorSigned(lhs, rhs);
+  case AffineExprKind::FloorDiv:
+    return llvm::divideFloorSigned(lhs, rhs);
+  default:
+    return llvm::divideCeilSigned(lhs, rhs);
+  }
+}
+
+/// The most rows that `range` names for any block, if that can be known.
+static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
+                                           int64_t rows,
+                                           std::optional<int64_t> numQueries) {
+  if (ShapedType::isDynamic(rows) || !numQueries)
+    return std::nullopt;
+  int64_t numBlocks =
+      block ? llvm::divideCeil(*numQueries, static_cast<uint64_t>(block)) : 1;
+  if (numBlocks > kMaxBlocks)
+    return std::nullopt;
+  int64_t symbols[2] = {rows, *numQueries}, longest = 0;
+  for (int64_t index = 0; index < numBlocks; ++index) {
+    auto bound = [&](unsigned result) {
+      return evaluate(range.getResult(result), index, symbols);
+    };
+    int64_t low = std::max<int64_t>(bound(0), 0);
+    int64_t high = std::min(bound(1), rows);
+    if (range.getNumResults() == 4) {
+      low = std::max(low, bound(2));
+      high = std::min(high, bound(3));
+    }
+    longest = std::max(longest, high - low);
+  }
+  return longest;
+}
+
+RangeAnalysis::RangeAnalysis(StreamOp op) {
+  std::optional<int64_t> numQueries;
+  int64_t extent = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
+  if (op.getNumRows())
+    numQueries = getConstantIntValue(op.getNumRows());
+  else if (!ShapedType::isDynamic(extent))
+    numQueries = extent;
+
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    int64_t rows = cast<ShapedType>(source.keys.getType()).getDimSize(2);
+    int64_t tableRows = 0;
+    auto &sourceKinds = kinds.emplace_back();
+    for (AffineMap range : source.attr.getRanges()) {
+      std::optional<int64_t> length =
+          getMaxLength(range, op.getBlock(), rows, numQueries);
+      if (length && *length <= kMaxTableRange &&
+          source.attr.getMask().isTrivial()) {
+        sourceKinds.push_back(RangeKind::Table);
+        tableRows += *length;
+      } else if (length && maxShortRows + *length <= kMaxShortRows) {
+        sourceKinds.push_back(RangeKind::Short);
+        maxShortRows += *length;
+      } else {
+        sourceKinds.push_back(RangeKind::Long);
+        anyLong = true;
+      }
+    }
+    // Tables are padded to whole register tiles.
+    if (tableRows)
+      tableRows = llvm::alignTo(tableRows, op.getTiles()->getKeys());
+    maxShortRows += tableRows;
+    maxTableRows = std::max(maxTableRows, tableRows);
+  }
+}

@@ -1,0 +1,47 @@
+//===- StreamRanges.h - Static facts about row ranges -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn {
+
+/// How the rows of one range of a source are read.
+enum class RangeKind {
+  Table, // a handful of rows: listed in the query block's row table
+  Short, // consecutive rows, few enough to be scored with all others at once
+  Long,  // consecutive rows, streamed in tiles
+};
+
+/// Sorts the ranges of an attn.stream by how many rows they can name. Lengths are
+/// known when the numbers of queries and of the source's rows are static: every
+/// block index is tried.
+class RangeAnalysis {
+public:
+  explicit RangeAnalysis(StreamOp op);
+
+  RangeKind getKind(unsigned source, unsigned range) const {
+    return kinds[source][range];
+  }
+  /// Rows that all short ranges and tables name together, at most.
+  int64_t getMaxShortRows() const { return maxShortRows; }
+  /// Rows in the largest table.
+  int64_t getMaxTableRows() const { return maxTableRows; }
+  bool hasLongRanges() const { return anyLong; }
+
+private:
+  llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
+  int64_t maxShortRows = 0, maxTableRows = 0;
+  bool anyLong = false;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H

@@ -1,0 +1,216 @@
+//===- StreamSegments.cpp - Rows that a query block reads -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SoftmaxAlgebra.h"
+#include "StreamKernel.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Evaluates a range for one block, clamped to the rows that exist. Empty ranges
+/// may have their end before their begin.
+static std::pair<Value, Value> getBounds(KernelBuilder &b, AffineMap range,
+                                         Value block, Value rows,
+                                         Value numQueries) {
+  auto bounds = affine::expandAffineMap(b, b.getLoc(), range,
+                                        {block, rows, numQueries});
+  Value low = b.max((*bounds)[0], b.index(0));
+  Value high = b.min((*bounds)[1], rows);
+  if (range.getNumResults() == 4) {
+    low = b.max(low, (*bounds)[2]);
+    high = b.min(high, (*bounds)[3]);
+  }
+  return {low, high};
+}
+
+void StreamKernel::collectSegments(Value blockIndex,
+                                   SmallVectorImpl<Segment> &longs,
+                                   SmallVectorImpl<Segment> &shorts) {
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    SmallVector<unsigned> listed;
+    for (auto [number, range] : llvm::enumerate(source.attr.getRanges())) {
+      RangeKind kind = ranges.getKind(index, number);
+      if (kind == RangeKind::Table) {
+        listed.push_back(number);
+        continue;
+      }
+      auto [low, high] =
+          getBounds(b, range, blockIndex, source.rows, numRows);
+      splitByMask(index, low, high,
+                  kind == RangeKind::Short ? shorts : longs);
+    }
+    if (!listed.empty())
+      shorts.push_back(buildTable(index, listed, blockIndex));
+  }
+}
+
+void StreamKernel::splitByMask(unsigned index, Value low, Value high,
+                               SmallVectorImpl<Segment> &segments) {
+  const SourceView &source = sources[index];
+  MaskAttr mask = source.attr.getMask();
+  auto append = [&](Segment::Kind kind, Value begin, Value end) {
+    Segment segment;
+    segment.kind = kind;
+    segment.source = index;
+    segment.keys = source.keys;
+    segment.values = source.values;
+    segment.base = segment.row = begin;
+    segment.count = b.max(b.sub(end, begin), b.index(0));
+    segments.push_back(segment);
+  };
+  if (mask.isTrivial())
+    return append(Segment::Rows, low, high);
+
+  // Position of the block's first and one past its last query.
+  Value position =
+      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+  Value endPosition = b.add(position, blockQueries);
+  // Rows that some query may read, and rows [fullLow, fullHigh) that all may.
+  Value fullLow = low, fullHigh = high;
+  Value window = b.index(mask.getWindow());
+  if (mask.getCausal()) {
+    high = b.min(high, endPosition);
+    fullHigh = position;
+  }
+  if (mask.hasWindow()) {
+    low = b.max(low, b.add(b.sub(position, window), b.index(1)));
+    fullLow = b.sub(endPosition, window);
+    if (!mask.getCausal()) {
+      high = b.min(high, b.sub(b.add(endPosition, window), b.index(1)));
+      fullHigh = b.add(position, window);
+    }
+  }
+  fullLow = b.clamp(fullLow, low, b.max(low, high));
+  fullHigh = b.clamp(fullHigh, fullLow, b.max(fullLow, high));
+  if (mask.hasWindow())
+    append(Segment::Masked, low, fullLow);
+  append(Segment::Rows, fullLow, fullHigh);
+  append(mask.hasWindow() ? Segment::Masked : Segment::Diagonal, fullHigh,
+         high);
+}
+
+StreamKernel::Segment StreamKernel::buildTable(unsigned index,
+                                               ArrayRef<unsigned> listed,
+                                               Value blockIndex) {
+  const SourceView &source = sources[index];
+  Value count = b.index(0);
+  for (unsigned number : listed) {
+    auto [low, high] = getBounds(b, source.attr.getRanges()[number], blockIndex,
+                                 source.rows, numRows);
+    Value length = b.max(b.sub(high, low), b.index(0));
+    b.loop(b.index(0), length, 1, [&, low = low, count](Value offset) {
+      Value row = b.add(low, offset), entry = b.add(count, offset);
+      memref::StoreOp::create(b, row, table, entry);
+      Value weight = b.scalar(0.0);
+      if (source.logWeight) {
+        Value at = source.weightBroadcasts ? b.index(0) : row;
+        weight = b.fmul(b.loadScalar(source.logWeight, at),
+                        b.scalar(softmax::kLog2E));
+        weight = b.fmax(weight, b.scalar(softmax::kMasked));
+      }
+      memref::StoreOp::create(b, weight, tableWeights, entry);
+    });
+    count = b.add(count, length);
+  }
+  // Fill up the last register tile with masked copies of the last row.
+  int64_t step = tiles.getKeys();
+  Value padded = b.roundDown(b.add(count, step - 1), step);
+  b.loop(count, padded, 1, [&](Value entry) {
+    Value last =
+        memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
+    memref::StoreOp::create(b, last, table, entry);
+    memref::StoreOp::create(b, b.scalar(softmax::kMasked), tableWeights, entry);
+  });
+  Segment segment;
+  segment.kind = Segment::Table;
+  segment.source = index;
+  segment.keys = source.keys;
+  segment.values = source.values;
+  segment.count = padded;
+  return segment;
+}
+
+Value StreamKernel::tableRow(Value entry) {
+  return memref::LoadOp::create(b, table, entry);
+}
+
+/// Copies a segment's keys and values to rows of the state type.
+StreamKernel::Segment StreamKernel::stage(Segment segment) {
+  if (!converts)
+    return segment;
+  auto copy = [&](Value from, Value to, int64_t columns) {
+    b.loop(b.index(0), segment.count, 1, [&](Value offset) {
+      Value row = segment.kind == Segment::Table ? tableRow(offset)
+                                                 : b.add(segment.base, offset);
+      Value target = b.add(segment.scoreRow, offset);
+      int64_t column = 0;
+      for (; column + lanes <= columns; column += lanes)
+        b.storeVector(b.loadVector(from, {row, b.index(column)}), to,
+                      {target, b.index(column)});
+      b.loop(b.index(column), b.index(columns), 1, [&](Value tail) {
+        b.storeScalar(b.loadScalar(from, {row, tail}), to, {target, tail});
+      });
+    });
+  };
+  copy(segment.keys, stagedKeys, width);
+  copy(segment.values, stagedValues, valueWidth);
+  segment.keys = stagedKeys;
+  segment.values = stagedValues;
+  segment.base = segment.scoreRow;
+  return segment;
+}
+
+/// Transposes the bias of a segment's rows to the layout of the scores.
+void StreamKernel::packBias(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  if (!source.bias)
+    return;
+  Value log2e = b.scalar(softmax::kLog2E);
+  auto packElements = [&](Value lowRow, Value lowQuery, Value highQuery) {
+    b.loop(lowRow, segment.count, 1, [&](Value offset) {
+      Value key = segment.kind == Segment::Table
+                      ? tableRow(offset)
+                      : b.add(segment.row, offset);
+      Value at = source.biasKeyBroadcasts ? b.index(0) : key;
+      b.loop(lowQuery, highQuery, 1, [&](Value query) {
+        Value row = source.biasRowBroadcasts ? b.index(0)
+                                             : b.add(blockQuery, query);
+        Value element = b.fmul(b.loadScalar(source.bias, {row, at}), log2e);
+        b.storeScalar(b.fmax(element, b.scalar(softmax::kMasked)), packedBias,
+                      {b.add(segment.scoreRow, offset), query});
+      });
+    });
+  };
+  if (source.biasKeyBroadcasts || source.biasRowBroadcasts ||
+      segment.kind == Segment::Table)
+    return packElements(b.index(0), b.index(0), blockQueries);
+
+  // Whole squares are transposed in registers, the rest goes element by element.
+  Value fullRows = b.roundDown(segment.count, lanes);
+  Value fullQueries = b.roundDown(blockQueries, lanes);
+  b.loop(b.index(0), fullRows, lanes, [&](Value offset) {
+    b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
+      Values tile;
+      for (int64_t i = 0; i < lanes; ++i)
+        tile.push_back(
+            b.fmul(b.loadVector(source.bias,
+                                {b.add(b.add(blockQuery, query), i),
+                                 b.add(segment.row, offset)}),
+                   b.splat(softmax::kLog2E)));
+      for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+        b.storeVector(b.fmax(b.splat(softmax::kMasked), vector), packedBias,
+                      {b.add(b.add(segment.scoreRow, offset), i), query});
+    });
+  });
+  packElements(b.index(0), fullQueries, blockQueries);
+  packElements(fullRows, b.index(0), fullQueries);
+}

@@ -1,0 +1,296 @@
+//===- StreamStages.cpp - Scores, exponentials and products ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SoftmaxAlgebra.h"
+#include "StreamKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// Passes over segments
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
+  for (const Segment &segment : segments) {
+    // A diagonal has at most as many rows as the block has queries.
+    int64_t step = segment.kind == Segment::Diagonal ? tiles.getQueryLanes()
+                                                     : tiles.getKey();
+    Values carried = state.maximum;
+    carried.append(state.sum);
+    carried = b.loop(
+        b.index(0), segment.count, step, carried,
+        [&](Value offset, ValueRange values) {
+          Segment tile = segment;
+          tile.base = b.add(segment.base, offset);
+          tile.row = b.add(segment.row, offset);
+          tile.count = b.min(b.sub(segment.count, offset), b.index(step));
+          State next;
+          next.maximum.assign(values.begin(), values.begin() + vectors);
+          next.sum.assign(values.begin() + vectors, values.end());
+          attendShortRanges(tile, next, /*isFirst=*/false);
+          Values result = next.maximum;
+          result.append(next.sum);
+          return result;
+        });
+    state.maximum.assign(carried.begin(), carried.begin() + vectors);
+    state.sum.assign(carried.begin() + vectors, carried.end());
+  }
+}
+
+void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
+                                     State &state, bool isFirst) {
+  Values maximum = state.maximum;
+  Value scoreRow = b.index(0);
+  for (Segment &segment : segments) {
+    segment.scoreRow = scoreRow;
+    segment = stage(segment);
+    packBias(segment);
+    scoreSegment(segment, maximum);
+    scoreRow = b.add(scoreRow, segment.count);
+  }
+  Values rescale;
+  if (!isFirst)
+    for (int64_t v = 0; v < vectors; ++v) {
+      rescale.push_back(
+          softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+      state.sum[v] = b.fmul(state.sum[v], rescale[v]);
+    }
+  for (Segment &segment : segments)
+    exponentiate(segment, maximum, state.sum);
+  accumulateColumns(
+      segments,
+      [&](Value column, int64_t numColumns) {
+        Values accumulators;
+        for (int64_t c = 0; c < numColumns; ++c)
+          for (int64_t v = 0; v < vectors; ++v) {
+            if (isFirst) {
+              accumulators.push_back(b.splat(0.0));
+              continue;
+            }
+            Value old = b.loadVector(
+                outputs, {b.add(column, c), b.index(v * lanes)});
+            accumulators.push_back(b.fmul(old, rescale[v]));
+          }
+        return accumulators;
+      },
+      [&](Value column, int64_t numColumns, ValueRange accumulators) {
+        for (int64_t c = 0; c < numColumns; ++c)
+          for (int64_t v = 0; v < vectors; ++v)
+            b.storeVector(accumulators[c * vectors + v], outputs,
+                          {b.add(column, c), b.index(v * lanes)});
+      });
+  state.maximum = maximum;
+}
+
+void StreamKernel::accumulateColumns(
+    ArrayRef<Segment> segments,
+    function_ref<Values(Value, int64_t)> initialise,
+    function_ref<void(Value, int64_t, ValueRange)> store) {
+  int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
+  auto tile = [&](Value column, int64_t numColumns) {
+    Values accumulators = initialise(column, numColumns);
+    for (const Segment &segment : segments)
+      accumulate(segment, column, numColumns, accumulators);
+    store(column, numColumns, accumulators);
+  };
+  b.loop(b.index(0), b.index(whole), step,
+         [&](Value column) { tile(column, step); });
+  if (whole != valueWidth)
+    tile(b.index(whole), valueWidth - whole);
+}
+
+void StreamKernel::forEachTriangle(
+    const Segment &segment, function_ref<void(Value, Value, unsigned)> body) {
+  if (segment.kind != Segment::Diagonal)
+    return body(b.index(0), segment.count, 0);
+  // Row d of the diagonal is read by queries d and later: the rows of triangle g
+  // need only vectors g and up. Saves 3/8 of the square's work.
+  for (int64_t g = 0; g < vectors; ++g)
+    body(b.index(g * lanes),
+         b.min(segment.count, b.index((g + 1) * lanes)), g);
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
+  bool masked =
+      segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    // As many accumulators as in a whole register tile.
+    int64_t step = tiles.getKeys() * vectors / (vectors - first);
+    while (lanes % step != 0)
+      --step;
+    if (segment.kind == Segment::Table)
+      return scoreRows(segment, low, high, tiles.getKeys(), first, masked,
+                       maximum);
+    Value length = b.max(b.sub(high, low), b.index(0));
+    Value whole = b.add(low, b.roundDown(length, step));
+    scoreRows(segment, low, whole, step, first, masked, maximum);
+    scoreRows(segment, whole, high, 1, first, masked, maximum);
+  });
+}
+
+void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
+                             int64_t step, unsigned firstVector, bool masked,
+                             Values &maximum) {
+  const SourceView &source = sources[segment.source];
+  int64_t live = vectors - firstVector;
+  Values carried(maximum.begin() + firstVector, maximum.end());
+  carried = b.loop(low, high, step, carried, [&](Value offset,
+                                                 ValueRange running) {
+    // Where each key row lies, and its log weight as the initial score.
+    Values rows, initial;
+    bool gathers = segment.kind == Segment::Table && !converts;
+    for (int64_t i = 0; i < step; ++i) {
+      Value entry = b.add(offset, i);
+      rows.push_back(gathers ? tableRow(entry) : b.add(segment.base, entry));
+      Value weight;
+      if (segment.kind == Segment::Table) {
+        weight = b.loadScalar(tableWeights, entry);
+      } else if (source.logWeight) {
+        Value at = source.weightBroadcasts ? b.index(0)
+                                           : b.add(segment.row, entry);
+        weight = b.fmul(b.loadScalar(source.logWeight, at),
+                        b.scalar(softmax::kLog2E));
+        weight = b.fmax(weight, b.scalar(softmax::kMasked));
+      }
+      initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
+    }
+    Values acc = b.loop(
+        b.index(0), b.index(width), 1, initial,
+        [&](Value k, ValueRange sums) {
+          Values queries, next;
+          for (int64_t v = firstVector; v < vectors; ++v)
+            queries.push_back(
+                b.loadVector(packedQueries, {k, b.index(v * lanes)}));
+          for (int64_t i = 0; i < step; ++i) {
+            Value key = b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
+            for (int64_t v = 0; v < live; ++v)
+              next.push_back(b.fma(key, queries[v], sums[i * live + v]));
+          }
+          return next;
+        });
+    Values next(running);
+    for (int64_t i = 0; i < step; ++i) {
+      Value entry = b.add(offset, i);
+      Value scoreRow = b.add(segment.scoreRow, entry);
+      for (int64_t v = 0; v < live; ++v) {
+        Value score = acc[i * live + v];
+        Value lane = b.index((firstVector + v) * lanes);
+        if (source.bias)
+          score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
+        // Only the first vector of a triangle has queries before its rows.
+        if (masked && (segment.kind == Segment::Masked || v == 0))
+          score = maskScore(segment, entry, firstVector + v, score);
+        b.storeVector(score, scores, {scoreRow, lane});
+        next[v] = b.fmax(next[v], score);
+      }
+    }
+    return next;
+  });
+  llvm::copy(carried, maximum.begin() + firstVector);
+}
+
+Value StreamKernel::maskScore(const Segment &segment, Value entry,
+                              unsigned vector, Value score) {
+  const SourceView &source = sources[segment.source];
+  MaskAttr mask = source.attr.getMask();
+  // Query lane i admits row d = row - position of the block's first query when
+  // d <= i (causal), i - d < window, d - i < window.
+  Value position =
+      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+  constexpr int64_t kFar = 1 << 30;
+  auto intType = VectorType::get({lanes}, b.getI32Type());
+  auto broadcast = [&](Value distance) -> Value {
+    distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
+    Value narrow =
+        arith::IndexCastOp::create(b, b.getI32Type(), distance);
+    return vector::BroadcastOp::create(b, intType, narrow);
+  };
+  SmallVector<int32_t> numbers;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    numbers.push_back(vector * lanes + lane);
+  Value queries =
+      arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
+  Value distance = b.sub(b.add(segment.row, entry), position);
+  Value admitted;
+  auto require = [&](arith::CmpIPredicate predicate, Value bound) {
+    Value holds = arith::CmpIOp::create(b, predicate, broadcast(bound), queries);
+    admitted = admitted ? arith::AndIOp::create(b, admitted, holds) : holds;
+  };
+  Value window = b.index(mask.getWindow());
+  if (mask.getCausal())
+    require(arith::CmpIPredicate::sle, distance);
+  if (mask.hasWindow()) {
+    require(arith::CmpIPredicate::sgt, b.add(distance, window));
+    if (!mask.getCausal())
+      require(arith::CmpIPredicate::slt, b.sub(distance, window));
+  }
+  return arith::SelectOp::create(b, admitted, score,
+                                 b.splat(softmax::kMasked));
+}
+
+//===----------------------------------------------------------------------===//
+// Exponentials and the product with the values
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
+                                Values &sum) {
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    Values carried(sum.begin() + first, sum.end());
+    carried = b.loop(low, high, 1, carried, [&](Value offset,
+                                                ValueRange running) {
+      Value row = b.add(segment.scoreRow, offset);
+      Values next;
+      for (int64_t v = first; v < vectors; ++v) {
+        Value lane = b.index(v * lanes);
+        Value score = b.loadVector(scores, {row, lane});
+        Value weight = softmax::exp2(b, b.fsub(score, maximum[v]));
+        b.storeVector(weight, scores, {row, lane});
+        next.push_back(b.fadd(running[v - first], weight));
+      }
+      return next;
+    });
+    llvm::copy(carried, sum.begin() + first);
+  });
+}
+
+void StreamKernel::accumulate(const Segment &segment, Value column,
+                              int64_t numColumns, Values &accumulators) {
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    int64_t live = vectors - first;
+    Values carried;
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = first; v < vectors; ++v)
+        carried.push_back(accumulators[c * vectors + v]);
+    bool gathers = segment.kind == Segment::Table && !converts;
+    carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
+      Value row = gathers ? tableRow(offset) : b.add(segment.base, offset);
+      Value scoreRow = b.add(segment.scoreRow, offset);
+      Values weights, next;
+      for (int64_t v = first; v < vectors; ++v)
+        weights.push_back(b.loadVector(scores, {scoreRow, b.index(v * lanes)}));
+      for (int64_t c = 0; c < numColumns; ++c) {
+        Value value = b.broadcast(
+            b.loadScalar(segment.values, {row, b.add(column, c)}));
+        for (int64_t v = 0; v < live; ++v)
+          next.push_back(b.fma(value, weights[v], sums[c * live + v]));
+      }
+      return next;
+    });
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = 0; v < live; ++v)
+        accumulators[c * vectors + first + v] = carried[c * live + v];
+  });
+}

@@ -108,12 +108,62 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
     Turns every `scf.forall` on memrefs into a private function of one loop index
     and a call of the runtime's `fovea_rt_parallel_for`. Buffers allocated in the
     body become slices of the scratch memory that the runtime keeps for each
-    thread.
+    thread; what the body uses from outside is passed in a struct on the caller's
+    stack, except constants, which are repeated. Parallel loops inside parallel
+    loops become sequential.
+
+    The runtime hands out indices from the highest down. The last dimension of
+    the loop varies slowest, so that of a loop over (batch, head, block) all heads
+    start with the last blocks, which have the most to do under a causal mask.
+
+    ```mlir
+    scf.forall (%b, %h, %t) in (2, 8, 16) {
+      %tile = memref.alloc() : memref<64xf32>
+      ...
+    }
+    ```
+    becomes
+    ```mlir
+    llvm.call @fovea_rt_parallel_for(%c256, %c256_bytes, %body, %context)
+    ```
+    with
+    ```mlir
+    func.func private @f_parallel_0(%index: i64, %scratch: !llvm.ptr, %context: !llvm.ptr) {
+      // %b = %index / 8 % 2, %h = %index % 8, %t = %index / 16
+      %tile = memref.view %scratch_memory[%c0][] : memref<256xi8> to memref<64xf32>
+      ...
+    }
+    ```
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect"
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
+def PrepareEntryPointsPass
+    : Pass<"attn-prepare-entry-points", "::mlir::func::FuncOp"> {
+  let summary = "fix how public functions look to the host";
+  let description = [{
+    Gives every public function a C interface (`llvm.emit_c_interface`) and marks
+    its tensor arguments as not writable, so that a kernel never changes what the
+    host passes to it. An argument that says `bufferization.writable` already
+    keeps it.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+}
+
+def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
+  let summary = "lower copies of strided buffers to loops";
+  let description = [{
+    Replaces every `memref.copy` of which one side is not contiguous by loops.
+    Left alone it would become a call into a support library that Fovea does not
+    link. Copies between contiguous buffers become calls of `memcpy` later.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
   ];
 }
 

@@ -1,0 +1,18 @@
+# Runs the GoogleTest binaries of the build folder, one lit test for each test
+# case.
+
+import os
+
+import lit.formats
+
+config.name = "FOVEA-Unit"
+config.suffixes = []
+config.test_source_root = os.path.join(config.fovea_binary_dir, "test", "unit")
+config.test_exec_root = config.test_source_root
+config.test_format = lit.formats.GoogleTest(".", "Tests")
+
+for variable in ["HOME", "TMP", "TEMP"]:
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]
+if "address" in config.sanitizers:
+    config.environment["ASAN_OPTIONS"] = "detect_container_overflow=0:detect_leaks=0"

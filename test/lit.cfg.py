@@ -1,0 +1,95 @@
+# Configuration of the lit suite. CMake writes the values of this build to
+# lit.site.cfg.py in the build folder, which loads this file.
+
+import os
+import platform
+
+import lit.formats
+import lit.llvm
+from lit.llvm import llvm_config
+from lit.llvm.subst import ToolSubst
+
+config.name = "FOVEA"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+# Unit is a suite of its own; unit holds the sources of its binaries.
+config.excludes = ["Inputs", "Unit", "unit", "CMakeLists.txt", "lit.cfg.py"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.fovea_binary_dir, "test")
+
+llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS"])
+llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
+llvm_config.with_environment("PATH", config.fovea_tools_dir, append_path=True)
+# A variable of one CHECK-LABEL block must not leak into the next.
+llvm_config.with_environment("FILECHECK_OPTS", "-enable-var-scope --dump-input-filter=error")
+if "address" in config.sanitizers:
+    # libMLIR is not instrumented, so containers that cross into it look
+    # overflown; it keeps its command-line options until exit.
+    llvm_config.with_environment(
+        "ASAN_OPTIONS", "detect_container_overflow=0:detect_leaks=0:detect_odr_violation=0"
+    )
+    config.available_features.add("asan")
+if "undefined" in config.sanitizers:
+    config.available_features.add("ubsan")
+
+config.substitutions += [
+    ("%fovea_libs", config.fovea_libs_dir),
+    ("%fovea_source", config.fovea_source_dir),
+    ("%fovea_build", config.fovea_binary_dir),
+    ("%llvm_includes", config.llvm_include_dirs),
+    ("%mlir_includes", config.mlir_include_dirs),
+    ("%mlir_tblgen", config.mlir_tblgen),
+    ("%shlibext", config.llvm_shlib_ext),
+    ("%python", config.python_executable),
+    ("%host_cc", config.c_compiler),
+    ("%host_cxx", config.cxx_compiler),
+]
+
+# FOVEA_VERIFY_ROUNDTRIP=1 also sends the IR of every test through the printer,
+# the parser and bytecode.
+opt_command = "fovea-opt"
+if os.environ.get("FOVEA_VERIFY_ROUNDTRIP", "0") != "0":
+    opt_command = "fovea-opt --verify-roundtrip"
+tools = [
+    ToolSubst("fovea-opt", opt_command, unresolved="fatal"),
+    ToolSubst("fovea-run", unresolved="ignore"),
+    ToolSubst("fovea-lsp-server", unresolved="ignore"),
+    ToolSubst("fovea-reduce", unresolved="ignore"),
+]
+llvm_config.add_tool_substitutions(
+    tools, [config.fovea_tools_dir, config.llvm_tools_dir]
+)
+llvm_config.add_tool_substitutions(
+    ["FileCheck", "count", "not", "split-file"], config.llvm_tools_dir
+)
+
+if config.enable_python.upper() in ("ON", "1", "TRUE", "YES"):
+    config.available_features.add("python")
+
+
+def host_cpu_features():
+    """The instruction sets of this machine, by the names Linux gives them."""
+    try:
+        with open("/proc/cpuinfo") as cpuinfo:
+            for line in cpuinfo:
+                if line.startswith("flags"):
+                    return set(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return set()
+
+
+config.available_features.add("host-" + platform.machine().lower())
+config.available_features |= host_cpu_features() & {
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+}

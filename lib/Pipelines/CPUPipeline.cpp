@@ -1,4 +1,4 @@
-//===- CPUPipeline.cpp - Attention to parallel vector code -===//
+//===- CPUPipeline.cpp - Attention to parallel vector code ----------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -7,12 +7,45 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/Target/CPU/CPUInfo.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 
+void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  attn::SelectTilesPassOptions tiles;
+  tiles.vectorBits = cpu.vectorBits;
+  tiles.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createSelectTilesPass(tiles));
+  pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  addBufferizationPasses(pm);
+  addDeallocationPasses(pm);
+  attn::VectorizeSummarizePassOptions summaries;
+  summaries.vectorBits = cpu.vectorBits;
+  summaries.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(attn::createOutlineParallelPass());
+  addLowerToLLVMPasses(pm);
+}
+
 void fovea::buildCPUPipeline(OpPassManager &pm,
                              const CPUPipelineOptions &options) {
-  pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
+  llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
+  // The command line offers no way to report a bad option value from here.
+  if (!cpu)
+    llvm::report_fatal_error(cpu.takeError(), /*gen_crash_diag=*/false);
+  buildCPUPipeline(pm, *cpu);
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Pipelines/Pipelines.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 
 using namespace mlir;
@@ -15,7 +16,9 @@ void fovea::registerPipelines() {
   PassPipelineRegistration<CPUPipelineOptions>(
       "attn-cpu-pipeline",
       "attention IR on tensors to the LLVM dialect, as parallel vector code",
-      buildCPUPipeline);
+      [](mlir::OpPassManager &pm, const CPUPipelineOptions &options) {
+        buildCPUPipeline(pm, options);
+      });
   PassPipelineRegistration<>(
       "attn-reference-pipeline",
       "attention IR on tensors to the LLVM dialect, as plain loops in f64",

@@ -29,7 +29,10 @@ struct CPUPipelineOptions : mlir::PassPipelineOptions<CPUPipelineOptions> {
       llvm::cl::init("native")};
 };
 
+struct CPUInfo;
+
 /// `--attn-cpu-pipeline`: parallel vector code for a CPU.
+void buildCPUPipeline(mlir::OpPassManager &pm, const CPUInfo &cpu);
 void buildCPUPipeline(mlir::OpPassManager &pm,
                       const CPUPipelineOptions &options);
 

@@ -1,7 +1,7 @@
 //===- KernelBuilder.cpp - Emission of vector kernels ---------------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -85,8 +85,7 @@ Value KernelBuilder::fma(Value a, Value b, Value c) {
   return vector::FMAOp::create(*this, a, b, c);
 }
 Value KernelBuilder::fmax(Value a, Value b) {
-  Value greater =
-      arith::CmpFOp::create(*this, arith::CmpFPredicate::OGT, a, b);
+  Value greater = arith::CmpFOp::create(*this, arith::CmpFPredicate::OGT, a, b);
   return arith::SelectOp::create(*this, greater, a, b);
 }
 
@@ -123,8 +122,7 @@ Value KernelBuilder::loadScalar(Value memref, ValueRange indices) {
   return arith::ExtFOp::create(*this, stateType, value);
 }
 
-void KernelBuilder::storeScalar(Value value, Value memref,
-                                ValueRange indices) {
+void KernelBuilder::storeScalar(Value value, Value memref, ValueRange indices) {
   FloatType type = getElementType(memref);
   if (type != stateType)
     value = arith::TruncFOp::create(*this, type, value);

@@ -1,4 +1,4 @@
-//===- SelectTiles.cpp - Choose tile sizes -===//
+//===- SelectTiles.cpp - Choose tile sizes --------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -8,15 +8,8 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_SELECTTILESPASS
@@ -26,10 +19,64 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Key rows of a streamed tile. The scores of 64 queries and 128 keys are 32
+/// KB, and the accumulators are rescaled once for every 128 keys.
+static constexpr int64_t kKeyTile = 128;
+/// Key rows of a register tile whose queries fill only one or two vectors: more
+/// would not be covered by the loads of the queries.
+static constexpr int64_t kMaxKeys = 8;
+
+/// The cost model. A register tile of `keys` x `vectors` accumulators loads
+/// `keys + vectors` operands for `keys * vectors` products, so it is square and
+/// as large as the register file allows with room for the operands: 16
+/// accumulators of 32 registers, 8 of 16. Queries beyond the sequence, or the
+/// block that ranges depend on, would be wasted lanes.
+static TilesAttr chooseTiles(StreamOp op, int64_t vectorBits,
+                             int64_t numRegisters) {
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  int64_t lanes = vectorBits / (query.getElementType().isF64() ? 64 : 32);
+  int64_t accumulators = numRegisters >= 32 ? 16 : 8;
+  int64_t vectors = numRegisters >= 32 ? 4 : 2;
+
+  int64_t rows = query.getDimSize(2), block = op.getBlock();
+  int64_t useful = ShapedType::isDynamic(rows) ? lanes * vectors : rows;
+  if (block)
+    useful = std::min(useful, block);
+  vectors = std::clamp<int64_t>(llvm::divideCeil(useful, lanes), 1, vectors);
+  int64_t keys = std::min(kMaxKeys, accumulators / vectors);
+
+  // A task is one block of queries, or enough small blocks to fill the lanes.
+  int64_t queries = lanes * vectors, task = queries;
+  if (block && block % queries != 0)
+    task = block * llvm::divideCeil(queries, block);
+  return TilesAttr::get(op.getContext(), task, kKeyTile, lanes, vectors, keys,
+                        /*columns=*/accumulators / vectors);
+}
+
 namespace {
 struct SelectTilesPass
     : fovea::attn::impl::SelectTilesPassBase<SelectTilesPass> {
   using SelectTilesPassBase::SelectTilesPassBase;
-  void runOnOperation() override {}
+  void runOnOperation() override {
+    if (vectorBits < 64 || !llvm::isPowerOf2_64(vectorBits)) {
+      getOperation().emitError("expects vector-bits to be a power of two of at "
+                               "least 64, but got ")
+          << vectorBits.getValue();
+      return signalPassFailure();
+    }
+    getOperation().walk([&](StreamOp op) {
+      if (op.getTiles())
+        return;
+      TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters);
+      op.setTilesAttr(tiles);
+      remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
+                                      .category("attn-select-tiles"))
+          << "tasks of " << std::to_string(tiles.getQuery()) << " queries, "
+          << std::to_string(tiles.getVectors()) << " vectors of "
+          << std::to_string(tiles.getLanes()) << " queries by "
+          << std::to_string(tiles.getKeys()) << " keys in registers, "
+          << std::to_string(tiles.getKey()) << " keys between rescalings";
+    });
+  }
 };
 } // namespace

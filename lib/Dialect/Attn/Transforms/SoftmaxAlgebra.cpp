@@ -1,7 +1,7 @@
 //===- SoftmaxAlgebra.cpp - Numerics of the streaming soft-max ------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -15,16 +15,13 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Coefficients of a polynomial for `2^f` on `[-1/2, 1/2]`, constant term first.
+/// Coefficients of a polynomial for `2^f` on `[-1/2, 1/2]`, constant term
+/// first.
 static SmallVector<double> getExp2Coefficients(bool isDouble) {
   // Minimax of degree 5 with constant term 1; relative error 9.1e-8.
   if (!isDouble)
-    return {1.0,
-            0x1.62e42ap-1,
-            0x1.ebf9bcp-3,
-            0x1.c6b752p-5,
-            0x1.3cea88p-7,
-            0x1.5bba14p-10};
+    return {1.0,           0x1.62e42ap-1, 0x1.ebf9bcp-3,
+            0x1.c6b752p-5, 0x1.3cea88p-7, 0x1.5bba14p-10};
   // Taylor: ln(2)^k / k!; the first term left out is below 1e-17.
   SmallVector<double> coefficients = {1.0};
   for (int k = 1; k <= 13; ++k)
@@ -36,8 +33,8 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
   bool isDouble = b.getStateType().isF64();
   int64_t mantissaBits = isDouble ? 52 : 23, bias = isDouble ? 1023 : 127;
   // Adding `round` leaves the nearest integer of x, plus the exponent bias, in
-  // the low bits of the sum: shifted up they are the float 2^n. At the clamp n is
-  // -bias, whose float is 0.
+  // the low bits of the sum: shifted up they are the float 2^n. At the clamp n
+  // is -bias, whose float is 0.
   double round = std::ldexp(1.5, mantissaBits) + bias;
   x = b.fmax(b.splat(-static_cast<double>(bias)), x);
   Value shifted = b.fadd(x, b.splat(round));
@@ -46,12 +43,13 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
   Value polynomial = b.splat(coefficients.back());
   for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
     polynomial = b.fma(polynomial, fraction, b.splat(coefficient));
-  auto intType = VectorType::get({b.getLanes()},
-                                 b.getIntegerType(isDouble ? 64 : 32));
+  auto intType =
+      VectorType::get({b.getLanes()}, b.getIntegerType(isDouble ? 64 : 32));
   Value bits = arith::BitcastOp::create(b, intType, shifted);
   Value amount = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(
-             intType, b.getIntegerAttr(intType.getElementType(), mantissaBits)));
+      b,
+      DenseElementsAttr::get(
+          intType, b.getIntegerAttr(intType.getElementType(), mantissaBits)));
   Value power = arith::BitcastOp::create(
       b, b.getVectorType(), arith::ShLIOp::create(b, bits, amount));
   // A product, not a sum of exponents: NaN stays NaN.
@@ -66,14 +64,12 @@ static Value isEmpty(KernelBuilder &b, Value maximum) {
 
 Value softmax::inverseSum(KernelBuilder &b, Value maximum, Value sum) {
   Value inverse = arith::DivFOp::create(b, b.splat(1.0), sum);
-  return arith::SelectOp::create(b, isEmpty(b, maximum), b.splat(0.0),
-                                 inverse);
+  return arith::SelectOp::create(b, isEmpty(b, maximum), b.splat(0.0), inverse);
 }
 
 Value softmax::logSumExp(KernelBuilder &b, Value maximum, Value sum) {
   Value logSum = math::LogOp::create(b, sum);
-  Value value =
-      b.fma(maximum, b.splat(1.0 / softmax::kLog2E), logSum);
+  Value value = b.fma(maximum, b.splat(1.0 / softmax::kLog2E), logSum);
   Value minusInfinity = b.splat(-std::numeric_limits<double>::infinity());
   return arith::SelectOp::create(b, isEmpty(b, maximum), minusInfinity, value);
 }

@@ -1,7 +1,7 @@
 //===- StreamKernel.cpp - Query blocks of attn.stream ---------------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -18,9 +18,8 @@ using namespace fovea::attn;
 
 static FloatType getStateType(StreamOp op) {
   auto type = cast<MemRefType>(op.getQuery().getType());
-  return type.getElementType().isF64()
-             ? cast<FloatType>(type.getElementType())
-             : Float32Type::get(op.getContext());
+  return type.getElementType().isF64() ? cast<FloatType>(type.getElementType())
+                                       : Float32Type::get(op.getContext());
 }
 
 StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder)
@@ -119,9 +118,8 @@ void StreamKernel::emitHead(Value batch, Value head) {
     view.rows = b.createOrFold<memref::DimOp>(source.keys, 2);
     view.attr = source.attr;
     if (Value weight = source.logWeight) {
-      view.logWeight =
-          rowView(weight, {broadcastIndex(b, weight, 0, batch),
-                           broadcastIndex(b, weight, 1, keyHead)});
+      view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
+                                        broadcastIndex(b, weight, 1, keyHead)});
       view.weightBroadcasts =
           cast<MemRefType>(weight.getType()).getDimSize(2) == 1;
     }
@@ -155,8 +153,7 @@ void StreamKernel::emitHead(Value batch, Value head) {
   // A query block must not reach into the next block of the sequence.
   Value blockSize = b.index(block), one = b.index(1);
   Value firstBlock = b.floorDiv(firstRow, blockSize);
-  Value lastBlock =
-      b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
+  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
   b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
     Value begin = b.sub(b.mul(index, blockSize), firstRow);
     Value low = b.max(begin, b.index(0));
@@ -218,9 +215,9 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
       b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
         Values tile;
         for (int64_t i = 0; i < lanes; ++i)
-          tile.push_back(b.fmul(
-              b.loadVector(from, {b.add(b.add(offset, row), i), column}),
-              scale));
+          tile.push_back(
+              b.fmul(b.loadVector(from, {b.add(b.add(offset, row), i), column}),
+                     scale));
         for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
           b.storeVector(vector, packedQueries, {b.add(column, i), row});
       });
@@ -243,8 +240,7 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   int64_t queries = tiles.getQueryLanes();
   Values inverse;
   for (int64_t v = 0; v < vectors; ++v)
-    inverse.push_back(
-        softmax::inverseSum(b, state.maximum[v], state.sum[v]));
+    inverse.push_back(softmax::inverseSum(b, state.maximum[v], state.sum[v]));
 
   auto transposeTo = [&](Value to, Value offset) {
     for (int64_t v = 0; v < vectors; ++v) {

@@ -1,21 +1,21 @@
 //===- StreamKernel.h - Vector code of one attn.stream ----------*- C++ -*-===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
 // Code for one attn.stream on memrefs, vectorised over queries: a vector holds
 // one score for each of `lanes` queries, so maxima, exponentials and sums run
-// down the keys without crossing lanes, and neither keys nor values need packing.
+// down the keys without crossing lanes, and neither keys nor values need
+// packing.
 //
 //   per block of L = lanes * vectors queries
 //     pack      QT[D][L]    = transposed queries times scale * log2(e)
-//     score     S[key][L]   = key . QT, with masks, bias and log weight; maximum
-//     exponent  S[key][L]   = 2^(S - maximum); sum
-//     accumulate OT[E][L]  += value^T S
-//     finish    output      = transposed OT / sum; lse
+//     score     S[key][L]   = key . QT, with masks, bias and log weight;
+//     maximum exponent  S[key][L]   = 2^(S - maximum); sum accumulate OT[E][L]
+//     += value^T S finish    output      = transposed OT / sum; lse
 //
 // Sources whose rows are few (their number bounded at compile time) are scored
 // all together, then take one maximum, one exponential and one product with the
@@ -49,7 +49,8 @@ private:
     enum Kind {
       Rows,     // consecutive rows, all admitted
       Masked,   // consecutive rows, a mask cuts single entries
-      Diagonal, // consecutive rows from the first query's own position on, causal
+      Diagonal, // consecutive rows from the first query's own position on,
+                // causal
       Table,    // rows listed one by one
     };
     Kind kind;
@@ -58,6 +59,7 @@ private:
     Value base;         // first row in `keys` and `values`
     Value row;          // first row in the source: position, weight and bias
     Value count;        // number of rows
+    Value skip;         // leading rows of a diagonal that lie before the source
     Value scoreRow;     // first row of S
   };
 
@@ -108,11 +110,10 @@ private:
       llvm::function_ref<Values(Value, int64_t)> initialise,
       llvm::function_ref<void(Value, int64_t, mlir::ValueRange)> store);
 
-  /// Runs `body(low, high, firstVector)` over the parts of a segment's rows whose
-  /// live vectors of queries are the same.
-  void forEachTriangle(
-      const Segment &segment,
-      llvm::function_ref<void(Value, Value, unsigned)> body);
+  /// Runs `body(low, high, firstVector)` over the parts of a segment's rows
+  /// whose live vectors of queries are the same.
+  void forEachTriangle(const Segment &segment,
+                       llvm::function_ref<void(Value, Value, unsigned)> body);
 
   Value tableRow(Value entry);
   Value rowView(Value memref, mlir::ValueRange leading);

@@ -1,7 +1,7 @@
 //===- StreamRanges.cpp - Static facts about row ranges -------------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -13,8 +13,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Ranges of at most this many rows go to the table. Larger ones run longer than
-/// the loop around them costs.
+/// Ranges of at most this many rows go to the table. Larger ones run longer
+/// than the loop around them costs.
 static constexpr int64_t kMaxTableRange = 32;
 /// All short rows' scores of a query block must stay in the second-level cache:
 /// 1536 rows of 64 queries in f32 are 384 KB.

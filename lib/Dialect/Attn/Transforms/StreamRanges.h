@@ -1,7 +1,7 @@
 //===- StreamRanges.h - Static facts about row ranges -----------*- C++ -*-===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -20,9 +20,9 @@ enum class RangeKind {
   Long,  // consecutive rows, streamed in tiles
 };
 
-/// Sorts the ranges of an attn.stream by how many rows they can name. Lengths are
-/// known when the numbers of queries and of the source's rows are static: every
-/// block index is tried.
+/// Sorts the ranges of an attn.stream by how many rows they can name. Lengths
+/// are known when the numbers of queries and of the source's rows are static:
+/// every block index is tried.
 class RangeAnalysis {
 public:
   explicit RangeAnalysis(StreamOp op);

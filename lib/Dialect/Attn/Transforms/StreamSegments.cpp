@@ -1,7 +1,7 @@
 //===- StreamSegments.cpp - Rows that a query block reads -----------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -16,13 +16,13 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Evaluates a range for one block, clamped to the rows that exist. Empty ranges
-/// may have their end before their begin.
+/// Evaluates a range for one block, clamped to the rows that exist. Empty
+/// ranges may have their end before their begin.
 static std::pair<Value, Value> getBounds(KernelBuilder &b, AffineMap range,
                                          Value block, Value rows,
                                          Value numQueries) {
-  auto bounds = affine::expandAffineMap(b, b.getLoc(), range,
-                                        {block, rows, numQueries});
+  auto bounds =
+      affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
   Value low = b.max((*bounds)[0], b.index(0));
   Value high = b.min((*bounds)[1], rows);
   if (range.getNumResults() == 4) {
@@ -43,10 +43,8 @@ void StreamKernel::collectSegments(Value blockIndex,
         listed.push_back(number);
         continue;
       }
-      auto [low, high] =
-          getBounds(b, range, blockIndex, source.rows, numRows);
-      splitByMask(index, low, high,
-                  kind == RangeKind::Short ? shorts : longs);
+      auto [low, high] = getBounds(b, range, blockIndex, source.rows, numRows);
+      splitByMask(index, low, high, kind == RangeKind::Short ? shorts : longs);
     }
     if (!listed.empty())
       shorts.push_back(buildTable(index, listed, blockIndex));
@@ -65,6 +63,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     segment.values = source.values;
     segment.base = segment.row = begin;
     segment.count = b.max(b.sub(end, begin), b.index(0));
+    segment.skip = b.index(0);
     segments.push_back(segment);
   };
   if (mask.isTrivial())
@@ -94,8 +93,12 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
   if (mask.hasWindow())
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
-  append(mask.hasWindow() ? Segment::Masked : Segment::Diagonal, fullHigh,
-         high);
+  if (mask.hasWindow())
+    return append(Segment::Masked, fullHigh, high);
+  // A diagonal starts at the first query's own position, even when the source
+  // has no such row: its triangles count from there.
+  append(Segment::Diagonal, position, high);
+  segments.back().skip = b.max(b.sub(low, position), b.index(0));
 }
 
 StreamKernel::Segment StreamKernel::buildTable(unsigned index,
@@ -125,8 +128,7 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   int64_t step = tiles.getKeys();
   Value padded = b.roundDown(b.add(count, step - 1), step);
   b.loop(count, padded, 1, [&](Value entry) {
-    Value last =
-        memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
+    Value last = memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
     memref::StoreOp::create(b, last, table, entry);
     memref::StoreOp::create(b, b.scalar(softmax::kMasked), tableWeights, entry);
   });
@@ -136,6 +138,7 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   segment.keys = source.keys;
   segment.values = source.values;
   segment.count = padded;
+  segment.skip = b.index(0);
   return segment;
 }
 
@@ -148,7 +151,7 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
   if (!converts)
     return segment;
   auto copy = [&](Value from, Value to, int64_t columns) {
-    b.loop(b.index(0), segment.count, 1, [&](Value offset) {
+    b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(offset)
                                                  : b.add(segment.base, offset);
       Value target = b.add(segment.scoreRow, offset);
@@ -177,13 +180,12 @@ void StreamKernel::packBias(const Segment &segment) {
   Value log2e = b.scalar(softmax::kLog2E);
   auto packElements = [&](Value lowRow, Value lowQuery, Value highQuery) {
     b.loop(lowRow, segment.count, 1, [&](Value offset) {
-      Value key = segment.kind == Segment::Table
-                      ? tableRow(offset)
-                      : b.add(segment.row, offset);
+      Value key = segment.kind == Segment::Table ? tableRow(offset)
+                                                 : b.add(segment.row, offset);
       Value at = source.biasKeyBroadcasts ? b.index(0) : key;
       b.loop(lowQuery, highQuery, 1, [&](Value query) {
-        Value row = source.biasRowBroadcasts ? b.index(0)
-                                             : b.add(blockQuery, query);
+        Value row =
+            source.biasRowBroadcasts ? b.index(0) : b.add(blockQuery, query);
         Value element = b.fmul(b.loadScalar(source.bias, {row, at}), log2e);
         b.storeScalar(b.fmax(element, b.scalar(softmax::kMasked)), packedBias,
                       {b.add(segment.scoreRow, offset), query});
@@ -192,25 +194,26 @@ void StreamKernel::packBias(const Segment &segment) {
   };
   if (source.biasKeyBroadcasts || source.biasRowBroadcasts ||
       segment.kind == Segment::Table)
-    return packElements(b.index(0), b.index(0), blockQueries);
+    return packElements(segment.skip, b.index(0), blockQueries);
 
-  // Whole squares are transposed in registers, the rest goes element by element.
-  Value fullRows = b.roundDown(segment.count, lanes);
+  // Whole squares are transposed in registers, the rest goes element by
+  // element.
+  Value length = b.max(b.sub(segment.count, segment.skip), b.index(0));
+  Value fullRows = b.add(segment.skip, b.roundDown(length, lanes));
   Value fullQueries = b.roundDown(blockQueries, lanes);
-  b.loop(b.index(0), fullRows, lanes, [&](Value offset) {
+  b.loop(segment.skip, fullRows, lanes, [&](Value offset) {
     b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
       Values tile;
       for (int64_t i = 0; i < lanes; ++i)
-        tile.push_back(
-            b.fmul(b.loadVector(source.bias,
-                                {b.add(b.add(blockQuery, query), i),
-                                 b.add(segment.row, offset)}),
-                   b.splat(softmax::kLog2E)));
+        tile.push_back(b.fmul(
+            b.loadVector(source.bias, {b.add(b.add(blockQuery, query), i),
+                                       b.add(segment.row, offset)}),
+            b.splat(softmax::kLog2E)));
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
         b.storeVector(b.fmax(b.splat(softmax::kMasked), vector), packedBias,
                       {b.add(b.add(segment.scoreRow, offset), i), query});
     });
   });
-  packElements(b.index(0), fullQueries, blockQueries);
+  packElements(segment.skip, fullQueries, blockQueries);
   packElements(fullRows, b.index(0), fullQueries);
 }

@@ -1,7 +1,7 @@
 //===- StreamStages.cpp - Scores, exponentials and products ---------------===//
 //
-// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
-// See the LICENSE file for license information.
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -26,21 +26,22 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
                                                      : tiles.getKey();
     Values carried = state.maximum;
     carried.append(state.sum);
-    carried = b.loop(
-        b.index(0), segment.count, step, carried,
-        [&](Value offset, ValueRange values) {
-          Segment tile = segment;
-          tile.base = b.add(segment.base, offset);
-          tile.row = b.add(segment.row, offset);
-          tile.count = b.min(b.sub(segment.count, offset), b.index(step));
-          State next;
-          next.maximum.assign(values.begin(), values.begin() + vectors);
-          next.sum.assign(values.begin() + vectors, values.end());
-          attendShortRanges(tile, next, /*isFirst=*/false);
-          Values result = next.maximum;
-          result.append(next.sum);
-          return result;
-        });
+    carried =
+        b.loop(b.index(0), segment.count, step, carried,
+               [&](Value offset, ValueRange values) {
+                 Segment tile = segment;
+                 tile.base = b.add(segment.base, offset);
+                 tile.row = b.add(segment.row, offset);
+                 tile.count =
+                     b.min(b.sub(segment.count, offset), b.index(step));
+                 State next;
+                 next.maximum.assign(values.begin(), values.begin() + vectors);
+                 next.sum.assign(values.begin() + vectors, values.end());
+                 attendShortRanges(tile, next, /*isFirst=*/false);
+                 Values result = next.maximum;
+                 result.append(next.sum);
+                 return result;
+               });
     state.maximum.assign(carried.begin(), carried.begin() + vectors);
     state.sum.assign(carried.begin() + vectors, carried.end());
   }
@@ -60,8 +61,7 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
   Values rescale;
   if (!isFirst)
     for (int64_t v = 0; v < vectors; ++v) {
-      rescale.push_back(
-          softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+      rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
       state.sum[v] = b.fmul(state.sum[v], rescale[v]);
     }
   for (Segment &segment : segments)
@@ -76,8 +76,8 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
               accumulators.push_back(b.splat(0.0));
               continue;
             }
-            Value old = b.loadVector(
-                outputs, {b.add(column, c), b.index(v * lanes)});
+            Value old =
+                b.loadVector(outputs, {b.add(column, c), b.index(v * lanes)});
             accumulators.push_back(b.fmul(old, rescale[v]));
           }
         return accumulators;
@@ -92,8 +92,7 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
 }
 
 void StreamKernel::accumulateColumns(
-    ArrayRef<Segment> segments,
-    function_ref<Values(Value, int64_t)> initialise,
+    ArrayRef<Segment> segments, function_ref<Values(Value, int64_t)> initialise,
     function_ref<void(Value, int64_t, ValueRange)> store) {
   int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
   auto tile = [&](Value column, int64_t numColumns) {
@@ -112,10 +111,10 @@ void StreamKernel::forEachTriangle(
     const Segment &segment, function_ref<void(Value, Value, unsigned)> body) {
   if (segment.kind != Segment::Diagonal)
     return body(b.index(0), segment.count, 0);
-  // Row d of the diagonal is read by queries d and later: the rows of triangle g
-  // need only vectors g and up. Saves 3/8 of the square's work.
+  // Row d of the diagonal is read by queries d and later: the rows of triangle
+  // g need only vectors g and up. Saves 3/8 of the square's work.
   for (int64_t g = 0; g < vectors; ++g)
-    body(b.index(g * lanes),
+    body(b.max(segment.skip, b.index(g * lanes)),
          b.min(segment.count, b.index((g + 1) * lanes)), g);
 }
 
@@ -147,58 +146,60 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
   const SourceView &source = sources[segment.source];
   int64_t live = vectors - firstVector;
   Values carried(maximum.begin() + firstVector, maximum.end());
-  carried = b.loop(low, high, step, carried, [&](Value offset,
-                                                 ValueRange running) {
-    // Where each key row lies, and its log weight as the initial score.
-    Values rows, initial;
-    bool gathers = segment.kind == Segment::Table && !converts;
-    for (int64_t i = 0; i < step; ++i) {
-      Value entry = b.add(offset, i);
-      rows.push_back(gathers ? tableRow(entry) : b.add(segment.base, entry));
-      Value weight;
-      if (segment.kind == Segment::Table) {
-        weight = b.loadScalar(tableWeights, entry);
-      } else if (source.logWeight) {
-        Value at = source.weightBroadcasts ? b.index(0)
-                                           : b.add(segment.row, entry);
-        weight = b.fmul(b.loadScalar(source.logWeight, at),
-                        b.scalar(softmax::kLog2E));
-        weight = b.fmax(weight, b.scalar(softmax::kMasked));
-      }
-      initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
-    }
-    Values acc = b.loop(
-        b.index(0), b.index(width), 1, initial,
-        [&](Value k, ValueRange sums) {
-          Values queries, next;
-          for (int64_t v = firstVector; v < vectors; ++v)
-            queries.push_back(
-                b.loadVector(packedQueries, {k, b.index(v * lanes)}));
-          for (int64_t i = 0; i < step; ++i) {
-            Value key = b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
-            for (int64_t v = 0; v < live; ++v)
-              next.push_back(b.fma(key, queries[v], sums[i * live + v]));
+  carried =
+      b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
+        // Where each key row lies, and its log weight as the initial score.
+        Values rows, initial;
+        bool gathers = segment.kind == Segment::Table && !converts;
+        for (int64_t i = 0; i < step; ++i) {
+          Value entry = b.add(offset, i);
+          rows.push_back(gathers ? tableRow(entry)
+                                 : b.add(segment.base, entry));
+          Value weight;
+          if (segment.kind == Segment::Table) {
+            weight = b.loadScalar(tableWeights, entry);
+          } else if (source.logWeight) {
+            Value at = source.weightBroadcasts ? b.index(0)
+                                               : b.add(segment.row, entry);
+            weight = b.fmul(b.loadScalar(source.logWeight, at),
+                            b.scalar(softmax::kLog2E));
+            weight = b.fmax(weight, b.scalar(softmax::kMasked));
           }
-          return next;
-        });
-    Values next(running);
-    for (int64_t i = 0; i < step; ++i) {
-      Value entry = b.add(offset, i);
-      Value scoreRow = b.add(segment.scoreRow, entry);
-      for (int64_t v = 0; v < live; ++v) {
-        Value score = acc[i * live + v];
-        Value lane = b.index((firstVector + v) * lanes);
-        if (source.bias)
-          score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
-        // Only the first vector of a triangle has queries before its rows.
-        if (masked && (segment.kind == Segment::Masked || v == 0))
-          score = maskScore(segment, entry, firstVector + v, score);
-        b.storeVector(score, scores, {scoreRow, lane});
-        next[v] = b.fmax(next[v], score);
-      }
-    }
-    return next;
-  });
+          initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
+        }
+        Values acc = b.loop(
+            b.index(0), b.index(width), 1, initial,
+            [&](Value k, ValueRange sums) {
+              Values queries, next;
+              for (int64_t v = firstVector; v < vectors; ++v)
+                queries.push_back(
+                    b.loadVector(packedQueries, {k, b.index(v * lanes)}));
+              for (int64_t i = 0; i < step; ++i) {
+                Value key =
+                    b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
+                for (int64_t v = 0; v < live; ++v)
+                  next.push_back(b.fma(key, queries[v], sums[i * live + v]));
+              }
+              return next;
+            });
+        Values next(running);
+        for (int64_t i = 0; i < step; ++i) {
+          Value entry = b.add(offset, i);
+          Value scoreRow = b.add(segment.scoreRow, entry);
+          for (int64_t v = 0; v < live; ++v) {
+            Value score = acc[i * live + v];
+            Value lane = b.index((firstVector + v) * lanes);
+            if (source.bias)
+              score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
+            // Only the first vector of a triangle has queries before its rows.
+            if (masked && (segment.kind == Segment::Masked || v == 0))
+              score = maskScore(segment, entry, firstVector + v, score);
+            b.storeVector(score, scores, {scoreRow, lane});
+            next[v] = b.fmax(next[v], score);
+          }
+        }
+        return next;
+      });
   llvm::copy(carried, maximum.begin() + firstVector);
 }
 
@@ -214,19 +215,18 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
   auto intType = VectorType::get({lanes}, b.getI32Type());
   auto broadcast = [&](Value distance) -> Value {
     distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
-    Value narrow =
-        arith::IndexCastOp::create(b, b.getI32Type(), distance);
+    Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
     return vector::BroadcastOp::create(b, intType, narrow);
   };
   SmallVector<int32_t> numbers;
   for (int64_t lane = 0; lane < lanes; ++lane)
     numbers.push_back(vector * lanes + lane);
-  Value queries =
-      arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
+  Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
   Value distance = b.sub(b.add(segment.row, entry), position);
   Value admitted;
   auto require = [&](arith::CmpIPredicate predicate, Value bound) {
-    Value holds = arith::CmpIOp::create(b, predicate, broadcast(bound), queries);
+    Value holds =
+        arith::CmpIOp::create(b, predicate, broadcast(bound), queries);
     admitted = admitted ? arith::AndIOp::create(b, admitted, holds) : holds;
   };
   Value window = b.index(mask.getWindow());
@@ -237,8 +237,7 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
     if (!mask.getCausal())
       require(arith::CmpIPredicate::slt, b.sub(distance, window));
   }
-  return arith::SelectOp::create(b, admitted, score,
-                                 b.splat(softmax::kMasked));
+  return arith::SelectOp::create(b, admitted, score, b.splat(softmax::kMasked));
 }
 
 //===----------------------------------------------------------------------===//
@@ -249,19 +248,19 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     Values carried(sum.begin() + first, sum.end());
-    carried = b.loop(low, high, 1, carried, [&](Value offset,
-                                                ValueRange running) {
-      Value row = b.add(segment.scoreRow, offset);
-      Values next;
-      for (int64_t v = first; v < vectors; ++v) {
-        Value lane = b.index(v * lanes);
-        Value score = b.loadVector(scores, {row, lane});
-        Value weight = softmax::exp2(b, b.fsub(score, maximum[v]));
-        b.storeVector(weight, scores, {row, lane});
-        next.push_back(b.fadd(running[v - first], weight));
-      }
-      return next;
-    });
+    carried =
+        b.loop(low, high, 1, carried, [&](Value offset, ValueRange running) {
+          Value row = b.add(segment.scoreRow, offset);
+          Values next;
+          for (int64_t v = first; v < vectors; ++v) {
+            Value lane = b.index(v * lanes);
+            Value score = b.loadVector(scores, {row, lane});
+            Value weight = softmax::exp2(b, b.fsub(score, maximum[v]));
+            b.storeVector(weight, scores, {row, lane});
+            next.push_back(b.fadd(running[v - first], weight));
+          }
+          return next;
+        });
     llvm::copy(carried, sum.begin() + first);
   });
 }
@@ -282,8 +281,8 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
       for (int64_t v = first; v < vectors; ++v)
         weights.push_back(b.loadVector(scores, {scoreRow, b.index(v * lanes)}));
       for (int64_t c = 0; c < numColumns; ++c) {
-        Value value = b.broadcast(
-            b.loadScalar(segment.values, {row, b.add(column, c)}));
+        Value value =
+            b.broadcast(b.loadScalar(segment.values, {row, b.add(column, c)}));
         for (int64_t v = 0; v < live; ++v)
           next.push_back(b.fma(value, weights[v], sums[c * live + v]));
       }

@@ -1,0 +1,34 @@
+//===- CPUInfo.h - What code generation asks of a CPU -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_TARGET_CPU_CPUINFO_H
+#define FOVEA_TARGET_CPU_CPUINFO_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace fovea {
+
+/// The facts about a CPU that tile sizes and instruction choice follow from.
+struct CPUInfo {
+  std::string name;         // as LLVM names it
+  std::string features;     // LLVM feature string; empty for a named CPU
+  int64_t vectorBits = 128; // width of a vector register
+  int64_t numRegisters = 16;
+  bool hasBF16Dot = false; // a product of bf16 pairs that accumulates in f32
+};
+
+/// Describes `cpu`: the name of a CPU that LLVM knows, such as `x86-64`,
+/// `haswell` or `znver4`, or `native` for the one this runs on. Unknown names
+/// are errors.
+llvm::Expected<CPUInfo> getCPUInfo(llvm::StringRef cpu);
+
+} // namespace fovea
+
+#endif // FOVEA_TARGET_CPU_CPUINFO_H

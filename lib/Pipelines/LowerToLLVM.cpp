@@ -32,6 +32,7 @@ void fovea::addBufferizationPasses(OpPassManager &pm) {
 }
 
 void fovea::addDeallocationPasses(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(attn::createSeparateResultsPass());
   bufferization::buildBufferDeallocationPipeline(pm);
   pm.addPass(createConvertBufferizationToMemRefPass());
   pm.addPass(createCanonicalizerPass());

@@ -7,9 +7,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
-void fovea::buildReferencePipeline(OpPassManager &pm) {}
+void fovea::buildReferencePipeline(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  addBufferizationPasses(pm);
+  pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
+  addDeallocationPasses(pm);
+  addLowerToLLVMPasses(pm);
+}

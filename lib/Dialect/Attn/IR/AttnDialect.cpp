@@ -87,6 +87,28 @@ LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 // SourceAttr
 //===----------------------------------------------------------------------===//
 
+/// True when `expr` is affine and does not divide by zero or less, which the
+/// map syntax allows.
+static bool isEvaluable(AffineExpr expr) {
+  if (!expr.isPureAffine())
+    return false;
+  WalkResult result = expr.walk([](AffineExpr part) {
+    switch (part.getKind()) {
+    case AffineExprKind::Mod:
+    case AffineExprKind::FloorDiv:
+    case AffineExprKind::CeilDiv: {
+      auto divisor =
+          dyn_cast<AffineConstantExpr>(cast<AffineBinaryOpExpr>(part).getRHS());
+      return divisor && divisor.getValue() > 0 ? WalkResult::advance()
+                                               : WalkResult::interrupt();
+    }
+    default:
+      return WalkResult::advance();
+    }
+  });
+  return !result.wasInterrupted();
+}
+
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<AffineMap> ranges, MaskAttr mask,
                                  bool hasLogWeight, bool hasBias) {
@@ -97,6 +119,12 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected ranges of the form (b)[rows, n] -> "
                 "(begin, end) or (begin, end, lower, upper), but got "
              << AffineMapAttr::get(range);
+  for (AffineMap range : ranges)
+    for (AffineExpr bound : range.getResults())
+      if (!isEvaluable(bound))
+        return emitError() << "expected ranges that multiply and divide by "
+                              "constants only, divisors positive, but got "
+                           << AffineMapAttr::get(range);
   if (!mask)
     return emitError() << "expected a mask";
   return success();

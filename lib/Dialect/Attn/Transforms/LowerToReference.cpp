@@ -1,22 +1,24 @@
-//===- LowerToReference.cpp - Plain loops in f64 -===//
+//===- LowerToReference.cpp - Plain loops in f64 --------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The oracle. One file for each family emits the loops, straight from the
+// definition in the operation's documentation; nothing here is shared with the
+// expansion to attn.stream, so that the two can disagree.
+//
+//===----------------------------------------------------------------------===//
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "ReferenceBuilder.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOWERTOREFERENCEPASS
@@ -30,6 +32,23 @@ namespace {
 struct LowerToReferencePass
     : fovea::attn::impl::LowerToReferencePassBase<LowerToReferencePass> {
   using LowerToReferencePassBase::LowerToReferencePassBase;
-  void runOnOperation() override {}
+
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk([](Operation *op) {
+      if (!isa_and_present<AttnDialect>(op->getDialect()))
+        return WalkResult::advance();
+      if (op->getNumResults() != 0) {
+        op->emitOpError("expects operands to be memrefs, but got tensors");
+        return WalkResult::interrupt();
+      }
+      llvm::TypeSwitch<Operation *>(op)
+          .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
+                FastMultipoleLinearOp>(
+              [](auto op) { fovea::attn::lowerToReference(op); });
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
 };
 } // namespace

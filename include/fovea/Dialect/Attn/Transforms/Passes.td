@@ -154,6 +154,16 @@ def PrepareEntryPointsPass
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
 }
 
+def SeparateResultsPass
+    : Pass<"attn-separate-results", "::mlir::func::FuncOp"> {
+  let summary = "give every buffer that a public function returns its own memory";
+  let description = [{
+    The host frees the results of a kernel one by one. Where two of them may be
+    views of one buffer, all but the first are copied.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+}
+
 def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
   let summary = "lower copies of strided buffers to loops";
   let description = [{

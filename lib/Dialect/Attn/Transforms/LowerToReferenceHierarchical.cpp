@@ -1,0 +1,289 @@
+//===- LowerToReferenceHierarchical.cpp - Fast multipole as plain loops ---===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReferenceBuilder.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// Summaries
+//===----------------------------------------------------------------------===//
+
+/// Writes the summaries of all intervals of `input` to `output`.
+static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
+                          Value bias, Value output) {
+  Value rank = ref.extent(weights, 1), interval = ref.extent(weights, 2);
+  Value heads = ref.extent(input, 1), rows = ref.extent(input, 2);
+  Value headsPerSet = ref.div(heads, ref.extent(weights, 0));
+  ref.forEach(ref.extent(input, 0), [&](Value b) {
+    ref.forEach(heads, [&](Value g) {
+      Value set = ref.div(g, headsPerSet);
+      ref.forEach(ref.extent(output, 2), [&](Value summary) {
+        Value first = ref.mul(ref.div(summary, rank), interval);
+        Value a = ref.sub(summary, ref.mul(ref.div(summary, rank), rank));
+        // Absent tokens count as zero: the last interval ends with the rows.
+        Value present = ref.min(interval, ref.sub(rows, first));
+        ref.forEach(ref.extent(input, 3), [&](Value d) {
+          Value start = bias ? ref.load(bias, {set, a, d}) : ref.number(0.0);
+          Value sum = ref.accumulate(
+              ref.index(0), present, start, [&](Value t, Value sum) {
+                Value weight = ref.load(weights, {set, a, t, d});
+                Value token = ref.load(input, {b, g, ref.add(first, t), d});
+                return ref.addNumbers(sum, ref.mulNumbers(weight, token));
+              });
+          ref.store(sum, output, {b, g, summary, d});
+        });
+      });
+    });
+  });
+}
+
+void fovea::attn::lowerToReference(SummarizeOp op) {
+  ReferenceBuilder ref(op);
+  emitSummaries(ref, op.getInput(), op.getWeights(), op.getBias(),
+                op.getOutput());
+  op.erase();
+}
+
+/// The summaries of every level in fresh buffers, level 1 first.
+static SmallVector<Value> allocateSummaries(ReferenceBuilder &ref, Value input,
+                                            ValueRange weights,
+                                            ValueRange biases) {
+  SmallVector<Value> levels;
+  auto type = cast<MemRefType>(input.getType());
+  for (unsigned level = 0; level < weights.size(); ++level) {
+    auto weightsType = cast<MemRefType>(weights[level].getType());
+    int64_t interval = weightsType.getDimSize(2);
+    int64_t count = (type.getDimSize(2) + interval - 1) / interval;
+    SmallVector<Value> dynamicExtents;
+    for (int64_t dim : {0, 1})
+      if (type.isDynamicDim(dim))
+        dynamicExtents.push_back(ref.extent(input, dim));
+    Value summaries =
+        ref.allocate({type.getDimSize(0), type.getDimSize(1),
+                      count * weightsType.getDimSize(1), type.getDimSize(3)},
+                     dynamicExtents);
+    emitSummaries(ref, input, weights[level],
+                  biases.empty() ? Value() : biases[level], summaries);
+    levels.push_back(summaries);
+  }
+  return levels;
+}
+
+//===----------------------------------------------------------------------===//
+// Which level owns an entry
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What both forms of the pattern share.
+struct Multipole {
+  ReferenceBuilder &ref;
+  int64_t group, numLevels, rank;
+  bool causal, multiplicity;
+  double scale;
+  Value rows;
+
+  /// `m_l`, the interval of a level; that of level 0 is the group.
+  int64_t interval(int64_t level) const {
+    return level == 0 ? group : group << (level - 1);
+  }
+
+  /// Distance of token `i` from the tokens of interval `u` of a level.
+  Value distance(Value i, Value u, int64_t level) const {
+    return ref.distance(ref.div(i, ref.index(interval(level))), u);
+  }
+
+  /// Visits the tokens that level 0 owns of row `i`.
+  Value walkTokens(Value i, Value first,
+                   llvm::function_ref<Value(Value token, Value state)> visit);
+
+  /// Visits the summaries that level `level` owns of row `i`, with the
+  /// logarithm of how many tokens each stands for.
+  Value walkSummaries(
+      Value i, int64_t level, Value first,
+      llvm::function_ref<Value(Value summary, Value logWeight, Value state)>
+          visit);
+};
+} // namespace
+
+Value Multipole::walkTokens(
+    Value i, Value first,
+    llvm::function_ref<Value(Value token, Value state)> visit) {
+  return ref.accumulate(ref.index(0), rows, first, [&](Value j, Value state) {
+    Value own = ref.lessOrEqual(
+        distance(i, ref.div(j, ref.index(group)), /*level=*/0), ref.index(1));
+    if (causal)
+      own = ref.both(own, ref.lessOrEqual(j, i));
+    return ref.when(own, [&] { return visit(j, state); }, state);
+  });
+}
+
+Value Multipole::walkSummaries(
+    Value i, int64_t level, Value first,
+    llvm::function_ref<Value(Value summary, Value logWeight, Value state)>
+        visit) {
+  int64_t part = interval(level) / rank;
+  Value numSummaries =
+      ref.mul(ref.div(ref.add(rows, ref.index(interval(level) - 1)),
+                      ref.index(interval(level))),
+              ref.index(rank));
+  return ref.accumulate(
+      ref.index(0), numSummaries, first, [&](Value s, Value state) {
+        Value u = ref.div(s, ref.index(rank));
+        Value own = ref.lessOrEqual(ref.index(2), distance(i, u, level));
+        if (level < numLevels)
+          own = ref.both(
+              own,
+              ref.lessOrEqual(distance(i, ref.div(u, ref.index(2)), level + 1),
+                              ref.index(1)));
+        // An interval that is not the row's own lies wholly before or behind.
+        if (causal)
+          own = ref.both(own,
+                         ref.less(u, ref.div(i, ref.index(interval(level)))));
+        Value left = ref.sub(rows, ref.mul(s, ref.index(part)));
+        own = ref.both(own, ref.less(ref.index(0), left));
+        return ref.when(
+            own,
+            [&] {
+              Value logWeight = multiplicity
+                                    ? ref.log(ref.min(left, ref.index(part)))
+                                    : ref.number(0.0);
+              return visit(s, logWeight, state);
+            },
+            state);
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// The operations
+//===----------------------------------------------------------------------===//
+
+void fovea::attn::lowerToReference(FastMultipoleOp op) {
+  ReferenceBuilder ref(op);
+  Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
+  SmallVector<Value> keys =
+      allocateSummaries(ref, k, op.getKeyWeights(), op.getKeyBiases());
+  SmallVector<Value> values =
+      allocateSummaries(ref, v, op.getValueWeights(), op.getValueBiases());
+  Value row =
+      ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
+  Multipole pattern = {ref,
+                       static_cast<int64_t>(op.getGroup()),
+                       op.getNumLevels(),
+                       op.getRank(),
+                       op.getCausal(),
+                       op.getMultiplicity(),
+                       op.getScaleOrDefault(),
+                       ref.extent(q, 2)};
+  ref.forEach(ref.extent(q, 0), [&](Value b) {
+    ref.forEach(ref.extent(q, 1), [&](Value h) {
+      Value g = ref.keyHead(q, k, h);
+      ref.forEach(pattern.rows, [&](Value i) {
+        auto visitRow = [&](Value keyRows, Value valueRows, Value j,
+                            Value logWeight, Value state, EntryVisitor visit) {
+          Value score =
+              ref.mulNumbers(ref.number(pattern.scale),
+                             ref.dot(q, {b, h, i}, keyRows, {b, g, j}));
+          if (logWeight)
+            score = ref.addNumbers(score, logWeight);
+          auto value = [&](Value column) {
+            return ref.load(valueRows, {b, g, j, column});
+          };
+          return visit({score, value}, state);
+        };
+        auto walk = [&](Value state, EntryVisitor visit) {
+          state = pattern.walkTokens(i, state, [&](Value j, Value state) {
+            return visitRow(k, v, j, /*logWeight=*/Value(), state, visit);
+          });
+          for (int64_t level = 1; level <= pattern.numLevels; ++level)
+            state = pattern.walkSummaries(
+                i, level, state,
+                [&](Value summary, Value logWeight, Value state) {
+                  return visitRow(keys[level - 1], values[level - 1], summary,
+                                  logWeight, state, visit);
+                });
+          return state;
+        };
+        Value lse = emitSoftmaxRow(ref, walk, row);
+        ref.storeRow(row, op.getOutput(), {b, h, i});
+        if (op.getLse())
+          ref.store(lse, op.getLse(), {b, h, i});
+      });
+    });
+  });
+  op.erase();
+}
+
+void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
+  ReferenceBuilder ref(op);
+  Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
+  SmallVector<Value> queries =
+      allocateSummaries(ref, q, op.getQueryWeights(), op.getQueryBiases());
+  SmallVector<Value> keys =
+      allocateSummaries(ref, k, op.getKeyWeights(), op.getKeyBiases());
+  SmallVector<Value> values =
+      allocateSummaries(ref, v, op.getValueWeights(), op.getValueBiases());
+  int64_t width = cast<ShapedType>(op.getOutput().getType()).getDimSize(3);
+  Value row = ref.allocate({width}), total = ref.allocate({width});
+  // Each level's soft-max runs over tokens, so a summary always counts as often
+  // as it stands for one.
+  Multipole pattern = {ref,
+                       static_cast<int64_t>(op.getGroup()),
+                       op.getNumLevels(),
+                       op.getRank(),
+                       op.getCausal(),
+                       /*multiplicity=*/true,
+                       op.getScaleOrDefault(),
+                       ref.extent(q, 2)};
+  ref.forEach(ref.extent(q, 0), [&](Value b) {
+    ref.forEach(ref.extent(q, 1), [&](Value h) {
+      Value g = ref.keyHead(q, k, h);
+      ref.forEach(pattern.rows, [&](Value i) {
+        ref.forEach(ref.extent(total, 0), [&](Value column) {
+          ref.store(ref.number(0.0), total, column);
+        });
+        for (int64_t level = 0; level <= pattern.numLevels; ++level) {
+          Value queryRows = level == 0 ? q : queries[level - 1];
+          Value keyRows = level == 0 ? k : keys[level - 1];
+          Value valueRows = level == 0 ? v : values[level - 1];
+          Value queryRow = i;
+          if (level != 0)
+            queryRow = ref.div(ref.mul(i, ref.index(pattern.rank)),
+                               ref.index(pattern.interval(level)));
+          auto walk = [&](Value state, EntryVisitor visit) {
+            auto visitRow = [&](Value j, Value logWeight, Value state) {
+              Value score = ref.mulNumbers(
+                  ref.number(pattern.scale),
+                  ref.dot(queryRows, {b, h, queryRow}, keyRows, {b, g, j}));
+              if (logWeight)
+                score = ref.addNumbers(score, logWeight);
+              auto value = [&](Value column) {
+                return ref.load(valueRows, {b, g, j, column});
+              };
+              return visit({score, value}, state);
+            };
+            if (level == 0)
+              return pattern.walkTokens(i, state, [&](Value j, Value state) {
+                return visitRow(j, /*logWeight=*/Value(), state);
+              });
+            return pattern.walkSummaries(i, level, state, visitRow);
+          };
+          emitSoftmaxRow(ref, walk, row);
+          ref.forEach(ref.extent(total, 0), [&](Value column) {
+            Value sum =
+                ref.addNumbers(ref.load(total, column), ref.load(row, column));
+            ref.store(sum, total, column);
+          });
+        }
+        ref.storeRow(total, op.getOutput(), {b, h, i});
+      });
+    });
+  });
+  op.erase();
+}

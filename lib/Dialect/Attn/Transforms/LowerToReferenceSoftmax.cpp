@@ -1,0 +1,153 @@
+//===- LowerToReferenceSoftmax.cpp - Dense and stream as plain loops ------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReferenceBuilder.h"
+#include "mlir/Dialect/Affine/Utils.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+/// A query row: where its numbers are, and where it lies in the sequence.
+struct QueryRow {
+  Value query, batch, head, keyHead, row;
+  Value position, numRows;
+};
+} // namespace
+
+/// Whether `mask` admits key row `key` for a query at position `query`.
+static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
+                    Value key) {
+  if (!mask.hasWindow())
+    return ref.lessOrEqual(key, query);
+  Value inWindow =
+      ref.less(ref.distance(query, key), ref.index(mask.getWindow()));
+  if (!mask.getCausal())
+    return inWindow;
+  return ref.both(ref.lessOrEqual(key, query), inWindow);
+}
+
+/// Visits the entries of key rows `begin <= j < end` of a source.
+static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
+                      const StreamOp::Source &source, MaskAttr mask,
+                      double scale, Value begin, Value end, Value first,
+                      EntryVisitor visit) {
+  return ref.accumulate(begin, end, first, [&](Value key, Value state) {
+    auto visitPresent = [&](ArrayRef<Value> terms) {
+      Value product = ref.dot(at.query, {at.batch, at.head, at.row},
+                              source.keys, {at.batch, at.keyHead, key});
+      Value score = ref.mulNumbers(ref.number(scale), product);
+      for (Value term : terms)
+        score = ref.addNumbers(score, term);
+      auto value = [&](Value column) {
+        return ref.load(source.values, {at.batch, at.keyHead, key, column});
+      };
+      return visit({score, value}, state);
+    };
+
+    // A term of minus infinity removes the entry, as a mask does.
+    auto visitAdmitted = [&]() -> Value {
+      SmallVector<Value> terms;
+      if (source.logWeight)
+        terms.push_back(
+            ref.loadBroadcast(source.logWeight, {at.batch, at.keyHead, key}));
+      if (source.bias)
+        terms.push_back(
+            ref.loadBroadcast(source.bias, {at.batch, at.head, at.row, key}));
+      Value isPresent;
+      for (Value term : terms) {
+        Value counts = ref.isNotMinusInfinity(term);
+        isPresent = isPresent ? ref.both(isPresent, counts) : counts;
+      }
+      if (!isPresent)
+        return visitPresent(terms);
+      return ref.when(isPresent, [&] { return visitPresent(terms); }, state);
+    };
+
+    if (mask.isTrivial())
+      return visitAdmitted();
+    Value numKeys = ref.extent(source.keys, 2);
+    Value query = ref.sub(ref.add(at.position, numKeys), at.numRows);
+    return ref.when(admits(ref, mask, query, key), visitAdmitted, state);
+  });
+}
+
+/// Runs `walk` for every query row and stores what it gives.
+static void lowerRows(
+    ReferenceBuilder &ref, Value query, Value key, Value output, Value lse,
+    Value firstRow, Value numRows,
+    llvm::function_ref<Value(const QueryRow &, Value, EntryVisitor)> walk) {
+  int64_t width = cast<ShapedType>(output.getType()).getDimSize(3);
+  Value row = ref.allocate({width});
+  if (!numRows)
+    numRows = ref.extent(query, 2);
+  ref.forEach(ref.extent(query, 0), [&](Value b) {
+    ref.forEach(ref.extent(query, 1), [&](Value h) {
+      Value g = ref.keyHead(query, key, h);
+      ref.forEach(ref.extent(query, 2), [&](Value i) {
+        Value position = firstRow ? ref.add(firstRow, i) : i;
+        QueryRow at = {query, b, h, g, i, position, numRows};
+        Value sum = emitSoftmaxRow(
+            ref,
+            [&](Value state, EntryVisitor visit) {
+              return walk(at, state, visit);
+            },
+            row);
+        ref.storeRow(row, output, {b, h, i});
+        if (lse)
+          ref.store(sum, lse, {b, h, i});
+      });
+    });
+  });
+}
+
+void fovea::attn::lowerToReference(DenseOp op) {
+  ReferenceBuilder ref(op);
+  MaskAttr mask = op.getMaskOrNone();
+  double scale = op.getScaleOrDefault();
+  StreamOp::Source source = {op.getKey(), op.getValue(), op.getLogWeight(),
+                             op.getBias(), SourceAttr()};
+  lowerRows(ref, op.getQuery(), op.getKey(), op.getOutput(), op.getLse(),
+            /*firstRow=*/Value(), /*numRows=*/Value(),
+            [&](const QueryRow &at, Value state, EntryVisitor visit) {
+              return walkRows(ref, at, source, mask, scale, ref.index(0),
+                              ref.extent(op.getKey(), 2), state, visit);
+            });
+  op.erase();
+}
+
+void fovea::attn::lowerToReference(StreamOp op) {
+  ReferenceBuilder ref(op);
+  double scale = op.getScale().convertToDouble();
+  int64_t block = op.getBlock();
+  SmallVector<StreamOp::Source> sources = op.getSourceList();
+  auto walk = [&](const QueryRow &at, Value state, EntryVisitor visit) {
+    Value blockIndex =
+        block == 0 ? ref.index(0) : ref.div(at.position, ref.index(block));
+    for (const StreamOp::Source &source : sources) {
+      Value rows = ref.extent(source.keys, 2);
+      for (AffineMap range : source.attr.getRanges()) {
+        SmallVector<Value, 8> bounds =
+            *affine::expandAffineMap(ref.getBuilder(), op.getLoc(), range,
+                                     {blockIndex, rows, at.numRows});
+        Value begin = ref.max(bounds[0], ref.index(0));
+        Value end = ref.min(bounds[1], rows);
+        if (bounds.size() == 4) {
+          begin = ref.max(begin, bounds[2]);
+          end = ref.min(end, bounds[3]);
+        }
+        state = walkRows(ref, at, source, source.attr.getMask(), scale, begin,
+                         end, state, visit);
+      }
+    }
+    return state;
+  };
+  lowerRows(ref, op.getQuery(), op.getKeys().front(), op.getOutput(),
+            op.getLse(), op.getFirstRow(), op.getNumRows(), walk);
+  op.erase();
+}

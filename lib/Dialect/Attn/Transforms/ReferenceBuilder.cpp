@@ -1,0 +1,269 @@
+//===- ReferenceBuilder.cpp - Emits plain loops in f64 --------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReferenceBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+Value ReferenceBuilder::index(int64_t value) {
+  return arith::ConstantIndexOp::create(builder, value);
+}
+
+Value ReferenceBuilder::extent(Value buffer, int64_t dim) {
+  return builder.createOrFold<memref::DimOp>(buffer, dim);
+}
+
+Value ReferenceBuilder::add(Value a, Value b) {
+  return builder.createOrFold<arith::AddIOp>(a, b);
+}
+
+Value ReferenceBuilder::sub(Value a, Value b) {
+  return builder.createOrFold<arith::SubIOp>(a, b);
+}
+
+Value ReferenceBuilder::mul(Value a, Value b) {
+  return builder.createOrFold<arith::MulIOp>(a, b);
+}
+
+Value ReferenceBuilder::div(Value a, Value b) {
+  return builder.createOrFold<arith::DivUIOp>(a, b);
+}
+
+Value ReferenceBuilder::min(Value a, Value b) {
+  return builder.createOrFold<arith::MinSIOp>(a, b);
+}
+
+Value ReferenceBuilder::max(Value a, Value b) {
+  return builder.createOrFold<arith::MaxSIOp>(a, b);
+}
+
+Value ReferenceBuilder::distance(Value a, Value b) {
+  return max(sub(a, b), sub(b, a));
+}
+
+Value ReferenceBuilder::less(Value a, Value b) {
+  return builder.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
+}
+
+Value ReferenceBuilder::lessOrEqual(Value a, Value b) {
+  return builder.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::sle, a, b);
+}
+
+Value ReferenceBuilder::both(Value a, Value b) {
+  return builder.createOrFold<arith::AndIOp>(a, b);
+}
+
+Value ReferenceBuilder::either(Value a, Value b) {
+  return builder.createOrFold<arith::OrIOp>(a, b);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+Value ReferenceBuilder::number(double value) {
+  return arith::ConstantOp::create(builder, builder.getF64FloatAttr(value));
+}
+
+Value ReferenceBuilder::minusInfinity() {
+  return number(-std::numeric_limits<double>::infinity());
+}
+
+Value ReferenceBuilder::addNumbers(Value a, Value b) {
+  return arith::AddFOp::create(builder, a, b);
+}
+
+Value ReferenceBuilder::subNumbers(Value a, Value b) {
+  return arith::SubFOp::create(builder, a, b);
+}
+
+Value ReferenceBuilder::mulNumbers(Value a, Value b) {
+  return arith::MulFOp::create(builder, a, b);
+}
+
+Value ReferenceBuilder::divNumbers(Value a, Value b) {
+  return arith::DivFOp::create(builder, a, b);
+}
+
+Value ReferenceBuilder::maxNumbers(Value a, Value b) {
+  return arith::MaximumFOp::create(builder, a, b);
+}
+
+Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
+
+Value ReferenceBuilder::log(Value a) {
+  if (isa<IndexType>(a.getType())) {
+    a = arith::IndexCastOp::create(builder, builder.getI64Type(), a);
+    a = arith::SIToFPOp::create(builder, builder.getF64Type(), a);
+  }
+  return math::LogOp::create(builder, a);
+}
+
+Value ReferenceBuilder::isMinusInfinity(Value a) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::OEQ, a,
+                               minusInfinity());
+}
+
+Value ReferenceBuilder::isNotMinusInfinity(Value a) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::UNE, a,
+                               minusInfinity());
+}
+
+Value ReferenceBuilder::select(Value condition, Value a, Value b) {
+  return arith::SelectOp::create(builder, condition, a, b);
+}
+
+Value ReferenceBuilder::poisonInfinity(Value a) {
+  return addNumbers(a, subNumbers(a, a));
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+Value ReferenceBuilder::allocate(ArrayRef<int64_t> shape,
+                                 ValueRange dynamicExtents) {
+  return memref::AllocOp::create(
+      builder, MemRefType::get(shape, builder.getF64Type()), dynamicExtents);
+}
+
+Value ReferenceBuilder::load(Value buffer, ValueRange indices) {
+  Value element = memref::LoadOp::create(builder, buffer, indices);
+  // Through f32, which has the conversions that every target knows; exact.
+  if (element.getType().getIntOrFloatBitWidth() < 32)
+    element = arith::ExtFOp::create(builder, builder.getF32Type(), element);
+  if (!element.getType().isF64())
+    element = arith::ExtFOp::create(builder, builder.getF64Type(), element);
+  return element;
+}
+
+Value ReferenceBuilder::loadBroadcast(Value buffer, ValueRange indices) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> clamped;
+  for (auto [dim, position] : llvm::enumerate(indices)) {
+    if (type.getDimSize(dim) == 1)
+      clamped.push_back(index(0));
+    else if (type.isDynamicDim(dim))
+      clamped.push_back(min(position, sub(extent(buffer, dim), index(1))));
+    else
+      clamped.push_back(position);
+  }
+  return load(buffer, clamped);
+}
+
+void ReferenceBuilder::store(Value number, Value buffer, ValueRange indices) {
+  Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  if (!type.isF64())
+    number = arith::TruncFOp::create(builder, builder.getF32Type(), number);
+  if (type.getIntOrFloatBitWidth() < 32)
+    number = arith::TruncFOp::create(builder, type, number);
+  memref::StoreOp::create(builder, number, buffer, indices);
+}
+
+void ReferenceBuilder::storeRow(Value row, Value buffer, ValueRange indices) {
+  forEach(extent(row, 0), [&](Value column) {
+    SmallVector<Value> position(indices);
+    position.push_back(column);
+    store(load(row, column), buffer, position);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+void ReferenceBuilder::forEach(Value begin, Value end,
+                               function_ref<void(Value)> body) {
+  auto loop = scf::ForOp::create(builder, begin, end, index(1));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  body(loop.getInductionVar());
+}
+
+Value ReferenceBuilder::accumulate(Value begin, Value end, Value state,
+                                   function_ref<Value(Value, Value)> body) {
+  auto loop = scf::ForOp::create(builder, begin, end, index(1), state);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
+  scf::YieldOp::create(builder, next);
+  return loop.getResult(0);
+}
+
+Value ReferenceBuilder::when(Value condition, function_ref<Value()> body,
+                             Value otherwise) {
+  auto choice = scf::IfOp::create(builder, TypeRange(otherwise.getType()),
+                                  condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(choice.thenBlock());
+  Value result = body();
+  scf::YieldOp::create(builder, result);
+  builder.setInsertionPointToStart(choice.elseBlock());
+  scf::YieldOp::create(builder, otherwise);
+  return choice.getResult(0);
+}
+
+Value ReferenceBuilder::dot(Value a, ValueRange aIndices, Value b,
+                            ValueRange bIndices) {
+  int64_t last = cast<MemRefType>(a.getType()).getRank() - 1;
+  Value sum = accumulate(
+      index(0), extent(a, last), number(0.0), [&](Value d, Value sum) {
+        SmallVector<Value> aIndex(aIndices), bIndex(bIndices);
+        aIndex.push_back(d);
+        bIndex.push_back(d);
+        return addNumbers(sum, mulNumbers(load(a, aIndex), load(b, bIndex)));
+      });
+  return poisonInfinity(sum);
+}
+
+Value ReferenceBuilder::keyHead(Value query, Value key, Value head) {
+  return div(head, div(extent(query, 1), extent(key, 1)));
+}
+
+//===----------------------------------------------------------------------===//
+// Soft-max
+//===----------------------------------------------------------------------===//
+
+Value fovea::attn::emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
+                                  Value row) {
+  Value columns = ref.extent(row, 0);
+  Value top =
+      walk(ref.minusInfinity(), [&](const ReferenceEntry &entry, Value top) {
+        return ref.maxNumbers(top, entry.score);
+      });
+  // No score is minus infinity, so this is a row without entries.
+  Value isEmpty = ref.isMinusInfinity(top);
+  ref.forEach(columns,
+              [&](Value column) { ref.store(ref.number(0.0), row, column); });
+  Value sum = walk(
+      ref.number(0.0), [&](const ReferenceEntry &entry, Value sum) -> Value {
+        Value weight = ref.exp(ref.subNumbers(entry.score, top));
+        ref.forEach(columns, [&](Value column) {
+          Value value = ref.poisonInfinity(entry.value(column));
+          Value term = ref.mulNumbers(weight, value);
+          ref.store(ref.addNumbers(ref.load(row, column), term), row, column);
+        });
+        return ref.addNumbers(sum, weight);
+      });
+  Value divisor = ref.select(isEmpty, ref.number(1.0), sum);
+  ref.forEach(columns, [&](Value column) {
+    ref.store(ref.divNumbers(ref.load(row, column), divisor), row, column);
+  });
+  // Minus infinity plus log 1 for a row without entries.
+  return ref.addNumbers(top, ref.log(divisor));
+}

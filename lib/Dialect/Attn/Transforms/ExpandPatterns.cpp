@@ -1,4 +1,4 @@
-//===- ExpandPatterns.cpp - Expand patterns to attn.stream -===//
+//===- ExpandPatterns.cpp - Expand patterns to attn.stream ----------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -6,17 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_EXPANDPATTERNSPASS
@@ -25,11 +20,85 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+//===----------------------------------------------------------------------===//
+// Sources
+//===----------------------------------------------------------------------===//
+
+RangeExprs::RangeExprs(MLIRContext *context)
+    : block(getAffineDimExpr(0, context)),
+      rows(getAffineSymbolExpr(0, context)),
+      zero(getAffineConstantExpr(0, context)) {}
+
+AffineMap RangeExprs::range(AffineExpr begin, AffineExpr end) const {
+  return AffineMap::get(/*dimCount=*/1, /*symbolCount=*/2, {begin, end},
+                        block.getContext());
+}
+
+void StreamSources::add(Value newKeys, Value newValues,
+                        ArrayRef<AffineMap> ranges, MaskAttr mask,
+                        Value logWeight, Value bias) {
+  MLIRContext *context = newKeys.getContext();
+  if (!mask)
+    mask = MaskAttr::get(context, /*causal=*/false, /*window=*/0);
+  keys.push_back(newKeys);
+  values.push_back(newValues);
+  if (logWeight)
+    logWeights.push_back(logWeight);
+  if (bias)
+    biases.push_back(bias);
+  attrs.push_back(SourceAttr::get(context, ranges, mask,
+                                  /*hasLogWeight=*/logWeight != nullptr,
+                                  /*hasBias=*/bias != nullptr));
+}
+
+StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
+                              Value output, Value lse, int64_t block,
+                              double scale) const {
+  SmallVector<Type> resultTypes;
+  for (Value init : {output, lse})
+    if (init && isa<TensorType>(init.getType()))
+      resultTypes.push_back(init.getType());
+  return StreamOp::create(builder, loc, resultTypes, query, keys, values,
+                          logWeights, biases, /*first_row=*/Value(),
+                          /*num_rows=*/Value(), output, lse,
+                          builder.getArrayAttr(attrs),
+                          builder.getI64IntegerAttr(block),
+                          builder.getF64FloatAttr(scale), /*tiles=*/nullptr);
+}
+
+MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {
+  return causal ? MaskAttr::get(context, /*causal=*/true, /*window=*/0)
+                : MaskAttr();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
 
 namespace {
 struct ExpandPatternsPass
     : fovea::attn::impl::ExpandPatternsPassBase<ExpandPatternsPass> {
   using ExpandPatternsPassBase::ExpandPatternsPassBase;
-  void runOnOperation() override {}
+
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    populateExpandDensePatterns(patterns);
+    populateExpandFastMultipolePatterns(patterns);
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
+
+    // Summaries need tensors of their own: a pattern on buffers stays as it
+    // is, and later passes know only attn.stream.
+    WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
+      if (!isa<FastMultipoleOp, FastMultipoleLinearOp>(op))
+        return WalkResult::advance();
+      op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
+                      "patterns before bufferization");
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
 };
 } // namespace

@@ -1,0 +1,60 @@
+//===- ExpandPatterns.h - Sources of a pattern ------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the expansions of the patterns share: a list of sources that becomes an
+// attn.stream. One populate function per family of patterns.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace fovea::attn::detail {
+
+/// The expressions that the ranges of a source are made of.
+struct RangeExprs {
+  explicit RangeExprs(mlir::MLIRContext *context);
+  /// `(b)[rows, n] -> (begin, end)`.
+  mlir::AffineMap range(mlir::AffineExpr begin, mlir::AffineExpr end) const;
+  /// `(b)[rows, n] -> (0, rows)`.
+  mlir::AffineMap allRows() const { return range(zero, rows); }
+
+  mlir::AffineExpr block, rows, zero;
+};
+
+/// A pattern as the list of its sources.
+class StreamSources {
+public:
+  /// Adds a source. `logWeight`, `bias` and `mask` may be null.
+  void add(mlir::Value keys, mlir::Value values,
+           llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
+           mlir::Value logWeight = {}, mlir::Value bias = {});
+
+  /// The soft-max over the union of the sources, for blocks of `block` queries.
+  /// `lse` may be null.
+  StreamOp build(mlir::OpBuilder &builder, mlir::Location loc,
+                 mlir::Value query, mlir::Value output, mlir::Value lse,
+                 int64_t block, double scale) const;
+
+private:
+  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
+  llvm::SmallVector<mlir::Attribute> attrs;
+};
+
+/// The causal mask, or null.
+MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
+
+void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
+void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace fovea::attn::detail
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H

@@ -1,0 +1,22 @@
+// RUN: fovea-opt %s --attn-expand-patterns --split-input-file --verify-diagnostics
+
+func.func @buffers(%x: memref<1x1x16x4xf32>, %w: memref<1x2x4x4xf32>, %o: memref<1x1x16x4xf32>) {
+  // expected-error @below {{'attn.fast_multipole' op expects tensors to be expanded, but got memrefs: expand patterns before bufferization}}
+  attn.fast_multipole
+      ins(%x, %x, %x : memref<1x1x16x4xf32>, memref<1x1x16x4xf32>, memref<1x1x16x4xf32>)
+      key_weights(%w : memref<1x2x4x4xf32>) value_weights(%w : memref<1x2x4x4xf32>)
+      outs(%o : memref<1x1x16x4xf32>) {group = 4 : i64}
+  return
+}
+
+// -----
+
+func.func @linear_buffers(%x: memref<1x1x16x4xf32>, %w: memref<1x2x4x4xf32>, %o: memref<1x1x16x4xf32>) {
+  // expected-error @below {{'attn.fast_multipole_linear' op expects tensors to be expanded, but got memrefs: expand patterns before bufferization}}
+  attn.fast_multipole_linear
+      ins(%x, %x, %x : memref<1x1x16x4xf32>, memref<1x1x16x4xf32>, memref<1x1x16x4xf32>)
+      query_weights(%w : memref<1x2x4x4xf32>) key_weights(%w : memref<1x2x4x4xf32>)
+      value_weights(%w : memref<1x2x4x4xf32>)
+      outs(%o : memref<1x1x16x4xf32>) {group = 4 : i64}
+  return
+}

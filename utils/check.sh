@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Builds Fovea and runs all of its tests.
+#
+#   utils/check.sh [preset] [options of cmake...]
+#
+# Presets are those of utils/build.sh. Environment: FOVEA_VERIFY_ROUNDTRIP=1 also
+# sends the IR of every test through the printer, the parser and bytecode.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=release
+case "${1-}" in
+  "" | -*) ;;
+  *)
+    preset=$1
+    shift
+    ;;
+esac
+
+utils/build.sh "$preset" "$@"
+cmake --build --preset "$preset" --target check-fovea
+echo "all tests of the '$preset' build passed"

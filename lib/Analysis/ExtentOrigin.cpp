@@ -27,8 +27,8 @@ std::optional<ExtentOrigin> fovea::getExtentOrigin(Value value, unsigned dim,
       return ExtentOrigin{argument.getArgNumber(), dim, 0};
     }
     Operation *op = value.getDefiningOp();
-    if (auto cast = dyn_cast<tensor::CastOp>(op)) {
-      value = cast.getSource();
+    if (auto castOp = dyn_cast<tensor::CastOp>(op)) {
+      value = castOp.getSource();
     } else if (auto style = dyn_cast<DestinationStyleOpInterface>(op)) {
       value = style.getTiedOpOperand(cast<OpResult>(value))->get();
     } else if (auto empty = dyn_cast<tensor::EmptyOp>(op)) {

@@ -8,11 +8,11 @@
 
 #include "Benchmark.h"
 #include "Inspect.h"
+#include "Options.h"
 #include "Values.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/Npy.h"
 #include "fovea_rt/fovea_rt.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
@@ -21,103 +21,19 @@
 using namespace llvm;
 using namespace fovea;
 
-//===----------------------------------------------------------------------===//
-// Command line
-//===----------------------------------------------------------------------===//
-
-static cl::OptionCategory category("fovea-run options");
-
-static cl::opt<std::string> inputPath(cl::Positional, cl::Required,
-                                      cl::desc("<file.mlir, or - for stdin>"),
-                                      cl::cat(category));
-static cl::opt<std::string>
-    entryName("entry",
-              cl::desc("function to run (default: the first public one)"),
-              cl::value_desc("name"), cl::cat(category));
-static cl::list<std::string>
-    arguments("arg",
-              cl::desc("argument, in order: a .npy file, or the number for a "
-                       "scalar. A bf16 argument takes elements '|V2', or "
-                       "'<u2' holding the bits"),
-              cl::value_desc("file.npy"), cl::cat(category));
-static cl::list<std::string> outputs("out",
-                                     cl::desc("file for a result, in order"),
-                                     cl::value_desc("file.npy"),
-                                     cl::cat(category));
-static cl::opt<uint64_t>
-    randomSeed("random", cl::ValueOptional, cl::init(0),
-               cl::desc("standard normal numbers for the arguments that "
-                        "follow those given by --arg"),
-               cl::value_desc("seed"), cl::cat(category));
-static cl::list<std::string>
-    shapes("shape",
-           cl::desc("shape of a --random argument, one for each that has "
-                    "dynamic extents, in order"),
-           cl::value_desc("1x8x512x64"), cl::cat(category));
-static cl::opt<std::string> targetName("target", cl::init("cpu"),
-                                       cl::desc("cpu or reference"),
-                                       cl::cat(category));
-static cl::opt<std::string>
-    cpuName("cpu", cl::init("native"),
-            cl::desc("CPU to compile for, as LLVM names it"),
-            cl::cat(category));
-static cl::opt<unsigned>
-    optLevel("opt-level", cl::init(1),
-             cl::desc("effort of LLVM's optimizer, 0 to 3"), cl::cat(category));
-static cl::opt<int> numThreads("threads", cl::init(0),
-                               cl::desc("threads of parallel loops (default: "
-                                        "FOVEA_NUM_THREADS, or all CPUs)"),
-                               cl::cat(category));
-static cl::opt<std::string>
-    compareWith("compare",
-                cl::desc("'reference': also compile for that target and fail "
-                         "when results differ by more than the bound of their "
-                         "type"),
-                cl::value_desc("target"), cl::cat(category));
-static cl::list<std::string>
-    expected("expect", cl::desc("file that a result must agree with, in order"),
-             cl::value_desc("file.npy"), cl::cat(category));
-static cl::opt<double>
-    tolerance("tolerance", cl::init(0),
-              cl::desc("bound on max|a-b| / max|b| for --compare and --expect, "
-                       "instead of f32 5e-6, bf16 1e-2, f16 2e-3, f64 1e-12, "
-                       "integers 0, and 1e-5 absolute for lse"),
-              cl::cat(category));
-static cl::opt<double>
-    benchSeconds("bench", cl::ValueOptional, cl::init(0),
-                 cl::desc("time repeated runs for so long (default 1)"),
-                 cl::value_desc("seconds"), cl::cat(category));
-static cl::opt<bool> printValues("print",
-                                 cl::desc("print the elements of all results"),
-                                 cl::cat(category));
-static cl::opt<bool>
-    printSignature("print-signature",
-                   cl::desc("print the type of the function and stop"),
-                   cl::cat(category));
-static cl::opt<bool> asJSON("json", cl::desc("report as one JSON object"),
-                            cl::cat(category));
-
-static cl::extrahelp examples(R"(
-EXAMPLES:
-  Run the first function of a file on random numbers, and print what comes out:
-    fovea-run dense.mlir --random
-  Check it against the plain loops in f64 that define every operation:
-    fovea-run dense.mlir --random=7 --compare=reference
-  Run on data, with results to files:
-    fovea-run dense.mlir --arg q.npy --arg k.npy --arg v.npy --out out.npy
-  Time it on one thread for three seconds:
-    fovea-run dense.mlir --random --threads=1 --bench=3
-  Check against results from elsewhere:
-    fovea-run dense.mlir --arg q.npy --arg k.npy --arg v.npy --expect out.npy
-)");
+static run::Options options;
 
 /// Prints the error and returns the exit status.
 static int fail(const Twine &message) {
   std::string text = message.str();
+  // What is wrong with an option's value is printed by its parser.
+  if (text.empty())
+    return 1;
   // Diagnostics of the compiler say where they come from themselves.
   if (StringRef(text).contains(": error: ")) {
     errs() << StringRef(text).rtrim() << '\n';
-    errs() << "fovea-run: error: cannot compile '" << inputPath << "'\n";
+    errs() << "fovea-run: error: cannot compile '" << options.inputPath
+           << "'\n";
     return 1;
   }
   StringRef rest(text);
@@ -144,12 +60,12 @@ static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
   const ValueSpec &spec = kernel.getSignature().arguments[index];
   SmallVector<int64_t, 4> shape(spec.shape);
   if (is_contained(shape, kDynamicExtent)) {
-    if (nextShape >= shapes.size())
+    if (nextShape >= options.shapes.size())
       return createStringError(
           describeArgument(kernel, index) +
           ", has dynamic extents: expected a --shape for it");
     Expected<SmallVector<int64_t, 4>> given =
-        run::parseShape(shapes[nextShape]);
+        run::parseShape(options.shapes[nextShape]);
     if (!given)
       return given.takeError();
     ++nextShape;
@@ -157,14 +73,15 @@ static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
   }
   Expected<OwnedTensor> tensor = run::allocateTensor(spec.elementType, shape);
   if (tensor)
-    run::fillRandom(*tensor, randomSeed + index);
+    run::fillRandom(*tensor, *options.randomSeed + index);
   return tensor;
 }
 
 static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
   const Signature &signature = kernel.getSignature();
-  bool isRandom = randomSeed.getNumOccurrences() > 0;
-  size_t numNeeded = signature.arguments.size(), numGiven = arguments.size();
+  bool isRandom = options.randomSeed.has_value();
+  size_t numNeeded = signature.arguments.size(),
+         numGiven = options.arguments.size();
   if (numGiven > numNeeded || (numGiven < numNeeded && !isRandom))
     return createStringError(
         "@" + kernel.getName() + " expects " + Twine(numNeeded) +
@@ -176,18 +93,19 @@ static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
   for (auto [index, spec] : enumerate(signature.arguments)) {
     Expected<OwnedTensor> input =
         index >= numGiven ? makeRandom(kernel, index, nextShape)
-        : spec.isScalar   ? run::parseScalar(arguments[index], spec.elementType)
-                          : readNpy(arguments[index], spec.elementType);
+        : spec.isScalar
+            ? run::parseScalar(options.arguments[index], spec.elementType)
+            : readNpy(options.arguments[index], spec.elementType);
     if (!input)
       return createStringError(describeArgument(kernel, index) + ": " +
                                toString(input.takeError()));
     inputs.push_back(std::move(*input));
   }
-  if (nextShape < shapes.size())
+  if (nextShape < options.shapes.size())
     return createStringError("expected a --shape for each --random argument "
                              "with dynamic extents, " +
                              Twine(nextShape) + ", but got " +
-                             Twine(shapes.size()));
+                             Twine(options.shapes.size()));
   return std::move(inputs);
 }
 
@@ -205,7 +123,7 @@ static void printResults(ArrayRef<OwnedTensor> results) {
     if (summary.numNaN)
       outs() << ", " << summary.numNaN << " NaN";
     outs() << '\n';
-    if (printValues) {
+    if (options.printValues) {
       run::printElements(result, outs());
       outs() << '\n';
     }
@@ -221,10 +139,10 @@ static bool checkResults(ArrayRef<OwnedTensor> found,
   for (size_t index = 0; index < expected.size(); ++index) {
     ElementType type = found[index].getElementType();
     run::Comparison comparison = run::compare(found[index], expected[index]);
-    bool isAbsolute = isLogSumExp[index] && !tolerance.getNumOccurrences();
-    double bound = tolerance.getNumOccurrences() ? tolerance.getValue()
-                   : isAbsolute                  ? 1e-5
-                                                 : run::getRelativeBound(type);
+    bool isAbsolute = isLogSumExp[index] && !options.tolerance;
+    double bound = options.tolerance ? *options.tolerance
+                   : isAbsolute      ? 1e-5
+                                     : run::getRelativeBound(type);
     double error = isAbsolute ? comparison.maxAbsolute : comparison.maxRelative;
     bool agrees = comparison.mismatch.empty() && comparison.numUnordered == 0 &&
                   error <= bound;
@@ -241,7 +159,7 @@ static bool checkResults(ArrayRef<OwnedTensor> found,
                              : json::Value(nullptr)},
         {"bound", bound},
         {"agrees", agrees}});
-    if (asJSON && agrees)
+    if (options.asJSON && agrees)
       continue;
     raw_ostream &os = agrees ? outs() : errs();
     os << (agrees ? "" : "fovea-run: error: ") << "result " << index << ": ";
@@ -267,7 +185,7 @@ static bool checkResults(ArrayRef<OwnedTensor> found,
 }
 
 static Error writeResults(const Kernel &kernel, ArrayRef<OwnedTensor> results) {
-  for (auto [path, result] : zip(outputs, results))
+  for (auto [path, result] : zip(options.outputs, results))
     if (Error error = writeNpy(path, result.getRef()))
       return error;
   return Error::success();
@@ -276,28 +194,6 @@ static Error writeResults(const Kernel &kernel, ArrayRef<OwnedTensor> results) {
 //===----------------------------------------------------------------------===//
 // Main
 //===----------------------------------------------------------------------===//
-
-static Error checkOptions() {
-  auto checkCompare = [] {
-    return compareWith.empty() || compareWith == "reference";
-  };
-  if (!checkCompare())
-    return createStringError("unknown value '" + compareWith +
-                             "' of --compare; expected 'reference'");
-  if (optLevel > 3)
-    return createStringError("expected --opt-level of 0 to 3, but got " +
-                             Twine(optLevel));
-  if (benchSeconds.getNumOccurrences() && benchSeconds == 0)
-    benchSeconds = 1;
-  if (!(benchSeconds >= 0 && benchSeconds < 1e6))
-    return createStringError("expected --bench of more than 0 seconds");
-  if (tolerance.getNumOccurrences() && !(tolerance >= 0))
-    return createStringError("expected --tolerance of at least 0");
-  if (numThreads.getNumOccurrences() &&
-      fovea_rt_set_num_threads(numThreads) != FOVEA_RT_OK)
-    return createStringError("--threads: " + StringRef(fovea_rt_last_error()));
-  return Error::success();
-}
 
 static Expected<SmallVector<OwnedTensor, 2>>
 invoke(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
@@ -308,38 +204,29 @@ invoke(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
 }
 
 static int runMain() {
-  if (Error error = checkOptions())
-    return fail(std::move(error));
+  if (options.numThreads > 0)
+    fovea_rt_set_num_threads(options.numThreads);
   ErrorOr<std::unique_ptr<MemoryBuffer>> file =
-      MemoryBuffer::getFileOrSTDIN(inputPath);
+      MemoryBuffer::getFileOrSTDIN(options.inputPath);
   if (!file)
-    return fail("cannot read '" + inputPath +
+    return fail("cannot read '" + options.inputPath +
                 "': " + file.getError().message());
-  CompileOptions options;
-  Expected<Target> target = parseTarget(targetName);
-  if (!target)
-    return fail(target.takeError());
-  options.target = *target;
-  options.cpu = cpuName;
-  options.entry = entryName;
-  options.optLevel = optLevel;
-  options.sourceName = inputPath;
-  Expected<Kernel> kernel = compile((*file)->getBuffer(), options);
+  Expected<Kernel> kernel = compile((*file)->getBuffer(), options.compile);
   if (!kernel)
     return fail(kernel.takeError());
   const Signature &signature = kernel->getSignature();
-  if (printSignature) {
+  if (options.printSignature) {
     outs() << '@' << kernel->getName() << signature.getString() << '\n';
     return 0;
   }
-  if (outputs.size() > signature.results.size())
+  if (options.outputs.size() > signature.results.size())
     return fail("@" + kernel->getName() + " has " +
                 Twine(signature.results.size()) + " results, but got " +
-                Twine(outputs.size()) + " --out");
-  if (expected.size() > signature.results.size())
+                Twine(options.outputs.size()) + " --out");
+  if (options.expected.size() > signature.results.size())
     return fail("@" + kernel->getName() + " has " +
                 Twine(signature.results.size()) + " results, but got " +
-                Twine(expected.size()) + " --expect");
+                Twine(options.expected.size()) + " --expect");
 
   Expected<SmallVector<OwnedTensor>> inputs = makeInputs(*kernel);
   if (!inputs)
@@ -348,10 +235,9 @@ static int runMain() {
   for (const OwnedTensor &input : *inputs)
     refs.push_back(input.getRef());
   // The reference goes first: a function may write to its arguments.
-  bool comparesReference = !compareWith.empty();
   SmallVector<OwnedTensor, 2> referenceResults;
-  if (comparesReference) {
-    CompileOptions reference = options;
+  if (options.comparesReference) {
+    CompileOptions reference = options.compile;
     reference.target = Target::Reference;
     Expected<Kernel> oracle = compile((*file)->getBuffer(), reference);
     if (!oracle)
@@ -369,10 +255,10 @@ static int runMain() {
       run::inspect((*file)->getBuffer(), kernel->getName(), refs);
   json::Array checks;
   bool agrees = true;
-  if (comparesReference)
+  if (options.comparesReference)
     agrees &= checkResults(*results, referenceResults, "the reference",
                            inspection.isLogSumExp, checks);
-  for (auto [index, path] : enumerate(expected)) {
+  for (auto [index, path] : enumerate(options.expected)) {
     Expected<OwnedTensor> tensor =
         readNpy(path, signature.results[index].elementType);
     if (!tensor)
@@ -385,40 +271,34 @@ static int runMain() {
     return fail(std::move(error));
   json::Object report{
       {"entry", kernel->getName()},
-      {"target", getName(options.target)},
+      {"target", getName(options.compile.target)},
       {"cpu", kernel->getCPU()},
       {"threads", int64_t(fovea_rt_num_threads())},
       {"compile_seconds", kernel->getCompileTimes().getTotal()}};
   if (!checks.empty())
     report["checks"] = std::move(checks);
-  if (!asJSON && (outputs.empty() || printValues))
+  if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
-  if (benchSeconds > 0) {
-    Expected<run::Timing> timing =
-        run::benchmark(*kernel, refs, benchSeconds, inspection.usefulFlops);
+  if (options.benchSeconds) {
+    Expected<run::Timing> timing = run::benchmark(
+        *kernel, refs, *options.benchSeconds, inspection.usefulFlops);
     if (!timing)
       return fail(timing.takeError());
-    if (asJSON)
+    if (options.asJSON)
       report["bench"] = timing->toJSON();
     else
       timing->print(*kernel, outs());
   }
-  if (asJSON)
+  if (options.asJSON)
     outs() << json::Value(std::move(report)) << '\n';
   return agrees ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
-  // Options of LLVM's own libraries are not part of this tool.
-  cl::HideUnrelatedOptions(category);
-  std::string problems;
-  raw_string_ostream os(problems);
-  if (!cl::ParseCommandLineOptions(
-          argc, argv, "Compile a function on tensors and run it\n", &os)) {
-    StringRef text(problems);
-    text.consume_front("fovea-run: ");
-    return fail(text);
-  }
+  Expected<run::Options> parsed = run::parseOptions(argc, argv);
+  if (!parsed)
+    return fail(parsed.takeError());
+  options = std::move(*parsed);
   return runMain();
 }

@@ -13,12 +13,12 @@
 #include "Stopwatch.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/Target/CPU/CPUInfo.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -191,13 +191,18 @@ static void dropOtherEntries(ModuleOp module, func::FuncOp entry) {
       function.setPrivate();
 }
 
-static void buildPipeline(OpPassManager &pm, const CompileOptions &options) {
+static llvm::Error buildPipeline(OpPassManager &pm,
+                                 const CompileOptions &options) {
   pm.addPass(createSymbolDCEPass());
-  if (options.target == Target::Reference)
-    return buildReferencePipeline(pm);
-  CPUPipelineOptions pipeline;
-  pipeline.cpu = options.cpu;
-  buildCPUPipeline(pm, pipeline);
+  if (options.target == Target::Reference) {
+    buildReferencePipeline(pm);
+    return llvm::Error::success();
+  }
+  llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
+  if (!cpu)
+    return cpu.takeError();
+  buildCPUPipeline(pm, *cpu);
+  return llvm::Error::success();
 }
 
 namespace {
@@ -218,11 +223,11 @@ private:
       return llvm::createStringError(text);
     if (!text.empty())
       text += '\n';
-    return llvm::createStringError(text + "error: " + what);
+    return llvm::createStringError(text + what);
   }
 
   llvm::Expected<func::FuncOp> parse(StringRef text);
-  LogicalResult runPasses(func::FuncOp entry);
+  llvm::Error runPasses(func::FuncOp entry);
   llvm::Error generateCode(llvm::TargetMachine &machine);
 
   const CompileOptions &options;
@@ -259,13 +264,17 @@ llvm::Expected<func::FuncOp> Compilation::parse(StringRef text) {
   return entry;
 }
 
-LogicalResult Compilation::runPasses(func::FuncOp entry) {
+llvm::Error Compilation::runPasses(func::FuncOp entry) {
   dropOtherEntries(*module, entry);
   entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                  UnitAttr::get(&context));
   PassManager pm(&context);
-  buildPipeline(pm, options);
-  return pm.run(*module);
+  if (llvm::Error error = buildPipeline(pm, options))
+    return error;
+  if (failed(pm.run(*module)))
+    return takeDiagnostics("the pass pipeline for target '" +
+                           fovea::getName(options.target) + "' failed");
+  return llvm::Error::success();
 }
 
 llvm::Error Compilation::generateCode(llvm::TargetMachine &machine) {
@@ -306,9 +315,8 @@ llvm::Expected<Kernel> Compilation::run(StringRef text) {
   if (!entry)
     return entry.takeError();
   impl->times.parse = watch.lap();
-  if (failed(runPasses(*entry)))
-    return takeDiagnostics("the pass pipeline for target '" +
-                           fovea::getName(options.target) + "' failed");
+  if (llvm::Error error = runPasses(*entry))
+    return std::move(error);
   impl->times.passes = watch.lap();
   if (llvm::Error error = generateCode(**machine))
     return std::move(error);

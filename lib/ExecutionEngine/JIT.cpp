@@ -54,7 +54,6 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
           return;
         raw_string_ostream os(*static_cast<std::string *>(text));
         DiagnosticPrinterRawOStream printer(os);
-        os << "error: ";
         info->print(printer);
         os << '\n';
       },

@@ -36,9 +36,7 @@ static int fail(const Twine &message) {
            << "'\n";
     return 1;
   }
-  StringRef rest(text);
-  rest.consume_front("error: ");
-  errs() << "fovea-run: error: " << rest.rtrim() << '\n';
+  errs() << "fovea-run: error: " << StringRef(text).rtrim() << '\n';
   return 1;
 }
 static int fail(Error error) { return fail(toString(std::move(error))); }

@@ -27,6 +27,7 @@ using namespace fovea::attn;
 namespace {
 struct VectorizeStreamPass
     : fovea::attn::impl::VectorizeStreamPassBase<VectorizeStreamPass> {
+  using VectorizeStreamPassBase::VectorizeStreamPassBase;
   void runOnOperation() override {
     SmallVector<StreamOp> ops;
     getOperation().walk([&](StreamOp op) {
@@ -39,7 +40,7 @@ struct VectorizeStreamPass
         return signalPassFailure();
       }
       OpBuilder builder(op);
-      StreamKernel(op, builder).emit();
+      StreamKernel(op, builder, manageCache).emit();
       op.erase();
     }
   }

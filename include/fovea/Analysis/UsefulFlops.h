@@ -1,0 +1,47 @@
+//===- UsefulFlops.h - The work that operations ask for ---------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The convention behind every figure in GFLOP/s. Only the products of matrices
+// count, a multiplication and an addition each; soft-max, masks and padding are
+// overhead:
+//
+//   dense, stream          2 (D + E) for every pair of query and key that the
+//                          mask admits, per query head
+//   fast_multipole         2 (D + E) for every pair of query and near key or
+//                          far summary, plus the summaries
+//   fast_multipole_linear  the same for level 0; for a level, 2 (D + E) for
+//                          every pair of query and key summaries; plus the
+//                          summaries of queries, keys and values
+//   summarize              2 p N D for every head
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_ANALYSIS_USEFULFLOPS_H
+#define FOVEA_ANALYSIS_USEFULFLOPS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+#include <optional>
+
+namespace mlir {
+class FunctionOpInterface;
+} // namespace mlir
+
+namespace fovea {
+
+/// Work of all attention ops in `function`, each counted once, for arguments of
+/// the given shapes. None if there are no such ops, or one of them has an
+/// extent that does not follow from the arguments.
+std::optional<double>
+countUsefulFlops(mlir::FunctionOpInterface function,
+                 llvm::ArrayRef<llvm::SmallVector<int64_t>> argumentShapes);
+
+} // namespace fovea
+
+#endif // FOVEA_ANALYSIS_USEFULFLOPS_H

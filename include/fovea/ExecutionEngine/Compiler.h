@@ -1,0 +1,71 @@
+//===- Compiler.h - From IR to kernels --------------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The embedding API:
+//
+//   llvm::Expected<fovea::Kernel> kernel = fovea::compile(text, options);
+//   llvm::Error error = kernel->invoke(inputs, results);
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_EXECUTIONENGINE_COMPILER_H
+#define FOVEA_EXECUTIONENGINE_COMPILER_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace mlir {
+class ModuleOp;
+} // namespace mlir
+
+namespace fovea {
+
+enum class Target {
+  /// Parallel vector code.
+  CPU,
+  /// Plain loops in f64, the oracle for everything else.
+  Reference
+};
+
+/// "cpu" or "reference".
+llvm::StringRef getName(Target target);
+
+/// The target of that name; an error lists the valid ones.
+llvm::Expected<Target> parseTarget(llvm::StringRef name);
+
+struct CompileOptions {
+  Target target = Target::CPU;
+  /// The CPU to generate code for, as LLVM names it. "native" is this machine
+  /// with all its features; any other must not need features that this machine
+  /// lacks.
+  std::string cpu = "native";
+  /// Name of the function to compile, with or without '@'; empty for the first
+  /// public function with a body.
+  std::string entry;
+  /// Effort of LLVM's optimizer on the generated code, 0 to 3. Kernels arrive
+  /// vectorised and unrolled, so that more than 1 costs time and gains nothing.
+  unsigned optLevel = 1;
+  /// What diagnostics call the text.
+  std::string sourceName = "<kernel>";
+};
+
+/// Compiles one function of a module given as text. An error carries all
+/// diagnostics of the compiler; nothing is printed. May be called from several
+/// threads at once.
+llvm::Expected<Kernel> compile(llvm::StringRef text,
+                               const CompileOptions &options = {});
+
+/// Compiles one function of `module`, which is not changed.
+llvm::Expected<Kernel> compile(mlir::ModuleOp module,
+                               const CompileOptions &options = {});
+
+} // namespace fovea
+
+#endif // FOVEA_EXECUTIONENGINE_COMPILER_H

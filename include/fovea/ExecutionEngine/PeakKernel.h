@@ -1,0 +1,35 @@
+//===- PeakKernel.h - The most this machine can compute ---------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_EXECUTIONENGINE_PEAKKERNEL_H
+#define FOVEA_EXECUTIONENGINE_PEAKKERNEL_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+
+namespace fovea {
+
+/// A loop of independent fused multiply-adds on full vectors in registers.
+class PeakKernel {
+public:
+  /// `type` is f32 or f64.
+  static llvm::Expected<PeakKernel> create(ElementType type);
+
+  /// Floating-point operations per second, two for each multiply-add, on the
+  /// calling thread over about `seconds`.
+  double measure(double seconds) const;
+
+private:
+  std::shared_ptr<const void> code;
+  /// Runs the given number of iterations.
+  void (*loop)(int64_t, void *) = nullptr;
+  double flopsPerIteration = 0;
+};
+
+} // namespace fovea
+
+#endif // FOVEA_EXECUTIONENGINE_PEAKKERNEL_H

@@ -1,0 +1,259 @@
+//===- UsefulFlops.cpp - The work that operations ask for -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Analysis/UsefulFlops.h"
+#include "fovea/Analysis/ExtentOrigin.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea;
+
+//===----------------------------------------------------------------------===//
+// Pairs of query and key
+//===----------------------------------------------------------------------===//
+
+/// Key rows of `[begin, end)` that `mask` admits for query row `i` of `n`,
+/// where the source has `m` rows.
+static int64_t countAdmitted(attn::MaskAttr mask, int64_t i, int64_t n,
+                             int64_t m, int64_t begin, int64_t end) {
+  int64_t position = i + m - n;
+  if (mask && mask.getCausal())
+    end = std::min(end, position + 1);
+  if (mask && mask.hasWindow()) {
+    begin = std::max(begin, position - mask.getWindow() + 1);
+    end = std::min(end, position + mask.getWindow());
+  }
+  return std::max<int64_t>(end - begin, 0);
+}
+
+static double countDensePairs(attn::MaskAttr mask, int64_t n, int64_t m) {
+  if (!mask || mask.isTrivial())
+    return double(n) * m;
+  double pairs = 0;
+  for (int64_t i = 0; i < n; ++i)
+    pairs += countAdmitted(mask, i, n, m, 0, m);
+  return pairs;
+}
+
+static double countSourcePairs(attn::SourceAttr source, int64_t block,
+                               int64_t n, int64_t m) {
+  double pairs = 0;
+  if (n == 0)
+    return pairs;
+  int64_t rowsPerBlock = block > 0 ? block : n;
+  MLIRContext *context = source.getContext();
+  auto evaluate = [&](AffineMap map, int64_t b) {
+    SmallVector<Attribute> results;
+    Builder builder(context);
+    SmallVector<Attribute> operands;
+    for (int64_t operand : {b, m, n})
+      operands.push_back(builder.getIndexAttr(operand));
+    bool folded = succeeded(map.constantFold(operands, results));
+    auto clamp = [&](unsigned i) {
+      int64_t row = folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
+      return std::clamp<int64_t>(row, 0, m);
+    };
+    return std::make_pair(clamp(0), clamp(1));
+  };
+  for (int64_t first = 0; first < n; first += rowsPerBlock)
+    for (AffineMap map : source.getRanges()) {
+      auto [begin, end] = evaluate(map, first / rowsPerBlock);
+      int64_t last = std::min(first + rowsPerBlock, n);
+      for (int64_t i = first; i < last; ++i)
+        pairs += countAdmitted(source.getMask(), i, n, m, begin, end);
+    }
+  return pairs;
+}
+
+//===----------------------------------------------------------------------===//
+// Fast multipole
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The hierarchy over `n` rows in groups of `m`, `p` summaries an interval.
+struct Hierarchy {
+  int64_t n, m, p, levels;
+  bool causal;
+
+  int64_t getInterval(int64_t level) const { return m << (level - 1); }
+
+  /// Rows of group `b` that exist.
+  int64_t countRows(int64_t b) const {
+    return std::clamp<int64_t>(n - b * m, 0, m);
+  }
+
+  /// Summaries of interval `u` of a level that stand for a row.
+  int64_t countSummaries(int64_t level, int64_t u) const {
+    int64_t rows =
+        std::clamp<int64_t>(n - u * getInterval(level), 0, getInterval(level));
+    return llvm::divideCeil(rows, getInterval(level) / p);
+  }
+
+  double countNearPairs() const {
+    double pairs = 0;
+    for (int64_t b = 0; b * m < n; ++b) {
+      double rows = countRows(b);
+      double before = b > 0 ? m : 0;
+      pairs += causal ? rows * before + rows * (rows + 1) / 2
+                      : rows * (before + rows + countRows(b + 1));
+    }
+    return pairs;
+  }
+
+  /// Summaries that the rows of interval `u` of `level` read at that level.
+  int64_t countFarSummaries(int64_t level, int64_t u) const {
+    int64_t numIntervals = llvm::divideCeil(n, getInterval(level));
+    // Neighbours of the parent, which the coarsest level has none of.
+    int64_t first = level == levels ? 0 : std::max<int64_t>(u / 2 - 1, 0) * 2;
+    int64_t last = level == levels ? numIntervals : (u / 2 + 2) * 2;
+    last = std::min(last, causal ? u - 1 : numIntervals);
+    int64_t summaries = 0;
+    for (int64_t j = first; j < last; ++j)
+      if (std::abs(j - u) >= 2)
+        summaries += countSummaries(level, j);
+    return summaries;
+  }
+
+  double countFarPairs() const {
+    double pairs = 0;
+    for (int64_t b = 0; b * m < n; ++b)
+      for (int64_t level = 1; level <= levels; ++level)
+        pairs +=
+            double(countRows(b)) * countFarSummaries(level, b >> (level - 1));
+    return pairs;
+  }
+
+  /// The same where a row is represented by its summary.
+  double countFarSummaryPairs() const {
+    double pairs = 0;
+    for (int64_t level = 1; level <= levels; ++level)
+      for (int64_t u = 0; u * getInterval(level) < n; ++u)
+        pairs += double(countSummaries(level, u)) * countFarSummaries(level, u);
+    return pairs;
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+namespace {
+class Counter {
+public:
+  Counter(Block *entry, ArrayRef<SmallVector<int64_t>> shapes)
+      : entry(entry), shapes(shapes) {}
+
+  double count(attn::DenseOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
+           countDensePairs(op.getMaskOrNone(), q[2], k[2]);
+  }
+
+  double count(attn::StreamOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery());
+    double flops = 0;
+    for (const attn::StreamOp::Source &source : op.getSourceList()) {
+      SmallVector<int64_t> k = shapeOf(source.keys), v = shapeOf(source.values);
+      if (!isKnown)
+        return 0;
+      flops += 2.0 * (q[3] + v[3]) * q[0] * q[1] *
+               countSourcePairs(source.attr, op.getBlock(), q[2], k[2]);
+    }
+    return flops;
+  }
+
+  double count(attn::SummarizeOp op) {
+    SmallVector<int64_t> x = shapeOf(op.getInput());
+    return isKnown ? 2.0 * op.getRank() * product(x) : 0;
+  }
+
+  double count(attn::FastMultipoleOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarPairs()) +
+           2.0 * tree.p * tree.levels * (product(k) + product(v));
+  }
+
+  double count(attn::FastMultipoleLinearOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarSummaryPairs()) +
+           2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+  }
+
+  /// False once an extent was not found.
+  bool isKnown = true;
+
+private:
+  SmallVector<int64_t> shapeOf(Value value) {
+    SmallVector<int64_t> shape;
+    unsigned rank = cast<ShapedType>(value.getType()).getRank();
+    for (unsigned dim = 0; dim < rank; ++dim) {
+      std::optional<ExtentOrigin> origin = getExtentOrigin(value, dim, entry);
+      if (!origin) {
+        isKnown = false;
+        return SmallVector<int64_t>(rank, 0);
+      }
+      shape.push_back(origin->argument ? shapes[*origin->argument][origin->dim]
+                                       : origin->constant);
+    }
+    return shape;
+  }
+
+  static double product(ArrayRef<int64_t> shape) {
+    double result = 1;
+    for (int64_t extent : shape)
+      result *= extent;
+    return result;
+  }
+
+  template <typename OpT>
+  static Hierarchy getHierarchy(OpT op, int64_t numRows) {
+    return {numRows, int64_t(op.getGroup()), op.getRank(), op.getNumLevels(),
+            op.getCausal()};
+  }
+
+  Block *entry;
+  ArrayRef<SmallVector<int64_t>> shapes;
+};
+} // namespace
+
+std::optional<double>
+fovea::countUsefulFlops(FunctionOpInterface function,
+                        ArrayRef<SmallVector<int64_t>> argumentShapes) {
+  Counter counter(&function.getFunctionBody().front(), argumentShapes);
+  bool found = false;
+  double flops = 0;
+  function->walk([&](Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
+              attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
+            [&](auto attention) {
+              found = true;
+              flops += counter.count(attention);
+            });
+  });
+  if (!found || !counter.isKnown)
+    return std::nullopt;
+  return flops;
+}

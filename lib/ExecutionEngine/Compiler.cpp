@@ -1,0 +1,331 @@
+//===- Compiler.cpp - From IR to kernels ----------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/ExecutionEngine/Compiler.h"
+#include "HostTarget.h"
+#include "KernelImpl.h"
+#include "PackedEntry.h"
+#include "Stopwatch.h"
+#include "fovea/InitAllDialects.h"
+#include "fovea/Pipelines/Pipelines.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace fovea;
+
+StringRef fovea::getName(Target target) {
+  return target == Target::CPU ? "cpu" : "reference";
+}
+
+llvm::Expected<Target> fovea::parseTarget(StringRef name) {
+  for (Target target : {Target::CPU, Target::Reference})
+    if (name == fovea::getName(target))
+      return target;
+  return llvm::createStringError("unknown target '" + name +
+                                 "'; expected 'cpu' or 'reference'");
+}
+
+/// What every compilation registers, collected once.
+static const DialectRegistry &getRegistry() {
+  static const DialectRegistry *registry = [] {
+    auto *registry = new DialectRegistry();
+    registerAllDialects(*registry);
+    registerBuiltinDialectTranslation(*registry);
+    registerLLVMDialectTranslation(*registry);
+    return registry;
+  }();
+  return *registry;
+}
+
+//===----------------------------------------------------------------------===//
+// Signature
+//===----------------------------------------------------------------------===//
+
+static std::optional<ElementType> convertElementType(Type type) {
+  if (type.isF16())
+    return ElementType::F16;
+  if (type.isBF16())
+    return ElementType::BF16;
+  if (type.isF32())
+    return ElementType::F32;
+  if (type.isF64())
+    return ElementType::F64;
+  if (type.isIndex())
+    return ElementType::Index;
+  if (auto integer = dyn_cast<IntegerType>(type);
+      integer && integer.isSignless())
+    switch (integer.getWidth()) {
+    case 1:
+      return ElementType::I1;
+    case 8:
+      return ElementType::I8;
+    case 16:
+      return ElementType::I16;
+    case 32:
+      return ElementType::I32;
+    case 64:
+      return ElementType::I64;
+    }
+  return std::nullopt;
+}
+
+static std::optional<ValueSpec> convertType(Type type) {
+  ValueSpec spec;
+  std::optional<ElementType> elementType;
+  if (isa<RankedTensorType, MemRefType>(type)) {
+    auto shaped = cast<ShapedType>(type);
+    // Layouts and memory spaces are not for the host to know.
+    if (auto memref = dyn_cast<MemRefType>(type);
+        memref && (!memref.getLayout().isIdentity() || memref.getMemorySpace()))
+      return std::nullopt;
+    elementType = convertElementType(shaped.getElementType());
+    for (int64_t extent : shaped.getShape())
+      spec.shape.push_back(ShapedType::isDynamic(extent) ? kDynamicExtent
+                                                         : extent);
+  } else {
+    elementType = convertElementType(type);
+    spec.isScalar = true;
+  }
+  if (!elementType)
+    return std::nullopt;
+  spec.elementType = *elementType;
+  return spec;
+}
+
+static LogicalResult convertSignature(func::FuncOp function,
+                                      Signature &signature) {
+  constexpr StringLiteral writable = "bufferization.writable";
+  for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
+    std::optional<ValueSpec> spec = convertType(type);
+    if (!spec)
+      return function.emitOpError()
+             << "has argument " << index << " of type " << type
+             << ", but an entry function takes ranked tensors, memrefs without "
+                "layout, and scalars";
+    if (isa<MemRefType>(type))
+      spec->isWritten = true;
+    if (auto attribute = function.getArgAttrOfType<BoolAttr>(index, writable))
+      spec->isWritten = attribute.getValue();
+    else if (isa<RankedTensorType>(type))
+      function.setArgAttr(index, writable,
+                          BoolAttr::get(function.getContext(), false));
+    signature.arguments.push_back(std::move(*spec));
+  }
+  for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
+    std::optional<ValueSpec> spec = convertType(type);
+    if (!spec)
+      return function.emitOpError()
+             << "has result " << index << " of type " << type
+             << ", but an entry function returns ranked tensors, memrefs "
+                "without layout, and scalars";
+    signature.results.push_back(std::move(*spec));
+  }
+  return success();
+}
+
+/// The function to compile: `name`, or the first public one with a body.
+static llvm::Expected<func::FuncOp> findEntry(ModuleOp module, StringRef name) {
+  name.consume_front("@");
+  SmallVector<std::string> candidates;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic() && !function.isExternal()) {
+      if (name.empty() || function.getSymName() == name)
+        return function;
+      candidates.push_back(("@" + function.getSymName()).str());
+    }
+  std::string found = candidates.empty() ? std::string("none with a body")
+                                         : llvm::join(candidates, ", ");
+  if (name.empty())
+    return llvm::createStringError(
+        "no function to compile: expected a public function with a body");
+  if (auto function = module.lookupSymbol<func::FuncOp>(name))
+    return llvm::createStringError(
+        "entry function '@" + name + "' " +
+        (function.isExternal() ? "has no body" : "is private") +
+        "; public functions of the module: " + found);
+  return llvm::createStringError("no entry function '@" + name +
+                                 "'; public functions of the module: " + found);
+}
+
+/// Gives the arguments the names they have in the text.
+static void nameArguments(func::FuncOp function, const AsmParserState &state,
+                          Signature &signature) {
+  const AsmParserState::BlockDefinition *block =
+      state.getBlockDef(&function.getBody().front());
+  if (!block)
+    return;
+  for (auto [spec, definition] :
+       llvm::zip(signature.arguments, block->arguments))
+    if (definition.loc.isValid())
+      spec.name = std::string(definition.loc.Start.getPointer(),
+                              definition.loc.End.getPointer());
+}
+
+//===----------------------------------------------------------------------===//
+// Compilation
+//===----------------------------------------------------------------------===//
+
+/// Everything the entry does not reach goes away first.
+static void dropOtherEntries(ModuleOp module, func::FuncOp entry) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function != entry)
+      function.setPrivate();
+}
+
+static void buildPipeline(OpPassManager &pm, const CompileOptions &options) {
+  pm.addPass(createSymbolDCEPass());
+  if (options.target == Target::Reference)
+    return buildReferencePipeline(pm);
+  CPUPipelineOptions pipeline;
+  pipeline.cpu = options.cpu;
+  buildCPUPipeline(pm, pipeline);
+}
+
+namespace {
+/// One compilation, from text to loaded code.
+class Compilation {
+public:
+  explicit Compilation(const CompileOptions &options)
+      : options(options),
+        context(getRegistry(), MLIRContext::Threading::DISABLED) {}
+
+  llvm::Expected<Kernel> run(StringRef text);
+
+private:
+  /// An error with all diagnostics so far; `what` where there are none.
+  llvm::Error takeDiagnostics(const Twine &what) {
+    std::string text = StringRef(diagnostics).rtrim().str();
+    if (StringRef(text).contains("error:"))
+      return llvm::createStringError(text);
+    if (!text.empty())
+      text += '\n';
+    return llvm::createStringError(text + "error: " + what);
+  }
+
+  llvm::Expected<func::FuncOp> parse(StringRef text);
+  LogicalResult runPasses(func::FuncOp entry);
+  llvm::Error generateCode(llvm::TargetMachine &machine);
+
+  const CompileOptions &options;
+  llvm::SourceMgr sources;
+  std::string diagnostics;
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  std::shared_ptr<Kernel::Impl> impl = std::make_shared<Kernel::Impl>();
+};
+} // namespace
+
+llvm::Expected<func::FuncOp> Compilation::parse(StringRef text) {
+  // The parser reads up to a null character, which a StringRef may lack.
+  sources.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBufferCopy(text, options.sourceName),
+      llvm::SMLoc());
+  Block block;
+  AsmParserState state;
+  if (failed(parseAsmSourceFile(sources, &block, &context, &state)))
+    return takeDiagnostics("cannot parse the module");
+  Location location = FileLineColLoc::get(&context, options.sourceName, 0, 0);
+  module = mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(
+      &block, &context, location);
+  if (!module)
+    return takeDiagnostics("cannot parse the module");
+  llvm::Expected<func::FuncOp> entry = findEntry(*module, options.entry);
+  if (!entry)
+    return entry.takeError();
+  if (failed(convertSignature(*entry, impl->signature)))
+    return takeDiagnostics("unsupported entry function");
+  nameArguments(*entry, state, impl->signature);
+  impl->name = entry->getSymName().str();
+  impl->constraints = fovea::detail::collectShapeConstraints(*entry);
+  return entry;
+}
+
+LogicalResult Compilation::runPasses(func::FuncOp entry) {
+  dropOtherEntries(*module, entry);
+  entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
+                 UnitAttr::get(&context));
+  PassManager pm(&context);
+  buildPipeline(pm, options);
+  return pm.run(*module);
+}
+
+llvm::Error Compilation::generateCode(llvm::TargetMachine &machine) {
+  fovea::detail::Stopwatch watch;
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(*module, llvmContext, options.sourceName);
+  if (!llvmModule)
+    return takeDiagnostics("cannot translate to LLVM IR");
+  llvmModule->setTargetTriple(machine.getTargetTriple());
+  llvmModule->setDataLayout(machine.createDataLayout());
+  llvm::Expected<StringRef> symbol =
+      fovea::detail::addPackedEntry(*llvmModule, *impl);
+  if (!symbol)
+    return symbol.takeError();
+  impl->times.translate = watch.lap();
+  llvm::Expected<std::unique_ptr<fovea::detail::LoadedCode>> code =
+      fovea::detail::LoadedCode::create(*llvmModule, *symbol, machine,
+                                        options.optLevel, impl->times);
+  if (!code)
+    return code.takeError();
+  impl->code = std::move(*code);
+  impl->packed = impl->code->getEntry<void(void **)>();
+  return llvm::Error::success();
+}
+
+llvm::Expected<Kernel> Compilation::run(StringRef text) {
+  fovea::detail::Stopwatch watch;
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
+      fovea::detail::createHostTargetMachine(options.cpu);
+  if (!machine)
+    return machine.takeError();
+  impl->cpu = (*machine)->getTargetCPU().str();
+
+  llvm::raw_string_ostream os(diagnostics);
+  SourceMgrDiagnosticHandler handler(sources, &context, os);
+  llvm::Expected<func::FuncOp> entry = parse(text);
+  if (!entry)
+    return entry.takeError();
+  impl->times.parse = watch.lap();
+  if (failed(runPasses(*entry)))
+    return takeDiagnostics("the pass pipeline for target '" +
+                           fovea::getName(options.target) + "' failed");
+  impl->times.passes = watch.lap();
+  if (llvm::Error error = generateCode(**machine))
+    return std::move(error);
+  impl->diagnostics = diagnostics;
+  return Kernel(std::move(impl));
+}
+
+llvm::Expected<Kernel> fovea::compile(StringRef text,
+                                      const CompileOptions &options) {
+  return Compilation(options).run(text);
+}
+
+llvm::Expected<Kernel> fovea::compile(ModuleOp module,
+                                      const CompileOptions &options) {
+  // A context of our own: the caller's may lack dialects, or be in use.
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os, OpPrintingFlags().enableDebugInfo().useLocalScope());
+  return compile(text, options);
+}

@@ -1,0 +1,25 @@
+//===- HostTarget.h - Code generation for this machine ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_EXECUTIONENGINE_HOSTTARGET_H
+#define FOVEA_LIB_EXECUTIONENGINE_HOSTTARGET_H
+
+#include "llvm/Support/Error.h"
+#include "llvm/Target/TargetMachine.h"
+#include <memory>
+
+namespace fovea::detail {
+
+/// A target machine whose code this process can run. `cpu` is "native" or a
+/// name that LLVM knows and whose features this machine has.
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+createHostTargetMachine(llvm::StringRef cpu);
+
+} // namespace fovea::detail
+
+#endif // FOVEA_LIB_EXECUTIONENGINE_HOSTTARGET_H

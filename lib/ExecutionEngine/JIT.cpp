@@ -1,0 +1,106 @@
+//===- JIT.cpp - LLVM IR to executable code -------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "JIT.h"
+#include "Stopwatch.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/CompileUtils.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/Passes/PassBuilder.h"
+
+using namespace llvm;
+
+static void optimize(Module &module, TargetMachine &machine,
+                     unsigned optLevel) {
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager sccs;
+  ModuleAnalysisManager modules;
+  PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  static const OptimizationLevel levels[] = {
+      OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
+      OptimizationLevel::O3};
+  OptimizationLevel level = levels[std::min(optLevel, 3u)];
+  ModulePassManager passes = level == OptimizationLevel::O0
+                                 ? builder.buildO0DefaultPipeline(level)
+                                 : builder.buildPerModuleDefaultPipeline(level);
+  passes.run(module, modules);
+}
+
+Expected<std::unique_ptr<fovea::detail::LoadedCode>>
+fovea::detail::LoadedCode::create(Module &module, StringRef entry,
+                                  TargetMachine &machine, unsigned optLevel,
+                                  CompileTimes &times) {
+  Stopwatch watch;
+  for (Function &function : module)
+    if (!function.isDeclaration() && function.getName() != entry)
+      function.setLinkage(GlobalValue::InternalLinkage);
+  // What the back end reports would otherwise be printed, or end the process.
+  std::string errors;
+  module.getContext().setDiagnosticHandlerCallBack(
+      [](const DiagnosticInfo *info, void *text) {
+        if (info->getSeverity() != DS_Error)
+          return;
+        raw_string_ostream os(*static_cast<std::string *>(text));
+        DiagnosticPrinterRawOStream printer(os);
+        os << "error: ";
+        info->print(printer);
+        os << '\n';
+      },
+      &errors);
+  auto code = std::make_unique<LoadedCode>();
+  auto takeErrors = [&](Error error) {
+    if (error)
+      errors += toString(std::move(error));
+    return createStringError(errors);
+  };
+
+  optimize(module, machine, optLevel);
+  times.optimize = watch.lap();
+  Expected<std::unique_ptr<MemoryBuffer>> object =
+      orc::SimpleCompiler(machine)(module);
+  times.codegen = watch.lap();
+  if (!object || !errors.empty())
+    return takeErrors(object.takeError());
+
+  orc::JITTargetMachineBuilder machineBuilder(machine.getTargetTriple());
+  Expected<std::unique_ptr<orc::LLJIT>> jit =
+      orc::LLJITBuilder()
+          .setJITTargetMachineBuilder(std::move(machineBuilder))
+          .setDataLayout(module.getDataLayout())
+          // There are no global constructors to run.
+          .setPlatformSetUp(orc::setUpInactivePlatform)
+          .setNumCompileThreads(0)
+          .create();
+  if (!jit)
+    return takeErrors(jit.takeError());
+  code->jit = std::move(*jit);
+  code->jit->getExecutionSession().setErrorReporter(
+      [&errors](Error error) { errors += toString(std::move(error)) + "\n"; });
+  orc::MangleAndInterner mangle(code->jit->getExecutionSession(),
+                                code->jit->getDataLayout());
+  if (Error error = code->jit->getMainJITDylib().define(
+          orc::absoluteSymbols(getRuntimeSymbols(mangle))))
+    return takeErrors(std::move(error));
+  if (Error error = code->jit->addObjectFile(std::move(*object)))
+    return takeErrors(std::move(error));
+  Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);
+  if (!address)
+    return takeErrors(address.takeError());
+  code->jit->getExecutionSession().setErrorReporter(
+      [](Error error) { consumeError(std::move(error)); });
+  code->entry = *address;
+  times.link = watch.lap();
+  return std::move(code);
+}

@@ -1,0 +1,45 @@
+//===- JIT.h - LLVM IR to executable code -----------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_EXECUTIONENGINE_JIT_H
+#define FOVEA_LIB_EXECUTIONENGINE_JIT_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include "llvm/ExecutionEngine/Orc/Core.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace fovea::detail {
+
+/// Code that stays loaded as long as this object lives.
+class LoadedCode {
+public:
+  /// Optimizes `module`, which is changed, and loads its machine code.
+  /// Functions other than `entry` become internal. References to the runtime
+  /// are bound to the one in this process, others to the C library.
+  static llvm::Expected<std::unique_ptr<LoadedCode>>
+  create(llvm::Module &module, llvm::StringRef entry,
+         llvm::TargetMachine &machine, unsigned optLevel, CompileTimes &times);
+
+  template <typename FunctionT> FunctionT *getEntry() const {
+    return entry.toPtr<FunctionT *>();
+  }
+
+private:
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  llvm::orc::ExecutorAddr entry;
+};
+
+/// The functions that generated code may call without looking them up in the
+/// process: runtime, mathematics, memory and conversions of half precision.
+llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner &mangle);
+
+} // namespace fovea::detail
+
+#endif // FOVEA_LIB_EXECUTIONENGINE_JIT_H

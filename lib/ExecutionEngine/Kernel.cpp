@@ -1,0 +1,401 @@
+//===- Kernel.cpp - Calling compiled functions ----------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include "KernelImpl.h"
+#include "fovea_rt/fovea_rt.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cstdlib>
+#include <cstring>
+
+using namespace llvm;
+using namespace fovea;
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+unsigned fovea::getByteWidth(ElementType type) {
+  switch (type) {
+  case ElementType::I1:
+  case ElementType::I8:
+    return 1;
+  case ElementType::F16:
+  case ElementType::BF16:
+  case ElementType::I16:
+    return 2;
+  case ElementType::F32:
+  case ElementType::I32:
+    return 4;
+  case ElementType::F64:
+  case ElementType::I64:
+  case ElementType::Index:
+    return 8;
+  }
+  llvm_unreachable("unknown element type");
+}
+
+StringRef fovea::getName(ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+    return "f16";
+  case ElementType::BF16:
+    return "bf16";
+  case ElementType::F32:
+    return "f32";
+  case ElementType::F64:
+    return "f64";
+  case ElementType::I1:
+    return "i1";
+  case ElementType::I8:
+    return "i8";
+  case ElementType::I16:
+    return "i16";
+  case ElementType::I32:
+    return "i32";
+  case ElementType::I64:
+    return "i64";
+  case ElementType::Index:
+    return "index";
+  }
+  llvm_unreachable("unknown element type");
+}
+
+std::string ValueSpec::getTypeString() const {
+  if (isScalar)
+    return getName(elementType).str();
+  std::string text = "tensor<";
+  for (int64_t extent : shape)
+    text += (extent == kDynamicExtent ? "?" : std::to_string(extent)) + "x";
+  return text + getName(elementType).str() + ">";
+}
+
+std::string Signature::getString() const {
+  std::string text;
+  raw_string_ostream os(text);
+  os << '(';
+  interleaveComma(arguments, os, [&](const ValueSpec &spec) {
+    if (!spec.name.empty())
+      os << spec.name << ": ";
+    os << spec.getTypeString();
+  });
+  os << ") -> (";
+  interleaveComma(results, os,
+                  [&](const ValueSpec &spec) { os << spec.getTypeString(); });
+  os << ')';
+  return text;
+}
+
+int64_t OwnedTensor::getNumElements() const {
+  int64_t count = elements ? 1 : 0;
+  for (int64_t extent : shape)
+    count *= extent;
+  return count;
+}
+
+OwnedTensor::Released OwnedTensor::release() {
+  Released released{nullptr, base.get_deleter()};
+  released.base = base.release();
+  elements = nullptr;
+  return released;
+}
+
+//===----------------------------------------------------------------------===//
+// Input checks
+//===----------------------------------------------------------------------===//
+
+static std::string toText(ArrayRef<int64_t> numbers) {
+  std::string text = "[";
+  raw_string_ostream os(text);
+  interleaveComma(numbers, os);
+  return text + "]";
+}
+
+/// "argument 1 (%k) of @main".
+static std::string describeArgument(const Kernel::Impl &impl, size_t index) {
+  const ValueSpec &spec = impl.signature.arguments[index];
+  std::string text = "argument " + std::to_string(index);
+  if (!spec.name.empty())
+    text += " (" + spec.name + ")";
+  return text + " of @" + impl.name;
+}
+
+/// Checks that the elements lie one after the other and are few enough to
+/// address.
+static Error checkLayout(const Kernel::Impl &impl, size_t index,
+                         const TensorRef &input) {
+  SmallVector<int64_t, 4> strides(input.shape.size());
+  int64_t count = 1;
+  bool isEmpty = is_contained(input.shape, 0);
+  for (size_t dim = input.shape.size(); dim-- > 0;) {
+    strides[dim] = count;
+    if (!isEmpty && (MulOverflow(count, input.shape[dim], count) ||
+                     count > std::numeric_limits<int64_t>::max() /
+                                 int64_t(getByteWidth(input.elementType))))
+      return createStringError(describeArgument(impl, index) +
+                               ": a tensor of shape " + toText(input.shape) +
+                               " has more bytes than 64 bits can count");
+  }
+  if (isEmpty)
+    return Error::success();
+  if (!input.strides.empty() || input.shape.empty()) {
+    if (input.strides.size() != input.shape.size())
+      return createStringError(
+          describeArgument(impl, index) +
+          ": expected one stride for each of the " + Twine(input.shape.size()) +
+          " dimensions, but got " + Twine(input.strides.size()));
+    for (auto [extent, stride, expected] :
+         llvm::zip_equal(input.shape, input.strides, strides))
+      if (extent != 1 && stride != expected)
+        return createStringError(
+            describeArgument(impl, index) +
+            ": expected a contiguous tensor in row-major order, strides " +
+            toText(strides) + ", but got strides " + toText(input.strides));
+  }
+  if (!input.data)
+    return createStringError(describeArgument(impl, index) +
+                             ": expected data, but got a null pointer");
+  if (reinterpret_cast<uintptr_t>(input.data) % getByteWidth(input.elementType))
+    return createStringError(describeArgument(impl, index) +
+                             ": expected data aligned to " +
+                             Twine(getByteWidth(input.elementType)) +
+                             " bytes, as elements of type " +
+                             fovea::getName(input.elementType) + " need");
+  return Error::success();
+}
+
+static Error checkInput(const Kernel::Impl &impl, size_t index,
+                        const TensorRef &input) {
+  const ValueSpec &spec = impl.signature.arguments[index];
+  // An index is a 64-bit integer to the host.
+  auto normalize = [](ElementType type) {
+    return type == ElementType::Index ? ElementType::I64 : type;
+  };
+  if (normalize(input.elementType) != normalize(spec.elementType))
+    return createStringError(describeArgument(impl, index) +
+                             ": expected elements of type " +
+                             fovea::getName(spec.elementType) + ", but got " +
+                             fovea::getName(input.elementType));
+  if (input.shape.size() != spec.shape.size())
+    return createStringError(
+        describeArgument(impl, index) + ": expected " + spec.getTypeString() +
+        " of rank " + Twine(spec.shape.size()) + ", but got rank " +
+        Twine(input.shape.size()) + " with shape " + toText(input.shape));
+  for (auto [dim, extent, expected] :
+       llvm::enumerate(input.shape, spec.shape)) {
+    if (extent < 0)
+      return createStringError(describeArgument(impl, index) +
+                               ": expected extents of at least 0, but got " +
+                               Twine(extent) + " in dimension " + Twine(dim));
+    if (expected != kDynamicExtent && extent != expected)
+      return createStringError(
+          describeArgument(impl, index) + ": expected extent " +
+          Twine(expected) + " in dimension " + Twine(dim) + ", but got " +
+          Twine(extent) + " (shape " + toText(input.shape) + ", needed " +
+          spec.getTypeString() + ")");
+  }
+  if (input.isReadOnly && spec.isWritten)
+    return createStringError(describeArgument(impl, index) +
+                             ": expected writable memory, because the kernel "
+                             "writes to it, but got read-only memory");
+  return checkLayout(impl, index, input);
+}
+
+Error Kernel::checkInputs(ArrayRef<TensorRef> inputs) const {
+  if (!impl)
+    return createStringError("expected a compiled kernel, but got none");
+  if (inputs.size() != impl->signature.arguments.size())
+    return createStringError("@" + impl->name + " expects " +
+                             Twine(impl->signature.arguments.size()) +
+                             " arguments, but got " + Twine(inputs.size()) +
+                             "; its type is " + impl->signature.getString());
+  for (size_t index = 0; index < inputs.size(); ++index)
+    if (Error error = checkInput(*impl, index, inputs[index]))
+      return error;
+  auto describe = [&](unsigned index) {
+    return describeArgument(*impl, index);
+  };
+  for (const detail::ShapeConstraint &constraint : impl->constraints)
+    if (Error error = constraint.check(inputs, describe))
+      return error;
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Invocation
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The memref descriptor of generated code, at any place in memory.
+struct Descriptor {
+  char *allocated;
+  char *aligned;
+  int64_t offset;
+  SmallVector<int64_t, 4> sizes, strides;
+
+  static Descriptor read(const char *from, size_t rank) {
+    Descriptor descriptor;
+    descriptor.sizes.resize(rank);
+    descriptor.strides.resize(rank);
+    auto take = [&](void *to, size_t bytes) {
+      std::memcpy(to, from, bytes);
+      from += bytes;
+    };
+    take(&descriptor.allocated, sizeof(char *));
+    take(&descriptor.aligned, sizeof(char *));
+    take(&descriptor.offset, sizeof(int64_t));
+    take(descriptor.sizes.data(), rank * sizeof(int64_t));
+    take(descriptor.strides.data(), rank * sizeof(int64_t));
+    return descriptor;
+  }
+
+  bool isContiguous() const {
+    int64_t expected = 1;
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      if (sizes[dim] != 1 && strides[dim] != expected)
+        return false;
+      expected *= sizes[dim];
+    }
+    return true;
+  }
+};
+} // namespace
+
+/// The value MLIR gives to the allocated pointer of a constant's descriptor.
+static bool isConstantMarker(const char *pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) == 0xdeadbeef;
+}
+
+/// Copies a result that does not own memory of its own, or is not contiguous.
+static Expected<OwnedTensor> copyResult(const Descriptor &from,
+                                        const ValueSpec &spec) {
+  int64_t width = getByteWidth(spec.elementType), count = 1;
+  for (int64_t extent : from.sizes)
+    count *= extent;
+  void *memory = std::malloc(std::max<int64_t>(count * width, 1));
+  if (!memory)
+    return createStringError("out of memory: a result needs " +
+                             Twine(count * width) + " bytes");
+  char *to = static_cast<char *>(memory);
+  SmallVector<int64_t, 4> position(from.sizes.size(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t offset = from.offset;
+    for (auto [index, stride] : llvm::zip_equal(position, from.strides))
+      offset += index * stride;
+    std::memcpy(to + i * width, from.aligned + offset * width, width);
+    for (size_t dim = position.size(); dim-- > 0;) {
+      if (++position[dim] < from.sizes[dim])
+        break;
+      position[dim] = 0;
+    }
+  }
+  return OwnedTensor(memory, std::free, to, spec.elementType, from.sizes);
+}
+
+static Expected<OwnedTensor> copyScalar(const char *from,
+                                        const ValueSpec &spec) {
+  void *memory = std::malloc(8);
+  if (!memory)
+    return createStringError("out of memory: a result needs 8 bytes");
+  std::memcpy(memory, from, getByteWidth(spec.elementType));
+  return OwnedTensor(memory, std::free, memory, spec.elementType, {});
+}
+
+/// Makes tensors of the struct of results. Every block that the kernel left to
+/// us ends up in exactly one of them or is freed.
+static Error takeResults(const Kernel::Impl &impl, ArrayRef<TensorRef> inputs,
+                         const char *raw,
+                         SmallVectorImpl<OwnedTensor> &results) {
+  SmallVector<char *, 2> owned;
+  SmallVector<OwnedTensor, 2> taken, unused;
+  Error failure = Error::success();
+  for (size_t index = 0; index < impl.resultOffsets.size(); ++index) {
+    const ValueSpec &spec = impl.signature.results[index];
+    uint64_t offset = impl.resultOffsets[index];
+    Expected<OwnedTensor> result = [&]() -> Expected<OwnedTensor> {
+      if (spec.isScalar)
+        return copyScalar(raw + offset, spec);
+      Descriptor from = Descriptor::read(raw + offset, spec.shape.size());
+      bool isFresh = !isConstantMarker(from.allocated) &&
+                     !is_contained(owned, from.allocated) &&
+                     none_of(inputs, [&](const TensorRef &input) {
+                       return input.data == from.allocated;
+                     });
+      if (!isFresh)
+        return copyResult(from, spec);
+      owned.push_back(from.allocated);
+      char *data = from.aligned + from.offset * getByteWidth(spec.elementType);
+      OwnedTensor tensor(from.allocated, fovea_rt_free, data, spec.elementType,
+                         from.sizes);
+      if (from.isContiguous())
+        return std::move(tensor);
+      unused.push_back(std::move(tensor));
+      return copyResult(from, spec);
+    }();
+    if (result)
+      taken.push_back(std::move(*result));
+    else
+      failure = joinErrors(std::move(failure), result.takeError());
+  }
+  if (failure)
+    return failure;
+  results.assign(std::make_move_iterator(taken.begin()),
+                 std::make_move_iterator(taken.end()));
+  return Error::success();
+}
+
+Error Kernel::invoke(ArrayRef<TensorRef> inputs,
+                     SmallVectorImpl<OwnedTensor> &results) const {
+  if (Error error = checkInputs(inputs))
+    return error;
+
+  // All descriptors in one block: pointer, pointer, offset, sizes, strides.
+  size_t words = 0;
+  for (const TensorRef &input : inputs)
+    words += 3 + 2 * input.shape.size();
+  SmallVector<int64_t, 64> descriptors(words);
+  SmallVector<uint64_t, 64> raw(divideCeil(impl->resultBytes, 8));
+  SmallVector<void *, 16> packed;
+  if (!impl->signature.results.empty())
+    packed.push_back(raw.data());
+  int64_t *next = descriptors.data();
+  for (auto [input, spec] :
+       llvm::zip_equal(inputs, impl->signature.arguments)) {
+    if (spec.isScalar) {
+      packed.push_back(input.data);
+      continue;
+    }
+    packed.push_back(next);
+    *next++ = reinterpret_cast<intptr_t>(input.data);
+    *next++ = reinterpret_cast<intptr_t>(input.data);
+    *next++ = 0;
+    size_t rank = input.shape.size();
+    int64_t stride = 1;
+    for (size_t dim = rank; dim-- > 0;) {
+      next[dim] = input.shape[dim];
+      next[rank + dim] = stride;
+      stride *= input.shape[dim];
+    }
+    next += 2 * rank;
+  }
+
+  fovea_rt_status status = fovea_rt_invoke(impl->packed, packed.data());
+  if (status != FOVEA_RT_OK)
+    return createStringError("@" + impl->name +
+                             " failed: " + fovea_rt_last_error());
+  return takeResults(*impl, inputs, reinterpret_cast<const char *>(raw.data()),
+                     results);
+}
+
+StringRef Kernel::getName() const { return impl->name; }
+const Signature &Kernel::getSignature() const { return impl->signature; }
+StringRef Kernel::getCPU() const { return impl->cpu; }
+const CompileTimes &Kernel::getCompileTimes() const { return impl->times; }
+StringRef Kernel::getDiagnostics() const { return impl->diagnostics; }

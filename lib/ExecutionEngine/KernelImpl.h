@@ -1,0 +1,37 @@
+//===- KernelImpl.h - What a kernel consists of -----------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H
+#define FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H
+
+#include "JIT.h"
+#include "ShapeConstraints.h"
+#include "fovea/ExecutionEngine/Kernel.h"
+
+namespace fovea {
+
+/// The calling convention: `packed` gets one pointer for each item of
+///   - the struct of results, if there are results,
+///   - every argument: a memref descriptor, or the value of a scalar.
+struct Kernel::Impl {
+  std::string name, cpu, diagnostics;
+  Signature signature;
+  llvm::SmallVector<detail::ShapeConstraint> constraints;
+  CompileTimes times;
+
+  /// Bytes of the struct of results and where in it each result lies.
+  uint64_t resultBytes = 0;
+  llvm::SmallVector<uint64_t, 2> resultOffsets;
+
+  std::unique_ptr<detail::LoadedCode> code;
+  void (*packed)(void **) = nullptr;
+};
+
+} // namespace fovea
+
+#endif // FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H

@@ -1,0 +1,126 @@
+//===- PackedEntry.cpp - One calling convention for all kernels -----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PackedEntry.h"
+#include "llvm/IR/IRBuilder.h"
+
+using namespace llvm;
+using namespace fovea;
+
+static constexpr StringLiteral kPackedName = "fovea_packed_entry";
+
+static Type *getScalarType(LLVMContext &context, ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+    return Type::getHalfTy(context);
+  case ElementType::BF16:
+    return Type::getBFloatTy(context);
+  case ElementType::F32:
+    return Type::getFloatTy(context);
+  case ElementType::F64:
+    return Type::getDoubleTy(context);
+  case ElementType::I1:
+    return Type::getInt1Ty(context);
+  case ElementType::I8:
+    return Type::getInt8Ty(context);
+  case ElementType::I16:
+    return Type::getInt16Ty(context);
+  case ElementType::I32:
+    return Type::getInt32Ty(context);
+  case ElementType::I64:
+  case ElementType::Index:
+    return Type::getInt64Ty(context);
+  }
+  llvm_unreachable("unknown element type");
+}
+
+/// The type of a value inside the struct of results.
+static Type *getResultType(LLVMContext &context, const ValueSpec &spec) {
+  if (spec.isScalar)
+    return getScalarType(context, spec.elementType);
+  Type *word = Type::getInt64Ty(context);
+  Type *pointer = PointerType::get(context, 0);
+  SmallVector<Type *> fields = {pointer, pointer, word};
+  if (size_t rank = spec.shape.size())
+    fields.append(2, ArrayType::get(word, rank));
+  return StructType::get(context, fields);
+}
+
+Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
+                                                  Kernel::Impl &impl) {
+  LLVMContext &context = module.getContext();
+  const Signature &signature = impl.signature;
+  Function *callee = module.getFunction("_mlir_ciface_" + impl.name);
+  if (!callee || callee->isDeclaration())
+    return createStringError("the pass pipeline left no C interface of '@" +
+                             impl.name + "'");
+
+  // A single scalar is returned, everything else written to a struct whose
+  // address comes first.
+  bool returnsValue =
+      signature.results.size() == 1 && signature.results[0].isScalar;
+  bool writesStruct = !signature.results.empty() && !returnsValue;
+  size_t numParameters = signature.arguments.size() + writesStruct;
+  if (callee->arg_size() != numParameters)
+    return createStringError("the C interface of '@" + impl.name + "' has " +
+                             Twine(callee->arg_size()) +
+                             " parameters, but its type needs " +
+                             Twine(numParameters));
+
+  const DataLayout &layout = module.getDataLayout();
+  SmallVector<Type *> resultTypes;
+  for (const ValueSpec &spec : signature.results)
+    resultTypes.push_back(getResultType(context, spec));
+  if (resultTypes.size() == 1) {
+    impl.resultOffsets.push_back(0);
+    impl.resultBytes = layout.getTypeAllocSize(resultTypes[0]);
+  } else if (!resultTypes.empty()) {
+    StructType *type = StructType::get(context, resultTypes);
+    const StructLayout *fields = layout.getStructLayout(type);
+    for (size_t i = 0; i < resultTypes.size(); ++i)
+      impl.resultOffsets.push_back(fields->getElementOffset(i));
+    impl.resultBytes = layout.getTypeAllocSize(type);
+  }
+
+  PointerType *pointer = PointerType::get(context, 0);
+  auto *packed = Function::Create(
+      FunctionType::get(Type::getVoidTy(context), {pointer}, false),
+      GlobalValue::ExternalLinkage, kPackedName, module);
+  IRBuilder<> builder(BasicBlock::Create(context, "entry", packed));
+  Value *list = packed->getArg(0);
+  auto loadPointer = [&](size_t index) {
+    return builder.CreateLoad(
+        pointer, builder.CreateConstInBoundsGEP1_64(pointer, list, index));
+  };
+  size_t next = 0;
+  SmallVector<Value *> arguments;
+  Value *result = signature.results.empty() ? nullptr : loadPointer(next++);
+  if (writesStruct)
+    arguments.push_back(result);
+  for (const ValueSpec &spec : signature.arguments) {
+    Value *address = loadPointer(next++);
+    if (!spec.isScalar) {
+      arguments.push_back(address);
+      continue;
+    }
+    // Truth values take a byte in the host's memory.
+    bool isBool = spec.elementType == ElementType::I1;
+    Type *type =
+        isBool ? builder.getInt8Ty() : getScalarType(context, spec.elementType);
+    Value *value = builder.CreateAlignedLoad(type, address, Align(1));
+    arguments.push_back(isBool ? builder.CreateIsNotNull(value) : value);
+  }
+  Value *returned = builder.CreateCall(callee, arguments);
+  if (returnsValue) {
+    if (returned->getType()->isIntegerTy(1))
+      returned = builder.CreateZExt(returned, builder.getInt8Ty());
+    builder.CreateStore(returned, result);
+  }
+  builder.CreateRetVoid();
+  return StringRef(kPackedName);
+}

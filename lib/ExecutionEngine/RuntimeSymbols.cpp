@@ -1,0 +1,161 @@
+//===- RuntimeSymbols.cpp - What generated code may call ------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Generated code is bound to addresses known here, not to whatever the dynamic
+// linker finds first: the process may have been started by a program that hides
+// our libraries, as Python does.
+//
+//===----------------------------------------------------------------------===//
+
+#include "JIT.h"
+#include "fovea_rt/abi.h"
+#include "llvm/ADT/bit.h"
+#include <cmath>
+#include <cstring>
+
+using namespace llvm;
+
+//===----------------------------------------------------------------------===//
+// Half precision
+//===----------------------------------------------------------------------===//
+//
+// Compilers call these on CPUs without the instructions, and not every libgcc
+// has them all. A 16-bit float travels in the low bits of a float register, so
+// that a float argument or result carries it on every compiler.
+
+static float carry(uint16_t bits) { return bit_cast<float>(uint32_t(bits)); }
+
+static float truncateToBF16(float value) {
+  uint32_t bits = bit_cast<uint32_t>(value);
+  if (std::isnan(value))
+    return carry((bits >> 16) | 0x40);
+  return carry((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+/// Rounds to odd: a later rounding to 16 bits then sees what was cut off.
+static float truncateToOdd(double value) {
+  float rounded = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(rounded) == value)
+    return rounded;
+  uint32_t bits = bit_cast<uint32_t>(rounded);
+  // Towards zero first, then the last bit set.
+  if (std::abs(static_cast<double>(rounded)) > std::abs(value))
+    --bits;
+  return bit_cast<float>(bits | 1);
+}
+
+static float truncateDoubleToBF16(double value) {
+  return truncateToBF16(truncateToOdd(value));
+}
+
+static float truncateToF16(float value) {
+  uint32_t bits = bit_cast<uint32_t>(value);
+  uint16_t sign = (bits >> 16) & 0x8000;
+  uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000)
+    return carry(sign | 0x7e00 | ((magnitude >> 13) & 0x1ff));
+  // 65520 and above round to infinity.
+  if (magnitude >= 0x477ff000)
+    return carry(sign | 0x7c00);
+  if (magnitude < 0x38800000) {
+    // Subnormal: adding 0.5 lets the hardware round at the right bit.
+    float shifted = bit_cast<float>(magnitude) + 0.5f;
+    return carry(sign | uint16_t(bit_cast<uint32_t>(shifted) - 0x3f000000));
+  }
+  uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
+  return carry(sign | uint16_t((rounded - 0x38000000) >> 13));
+}
+
+static float truncateDoubleToF16(double value) {
+  return truncateToF16(truncateToOdd(value));
+}
+
+static float extendF16(float carried) {
+  uint32_t bits = bit_cast<uint32_t>(carried) & 0xffff;
+  uint32_t sign = (bits & 0x8000) << 16;
+  uint32_t magnitude = bits & 0x7fff;
+  if (magnitude >= 0x7c00)
+    return bit_cast<float>(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
+  // A multiplication by 2^112 moves the exponent and normalises subnormals.
+  float scaled = bit_cast<float>(magnitude << 13) * 0x1p112f;
+  return bit_cast<float>(sign | bit_cast<uint32_t>(scaled));
+}
+
+static float extendBF16(float carried) {
+  return bit_cast<float>((bit_cast<uint32_t>(carried) & 0xffff) << 16);
+}
+
+//===----------------------------------------------------------------------===//
+// Table
+//===----------------------------------------------------------------------===//
+
+orc::SymbolMap
+fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
+  orc::SymbolMap symbols;
+  auto add = [&](StringRef name, auto *function) {
+    symbols[mangle(name)] = {
+        orc::ExecutorAddr::fromPtr(reinterpret_cast<void *>(function)),
+        JITSymbolFlags::Exported | JITSymbolFlags::Callable};
+  };
+#define FOVEA_ADD(name) add(#name, &::name)
+  FOVEA_ADD(fovea_rt_parallel_for);
+  FOVEA_ADD(fovea_rt_fail);
+  FOVEA_ADD(fovea_rt_alloc);
+  FOVEA_ADD(fovea_rt_free);
+  FOVEA_ADD(_mlir_memref_to_llvm_alloc);
+  FOVEA_ADD(_mlir_memref_to_llvm_aligned_alloc);
+  FOVEA_ADD(_mlir_memref_to_llvm_free);
+  FOVEA_ADD(memcpy);
+  FOVEA_ADD(memmove);
+  FOVEA_ADD(memset);
+#undef FOVEA_ADD
+
+#define FOVEA_ADD_MATH(name)                                                   \
+  add(#name, static_cast<double (*)(double)>(&::name));                        \
+  add(#name "f", static_cast<float (*)(float)>(&::name##f))
+  FOVEA_ADD_MATH(exp);
+  FOVEA_ADD_MATH(exp2);
+  FOVEA_ADD_MATH(expm1);
+  FOVEA_ADD_MATH(log);
+  FOVEA_ADD_MATH(log2);
+  FOVEA_ADD_MATH(log10);
+  FOVEA_ADD_MATH(log1p);
+  FOVEA_ADD_MATH(sqrt);
+  FOVEA_ADD_MATH(sin);
+  FOVEA_ADD_MATH(cos);
+  FOVEA_ADD_MATH(tanh);
+  FOVEA_ADD_MATH(erf);
+  FOVEA_ADD_MATH(floor);
+  FOVEA_ADD_MATH(ceil);
+  FOVEA_ADD_MATH(trunc);
+  FOVEA_ADD_MATH(round);
+  FOVEA_ADD_MATH(roundeven);
+  FOVEA_ADD_MATH(rint);
+  FOVEA_ADD_MATH(nearbyint);
+#undef FOVEA_ADD_MATH
+#define FOVEA_ADD_MATH2(name)                                                  \
+  add(#name, static_cast<double (*)(double, double)>(&::name));                \
+  add(#name "f", static_cast<float (*)(float, float)>(&::name##f))
+  FOVEA_ADD_MATH2(pow);
+  FOVEA_ADD_MATH2(fmod);
+  FOVEA_ADD_MATH2(fmax);
+  FOVEA_ADD_MATH2(fmin);
+#undef FOVEA_ADD_MATH2
+  add("fma", static_cast<double (*)(double, double, double)>(&::fma));
+  add("fmaf", static_cast<float (*)(float, float, float)>(&::fmaf));
+  add("ldexp", static_cast<double (*)(double, int)>(&::ldexp));
+  add("ldexpf", static_cast<float (*)(float, int)>(&::ldexpf));
+
+  add("__truncsfbf2", &truncateToBF16);
+  add("__truncdfbf2", &truncateDoubleToBF16);
+  add("__truncsfhf2", &truncateToF16);
+  add("__truncdfhf2", &truncateDoubleToF16);
+  add("__extendhfsf2", &extendF16);
+  add("__extendbfsf2", &extendBF16);
+  return symbols;
+}

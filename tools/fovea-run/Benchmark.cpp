@@ -1,0 +1,180 @@
+//===- Benchmark.cpp - Timing of kernels ----------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Benchmark.h"
+#include "fovea/ExecutionEngine/PeakKernel.h"
+#include "fovea_rt/fovea_rt.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
+#include <chrono>
+#include <thread>
+
+using namespace llvm;
+using namespace fovea;
+
+using Clock = std::chrono::steady_clock;
+
+static double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+namespace {
+/// Measures the peak again and again between the runs of a kernel, because the
+/// clock rate of a machine changes.
+class PeakMeter {
+public:
+  static Expected<PeakMeter> create(ElementType type, unsigned numThreads) {
+    Expected<PeakKernel> kernel = PeakKernel::create(type);
+    if (!kernel)
+      return kernel.takeError();
+    return PeakMeter(std::move(*kernel), numThreads);
+  }
+
+  /// Runs for about ten milliseconds on all threads.
+  void measure() {
+    std::vector<double> rates(numThreads);
+    std::vector<std::thread> threads;
+    for (unsigned i = 1; i < numThreads; ++i)
+      threads.emplace_back([&, i] { rates[i] = kernel.measure(0.01); });
+    rates[0] = kernel.measure(0.01);
+    for (std::thread &thread : threads)
+      thread.join();
+    double sum = 0;
+    for (double rate : rates)
+      sum += rate;
+    samples.push_back(sum);
+  }
+
+  double getMedian() {
+    llvm::sort(samples);
+    return samples[samples.size() / 2];
+  }
+
+private:
+  PeakMeter(PeakKernel kernel, unsigned numThreads)
+      : kernel(std::move(kernel)), numThreads(numThreads) {}
+
+  PeakKernel kernel;
+  unsigned numThreads;
+  std::vector<double> samples;
+};
+} // namespace
+
+/// The peak that a kernel is held against: f64 where all data is, otherwise
+/// f32, also for the half types, whose products accumulate in f32.
+static ElementType getPeakType(const Signature &signature) {
+  bool isDouble = any_of(signature.results, [](const ValueSpec &spec) {
+    return spec.elementType == ElementType::F64;
+  });
+  return isDouble ? ElementType::F64 : ElementType::F32;
+}
+
+Expected<run::Timing> run::benchmark(const Kernel &kernel,
+                                     ArrayRef<TensorRef> inputs, double seconds,
+                                     std::optional<double> usefulFlops) {
+  Timing timing;
+  timing.numThreads = fovea_rt_num_threads();
+  timing.compile = kernel.getCompileTimes().getTotal();
+  timing.usefulFlops = usefulFlops;
+  ElementType peakType = getPeakType(kernel.getSignature());
+  timing.peakType = getName(peakType);
+  Expected<PeakMeter> peak = PeakMeter::create(peakType, timing.numThreads);
+  if (!peak)
+    return peak.takeError();
+
+  // Warm-up: caches, memory and clock rate.
+  {
+    SmallVector<OwnedTensor, 2> results;
+    fovea_rt_reset_statistics();
+    if (Error error = kernel.invoke(inputs, results))
+      return std::move(error);
+    fovea_rt_statistics statistics;
+    fovea_rt_get_statistics(&statistics);
+    timing.peakAllocatedBytes = statistics.peak_allocated_bytes;
+    timing.peakScratchBytes = statistics.peak_scratch_bytes;
+    for (const OwnedTensor &result : results)
+      timing.bytes += result.getNumBytes();
+  }
+  for (const TensorRef &input : inputs) {
+    double bytes = getByteWidth(input.elementType);
+    for (int64_t extent : input.shape)
+      bytes *= extent;
+    timing.bytes += bytes;
+  }
+
+  std::vector<double> runs;
+  Clock::time_point start = Clock::now();
+  double sinceMeasured = 1;
+  while (runs.size() < 3 || secondsSince(start) < seconds) {
+    // Once in a while, so that short kernels keep their caches.
+    if (sinceMeasured > 0.1) {
+      peak->measure();
+      sinceMeasured = 0;
+    }
+    SmallVector<OwnedTensor, 2> results;
+    Clock::time_point begin = Clock::now();
+    if (Error error = kernel.invoke(inputs, results))
+      return std::move(error);
+    runs.push_back(secondsSince(begin));
+    sinceMeasured += runs.back();
+  }
+  peak->measure();
+  llvm::sort(runs);
+  timing.numRuns = runs.size();
+  timing.median = runs[runs.size() / 2];
+  timing.min = runs.front();
+  timing.max = runs.back();
+  timing.peakFlops = peak->getMedian();
+  return timing;
+}
+
+void run::Timing::print(const Kernel &kernel, raw_ostream &os) const {
+  os << '@' << kernel.getName() << " on '" << kernel.getCPU() << "', "
+     << numThreads << (numThreads == 1 ? " thread" : " threads") << ", "
+     << numRuns << " runs\n";
+  os << format("  time      %.6g ms median, %.6g .. %.6g ms\n", median * 1e3,
+               min * 1e3, max * 1e3);
+  if (usefulFlops) {
+    double rate = *usefulFlops / median;
+    os << format("  work      %.6g GFLOP, %.5g GFLOP/s, %.1f %% of the %s peak "
+                 "(%.5g GFLOP/s)\n",
+                 *usefulFlops * 1e-9, rate * 1e-9, 100 * rate / peakFlops,
+                 peakType.data(), peakFlops * 1e-9);
+  }
+  os << format("  data      %.6g MB in and out, %.4g GB/s\n", bytes * 1e-6,
+               bytes / median * 1e-9);
+  os << format("  memory    %.6g MB for results and intermediates, %.4g MB of "
+               "scratch\n",
+               peakAllocatedBytes * 1e-6, peakScratchBytes * 1e-6);
+  const CompileTimes &times = kernel.getCompileTimes();
+  os << format("  compile   %.1f ms: parse %.1f, passes %.1f, translate %.1f, "
+               "optimize %.1f, codegen %.1f, link %.1f\n",
+               times.getTotal() * 1e3, times.parse * 1e3, times.passes * 1e3,
+               times.translate * 1e3, times.optimize * 1e3, times.codegen * 1e3,
+               times.link * 1e3);
+}
+
+json::Object run::Timing::toJSON() const {
+  json::Object object{{"runs", numRuns},
+                      {"threads", numThreads},
+                      {"median_seconds", median},
+                      {"min_seconds", min},
+                      {"max_seconds", max},
+                      {"compile_seconds", compile},
+                      {"bytes", bytes},
+                      {"peak_type", peakType},
+                      {"peak_gflops", peakFlops * 1e-9},
+                      {"peak_allocated_bytes", peakAllocatedBytes},
+                      {"peak_scratch_bytes", peakScratchBytes}};
+  if (usefulFlops) {
+    object["useful_gflop"] = *usefulFlops * 1e-9;
+    object["gflops"] = *usefulFlops / median * 1e-9;
+    object["fraction_of_peak"] = *usefulFlops / median / peakFlops;
+  }
+  return object;
+}

@@ -1,0 +1,294 @@
+//===- Values.cpp - Tensors on the command line ---------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Values.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+using namespace llvm;
+using namespace fovea;
+
+Expected<OwnedTensor> run::allocateTensor(ElementType type,
+                                          ArrayRef<int64_t> shape) {
+  int64_t bytes = getByteWidth(type);
+  for (int64_t extent : shape)
+    if (MulOverflow(bytes, extent, bytes))
+      return createStringError("a tensor of this shape has more bytes than 64 "
+                               "bits can count");
+  size_t rounded = alignTo(std::max<int64_t>(bytes, 1), 64);
+  void *memory = std::aligned_alloc(64, rounded);
+  if (!memory)
+    return createStringError("out of memory: needs " + Twine(bytes) + " bytes");
+  std::memset(memory, 0, rounded);
+  return OwnedTensor(memory, std::free, memory, type, shape);
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+static double decodeHalf(uint16_t bits, const fltSemantics &semantics) {
+  APFloat value(semantics, APInt(16, bits));
+  bool losesInfo;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                &losesInfo);
+  return value.convertToDouble();
+}
+
+static uint16_t encodeHalf(double number, const fltSemantics &semantics) {
+  APFloat value(number);
+  bool losesInfo;
+  value.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
+  return value.bitcastToAPInt().getZExtValue();
+}
+
+double run::getElement(const void *data, ElementType type, int64_t index) {
+  auto load = [&](auto sample) {
+    decltype(sample) value;
+    std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(value),
+                sizeof(value));
+    return value;
+  };
+  switch (type) {
+  case ElementType::F16:
+    return decodeHalf(load(uint16_t()), APFloat::IEEEhalf());
+  case ElementType::BF16:
+    return bit_cast<float>(uint32_t(load(uint16_t())) << 16);
+  case ElementType::F32:
+    return load(float());
+  case ElementType::F64:
+    return load(double());
+  case ElementType::I1:
+    return load(uint8_t()) != 0;
+  case ElementType::I8:
+    return load(int8_t());
+  case ElementType::I16:
+    return load(int16_t());
+  case ElementType::I32:
+    return load(int32_t());
+  case ElementType::I64:
+  case ElementType::Index:
+    return load(int64_t());
+  }
+  llvm_unreachable("unknown element type");
+}
+
+void run::setElement(void *data, ElementType type, int64_t index,
+                     double value) {
+  auto store = [&](auto converted) {
+    std::memcpy(static_cast<char *>(data) + index * sizeof(converted),
+                &converted, sizeof(converted));
+  };
+  switch (type) {
+  case ElementType::F16:
+    return store(encodeHalf(value, APFloat::IEEEhalf()));
+  case ElementType::BF16:
+    return store(encodeHalf(value, APFloat::BFloat()));
+  case ElementType::F32:
+    return store(static_cast<float>(value));
+  case ElementType::F64:
+    return store(value);
+  case ElementType::I1:
+    return store(static_cast<uint8_t>(value != 0));
+  case ElementType::I8:
+    return store(static_cast<int8_t>(value));
+  case ElementType::I16:
+    return store(static_cast<int16_t>(value));
+  case ElementType::I32:
+    return store(static_cast<int32_t>(value));
+  case ElementType::I64:
+  case ElementType::Index:
+    return store(static_cast<int64_t>(value));
+  }
+  llvm_unreachable("unknown element type");
+}
+
+static bool isFloat(ElementType type) {
+  return type == ElementType::F16 || type == ElementType::BF16 ||
+         type == ElementType::F32 || type == ElementType::F64;
+}
+
+/// SplitMix64, whose state is a counter.
+static uint64_t nextRandom(uint64_t &state) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+void run::fillRandom(OwnedTensor &tensor, uint64_t seed) {
+  uint64_t state = seed * 0x2545f4914f6cdd1d + 1;
+  ElementType type = tensor.getElementType();
+  int64_t count = tensor.getNumElements();
+  if (!isFloat(type)) {
+    for (int64_t i = 0; i < count; ++i)
+      setElement(tensor.getData(), type, i, nextRandom(state) % 8);
+    return;
+  }
+  // Box and Muller: two uniform numbers make two normal ones.
+  for (int64_t i = 0; i < count; i += 2) {
+    uint64_t bits = nextRandom(state);
+    float u = (uint32_t(bits >> 40) + 1) * 0x1p-24f;
+    float angle = uint32_t((bits >> 8) & 0xffffff) * 0x1p-24f * 6.28318531f;
+    float radius = std::sqrt(-2.0f * std::log(u));
+    setElement(tensor.getData(), type, i, radius * std::cos(angle));
+    if (i + 1 < count)
+      setElement(tensor.getData(), type, i + 1, radius * std::sin(angle));
+  }
+}
+
+Expected<OwnedTensor> run::parseScalar(StringRef text, ElementType type) {
+  Expected<OwnedTensor> scalar = allocateTensor(type, {});
+  if (!scalar)
+    return scalar;
+  if (isFloat(type)) {
+    double value;
+    if (text.getAsDouble(value))
+      return createStringError("expected a number of type " + getName(type) +
+                               ", but got '" + text + "'");
+    setElement(scalar->getData(), type, 0, value);
+    return scalar;
+  }
+  int64_t value;
+  unsigned bits = type == ElementType::I1 ? 1 : 8 * getByteWidth(type);
+  if (text.getAsInteger(0, value) ||
+      (type == ElementType::I1 ? value < 0 || value > 1 : !isIntN(bits, value)))
+    return createStringError("expected an integer of type " + getName(type) +
+                             ", but got '" + text + "'");
+  std::memcpy(scalar->getData(), &value, getByteWidth(type));
+  return scalar;
+}
+
+Expected<SmallVector<int64_t, 4>> run::parseShape(StringRef text) {
+  SmallVector<int64_t, 4> shape;
+  SmallVector<StringRef> parts;
+  text.split(parts, 'x');
+  for (StringRef part : parts) {
+    int64_t extent;
+    if (part.getAsInteger(10, extent) || extent < 0)
+      return createStringError("expected a shape such as '1x8x512x64', but "
+                               "got '" +
+                               text + "'");
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+//===----------------------------------------------------------------------===//
+// Reports
+//===----------------------------------------------------------------------===//
+
+std::string run::describe(const OwnedTensor &tensor) {
+  std::string text = getName(tensor.getElementType()).str();
+  if (tensor.getShape().empty())
+    return text;
+  raw_string_ostream os(text);
+  os << '[';
+  interleave(tensor.getShape(), os, "x");
+  os << ']';
+  return text;
+}
+
+run::Summary run::summarize(const OwnedTensor &tensor) {
+  Summary summary;
+  int64_t count = tensor.getNumElements(), numNumbers = 0;
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    double value = getElement(tensor.getData(), tensor.getElementType(), i);
+    if (std::isnan(value)) {
+      ++summary.numNaN;
+      continue;
+    }
+    if (numNumbers++ == 0)
+      summary.min = summary.max = value;
+    summary.min = std::min(summary.min, value);
+    summary.max = std::max(summary.max, value);
+    sum += value;
+  }
+  if (numNumbers)
+    summary.mean = sum / numNumbers;
+  return summary;
+}
+
+static void printNested(const OwnedTensor &tensor, size_t dim, int64_t &next,
+                        raw_ostream &os) {
+  if (dim == tensor.getShape().size()) {
+    os << format("%.6g", run::getElement(tensor.getData(),
+                                         tensor.getElementType(), next++));
+    return;
+  }
+  os << '[';
+  for (int64_t i = 0; i < tensor.getShape()[dim]; ++i) {
+    if (i > 0)
+      os << ", ";
+    printNested(tensor, dim + 1, next, os);
+  }
+  os << ']';
+}
+
+void run::printElements(const OwnedTensor &tensor, raw_ostream &os) {
+  int64_t next = 0;
+  // An empty tensor of any shape has no elements to walk over.
+  if (tensor.getNumElements() == 0) {
+    os << "[]";
+    return;
+  }
+  printNested(tensor, 0, next, os);
+}
+
+//===----------------------------------------------------------------------===//
+// Comparison
+//===----------------------------------------------------------------------===//
+
+run::Comparison run::compare(const OwnedTensor &found,
+                             const OwnedTensor &expected) {
+  Comparison result;
+  if (found.getShape() != expected.getShape() ||
+      found.getElementType() != expected.getElementType()) {
+    result.mismatch =
+        "expected " + describe(expected) + ", but got " + describe(found);
+    return result;
+  }
+  double largest = 0;
+  result.numCompared = found.getNumElements();
+  for (int64_t i = 0; i < result.numCompared; ++i) {
+    double a = getElement(found.getData(), found.getElementType(), i);
+    double b = getElement(expected.getData(), expected.getElementType(), i);
+    if (std::isfinite(a) && std::isfinite(b)) {
+      result.maxAbsolute = std::max(result.maxAbsolute, std::abs(a - b));
+      largest = std::max(largest, std::abs(b));
+    } else if (!(std::isnan(a) && std::isnan(b)) && a != b) {
+      ++result.numUnordered;
+    }
+  }
+  // All expected to be zero: any difference is infinitely large.
+  result.maxRelative =
+      result.maxAbsolute == 0 ? 0 : result.maxAbsolute / largest;
+  return result;
+}
+
+double run::getRelativeBound(ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+    return 2e-3;
+  case ElementType::BF16:
+    return 1e-2;
+  case ElementType::F32:
+    return 5e-6;
+  case ElementType::F64:
+    return 1e-12;
+  default:
+    return 0;
+  }
+}

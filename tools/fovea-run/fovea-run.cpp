@@ -1,0 +1,304 @@
+//===- fovea-run.cpp - Compile and run a function -------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Benchmark.h"
+#include "Inspect.h"
+#include "Options.h"
+#include "Values.h"
+#include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Support/Npy.h"
+#include "fovea_rt/fovea_rt.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace llvm;
+using namespace fovea;
+
+static run::Options options;
+
+/// Prints the error and returns the exit status.
+static int fail(const Twine &message) {
+  std::string text = message.str();
+  // What is wrong with an option's value is printed by its parser.
+  if (text.empty())
+    return 1;
+  // Diagnostics of the compiler say where they come from themselves.
+  if (StringRef(text).contains(": error: ")) {
+    errs() << StringRef(text).rtrim() << '\n';
+    errs() << "fovea-run: error: cannot compile '" << options.inputPath
+           << "'\n";
+    return 1;
+  }
+  StringRef rest(text);
+  rest.consume_front("error: ");
+  errs() << "fovea-run: error: " << rest.rtrim() << '\n';
+  return 1;
+}
+static int fail(Error error) { return fail(toString(std::move(error))); }
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+static std::string describeArgument(const Kernel &kernel, size_t index) {
+  const ValueSpec &spec = kernel.getSignature().arguments[index];
+  return ("argument " + Twine(index) +
+          (spec.name.empty() ? "" : " (" + spec.name + ")") + " of @" +
+          kernel.getName() + ", " + spec.getTypeString())
+      .str();
+}
+
+static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
+                                        size_t &nextShape) {
+  const ValueSpec &spec = kernel.getSignature().arguments[index];
+  SmallVector<int64_t, 4> shape(spec.shape);
+  if (is_contained(shape, kDynamicExtent)) {
+    if (nextShape >= options.shapes.size())
+      return createStringError(
+          describeArgument(kernel, index) +
+          ", has dynamic extents: expected a --shape for it");
+    Expected<SmallVector<int64_t, 4>> given =
+        run::parseShape(options.shapes[nextShape]);
+    if (!given)
+      return given.takeError();
+    ++nextShape;
+    shape = std::move(*given);
+  }
+  Expected<OwnedTensor> tensor = run::allocateTensor(spec.elementType, shape);
+  if (tensor)
+    run::fillRandom(*tensor, *options.randomSeed + index);
+  return tensor;
+}
+
+static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
+  const Signature &signature = kernel.getSignature();
+  bool isRandom = options.randomSeed.has_value();
+  size_t numNeeded = signature.arguments.size(),
+         numGiven = options.arguments.size();
+  if (numGiven > numNeeded || (numGiven < numNeeded && !isRandom))
+    return createStringError(
+        "@" + kernel.getName() + " expects " + Twine(numNeeded) +
+        " arguments, but got " + Twine(numGiven) +
+        (numGiven < numNeeded ? "; use --arg, or --random for the rest" : "") +
+        "; its type is " + signature.getString());
+  SmallVector<OwnedTensor> inputs;
+  size_t nextShape = 0;
+  for (auto [index, spec] : enumerate(signature.arguments)) {
+    Expected<OwnedTensor> input =
+        index >= numGiven ? makeRandom(kernel, index, nextShape)
+        : spec.isScalar
+            ? run::parseScalar(options.arguments[index], spec.elementType)
+            : readNpy(options.arguments[index], spec.elementType);
+    if (!input)
+      return createStringError(describeArgument(kernel, index) + ": " +
+                               toString(input.takeError()));
+    inputs.push_back(std::move(*input));
+  }
+  if (nextShape < options.shapes.size())
+    return createStringError("expected a --shape for each --random argument "
+                             "with dynamic extents, " +
+                             Twine(nextShape) + ", but got " +
+                             Twine(options.shapes.size()));
+  return std::move(inputs);
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+static void printResults(ArrayRef<OwnedTensor> results) {
+  for (auto [index, result] : enumerate(results)) {
+    run::Summary summary = run::summarize(result);
+    outs() << "result " << index << ": " << run::describe(result);
+    if (result.getNumElements() > 0)
+      outs() << format(", min %.6g, max %.6g, mean %.6g", summary.min,
+                       summary.max, summary.mean);
+    if (summary.numNaN)
+      outs() << ", " << summary.numNaN << " NaN";
+    outs() << '\n';
+    if (options.printValues) {
+      run::printElements(result, outs());
+      outs() << '\n';
+    }
+  }
+}
+
+/// Compares results and reports them. Comparing nothing is a failure.
+static bool checkResults(ArrayRef<OwnedTensor> found,
+                         ArrayRef<OwnedTensor> expected, StringRef against,
+                         ArrayRef<bool> isLogSumExp, json::Array &report) {
+  bool allAgree = true;
+  int64_t numCompared = 0;
+  for (size_t index = 0; index < expected.size(); ++index) {
+    ElementType type = found[index].getElementType();
+    run::Comparison comparison = run::compare(found[index], expected[index]);
+    bool isAbsolute = isLogSumExp[index] && !options.tolerance;
+    double bound = options.tolerance ? *options.tolerance
+                   : isAbsolute      ? 1e-5
+                                     : run::getRelativeBound(type);
+    double error = isAbsolute ? comparison.maxAbsolute : comparison.maxRelative;
+    bool agrees = comparison.mismatch.empty() && comparison.numUnordered == 0 &&
+                  error <= bound;
+    allAgree &= agrees;
+    numCompared += comparison.numCompared;
+    report.push_back(json::Object{
+        {"result", int64_t(index)},
+        {"against", against},
+        {"compared", comparison.numCompared},
+        {"max_absolute", comparison.maxAbsolute},
+        // Infinite where the expected values are all zero, which JSON lacks.
+        {"max_relative", std::isfinite(comparison.maxRelative)
+                             ? json::Value(comparison.maxRelative)
+                             : json::Value(nullptr)},
+        {"bound", bound},
+        {"agrees", agrees}});
+    if (options.asJSON && agrees)
+      continue;
+    raw_ostream &os = agrees ? outs() : errs();
+    os << (agrees ? "" : "fovea-run: error: ") << "result " << index << ": ";
+    if (!comparison.mismatch.empty()) {
+      os << comparison.mismatch << '\n';
+      continue;
+    }
+    os << format("max|a-b| %.3g, max|a-b|/max|b| %.3g, bound %.3g%s",
+                 comparison.maxAbsolute, comparison.maxRelative, bound,
+                 isAbsolute ? " absolute" : "")
+       << " over " << comparison.numCompared << " elements";
+    if (comparison.numUnordered)
+      os << ", " << comparison.numUnordered
+         << " elements NaN or infinite in one only";
+    os << (agrees ? ": agrees with " : ": differs from ") << against << '\n';
+  }
+  if (numCompared == 0) {
+    errs() << "fovea-run: error: there are no elements to compare with "
+           << against << '\n';
+    return false;
+  }
+  return allAgree;
+}
+
+static Error writeResults(const Kernel &kernel, ArrayRef<OwnedTensor> results) {
+  for (auto [path, result] : zip(options.outputs, results))
+    if (Error error = writeNpy(path, result.getRef()))
+      return error;
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Main
+//===----------------------------------------------------------------------===//
+
+static Expected<SmallVector<OwnedTensor, 2>>
+invoke(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
+  SmallVector<OwnedTensor, 2> results;
+  if (Error error = kernel.invoke(inputs, results))
+    return std::move(error);
+  return std::move(results);
+}
+
+static int runMain() {
+  if (options.numThreads > 0)
+    fovea_rt_set_num_threads(options.numThreads);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> file =
+      MemoryBuffer::getFileOrSTDIN(options.inputPath);
+  if (!file)
+    return fail("cannot read '" + options.inputPath +
+                "': " + file.getError().message());
+  Expected<Kernel> kernel = compile((*file)->getBuffer(), options.compile);
+  if (!kernel)
+    return fail(kernel.takeError());
+  const Signature &signature = kernel->getSignature();
+  if (options.printSignature) {
+    outs() << '@' << kernel->getName() << signature.getString() << '\n';
+    return 0;
+  }
+  if (options.outputs.size() > signature.results.size())
+    return fail("@" + kernel->getName() + " has " +
+                Twine(signature.results.size()) + " results, but got " +
+                Twine(options.outputs.size()) + " --out");
+  if (options.expected.size() > signature.results.size())
+    return fail("@" + kernel->getName() + " has " +
+                Twine(signature.results.size()) + " results, but got " +
+                Twine(options.expected.size()) + " --expect");
+
+  Expected<SmallVector<OwnedTensor>> inputs = makeInputs(*kernel);
+  if (!inputs)
+    return fail(inputs.takeError());
+  SmallVector<TensorRef> refs;
+  for (const OwnedTensor &input : *inputs)
+    refs.push_back(input.getRef());
+  // The reference goes first: a function may write to its arguments.
+  SmallVector<OwnedTensor, 2> referenceResults;
+  if (options.comparesReference) {
+    CompileOptions reference = options.compile;
+    reference.target = Target::Reference;
+    Expected<Kernel> oracle = compile((*file)->getBuffer(), reference);
+    if (!oracle)
+      return fail(oracle.takeError());
+    Expected<SmallVector<OwnedTensor, 2>> results = invoke(*oracle, refs);
+    if (!results)
+      return fail(results.takeError());
+    referenceResults = std::move(*results);
+  }
+  Expected<SmallVector<OwnedTensor, 2>> results = invoke(*kernel, refs);
+  if (!results)
+    return fail(results.takeError());
+
+  run::Inspection inspection =
+      run::inspect((*file)->getBuffer(), kernel->getName(), refs);
+  json::Array checks;
+  bool agrees = true;
+  if (options.comparesReference)
+    agrees &= checkResults(*results, referenceResults, "the reference",
+                           inspection.isLogSumExp, checks);
+  for (auto [index, path] : enumerate(options.expected)) {
+    Expected<OwnedTensor> tensor =
+        readNpy(path, signature.results[index].elementType);
+    if (!tensor)
+      return fail(tensor.takeError());
+    agrees &=
+        checkResults(ArrayRef(*results).slice(index, 1), *tensor, path,
+                     ArrayRef(inspection.isLogSumExp).slice(index, 1), checks);
+  }
+  if (Error error = writeResults(*kernel, *results))
+    return fail(std::move(error));
+  json::Object report{
+      {"entry", kernel->getName()},
+      {"target", getName(options.compile.target)},
+      {"cpu", kernel->getCPU()},
+      {"threads", int64_t(fovea_rt_num_threads())},
+      {"compile_seconds", kernel->getCompileTimes().getTotal()}};
+  if (!checks.empty())
+    report["checks"] = std::move(checks);
+  if (!options.asJSON && (options.outputs.empty() || options.printValues))
+    printResults(*results);
+  if (options.benchSeconds) {
+    Expected<run::Timing> timing = run::benchmark(
+        *kernel, refs, *options.benchSeconds, inspection.usefulFlops);
+    if (!timing)
+      return fail(timing.takeError());
+    if (options.asJSON)
+      report["bench"] = timing->toJSON();
+    else
+      timing->print(*kernel, outs());
+  }
+  if (options.asJSON)
+    outs() << json::Value(std::move(report)) << '\n';
+  return agrees ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  Expected<run::Options> parsed = run::parseOptions(argc, argv);
+  if (!parsed)
+    return fail(parsed.takeError());
+  options = std::move(*parsed);
+  return runMain();
+}

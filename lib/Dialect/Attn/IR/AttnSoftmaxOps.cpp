@@ -424,11 +424,9 @@ void StreamOp::print(OpAsmPrinter &printer) {
   if (getLse())
     printer << ", " << getLse().getType();
   printer << ")";
-  SmallVector<StringRef> elided = {getSourcesAttrName(),
-                                   getOperandSegmentSizesAttrName()};
-  if (getBlock() == 0)
-    elided.push_back(getBlockAttrName());
-  printer.printOptionalAttrDict((*this)->getAttrs(), elided);
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(),
+      {getSourcesAttrName(), getOperandSegmentSizesAttrName()});
   if (getNumResults() != 0)
     printer << " -> " << getResultTypes();
 }

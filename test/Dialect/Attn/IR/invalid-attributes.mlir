@@ -42,7 +42,7 @@ func.func private @f() attributes {a.b = #attn.mask}
 // -----
 
 // Sources.
-// expected-error @below {{expected ranges of the form (b)[rows, n] -> (begin, end), but got affine_map<(d0)[s0] -> (0, s0)>}}
+// expected-error @below {{expected ranges of the form (b)[rows, n] -> (begin, end) or (begin, end, lower, upper), but got affine_map<(d0)[s0] -> (0, s0)>}}
 func.func private @f() attributes {a.b = #attn.source<ranges = [(b)[r] -> (0, r)], mask = <none>, log_weight = false, bias = false>}
 
 // -----

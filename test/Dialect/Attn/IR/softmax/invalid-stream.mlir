@@ -135,7 +135,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 
 // Ranges map (b)[rows, n] to (begin, end).
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
-  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end), but got affine_map<(d0)[s0] -> (0, s0)>}}
+  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end) or (begin, end, lower, upper), but got affine_map<(d0)[s0] -> (0, s0)>}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -143,7 +143,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
-  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end), but got affine_map<(d0, d1)[s0, s1] -> (0, s0)>}}
+  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end) or (begin, end, lower, upper), but got affine_map<(d0, d1)[s0, s1] -> (0, s0)>}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b, c)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -151,7 +151,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
-  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end), but got affine_map<(d0)[s0, s1] -> (s0)>}}
+  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end) or (begin, end, lower, upper), but got affine_map<(d0)[s0, s1] -> (s0)>}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }

@@ -120,11 +120,11 @@ func.func @dense_huge(%q: tensor<1x1x4294967297x8xf32>, %k: tensor<1x1x461168601
 // CHECK-SAME: %[[Q:.*]]: tensor<1x2x64x16xf32>, %[[O:.*]]: tensor
 // CHECK: attn.stream query(%[[Q]] : tensor<1x2x64x16xf32>)
 // CHECK-NEXT: source(%[[Q]], %[[Q]] : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>) ranges [#[[$ALL]]]
-// CHECK-NEXT: outs(%[[O]] : tensor<1x2x64x16xf32>) {scale = 2.500000e-01 : f64} -> tensor<1x2x64x16xf32>
+// CHECK-NEXT: outs(%[[O]] : tensor<1x2x64x16xf32>) {block = 0 : i64, scale = 2.500000e-01 : f64} -> tensor<1x2x64x16xf32>
 func.func @stream(%q: tensor<1x2x64x16xf32>, %o: tensor<1x2x64x16xf32>) -> tensor<1x2x64x16xf32> {
   %0 = attn.stream query(%q : tensor<1x2x64x16xf32>)
       source(%q, %q : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>) ranges [#all]
-      outs(%o : tensor<1x2x64x16xf32>) {block = 0 : i64, scale = 0.25} -> tensor<1x2x64x16xf32>
+      outs(%o : tensor<1x2x64x16xf32>) {scale = 0.25} -> tensor<1x2x64x16xf32>
   return %0 : tensor<1x2x64x16xf32>
 }
 

@@ -47,11 +47,11 @@ config.substitutions += [
 
 # FOVEA_VERIFY_ROUNDTRIP=1 also sends the IR of every test through the printer,
 # the parser and bytecode.
-opt_command = "fovea-opt"
+opt_arguments = []
 if os.environ.get("FOVEA_VERIFY_ROUNDTRIP", "0") != "0":
-    opt_command = "fovea-opt --verify-roundtrip"
+    opt_arguments = ["--verify-roundtrip"]
 tools = [
-    ToolSubst("fovea-opt", opt_command, unresolved="fatal"),
+    ToolSubst("fovea-opt", extra_args=opt_arguments, unresolved="fatal"),
     ToolSubst("fovea-run", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The mlir code blocks of pages, one module per block.
 
-`code_blocks.py PAGE...` prints them for --split-input-file. With
-`code_blocks.py --in FILE PAGE` every block of the page must stand in FILE.
+`code_blocks.py PAGE...` prints them for --split-input-file, and
+`code_blocks.py --block N PAGE` the one of them. With `code_blocks.py --in FILE PAGE`
+every block of the page must stand in FILE.
 """
 
 import re
@@ -26,6 +27,9 @@ def main(arguments):
         for block in blocks(arguments[2]):
             if block not in text:
                 sys.exit(f"error: {arguments[1]} does not have this code:\n{block}")
+        return
+    if arguments[0] == "--block":
+        print(blocks(arguments[2])[int(arguments[1])])
         return
     print("\n// -----\n\n".join(b for page in arguments for b in blocks(page)))
 

@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -19,6 +20,20 @@ using namespace mlir;
 using namespace fovea::attn;
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.cpp.inc"
+
+// ranges ::= `[` (affine-map (`,` affine-map)*)? `]`
+static ParseResult parseRanges(AsmParser &parser,
+                               SmallVector<AffineMap> &ranges) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() {
+    return parser.parseAffineMap(ranges.emplace_back());
+  });
+}
+
+static void printRanges(AsmPrinter &printer, ArrayRef<AffineMap> ranges) {
+  printer << "[";
+  llvm::interleaveComma(ranges, printer);
+  printer << "]";
+}
 
 #define GET_ATTRDEF_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnAttributes.cpp.inc"
@@ -87,44 +102,41 @@ LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 // SourceAttr
 //===----------------------------------------------------------------------===//
 
-/// True when `expr` is affine and does not divide by zero or less, which the
-/// map syntax allows.
-static bool isEvaluable(AffineExpr expr) {
-  if (!expr.isPureAffine())
-    return false;
-  WalkResult result = expr.walk([](AffineExpr part) {
-    switch (part.getKind()) {
-    case AffineExprKind::Mod:
-    case AffineExprKind::FloorDiv:
-    case AffineExprKind::CeilDiv: {
-      auto divisor =
-          dyn_cast<AffineConstantExpr>(cast<AffineBinaryOpExpr>(part).getRHS());
-      return divisor && divisor.getValue() > 0 ? WalkResult::advance()
-                                               : WalkResult::interrupt();
-    }
-    default:
-      return WalkResult::advance();
-    }
+/// True when every divisor in `map` is a positive constant.
+static bool hasPositiveDivisors(AffineMap map) {
+  bool positive = true;
+  map.walkExprs([&](AffineExpr expr) {
+    AffineExprKind kind = expr.getKind();
+    if (kind != AffineExprKind::FloorDiv && kind != AffineExprKind::CeilDiv &&
+        kind != AffineExprKind::Mod)
+      return;
+    auto divisor =
+        dyn_cast<AffineConstantExpr>(cast<AffineBinaryOpExpr>(expr).getRHS());
+    positive &= divisor && divisor.getValue() > 0;
   });
-  return !result.wasInterrupted();
+  return positive;
 }
 
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<AffineMap> ranges, MaskAttr mask,
                                  bool hasLogWeight, bool hasBias) {
-  for (AffineMap range : ranges)
+  for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))
       return emitError()
              << "expected ranges of the form (b)[rows, n] -> "
                 "(begin, end) or (begin, end, lower, upper), but got "
              << AffineMapAttr::get(range);
-  for (AffineMap range : ranges)
-    for (AffineExpr bound : range.getResults())
-      if (!isEvaluable(bound))
-        return emitError() << "expected ranges that multiply and divide by "
-                              "constants only, divisors positive, but got "
-                           << AffineMapAttr::get(range);
+    if (!hasPositiveDivisors(range))
+      return emitError()
+             << "expected positive constant divisors in a range, but got "
+             << AffineMapAttr::get(range);
+    if (!llvm::all_of(range.getResults(),
+                      [](AffineExpr bound) { return bound.isPureAffine(); }))
+      return emitError() << "expected ranges that multiply by constants only, "
+                            "but got "
+                         << AffineMapAttr::get(range);
+  }
   if (!mask)
     return emitError() << "expected a mask";
   return success();

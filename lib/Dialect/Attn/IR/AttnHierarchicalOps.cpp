@@ -42,7 +42,9 @@ static LogicalResult verifyWeights(Operation *op, const Twine &name,
       ShapedType::isDynamic(interval))
     return op->emitOpError()
            << "expects static set, rank and interval extents in " << name;
-  if (sets < 1 || (!ShapedType::isDynamic(heads) && heads % sets != 0))
+  if (sets < 1)
+    return op->emitOpError() << "expects at least one set in " << name;
+  if (!ShapedType::isDynamic(heads) && heads % sets != 0)
     return op->emitOpError()
            << "expects the number of sets in " << name << " to divide the "
            << heads << " heads, but got " << sets;
@@ -86,6 +88,8 @@ LogicalResult SummarizeOp::verify() {
   auto output = cast<ShapedType>(getOutput().getType());
   if (ShapedType::isDynamic(input.getDimSize(3)))
     return emitOpError("expects a static width");
+  if (input.getDimSize(3) == 0)
+    return emitOpError("expects a width of at least 1");
   if (input.getElementType() != output.getElementType())
     return emitOpError() << "expects output to hold " << input.getElementType()
                          << ", but got " << output.getElementType();
@@ -94,8 +98,12 @@ LogicalResult SummarizeOp::verify() {
                            input.getElementType())))
     return failure();
   int64_t rows = input.getDimSize(2), summaries = ShapedType::kDynamic;
-  if (!ShapedType::isDynamic(rows))
-    summaries = llvm::divideCeil(rows, getInterval()) * getRank();
+  if (!ShapedType::isDynamic(rows) &&
+      llvm::MulOverflow<int64_t>(llvm::divideCeil(rows, getInterval()),
+                                 getRank(), summaries))
+    return emitOpError() << "expects a number of summaries below 2^63, but got "
+                         << getRank() << " for each " << getInterval() << " of "
+                         << rows << " rows";
   int64_t expected[4] = {input.getDimSize(0), input.getDimSize(1), summaries,
                          input.getDimSize(3)};
   for (int64_t dim = 0; dim < 4; ++dim)
@@ -110,10 +118,11 @@ LogicalResult SummarizeOp::verify() {
 // Both forms of fast multipole attention
 //===----------------------------------------------------------------------===//
 
-/// The least `L` with `group 2^(L+1) >= rows`.
+/// The least `L` with `group 2^(L+1) >= rows`. Shifts the number of rows down
+/// instead of the group up, which could overflow.
 static int64_t countLevels(int64_t rows, int64_t group) {
   int64_t levels = 0;
-  while (group << (levels + 1) < rows)
+  while ((rows - 1) >> (levels + 1) >= group)
     ++levels;
   return levels;
 }
@@ -219,7 +228,8 @@ int64_t FastMultipoleOp::getRank() {
 }
 
 LogicalResult FastMultipoleOp::verify() {
-  if (failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 7})) ||
+      failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
                                            getValue(), getOutput(), getLse(),
                                            getScale())))
     return failure();
@@ -253,7 +263,8 @@ int64_t FastMultipoleLinearOp::getRank() {
 }
 
 LogicalResult FastMultipoleLinearOp::verify() {
-  if (failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 9})) ||
+      failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
                                            getValue(), getOutput(),
                                            /*lse=*/Value(), getScale())))
     return failure();

@@ -11,6 +11,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -46,7 +47,8 @@ MaskAttr DenseOp::getMaskOrNone() {
 }
 
 LogicalResult DenseOp::verify() {
-  if (failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 5})) ||
+      failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
                                            getValue(), getOutput(), getLse(),
                                            getScale())))
     return failure();
@@ -147,6 +149,8 @@ SmallVector<StreamOp::Source> StreamOp::getSourceList() {
 }
 
 LogicalResult StreamOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 7})))
+    return failure();
   size_t numSources = getSources().size(), numWeights = 0, numBiases = 0;
   if (numSources == 0)
     return emitOpError("expects at least one source");
@@ -171,10 +175,24 @@ LogicalResult StreamOp::verify() {
            << static_cast<int64_t>(getBlock());
 
   auto q = cast<ShapedType>(getQuery().getType());
+  Source first = getSourceList().front();
+  auto firstKeys = cast<ShapedType>(first.keys.getType());
+  auto firstValues = cast<ShapedType>(first.values.getType());
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
     if (failed(attn::detail::verifyAttention(*this, getQuery(), source.keys,
                                              source.values, getOutput(),
                                              getLse(), getScale())))
+      return failure();
+    std::string keysName = llvm::formatv("keys of source {0}", index);
+    std::string valuesName = llvm::formatv("values of source {0}", index);
+    for (int64_t dim : {0, 1})
+      if (failed(attn::detail::verifyExtent(*this, keysName, source.keys, dim,
+                                            firstKeys.getDimSize(dim),
+                                            "keys of source 0")))
+        return failure();
+    if (failed(attn::detail::verifyExtent(*this, valuesName, source.values, 3,
+                                          firstValues.getDimSize(3),
+                                          "values of source 0")))
       return failure();
     auto k = cast<ShapedType>(source.keys.getType());
     if (source.logWeight &&
@@ -265,7 +283,8 @@ parseTypedOperands(OpAsmParser &parser, unsigned min, unsigned max,
     return failure();
   if (parsed.size() < min || parsed.size() > max)
     return parser.emitError(loc, "expected ")
-           << (min == max ? "" : "at least ") << min << " operands, but got "
+           << (min == max ? Twine(min) : Twine(min) + " or " + Twine(max))
+           << (max == 1 ? " operand" : " operands") << ", but got "
            << parsed.size();
   if (parsed.size() != parsedTypes.size())
     return parser.emitError(loc, "expected a type for each of the ")
@@ -344,6 +363,12 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseTypeList(result.types))
     return failure();
 
+  auto emitError = [&]() {
+    return parser.emitError(loc)
+           << "'" << result.name.getStringRef() << "' op ";
+  };
+  if (failed(verifyInherentAttrs(result.name, result.attributes, emitError)))
+    return failure();
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources));
   auto size = [](auto &range) { return static_cast<int32_t>(range.size()); };

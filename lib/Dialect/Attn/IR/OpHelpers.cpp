@@ -27,8 +27,8 @@ LogicalResult attn::detail::verifyExtent(Operation *op, StringRef name,
     return success();
   return op->emitOpError() << "expects extent " << dim << " of " << name
                            << " to be " << expected
-                           << (mayBroadcast ? " or 1" : "") << " (" << what
-                           << "), but got " << found;
+                           << (mayBroadcast && expected != 1 ? " or 1" : "")
+                           << " (" << what << "), but got " << found;
 }
 
 LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
@@ -44,9 +44,8 @@ LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   unsigned expected = anyTensor ? dpsOp.getNumDpsInits() : 0;
   if (op->getNumResults() != expected)
     return op->emitOpError()
-           << "expects " << expected
-           << " results, one for each tensor in outs, but got "
-           << op->getNumResults();
+           << "expects one result for each tensor in outs, that is " << expected
+           << ", but got " << op->getNumResults();
   for (auto [init, result] : llvm::zip(dpsOp.getDpsInits(), op->getResults()))
     if (init.getType() != result.getType())
       return op->emitOpError()

@@ -38,6 +38,21 @@ mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
                                     llvm::ArrayRef<int64_t> shape,
                                     mlir::Type elementType);
 
+/// Checks that each of the operand groups `groups`, which are not variadic, has
+/// one operand. The generic form can give them any number, and neither the
+/// generated verifier nor the accessors notice.
+template <typename OpTy>
+mlir::LogicalResult verifySingleOperands(OpTy op,
+                                         llvm::ArrayRef<unsigned> groups) {
+  for (unsigned group : groups) {
+    unsigned found = op.getODSOperandIndexAndLength(group).second;
+    if (found != 1)
+      return op.emitOpError() << "expects one operand in segment " << group
+                              << " of operandSegmentSizes, but got " << found;
+  }
+  return mlir::success();
+}
+
 /// Results are the tensor inits, in order; a memref op has none.
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -19,13 +20,32 @@ using namespace fovea::attn;
 // The iteration domain of an attention op is (batch, query head, query row),
 // all parallel. Keys are never cut: a tile reads what its rows admit.
 
+/// Extent `dim` of a tensor or memref.
+static OpFoldResult getExtent(OpBuilder &builder, Location loc, Value operand,
+                              int64_t dim) {
+  return isa<MemRefType>(operand.getType())
+             ? memref::getMixedSize(builder, loc, operand, dim)
+             : tensor::getMixedSize(builder, loc, operand, dim);
+}
+
+/// True when `size` is known to be all of extent `dim` of a tensor.
+static bool isWholeExtent(OpFoldResult size, Value operand, int64_t dim) {
+  auto type = cast<RankedTensorType>(operand.getType());
+  if (!type.isDynamicDim(dim))
+    return getConstantIntValue(size) == type.getDimSize(dim);
+  auto value = dyn_cast<Value>(size);
+  auto extent = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  return extent && extent.getSource() == operand &&
+         extent.getConstantIndex() == dim;
+}
+
 static SmallVector<Range> getDomain(OpBuilder &builder, Location loc,
                                     Value query) {
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, query);
   SmallVector<Range> domain;
-  for (OpFoldResult size : ArrayRef(sizes).take_front(3))
-    domain.push_back(
-        Range{builder.getIndexAttr(0), size, builder.getIndexAttr(1)});
+  for (int64_t dim : {0, 1, 2})
+    domain.push_back(Range{builder.getIndexAttr(0),
+                           getExtent(builder, loc, query, dim),
+                           builder.getIndexAttr(1)});
   return domain;
 }
 
@@ -52,14 +72,14 @@ public:
       keyHeadSize = sizes[1];
       return success();
     }
-    OpFoldResult numHeads = tensor::getMixedSize(builder, loc, query, 1);
-    if (isEqualConstantIntOrValue(sizes[1], numHeads)) {
+    if (isWholeExtent(sizes[1], query, 1)) {
       keyHeadOffset = builder.getIndexAttr(0);
       keyHeadSize = numKeyHeads;
       return success();
     }
     if (getConstantIntValue(sizes[1]) != 1)
       return failure();
+    OpFoldResult numHeads = tensor::getMixedSize(builder, loc, query, 1);
     AffineExpr head, all, shared;
     bindDims(builder.getContext(), head);
     bindSymbols(builder.getContext(), all, shared);
@@ -112,9 +132,12 @@ private:
 };
 } // namespace
 
+static constexpr StringLiteral partialHeadsError =
+    "with shared key heads can be tiled only by one query head or all of them";
+
 /// Where the tile's result lies in result `number`.
-static LogicalResult resultPosition(OpBuilder &builder, Operation *op,
-                                    unsigned number,
+static LogicalResult resultPosition(OpBuilder &builder, Location loc,
+                                    Value output, unsigned number,
                                     ArrayRef<OpFoldResult> offsets,
                                     ArrayRef<OpFoldResult> sizes,
                                     SmallVector<OpFoldResult> &resultOffsets,
@@ -122,9 +145,8 @@ static LogicalResult resultPosition(OpBuilder &builder, Operation *op,
   resultOffsets.assign(offsets.begin(), offsets.end());
   resultSizes.assign(sizes.begin(), sizes.end());
   if (number == 0) {
-    auto type = cast<RankedTensorType>(op->getResult(0).getType());
     resultOffsets.push_back(builder.getIndexAttr(0));
-    resultSizes.push_back(builder.getIndexAttr(type.getDimSize(3)));
+    resultSizes.push_back(getExtent(builder, loc, output, 3));
   }
   return success();
 }
@@ -150,15 +172,16 @@ FailureOr<TilingResult>
 DenseOp::getTiledImplementation(OpBuilder &builder,
                                 ArrayRef<OpFoldResult> offsets,
                                 ArrayRef<OpFoldResult> sizes) {
+  if (!isa<TensorType>(getQuery().getType()))
+    return emitOpError("cannot be tiled on memrefs, only on tensors");
   // A mask counts query rows from the end of the sequence, which a tile of rows
   // does not know. attn.stream does.
-  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getQuery(), 2);
-  if (!getMaskOrNone().isTrivial() &&
-      !isEqualConstantIntOrValue(sizes[2], rows))
-    return failure();
+  if (!getMaskOrNone().isTrivial() && !isWholeExtent(sizes[2], getQuery(), 2))
+    return emitOpError("with a mask cannot be tiled along its query rows; "
+                       "expand it to attn.stream first");
   Tiler tiler(builder, getLoc(), offsets, sizes);
   if (failed(tiler.mapHeads(getQuery(), getKey())))
-    return failure();
+    return emitOpError(partialHeadsError);
   Value query = tiler.sliceQueryLike(getQuery());
   Value key = tiler.sliceKeyLike(getKey());
   Value value = tiler.sliceKeyLike(getValue());
@@ -182,8 +205,8 @@ LogicalResult DenseOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
-                        resultSizes);
+  return resultPosition(builder, getLoc(), getOutput(), number, offsets, sizes,
+                        resultOffsets, resultSizes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -202,10 +225,12 @@ FailureOr<TilingResult>
 StreamOp::getTiledImplementation(OpBuilder &builder,
                                  ArrayRef<OpFoldResult> offsets,
                                  ArrayRef<OpFoldResult> sizes) {
+  if (!isa<TensorType>(getQuery().getType()))
+    return emitOpError("cannot be tiled on memrefs, only on tensors");
   Location loc = getLoc();
   Tiler tiler(builder, loc, offsets, sizes);
   if (failed(tiler.mapHeads(getQuery(), getKeys().front())))
-    return failure();
+    return emitOpError(partialHeadsError);
   SmallVector<Value> keys, values, weights, biases;
   for (const Source &source : getSourceList()) {
     keys.push_back(tiler.sliceKeyLike(source.keys));
@@ -241,6 +266,6 @@ LogicalResult StreamOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
-                        resultSizes);
+  return resultPosition(builder, getLoc(), getOutput(), number, offsets, sizes,
+                        resultOffsets, resultSizes);
 }

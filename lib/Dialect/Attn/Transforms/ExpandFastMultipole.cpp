@@ -49,6 +49,13 @@ struct Hierarchy {
   int64_t rows(int64_t level) const {
     return llvm::divideCeil(tokens, interval(level)) * rank;
   }
+  /// Where `level` starts in a pool of all levels.
+  int64_t poolOffset(int64_t level) const {
+    int64_t offset = 0;
+    for (int64_t below = 1; below < level; ++below)
+      offset += rows(below);
+    return offset;
+  }
   /// Present tokens that summary `row` of `level` stands for.
   int64_t count(int64_t level, int64_t row) const {
     int64_t length = segment(level);
@@ -79,30 +86,58 @@ static Value createEmpty(OpBuilder &builder, Location loc, Value like,
                                  getElementTypeOrSelf(like));
 }
 
-/// Summaries of one level; `biases` may be empty.
-static Value createSummary(OpBuilder &builder, Location loc,
-                           const Hierarchy &shape, int64_t level, Value input,
-                           OperandRange weights, OperandRange biases) {
+/// Summaries of one level, written to `init`; `biases` may be empty.
+static Value createSummary(OpBuilder &builder, Location loc, int64_t level,
+                           Value input, OperandRange weights,
+                           OperandRange biases, Value init) {
   Value levelWeights = weights[level - 1];
-  Value init = createEmpty(builder, loc, input, shape.rows(level),
-                           extent(levelWeights, 3));
   auto op =
       SummarizeOp::create(builder, loc, init.getType(), input, levelWeights,
                           biases.empty() ? Value() : biases[level - 1], init);
   return op->getResult(0);
 }
 
-/// The log weights of the summaries of one level as a constant of shape
-/// `[1, 1, rows]`, or null when they are all zero. Absent tokens are all in the
-/// last interval, which only queries to the left of it read: none when
+/// Summaries of one level in a tensor of their own.
+static Value createSummary(OpBuilder &builder, Location loc,
+                           const Hierarchy &shape, int64_t level, Value input,
+                           OperandRange weights, OperandRange biases) {
+  Value init = createEmpty(builder, loc, input, shape.rows(level),
+                           extent(weights[level - 1], 3));
+  return createSummary(builder, loc, level, input, weights, biases, init);
+}
+
+/// Summaries of all levels, one level after the other in one tensor.
+static Value createPool(OpBuilder &builder, Location loc,
+                        const Hierarchy &shape, Value input,
+                        OperandRange weights, OperandRange biases) {
+  Value pool =
+      createEmpty(builder, loc, input, shape.poolOffset(shape.levels + 1),
+                  extent(weights.front(), 3));
+  SmallVector<OpFoldResult> offsets(4, builder.getIndexAttr(0)),
+      strides(4, builder.getIndexAttr(1)),
+      sizes = tensor::getMixedSizes(builder, loc, pool);
+  for (int64_t level = 1; level <= shape.levels; ++level) {
+    offsets[2] = builder.getIndexAttr(shape.poolOffset(level));
+    sizes[2] = builder.getIndexAttr(shape.rows(level));
+    Value init = tensor::ExtractSliceOp::create(builder, loc, pool, offsets,
+                                                sizes, strides);
+    Value summary =
+        createSummary(builder, loc, level, input, weights, biases, init);
+    pool = tensor::InsertSliceOp::create(builder, loc, summary, pool, offsets,
+                                         sizes, strides);
+  }
+  return pool;
+}
+
+/// Appends the log weights of the summaries of one level. Absent tokens are all
+/// in the last interval, which only queries to the left of it read: none when
 /// `causal`.
-static Value createLogWeight(OpBuilder &builder, Location loc,
-                             const Hierarchy &shape, int64_t level, bool causal,
-                             Multiplicity multiplicity, Type elementType) {
+static void appendLogWeights(const Hierarchy &shape, int64_t level, bool causal,
+                             Multiplicity multiplicity,
+                             SmallVectorImpl<double> &logs) {
   int64_t unit = 1;
   if (multiplicity == Multiplicity::Fraction)
     unit = shape.segment(level);
-  SmallVector<double> logs;
   for (int64_t row = 0, rows = shape.rows(level); row < rows; ++row) {
     int64_t count = causal ? shape.segment(level) : shape.count(level, row);
     if (count == 0)
@@ -112,12 +147,18 @@ static Value createLogWeight(OpBuilder &builder, Location loc,
     else
       logs.push_back(std::log(static_cast<double>(count) / unit));
   }
+}
+
+/// A constant of shape `[1, 1, rows]`, or null when all log weights are zero.
+static Value createLogWeight(OpBuilder &builder, Location loc,
+                             SmallVector<double> logs, Type elementType) {
+  int64_t rows = logs.size();
   if (llvm::all_equal(logs)) {
     if (logs.front() == 0.0)
       return Value();
     logs.resize(1);
   }
-  auto type = RankedTensorType::get({1, 1, shape.rows(level)}, elementType);
+  auto type = RankedTensorType::get({1, 1, rows}, elementType);
   DenseElementsAttr values;
   if (elementType.isF64()) {
     values = DenseElementsAttr::get(type, ArrayRef<double>(logs));
@@ -128,20 +169,27 @@ static Value createLogWeight(OpBuilder &builder, Location loc,
   return arith::ConstantOp::create(builder, loc, values);
 }
 
+namespace {
+/// What a query reads of a level: at most one range on either side of it.
+struct LevelRange {
+  AffineExpr begin, end;
+};
+} // namespace
+
 /// The ranges that a query of interval `interval` reads at `level`, in rows of
 /// summaries; `parent` is the interval's parent. Ranges may reach past both
 /// ends: attn.stream clamps them.
-static SmallVector<AffineMap> getLevelRanges(const RangeExprs &exprs,
-                                             const Hierarchy &shape,
-                                             int64_t level, AffineExpr interval,
-                                             AffineExpr parent, bool causal) {
+static SmallVector<LevelRange>
+getLevelRanges(const RangeExprs &exprs, const Hierarchy &shape, int64_t level,
+               AffineExpr interval, AffineExpr parent, bool causal) {
   int64_t rank = shape.rank;
   bool coarsest = level == shape.levels;
   AffineExpr begin = coarsest ? exprs.zero : parent * 2 * rank - 2 * rank;
-  AffineExpr end = coarsest ? exprs.rows : parent * 2 * rank + 4 * rank;
-  SmallVector<AffineMap> ranges = {exprs.range(begin, interval * rank - rank)};
+  AffineExpr end =
+      coarsest ? exprs.zero + shape.rows(level) : parent * 2 * rank + 4 * rank;
+  SmallVector<LevelRange> ranges = {{begin, interval * rank - rank}};
   if (!causal)
-    ranges.push_back(exprs.range(interval * rank + 2 * rank, end));
+    ranges.push_back({interval * rank + 2 * rank, end});
   return ranges;
 }
 
@@ -174,7 +222,7 @@ static void replaceByDense(OpTy op, Value lse, PatternRewriter &rewriter) {
 }
 
 namespace {
-/// One stream: the near field, and one source per level.
+/// One stream of two sources: the near field, and a pool of all summaries.
 struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(FastMultipoleOp op,
@@ -194,20 +242,25 @@ struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
     RangeExprs exprs(getContext());
     StreamSources sources;
     addNearField(sources, exprs, shape, op.getKey(), op.getValue(), causal);
+    Value keys = createPool(rewriter, loc, shape, op.getKey(),
+                            op.getKeyWeights(), op.getKeyBiases());
+    Value values = createPool(rewriter, loc, shape, op.getValue(),
+                              op.getValueWeights(), op.getValueBiases());
+    SmallVector<AffineMap> ranges;
+    SmallVector<double> logs;
     for (int64_t level = 1; level <= shape.levels; ++level) {
-      Value keys = createSummary(rewriter, loc, shape, level, op.getKey(),
-                                 op.getKeyWeights(), op.getKeyBiases());
-      Value values = createSummary(rewriter, loc, shape, level, op.getValue(),
-                                   op.getValueWeights(), op.getValueBiases());
       // Blocks of queries are the intervals of level 1.
       AffineExpr interval = exprs.block.floorDiv(int64_t(1) << (level - 1));
       AffineExpr parent = exprs.block.floorDiv(int64_t(1) << level);
-      sources.add(keys, values,
-                  getLevelRanges(exprs, shape, level, interval, parent, causal),
-                  /*mask=*/{},
-                  createLogWeight(rewriter, loc, shape, level, causal,
-                                  multiplicity, stateType));
+      for (LevelRange range :
+           getLevelRanges(exprs, shape, level, interval, parent, causal))
+        ranges.push_back(exprs.rangeInPool(range.begin, range.end,
+                                           shape.poolOffset(level),
+                                           shape.rows(level)));
+      appendLogWeights(shape, level, causal, multiplicity, logs);
     }
+    sources.add(keys, values, ranges, /*mask=*/{},
+                createLogWeight(rewriter, loc, logs, stateType));
     rewriter.replaceOp(op, sources.build(rewriter, loc, op.getQuery(),
                                          op.getOutput(), op.getLse(),
                                          shape.group, op.getScaleOrDefault()));
@@ -258,14 +311,18 @@ private:
     Value values = createSummary(builder, loc, shape, level, op.getValue(),
                                  op.getValueWeights(), op.getValueBiases());
     // A block is the queries of one interval.
+    SmallVector<AffineMap> ranges;
+    for (LevelRange range :
+         getLevelRanges(exprs, shape, level, /*interval=*/exprs.block,
+                        /*parent=*/exprs.block.floorDiv(2), op.getCausal()))
+      ranges.push_back(exprs.range(range.begin, range.end));
+    SmallVector<double> logs;
+    appendLogWeights(shape, level, op.getCausal(), Multiplicity::Fraction,
+                     logs);
     StreamSources sources;
     sources.add(
-        keys, values,
-        getLevelRanges(exprs, shape, level, /*interval=*/exprs.block,
-                       /*parent=*/exprs.block.floorDiv(2), op.getCausal()),
-        /*mask=*/{},
-        createLogWeight(builder, loc, shape, level, op.getCausal(),
-                        Multiplicity::Fraction,
+        keys, values, ranges, /*mask=*/{},
+        createLogWeight(builder, loc, logs,
                         getStateType(getElementTypeOrSelf(op.getQuery()))));
     Value init = createEmpty(builder, loc, op.getQuery(), shape.rows(level),
                              extent(op.getValue(), 3));

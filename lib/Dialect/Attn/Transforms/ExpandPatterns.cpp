@@ -36,6 +36,16 @@ AffineMap RangeExprs::range(AffineExpr begin, AffineExpr end) const {
                         block.getContext());
 }
 
+AffineMap RangeExprs::rangeInPool(AffineExpr begin, AffineExpr end,
+                                  int64_t offset, int64_t count) const {
+  MLIRContext *context = begin.getContext();
+  return AffineMap::get(/*dimCount=*/1, /*symbolCount=*/2,
+                        {begin + offset, end + offset,
+                         getAffineConstantExpr(offset, context),
+                         getAffineConstantExpr(offset + count, context)},
+                        context);
+}
+
 void StreamSources::add(Value newKeys, Value newValues,
                         ArrayRef<AffineMap> ranges, MaskAttr mask,
                         Value logWeight, Value bias) {

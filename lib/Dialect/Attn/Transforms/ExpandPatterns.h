@@ -24,6 +24,10 @@ struct RangeExprs {
   explicit RangeExprs(mlir::MLIRContext *context);
   /// `(b)[rows, n] -> (begin, end)`.
   mlir::AffineMap range(mlir::AffineExpr begin, mlir::AffineExpr end) const;
+  /// The same, for rows that lie at `offset` of a pool of several levels and of
+  /// which there are `count`: `(begin, end, lower, upper)`.
+  mlir::AffineMap rangeInPool(mlir::AffineExpr begin, mlir::AffineExpr end,
+                              int64_t offset, int64_t count) const;
   /// `(b)[rows, n] -> (0, rows)`.
   mlir::AffineMap allRows() const { return range(zero, rows); }
 

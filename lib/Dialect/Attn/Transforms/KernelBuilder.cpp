@@ -106,13 +106,17 @@ Value KernelBuilder::loadVector(Value memref, ValueRange indices) {
   return arith::ExtFOp::create(*this, vectorType, vector);
 }
 
-void KernelBuilder::storeVector(Value vector, Value memref,
-                                ValueRange indices) {
+void KernelBuilder::storeVector(Value vector, Value memref, ValueRange indices,
+                                bool streaming) {
   FloatType type = getElementType(memref);
   if (type != stateType)
     vector =
         arith::TruncFOp::create(*this, VectorType::get({lanes}, type), vector);
-  vector::StoreOp::create(*this, vector, memref, indices);
+  auto store = vector::StoreOp::create(*this, vector, memref, indices);
+  if (streaming) {
+    store.setNontemporal(true);
+    store.setAlignment(lanes * type.getWidth() / 8);
+  }
 }
 
 Value KernelBuilder::loadScalar(Value memref, ValueRange indices) {
@@ -159,11 +163,14 @@ void KernelBuilder::loop(Value low, Value high, int64_t step,
   });
 }
 
-void KernelBuilder::ifThen(Value condition, function_ref<void()> body) {
-  auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/false);
+void KernelBuilder::ifThenElse(Value condition, function_ref<void()> then,
+                               function_ref<void()> otherwise) {
+  auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToStart(ifOp.thenBlock());
-  body();
+  then();
+  setInsertionPointToStart(ifOp.elseBlock());
+  otherwise();
 }
 
 KernelBuilder::Values KernelBuilder::transpose(ValueRange rows) {

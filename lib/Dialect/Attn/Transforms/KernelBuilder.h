@@ -59,8 +59,9 @@ public:
 
   /// Loads or stores one vector; elements of another type are converted.
   mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices);
+  /// A streaming store goes past the caches; its address must be aligned.
   void storeVector(mlir::Value vector, mlir::Value memref,
-                   mlir::ValueRange indices);
+                   mlir::ValueRange indices, bool streaming = false);
   /// Loads one element as the state type.
   mlir::Value loadScalar(mlir::Value memref, mlir::ValueRange indices);
   void storeScalar(mlir::Value scalar, mlir::Value memref,
@@ -77,8 +78,9 @@ public:
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);
-  /// `if (condition) body()`.
-  void ifThen(mlir::Value condition, llvm::function_ref<void()> body);
+  /// `if (condition) then(); else otherwise();`
+  void ifThenElse(mlir::Value condition, llvm::function_ref<void()> then,
+                  llvm::function_ref<void()> otherwise);
 
   /// Transposes `lanes` vectors of `lanes` elements in registers.
   Values transpose(mlir::ValueRange rows);

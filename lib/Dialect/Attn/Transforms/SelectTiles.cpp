@@ -22,6 +22,8 @@ using namespace fovea::attn;
 /// Key rows of a streamed tile. The scores of 64 queries and 128 keys are 32
 /// KB, and the accumulators are rescaled once for every 128 keys.
 static constexpr int64_t kKeyTile = 128;
+/// Queries of one task when ranges depend on the block of queries.
+static constexpr int64_t kRunOfQueries = 512;
 /// Key rows of a register tile whose queries fill only one or two vectors: more
 /// would not be covered by the loads of the queries.
 static constexpr int64_t kMaxKeys = 8;
@@ -45,10 +47,12 @@ static TilesAttr chooseTiles(StreamOp op, int64_t vectorBits,
   vectors = std::clamp<int64_t>(llvm::divideCeil(useful, lanes), 1, vectors);
   int64_t keys = std::min(kMaxKeys, accumulators / vectors);
 
-  // A task is one block of queries, or enough small blocks to fill the lanes.
+  // A task is one block of queries. Patterns whose ranges follow the queries
+  // touch new memory at every block: their tasks are runs of blocks, so that
+  // one block can prefetch what the next one reads.
   int64_t queries = lanes * vectors, task = queries;
-  if (block && block % queries != 0)
-    task = block * llvm::divideCeil(queries, block);
+  if (block)
+    task = block * llvm::divideCeil(kRunOfQueries, block);
   return TilesAttr::get(op.getContext(), task, kKeyTile, lanes, vectors, keys,
                         /*columns=*/accumulators / vectors);
 }

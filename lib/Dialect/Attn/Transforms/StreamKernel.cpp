@@ -22,15 +22,15 @@ static FloatType getStateType(StreamOp op) {
                                        : Float32Type::get(op.getContext());
 }
 
-StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder)
+StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, bool manageCache)
     : op(op), tiles(*op.getTiles()),
       b(op.getLoc(), builder, getStateType(op), tiles.getLanes()),
-      lanes(tiles.getLanes()), vectors(tiles.getVectors()), ranges(op) {
+      lanes(tiles.getLanes()), vectors(tiles.getVectors()),
+      hasBias(!op.getBiases().empty()), manageCache(manageCache), ranges(op) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   converts = query.getElementType() != b.getStateType();
-  hasBias = !op.getBiases().empty();
 }
 
 //===----------------------------------------------------------------------===//
@@ -136,6 +136,7 @@ void StreamKernel::emitHead(Value batch, Value head) {
   outputView = rowView(op.getOutput(), {batch, head});
   if (op.getLse())
     lseView = rowView(op.getLse(), {batch, head});
+  streamsOutput = canStream(outputView);
 
   Value rows = b.createOrFold<memref::DimOp>(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
@@ -180,6 +181,8 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     });
     streamLongRanges(longs, state);
   }
+  if (!shorts.empty())
+    lookAhead(shorts);
   if (!shorts.empty())
     attendShortRanges(shorts, state, /*isFirst=*/longs.empty());
   finish(query, numQueries, state);
@@ -227,13 +230,12 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
     copyRows();
     return pack(stagedQueries, b.index(0));
   }
-  auto ifOp = scf::IfOp::create(b, full, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(ifOp.thenBlock());
-  pack(queryRows, query);
-  b.setInsertionPointToStart(ifOp.elseBlock());
-  copyRows();
-  pack(stagedQueries, b.index(0));
+  b.ifThenElse(
+      full, [&] { pack(queryRows, query); },
+      [&] {
+        copyRows();
+        pack(stagedQueries, b.index(0));
+      });
 }
 
 void StreamKernel::finish(Value query, Value numQueries, const State &state) {
@@ -242,7 +244,7 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   for (int64_t v = 0; v < vectors; ++v)
     inverse.push_back(softmax::inverseSum(b, state.maximum[v], state.sum[v]));
 
-  auto transposeTo = [&](Value to, Value offset) {
+  auto transposeTo = [&](Value to, Value offset, bool streaming) {
     for (int64_t v = 0; v < vectors; ++v) {
       b.loop(b.index(0), b.index(valueWidth), lanes, [&](Value column) {
         Values tile;
@@ -252,7 +254,8 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
               inverse[v]));
         for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
           b.storeVector(vector, to,
-                        {b.add(offset, b.index(v * lanes + i)), column});
+                        {b.add(offset, b.index(v * lanes + i)), column},
+                        streaming);
       });
     }
   };
@@ -269,19 +272,25 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
       });
     });
   };
-  if (valueWidth % lanes == 0) {
+  auto throughCopy = [&] {
+    transposeTo(outputRows, b.index(0), /*streaming=*/false);
+    copyOut();
+  };
+  if (valueWidth % lanes != 0) {
+    throughCopy();
+  } else {
     Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
                                        b.index(queries));
-    auto ifOp = scf::IfOp::create(b, full, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(ifOp.thenBlock());
-    transposeTo(outputView, query);
-    b.setInsertionPointToStart(ifOp.elseBlock());
-    transposeTo(outputRows, b.index(0));
-    copyOut();
-  } else {
-    transposeTo(outputRows, b.index(0));
-    copyOut();
+    b.ifThenElse(
+        full,
+        [&] {
+          if (!streamsOutput)
+            return transposeTo(outputView, query, /*streaming=*/false);
+          b.ifThenElse(
+              streamsOutput, [&] { transposeTo(outputView, query, true); },
+              [&] { transposeTo(outputView, query, false); });
+        },
+        throughCopy);
   }
   if (!lseView)
     return;

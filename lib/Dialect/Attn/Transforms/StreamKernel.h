@@ -35,7 +35,8 @@ namespace fovea::attn {
 
 class StreamKernel {
 public:
-  StreamKernel(StreamOp op, mlir::OpBuilder &builder);
+  /// `manageCache` adds prefetches and streaming stores.
+  StreamKernel(StreamOp op, mlir::OpBuilder &builder, bool manageCache);
 
   /// Emits the code before the operation.
   void emit();
@@ -43,6 +44,13 @@ public:
 private:
   using Value = mlir::Value;
   using Values = KernelBuilder::Values;
+
+  /// Rows of an operand that will be read soon: `row + i` is prefetched while
+  /// row `i` of the segment is scored.
+  struct Lookahead {
+    Value memref, row;
+    unsigned locality; // 3 keeps it in the first cache level, 2 in the second
+  };
 
   /// Rows of one source that are scored by the same loop.
   struct Segment {
@@ -61,6 +69,8 @@ private:
     Value count;        // number of rows
     Value skip;         // leading rows of a diagonal that lie before the source
     Value scoreRow;     // first row of S
+    Value table;        // first entry of the row table
+    llvm::SmallVector<Lookahead> lookahead;
   };
 
   /// Running maximum and sum, one vector each per vector of queries.
@@ -96,6 +106,13 @@ private:
   Segment stage(Segment segment);
   void packBias(const Segment &segment);
 
+  // Prefetching and streaming stores (StreamPrefetch.cpp).
+  void lookAhead(Segment &tile);
+  void lookAhead(llvm::MutableArrayRef<Segment> segments);
+  void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll);
+  int64_t getLineElements(const Segment &segment);
+  Value canStream(Value view);
+
   // Parts of a pass over segments.
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
@@ -115,7 +132,7 @@ private:
   void forEachTriangle(const Segment &segment,
                        llvm::function_ref<void(Value, Value, unsigned)> body);
 
-  Value tableRow(Value entry);
+  Value tableRow(const Segment &segment, Value entry);
   Value rowView(Value memref, mlir::ValueRange leading);
 
   StreamOp op;
@@ -123,7 +140,7 @@ private:
   KernelBuilder b;
   int64_t lanes, vectors, width, valueWidth;
   bool converts; // data is narrower than the soft-max state
-  bool hasBias = false;
+  bool hasBias, manageCache;
   RangeAnalysis ranges;
 
   // Scratch.
@@ -133,7 +150,7 @@ private:
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
   Value queryRows, outputView, lseView;
-  Value firstRow, numRows, blockQuery, blockQueries;
+  Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;
 };
 
 } // namespace fovea::attn

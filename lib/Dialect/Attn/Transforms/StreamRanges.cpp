@@ -105,6 +105,7 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     if (tableRows)
       tableRows = llvm::alignTo(tableRows, op.getTiles()->getKeys());
     maxShortRows += tableRows;
-    maxTableRows = std::max(maxTableRows, tableRows);
+    tableStarts.push_back(maxTableRows);
+    maxTableRows += tableRows;
   }
 }

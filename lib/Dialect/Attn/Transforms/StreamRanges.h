@@ -32,12 +32,14 @@ public:
   }
   /// Rows that all short ranges and tables name together, at most.
   int64_t getMaxShortRows() const { return maxShortRows; }
-  /// Rows in the largest table.
+  /// Rows in all tables, at most, and where the table of `source` starts.
   int64_t getMaxTableRows() const { return maxTableRows; }
+  int64_t getTableStart(unsigned source) const { return tableStarts[source]; }
   bool hasLongRanges() const { return anyLong; }
 
 private:
   llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
+  llvm::SmallVector<int64_t> tableStarts;
   int64_t maxShortRows = 0, maxTableRows = 0;
   bool anyLong = false;
 };

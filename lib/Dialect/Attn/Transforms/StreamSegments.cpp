@@ -105,7 +105,8 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
                                                ArrayRef<unsigned> listed,
                                                Value blockIndex) {
   const SourceView &source = sources[index];
-  Value count = b.index(0);
+  int64_t start = ranges.getTableStart(index);
+  Value count = b.index(start);
   for (unsigned number : listed) {
     auto [low, high] = getBounds(b, source.attr.getRanges()[number], blockIndex,
                                  source.rows, numRows);
@@ -126,7 +127,9 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   }
   // Fill up the last register tile with masked copies of the last row.
   int64_t step = tiles.getKeys();
-  Value padded = b.roundDown(b.add(count, step - 1), step);
+  Value length = b.sub(count, b.index(start));
+  length = b.roundDown(b.add(length, step - 1), step);
+  Value padded = b.add(length, start);
   b.loop(count, padded, 1, [&](Value entry) {
     Value last = memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
     memref::StoreOp::create(b, last, table, entry);
@@ -137,13 +140,14 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   segment.source = index;
   segment.keys = source.keys;
   segment.values = source.values;
-  segment.count = padded;
+  segment.table = b.index(start);
+  segment.count = length;
   segment.skip = b.index(0);
   return segment;
 }
 
-Value StreamKernel::tableRow(Value entry) {
-  return memref::LoadOp::create(b, table, entry);
+Value StreamKernel::tableRow(const Segment &segment, Value entry) {
+  return memref::LoadOp::create(b, table, b.add(segment.table, entry));
 }
 
 /// Copies a segment's keys and values to rows of the state type.
@@ -152,7 +156,7 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
     return segment;
   auto copy = [&](Value from, Value to, int64_t columns) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
-      Value row = segment.kind == Segment::Table ? tableRow(offset)
+      Value row = segment.kind == Segment::Table ? tableRow(segment, offset)
                                                  : b.add(segment.base, offset);
       Value target = b.add(segment.scoreRow, offset);
       int64_t column = 0;
@@ -180,7 +184,7 @@ void StreamKernel::packBias(const Segment &segment) {
   Value log2e = b.scalar(softmax::kLog2E);
   auto packElements = [&](Value lowRow, Value lowQuery, Value highQuery) {
     b.loop(lowRow, segment.count, 1, [&](Value offset) {
-      Value key = segment.kind == Segment::Table ? tableRow(offset)
+      Value key = segment.kind == Segment::Table ? tableRow(segment, offset)
                                                  : b.add(segment.row, offset);
       Value at = source.biasKeyBroadcasts ? b.index(0) : key;
       b.loop(lowQuery, highQuery, 1, [&](Value query) {

@@ -34,6 +34,7 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
                  tile.row = b.add(segment.row, offset);
                  tile.count =
                      b.min(b.sub(segment.count, offset), b.index(step));
+                 lookAhead(tile);
                  State next;
                  next.maximum.assign(values.begin(), values.begin() + vectors);
                  next.sum.assign(values.begin() + vectors, values.end());
@@ -145,6 +146,10 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
                              Values &maximum) {
   const SourceView &source = sources[segment.source];
   int64_t live = vectors - firstVector;
+  // One cache line of each prefetched operand in every turn of the inner loop.
+  int64_t unroll = std::max<int64_t>(1, getLineElements(segment) / step);
+  while (width % unroll != 0)
+    --unroll;
   Values carried(maximum.begin() + firstVector, maximum.end());
   carried =
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
@@ -153,11 +158,11 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
         bool gathers = segment.kind == Segment::Table && !converts;
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
-          rows.push_back(gathers ? tableRow(entry)
+          rows.push_back(gathers ? tableRow(segment, entry)
                                  : b.add(segment.base, entry));
           Value weight;
           if (segment.kind == Segment::Table) {
-            weight = b.loadScalar(tableWeights, entry);
+            weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
           } else if (source.logWeight) {
             Value at = source.weightBroadcasts ? b.index(0)
                                                : b.add(segment.row, entry);
@@ -167,21 +172,28 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
           }
           initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
         }
-        Values acc = b.loop(
-            b.index(0), b.index(width), 1, initial,
-            [&](Value k, ValueRange sums) {
-              Values queries, next;
-              for (int64_t v = firstVector; v < vectors; ++v)
-                queries.push_back(
-                    b.loadVector(packedQueries, {k, b.index(v * lanes)}));
-              for (int64_t i = 0; i < step; ++i) {
-                Value key =
-                    b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
-                for (int64_t v = 0; v < live; ++v)
-                  next.push_back(b.fma(key, queries[v], sums[i * live + v]));
-              }
-              return next;
-            });
+        Values acc = b.loop(b.index(0), b.index(width), unroll, initial,
+                            [&](Value first, ValueRange sums) {
+                              Values next(sums);
+                              if (step == tiles.getKeys())
+                                prefetch(segment, offset, first, unroll);
+                              for (int64_t u = 0; u < unroll; ++u) {
+                                Value k = b.add(first, u);
+                                Values queries;
+                                for (int64_t v = firstVector; v < vectors; ++v)
+                                  queries.push_back(b.loadVector(
+                                      packedQueries, {k, b.index(v * lanes)}));
+                                for (int64_t i = 0; i < step; ++i) {
+                                  Value key = b.broadcast(
+                                      b.loadScalar(segment.keys, {rows[i], k}));
+                                  for (int64_t v = 0; v < live; ++v) {
+                                    Value &sum = next[i * live + v];
+                                    sum = b.fma(key, queries[v], sum);
+                                  }
+                                }
+                              }
+                              return next;
+                            });
         Values next(running);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
@@ -275,7 +287,8 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
         carried.push_back(accumulators[c * vectors + v]);
     bool gathers = segment.kind == Segment::Table && !converts;
     carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
-      Value row = gathers ? tableRow(offset) : b.add(segment.base, offset);
+      Value row =
+          gathers ? tableRow(segment, offset) : b.add(segment.base, offset);
       Value scoreRow = b.add(segment.scoreRow, offset);
       Values weights, next;
       for (int64_t v = first; v < vectors; ++v)

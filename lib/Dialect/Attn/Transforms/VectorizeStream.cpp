@@ -24,9 +24,26 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Frees, at `end`, what is allocated between `begin` and `end`. In a parallel
+/// loop such buffers become scratch memory; but a loop of one iteration is gone
+/// by then.
+static void freeBuffers(Operation *begin, Operation *end) {
+  Block *block = end->getBlock();
+  SmallVector<Value> buffers;
+  for (Operation &op : llvm::make_range(begin ? std::next(begin->getIterator())
+                                              : block->begin(),
+                                        end->getIterator()))
+    if (auto alloc = dyn_cast<memref::AllocOp>(op))
+      buffers.push_back(alloc);
+  OpBuilder builder(end);
+  for (Value buffer : buffers)
+    memref::DeallocOp::create(builder, end->getLoc(), buffer);
+}
+
 namespace {
 struct VectorizeStreamPass
     : fovea::attn::impl::VectorizeStreamPassBase<VectorizeStreamPass> {
+  using VectorizeStreamPassBase::VectorizeStreamPassBase;
   void runOnOperation() override {
     SmallVector<StreamOp> ops;
     getOperation().walk([&](StreamOp op) {
@@ -39,7 +56,9 @@ struct VectorizeStreamPass
         return signalPassFailure();
       }
       OpBuilder builder(op);
-      StreamKernel(op, builder).emit();
+      Operation *before = op->getPrevNode();
+      StreamKernel(op, builder, manageCache).emit();
+      freeBuffers(before, op);
       op.erase();
     }
   }

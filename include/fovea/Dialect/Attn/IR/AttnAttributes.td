@@ -17,7 +17,7 @@ class Attn_Attr<string name, string mnemonicName> : AttrDef<Attn_Dialect, name> 
 }
 
 def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
-  let summary = "which keys a query may attend to, by position";
+  let summary = "mask of the keys that a query may attend to, by position";
   let description = [{
     Query row `i` of `N` has position `i + M - N` among the `M` key rows: the
     last query lines up with the last key.
@@ -53,7 +53,8 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
   let description = [{
     Describes one source of `attn.stream`:
 
-    - `ranges`: affine maps `(b)[rows, n] -> (begin, end)`. For query block `b`
+    - `ranges`: affine maps `(b)[rows, n] -> (begin, end)`, with constant
+      positive divisors in `floordiv`, `ceildiv` and `mod`. For query block `b`
       the source contributes key rows `begin <= j < end` of every map, clamped to
       `[0, rows)`, where `rows` is the source's row count and `n` the number of
       queries. A map with four results, `(begin, end, lower, upper)`, is clamped
@@ -69,7 +70,7 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     "bool":$hasBias
   );
   let assemblyFormat = [{
-    `<` `ranges` `=` `[` $ranges `]` `,` `mask` `=` $mask `,`
+    `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
     `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias `>`
   }];
   let genVerifyDecl = 1;

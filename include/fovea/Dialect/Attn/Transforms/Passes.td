@@ -73,7 +73,13 @@ def VectorizeStreamPass
   let description = [{
     Replaces every `attn.stream` on memrefs by loops over register tiles,
     vectorised over queries. See docs/Lowering.md for the structure of the code.
+    With `manage-cache`, prefetches of what is read next are spread over the inner
+    loops, and patterns of linear time write their output past the caches.
   }];
+  let options = [
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "add prefetches and streaming stores">
+  ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",

@@ -43,6 +43,11 @@ config.substitutions += [
     ("%python", config.python_executable),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
+    # A program that loads an instrumented library must be instrumented itself.
+    (
+        "%sanitize_flags",
+        "-fsanitize=" + config.sanitizers if config.sanitizers else "",
+    ),
 ]
 
 # FOVEA_VERIFY_ROUNDTRIP=1 also sends the IR of every test through the printer,
@@ -55,6 +60,7 @@ tools = [
     ToolSubst("fovea-run", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
+    ToolSubst("fovea-embedding-example", unresolved="ignore"),
 ]
 llvm_config.add_tool_substitutions(
     tools, [config.fovea_tools_dir, config.llvm_tools_dir]

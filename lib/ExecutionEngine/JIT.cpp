@@ -20,7 +20,7 @@ using namespace llvm;
 /// arithmetic of addresses. The standard pipeline of this level takes ten times
 /// as long, half of it in InstCombine, and kernels run no faster.
 static constexpr StringLiteral kLightPipeline =
-    "function(sroa,early-cse,simplifycfg,loop-mssa(licm))";
+    "function(sroa,early-cse,simplifycfg)";
 
 static void optimize(Module &module, TargetMachine &machine,
                      unsigned optLevel) {

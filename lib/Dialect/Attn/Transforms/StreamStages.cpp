@@ -53,13 +53,15 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
   Values maximum = state.maximum;
   Value scoreRow = b.index(0);
   for (Segment &segment : segments) {
-    segment.scoreRow = scoreRow;
+    // Rows before the source have no scores.
+    segment.scoreRow = b.sub(scoreRow, segment.skip);
     segment = stage(segment);
     packBias(segment);
     scoreSegment(segment, maximum);
-    scoreRow = b.add(scoreRow, segment.count);
+    Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
     if (usesPairs)
-      scoreRow = b.roundDown(b.add(scoreRow, 1), 2);
+      numRows = b.roundDown(b.add(numRows, 1), 2);
+    scoreRow = b.add(scoreRow, numRows);
   }
   Values rescale;
   if (!isFirst)
@@ -167,7 +169,7 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
                                                : b.add(segment.row, entry);
             weight = b.fmul(b.loadScalar(source.logWeight, at),
                             b.scalar(softmax::kLog2E));
-            weight = b.fmax(weight, b.scalar(softmax::kMasked));
+            weight = b.fmax(b.scalar(softmax::kMasked), weight);
           }
           initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
         }

@@ -307,7 +307,8 @@ llvm::Error Compilation::generateCode(llvm::TargetMachine &machine) {
 llvm::Expected<Kernel> Compilation::run(StringRef text) {
   fovea::detail::Stopwatch watch;
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
-      fovea::detail::createHostTargetMachine(options.cpu);
+      fovea::detail::createHostTargetMachine(
+          llvm::StringRef(options.cpu).split(',').first);
   if (!machine)
     return machine.takeError();
   impl->cpu = (*machine)->getTargetCPU().str();

@@ -17,8 +17,15 @@
 
 using namespace fovea;
 
-llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpu) {
+llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
   llvm::InitializeNativeTarget();
+  auto [cpu, tuning] = cpuAndTuning.split(',');
+  if (!tuning.empty() && tuning != "+fast-bf16-dot" &&
+      tuning != "-fast-bf16-dot")
+    return llvm::createStringError("unknown tuning '" + tuning.str() +
+                                   "' after CPU '" + cpu.str() +
+                                   "': expected '+fast-bf16-dot' or "
+                                   "'-fast-bf16-dot'");
   CPUInfo info;
   info.name = cpu.str();
   if (cpu == "native") {
@@ -54,8 +61,14 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpu) {
     } else if (subtarget->checkFeatures("+avx2,+fma")) {
       info.vectorBits = 256;
     }
-    info.hasFastBF16Dot = subtarget->checkFeatures("+avx512bf16") &&
-                          llvm::StringRef(info.name).starts_with("znver");
+    bool hasBF16Dot = subtarget->checkFeatures("+avx512bf16");
+    info.hasFastBF16Dot =
+        hasBF16Dot && llvm::StringRef(info.name).starts_with("znver");
+    if (tuning == "+fast-bf16-dot" && !hasBF16Dot)
+      return llvm::createStringError("CPU '" + info.name +
+                                     "' has no dot product of bf16 pairs");
+    if (!tuning.empty())
+      info.hasFastBF16Dot = tuning.starts_with("+");
   }
   return info;
 }

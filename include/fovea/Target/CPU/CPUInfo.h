@@ -21,15 +21,16 @@ struct CPUInfo {
   std::string features;     // LLVM feature string; empty for a named CPU
   int64_t vectorBits = 128; // width of a vector register
   int64_t numRegisters = 16;
-/// Whether the dot product of bf16 pairs, `vdpbf16ps`, is faster than
+  /// Whether the dot product of bf16 pairs, `vdpbf16ps`, is faster than
   /// converting to f32. Zen 4 runs it at the rate of an f32 product, for twice
   /// the work; Sapphire Rapids at a quarter (measured: 86 against 175 GFLOP/s).
   bool hasFastBF16Dot = false;
 };
 
 /// Describes `cpu`: the name of a CPU that LLVM knows, such as `x86-64`,
-/// `haswell` or `znver4`, or `native` for the one this runs on. Unknown names
-/// are errors.
+/// `haswell` or `znver4`, or `native` for the one this runs on. A name may be
+/// followed by `,+fast-bf16-dot` or `,-fast-bf16-dot`, which decides whether
+/// bf16 is multiplied by `vdpbf16ps`. Anything else is an error.
 llvm::Expected<CPUInfo> getCPUInfo(llvm::StringRef cpu);
 
 } // namespace fovea

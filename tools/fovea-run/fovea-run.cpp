@@ -17,6 +17,8 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <cmath>
+#include <cstring>
 
 using namespace llvm;
 using namespace fovea;
@@ -128,58 +130,73 @@ static void printResults(ArrayRef<OwnedTensor> results) {
   }
 }
 
-/// Compares results and reports them. Comparing nothing is a failure.
-static bool checkResults(ArrayRef<OwnedTensor> found,
-                         ArrayRef<OwnedTensor> expected, StringRef against,
-                         ArrayRef<bool> isLogSumExp, json::Array &report) {
-  bool allAgree = true;
-  int64_t numCompared = 0;
-  for (size_t index = 0; index < expected.size(); ++index) {
-    ElementType type = found[index].getElementType();
-    run::Comparison comparison = run::compare(found[index], expected[index]);
-    bool isAbsolute = isLogSumExp[index] && !options.tolerance;
-    double bound = options.tolerance ? *options.tolerance
-                   : isAbsolute      ? 1e-5
-                                     : run::getRelativeBound(type);
-    double error = isAbsolute ? comparison.maxAbsolute : comparison.maxRelative;
-    bool agrees = comparison.mismatch.empty() && comparison.numUnordered == 0 &&
-                  error <= bound;
-    allAgree &= agrees;
-    numCompared += comparison.numCompared;
-    report.push_back(json::Object{
-        {"result", int64_t(index)},
-        {"against", against},
-        {"compared", comparison.numCompared},
-        {"max_absolute", comparison.maxAbsolute},
-        // Infinite where the expected values are all zero, which JSON lacks.
-        {"max_relative", std::isfinite(comparison.maxRelative)
-                             ? json::Value(comparison.maxRelative)
-                             : json::Value(nullptr)},
-        {"bound", bound},
-        {"agrees", agrees}});
-    if (options.asJSON && agrees)
-      continue;
-    raw_ostream &os = agrees ? outs() : errs();
-    os << (agrees ? "" : "fovea-run: error: ") << "result " << index << ": ";
-    if (!comparison.mismatch.empty()) {
-      os << comparison.mismatch << '\n';
-      continue;
-    }
-    os << format("max|a-b| %.3g, max|a-b|/max|b| %.3g, bound %.3g%s",
-                 comparison.maxAbsolute, comparison.maxRelative, bound,
-                 isAbsolute ? " absolute" : "")
-       << " over " << comparison.numCompared << " elements";
-    if (comparison.numUnordered)
-      os << ", " << comparison.numUnordered
-         << " elements NaN or infinite in one only";
-    os << (agrees ? ": agrees with " : ": differs from ") << against << '\n';
-  }
-  if (numCompared == 0) {
+namespace {
+/// Compares results with what they should be, and reports each.
+class Checker {
+public:
+  explicit Checker(const run::Inspection &inspection)
+      : inspection(inspection) {}
+
+  void check(size_t index, const OwnedTensor &found,
+             const OwnedTensor &expected, StringRef against);
+
+  /// Comparing nothing is a failure.
+  void expectElements(int64_t before, StringRef against) {
+    if (numCompared > before)
+      return;
+    allAgree = false;
     errs() << "fovea-run: error: there are no elements to compare with "
            << against << '\n';
-    return false;
   }
-  return allAgree;
+
+  bool allAgree = true;
+  int64_t numCompared = 0;
+  json::Array report;
+
+private:
+  const run::Inspection &inspection;
+};
+} // namespace
+
+void Checker::check(size_t index, const OwnedTensor &found,
+                    const OwnedTensor &expected, StringRef against) {
+  run::Comparison comparison = run::compare(found, expected);
+  bool isAbsolute = inspection.isLogSumExp[index] && !options.tolerance;
+  double bound = options.tolerance ? *options.tolerance
+                 : isAbsolute ? 1e-5
+                              : run::getRelativeBound(found.getElementType());
+  double error = isAbsolute ? comparison.maxAbsolute : comparison.maxRelative;
+  bool agrees = comparison.mismatch.empty() && comparison.numUnordered == 0 &&
+                error <= bound;
+  allAgree &= agrees;
+  numCompared += comparison.numCompared;
+  report.push_back(json::Object{
+      {"result", int64_t(index)},
+      {"against", against},
+      {"compared", comparison.numCompared},
+      {"max_absolute", comparison.maxAbsolute},
+      // Infinite where the expected values are all zero, which JSON lacks.
+      {"max_relative", std::isfinite(comparison.maxRelative)
+                           ? json::Value(comparison.maxRelative)
+                           : json::Value(nullptr)},
+      {"bound", bound},
+      {"agrees", agrees}});
+  if (options.asJSON && agrees)
+    return;
+  raw_ostream &os = agrees ? outs() : errs();
+  os << (agrees ? "" : "fovea-run: error: ") << "result " << index << ": ";
+  if (!comparison.mismatch.empty()) {
+    os << comparison.mismatch << '\n';
+    return;
+  }
+  os << format("max|a-b| %.3g, max|a-b|/max|b| %.3g, bound %.3g%s",
+               comparison.maxAbsolute, comparison.maxRelative, bound,
+               isAbsolute ? " absolute" : "")
+     << " over " << comparison.numCompared << " elements";
+  if (comparison.numUnordered)
+    os << ", " << comparison.numUnordered
+       << " elements NaN or infinite in one only";
+  os << (agrees ? ": agrees with " : ": differs from ") << against << '\n';
 }
 
 static Error writeResults(const Kernel &kernel, ArrayRef<OwnedTensor> results) {
@@ -199,6 +216,53 @@ invoke(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
   if (Error error = kernel.invoke(inputs, results))
     return std::move(error);
   return std::move(results);
+}
+
+/// The results of the reference, which leaves the inputs alone even where the
+/// function writes to them.
+static Expected<SmallVector<OwnedTensor, 2>>
+runReference(StringRef text, ArrayRef<TensorRef> inputs) {
+  CompileOptions reference = options.compile;
+  reference.target = Target::Reference;
+  Expected<Kernel> oracle = compile(text, reference);
+  if (!oracle)
+    return oracle.takeError();
+  SmallVector<OwnedTensor> copies;
+  SmallVector<TensorRef> refs(inputs);
+  for (auto [ref, spec] : zip(refs, oracle->getSignature().arguments)) {
+    if (!spec.isWritten)
+      continue;
+    Expected<OwnedTensor> copy =
+        run::allocateTensor(ref.elementType, ref.shape);
+    if (!copy)
+      return copy.takeError();
+    std::memcpy(copy->getData(), ref.data, copy->getNumBytes());
+    ref.data = copy->getData();
+    copies.push_back(std::move(*copy));
+  }
+  return invoke(*oracle, refs);
+}
+
+/// Compares the results with everything that the command line names.
+static Error checkAll(const Kernel &kernel, ArrayRef<OwnedTensor> results,
+                      ArrayRef<OwnedTensor> referenceResults,
+                      Checker &checker) {
+  if (options.comparesReference) {
+    StringRef against = "the reference";
+    for (size_t index = 0; index < results.size(); ++index)
+      checker.check(index, results[index], referenceResults[index], against);
+    checker.expectElements(0, against);
+  }
+  for (auto [index, path] : enumerate(options.expected)) {
+    Expected<OwnedTensor> tensor =
+        readNpy(path, kernel.getSignature().results[index].elementType);
+    if (!tensor)
+      return tensor.takeError();
+    int64_t before = checker.numCompared;
+    checker.check(index, results[index], *tensor, path);
+    checker.expectElements(before, path);
+  }
+  return Error::success();
 }
 
 static int runMain() {
@@ -232,15 +296,11 @@ static int runMain() {
   SmallVector<TensorRef> refs;
   for (const OwnedTensor &input : *inputs)
     refs.push_back(input.getRef());
-  // The reference goes first: a function may write to its arguments.
+  // The reference goes first, because the kernel may write to its arguments.
   SmallVector<OwnedTensor, 2> referenceResults;
   if (options.comparesReference) {
-    CompileOptions reference = options.compile;
-    reference.target = Target::Reference;
-    Expected<Kernel> oracle = compile((*file)->getBuffer(), reference);
-    if (!oracle)
-      return fail(oracle.takeError());
-    Expected<SmallVector<OwnedTensor, 2>> results = invoke(*oracle, refs);
+    Expected<SmallVector<OwnedTensor, 2>> results =
+        runReference((*file)->getBuffer(), refs);
     if (!results)
       return fail(results.takeError());
     referenceResults = std::move(*results);
@@ -251,20 +311,9 @@ static int runMain() {
 
   run::Inspection inspection =
       run::inspect((*file)->getBuffer(), kernel->getName(), refs);
-  json::Array checks;
-  bool agrees = true;
-  if (options.comparesReference)
-    agrees &= checkResults(*results, referenceResults, "the reference",
-                           inspection.isLogSumExp, checks);
-  for (auto [index, path] : enumerate(options.expected)) {
-    Expected<OwnedTensor> tensor =
-        readNpy(path, signature.results[index].elementType);
-    if (!tensor)
-      return fail(tensor.takeError());
-    agrees &=
-        checkResults(ArrayRef(*results).slice(index, 1), *tensor, path,
-                     ArrayRef(inspection.isLogSumExp).slice(index, 1), checks);
-  }
+  Checker checker(inspection);
+  if (Error error = checkAll(*kernel, *results, referenceResults, checker))
+    return fail(std::move(error));
   if (Error error = writeResults(*kernel, *results))
     return fail(std::move(error));
   json::Object report{
@@ -273,8 +322,8 @@ static int runMain() {
       {"cpu", kernel->getCPU()},
       {"threads", int64_t(fovea_rt_num_threads())},
       {"compile_seconds", kernel->getCompileTimes().getTotal()}};
-  if (!checks.empty())
-    report["checks"] = std::move(checks);
+  if (!checker.report.empty())
+    report["checks"] = std::move(checker.report);
   if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
   if (options.benchSeconds) {
@@ -289,7 +338,7 @@ static int runMain() {
   }
   if (options.asJSON)
     outs() << json::Value(std::move(report)) << '\n';
-  return agrees ? 0 : 1;
+  return checker.allAgree ? 0 : 1;
 }
 
 int main(int argc, char **argv) {

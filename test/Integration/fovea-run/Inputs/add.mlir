@@ -16,3 +16,13 @@ func.func @scalars(%n: index, %f: f64, %b: i1) -> (index, f64, i1) {
 func.func @empty(%x: tensor<0x4xf32>) -> tensor<0x4xf32> {
   return %x : tensor<0x4xf32>
 }
+func.func @accumulate(%x: memref<4xf32>, %y: tensor<4xf32>)
+    -> (tensor<4xf32>, tensor<4xf32>) {
+  %old = bufferization.to_tensor %x restrict : memref<4xf32> to tensor<4xf32>
+  %init = tensor.empty() : tensor<4xf32>
+  %sum = linalg.add ins(%old, %y : tensor<4xf32>, tensor<4xf32>)
+                    outs(%init : tensor<4xf32>) -> tensor<4xf32>
+  bufferization.materialize_in_destination %sum in restrict writable %x
+      : (tensor<4xf32>, memref<4xf32>) -> ()
+  return %sum, %y : tensor<4xf32>, tensor<4xf32>
+}

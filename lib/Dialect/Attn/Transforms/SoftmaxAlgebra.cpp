@@ -36,12 +36,14 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
   // the low bits of the sum: shifted up they are the float 2^n. At the clamp n
   // is -bias, whose float is 0.
   double round = std::ldexp(1.5, mantissaBits) + bias;
-  x = b.fmax(b.splat(-static_cast<double>(bias)), x);
   Value shifted = b.fadd(x, b.splat(round));
+  shifted = b.fmax(b.splat(round - bias), shifted);
   Value fraction = b.fsub(x, b.fsub(shifted, b.splat(round)));
+  // 2^f = 1 + f q(f)
   SmallVector<double> coefficients = getExp2Coefficients(isDouble);
   Value polynomial = b.splat(coefficients.back());
-  for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
+  for (double coefficient :
+       llvm::reverse(ArrayRef(coefficients).drop_front().drop_back()))
     polynomial = b.fma(polynomial, fraction, b.splat(coefficient));
   auto intType =
       VectorType::get({b.getLanes()}, b.getIntegerType(isDouble ? 64 : 32));
@@ -52,24 +54,31 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
           intType, b.getIntegerAttr(intType.getElementType(), mantissaBits)));
   Value power = arith::BitcastOp::create(
       b, b.getVectorType(), arith::ShLIOp::create(b, bits, amount));
-  // A product, not a sum of exponents: NaN stays NaN.
-  return b.fmul(polynomial, power);
+  // The fraction is not clamped. Where the power is 0 a finite fraction leaves
+  // 0, and an infinite one NaN.
+  return b.fma(b.fmul(fraction, power), polynomial, power);
 }
 
-/// True in lanes whose row admitted nothing.
-static Value isEmpty(KernelBuilder &b, Value maximum) {
-  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, maximum,
-                               b.splat(softmax::kMasked));
+/// True in lanes whose row admitted nothing. The maximum passes over NaN, which
+/// the sum keeps.
+static Value isEmpty(KernelBuilder &b, Value maximum, Value sum) {
+  Value masked = arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, maximum,
+                                       b.splat(softmax::kAdmitted));
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, sum, sum);
+  return arith::AndIOp::create(b, masked, isNumber);
 }
 
 Value softmax::inverseSum(KernelBuilder &b, Value maximum, Value sum) {
   Value inverse = arith::DivFOp::create(b, b.splat(1.0), sum);
-  return arith::SelectOp::create(b, isEmpty(b, maximum), b.splat(0.0), inverse);
+  return arith::SelectOp::create(b, isEmpty(b, maximum, sum), b.splat(0.0),
+                                 inverse);
 }
 
 Value softmax::logSumExp(KernelBuilder &b, Value maximum, Value sum) {
   Value logSum = math::LogOp::create(b, sum);
   Value value = b.fma(maximum, b.splat(1.0 / softmax::kLog2E), logSum);
   Value minusInfinity = b.splat(-std::numeric_limits<double>::infinity());
-  return arith::SelectOp::create(b, isEmpty(b, maximum), minusInfinity, value);
+  return arith::SelectOp::create(b, isEmpty(b, maximum, sum), minusInfinity,
+                                 value);
 }

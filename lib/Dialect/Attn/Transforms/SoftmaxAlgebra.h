@@ -23,16 +23,22 @@ namespace fovea::attn::softmax {
 constexpr double kLog2E = 1.44269504088896340736;
 
 /// The score of an entry that is not admitted. Finite, so that the difference
-/// of two masked scores is no NaN; exponentials of anything this far below a
-/// row's maximum are exactly zero.
-constexpr double kMasked = -1.0e30;
+/// of two masked scores is no NaN, and not so far down that `exp2` overflows.
+constexpr double kMasked = -0x1p33;
 
-/// `2^x` for `x <= 0`, element by element: exactly 0 below the smallest normal
-/// number, NaN for NaN. Relative error 2 ulp in f32, 1 ulp in f64.
+/// Scores this low or lower count as not admitted: half way, because a mask
+/// may be a term that is added to a score. Neighbouring f32 numbers of this
+/// size are 512 apart, so scores that mean anything are well above it.
+constexpr double kAdmitted = kMasked / 2;
+
+/// `2^x` for `x <= 0`, element by element: 0 far below the smallest normal
+/// number, NaN for NaN and for minus infinity, which only an infinite key gives
+/// a score. Beyond -0x1p34 it may be NaN. Relative error 2 ulp in f32, 1 ulp in
+/// f64.
 mlir::Value exp2(KernelBuilder &builder, mlir::Value x);
 
 /// What one vector of rows has after the last key: `1 / sum`, or 0 for rows
-/// that admitted nothing (their maximum is still the masked score).
+/// that admitted nothing (their maximum is no admitted score).
 mlir::Value inverseSum(KernelBuilder &builder, mlir::Value maximum,
                        mlir::Value sum);
 

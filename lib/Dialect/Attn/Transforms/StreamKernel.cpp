@@ -261,14 +261,23 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   for (int64_t v = 0; v < vectors; ++v)
     inverse.push_back(softmax::inverseSum(b, state.maximum[v], state.sum[v]));
 
+  Value zero = b.splat(0.0);
+  Values isEmpty;
+  for (Value factor : inverse)
+    isEmpty.push_back(
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero));
   auto transposeTo = [&](Value to, Value offset, bool streaming) {
     for (int64_t v = 0; v < vectors; ++v) {
       b.loop(b.index(0), b.index(valueWidth), lanes, [&](Value column) {
         Values tile;
-        for (int64_t i = 0; i < lanes; ++i)
-          tile.push_back(b.fmul(
-              b.loadVector(outputs, {b.add(column, i), b.index(v * lanes)}),
-              inverse[v]));
+        for (int64_t i = 0; i < lanes; ++i) {
+          Value sum =
+              b.loadVector(outputs, {b.add(column, i), b.index(v * lanes)});
+          // A sum that some value made infinite becomes NaN; an empty row is
+          // zero whatever the values that it did not read.
+          Value mean = b.fma(sum, zero, b.fmul(sum, inverse[v]));
+          tile.push_back(arith::SelectOp::create(b, isEmpty[v], zero, mean));
+        }
         for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
           b.storeVector(vector, to,
                         {b.add(offset, b.index(v * lanes + i)), column},

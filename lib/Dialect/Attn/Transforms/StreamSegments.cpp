@@ -120,7 +120,7 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
         Value at = source.weightBroadcasts ? b.index(0) : row;
         weight = b.fmul(b.loadScalar(source.logWeight, at),
                         b.scalar(softmax::kLog2E));
-        weight = b.fmax(weight, b.scalar(softmax::kMasked));
+        weight = b.fmax(b.scalar(softmax::kMasked), weight);
       }
       memref::StoreOp::create(b, weight, tableWeights, entry);
     });
@@ -196,7 +196,7 @@ void StreamKernel::packBias(const Segment &segment) {
         Value row =
             source.biasRowBroadcasts ? b.index(0) : b.add(blockQuery, query);
         Value element = b.fmul(b.loadScalar(source.bias, {row, at}), log2e);
-        b.storeScalar(b.fmax(element, b.scalar(softmax::kMasked)), packedBias,
+        b.storeScalar(b.fmax(b.scalar(softmax::kMasked), element), packedBias,
                       {b.add(segment.scoreRow, offset), query});
       });
     });

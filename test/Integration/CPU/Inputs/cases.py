@@ -1,0 +1,191 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the numeric tests share: IR for a case, inputs, plain formulas, bounds."""
+
+import argparse
+import importlib.util
+import itertools
+import math
+import os
+import random
+
+import numpy as np
+from kernels import NAMES, Failure, Library
+
+# Bounds of shared accuracy: max|out - ref| / max|ref| on unit-normal inputs.
+BOUNDS = {"f32": 5e-6, "f64": 1e-13, "bf16": 1e-2, "f16": 2e-3}
+CPUS = ["native", "x86-64", "x86-64-v3", "x86-64-v4"]
+
+
+def load_reference(source):
+    path = os.path.join(source, "python", "fovea", "reference.py")
+    spec = importlib.util.spec_from_file_location("fovea_reference", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Checker:
+    """Counts checks, prints those that fail, and exits accordingly."""
+
+    def __init__(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("library")
+        parser.add_argument("source")
+        # For the canaries: every bound is multiplied by this.
+        parser.add_argument("--bound-factor", type=float, default=1.0)
+        parser.add_argument("--only", type=int)
+        arguments = parser.parse_args()
+        self.library = Library(arguments.library)
+        self.reference = load_reference(arguments.source)
+        self.factor = arguments.bound_factor
+        self.only = arguments.only
+        self.count = self.failures = 0
+        self.worst = {}
+
+    def require(self, holds, what):
+        self.count += 1
+        if not holds:
+            self.failures += 1
+            print(f"FAILED: {what}")
+
+    def close(self, found, expected, bound, what, absolute=False):
+        """Same NaNs and infinities, and the rest within the bound."""
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+        if found.shape != expected.shape:
+            return self.require(False, f"{what}: shape {found.shape}, not {expected.shape}")
+        finite = np.isfinite(expected)
+        same = np.where(finite, np.isfinite(found), False)
+        with np.errstate(invalid="ignore"):
+            same |= (found == expected) | (np.isnan(found) & np.isnan(expected))
+        if not same.all():
+            return self.require(False, f"{what}: {np.sum(~same)} of {same.size} NaN or infinite in one")
+        error = np.abs(found[finite] - expected[finite]).max(initial=0)
+        if not absolute and error:
+            error /= np.abs(expected[finite]).max(initial=0) or 1e-300
+        self.worst[bound] = max(self.worst.get(bound, 0), error)
+        self.require(error <= bound * self.factor, f"{what}: error {error:.3g}, bound {bound:.3g}")
+
+    def usable_cpus(self):
+        """The CPUs whose code this machine can run."""
+        usable = []
+        for cpu in CPUS:
+            try:
+                self.library.compile("func.func @f(%a: tensor<1xf32>) -> tensor<1xf32> "
+                                     "{ return %a : tensor<1xf32> }", cpu=cpu)
+                usable.append(cpu)
+            except Failure as failure:
+                if "cannot run code for CPU" not in str(failure):
+                    raise
+        return usable
+
+    def finish(self):
+        for bound, error in sorted(self.worst.items()):
+            print(f"largest error under the bound {bound:.3g}: {error:.3g}")
+        print(f"{self.count} checks, {self.failures} failed")
+        raise SystemExit(1 if self.failures or not self.count else 0)
+
+
+def pairwise(factors, seed):
+    """Rows such that every pair of values of two factors is in one of them."""
+    rng = random.Random(seed)
+    names = list(factors)
+    left = {
+        (a, x, b, y)
+        for a, b in itertools.combinations(names, 2)
+        for x in range(len(factors[a]))
+        for y in range(len(factors[b]))
+    }
+    rows = []
+    while left:
+        best, gain = None, -1
+        # Each candidate starts from a pair that is still missing.
+        for a, x, b, y in rng.sample(sorted(left), min(len(left), 24)):
+            row = {name: rng.randrange(len(values)) for name, values in factors.items()}
+            row[a], row[b] = x, y
+            covered = sum((c, row[c], d, row[d]) in left for c, d in itertools.combinations(names, 2))
+            if covered > gain:
+                best, gain = row, covered
+        left -= {(a, best[a], b, best[b]) for a, b in itertools.combinations(names, 2)}
+        rows.append({name: factors[name][index] for name, index in best.items()})
+    return rows
+
+
+def tensor(shape, dtype):
+    return "tensor<" + "".join(f"{'?' if n is None else n}x" for n in shape) + dtype + ">"
+
+
+def mask_text(causal, window):
+    if not causal and not window:
+        return ""
+    parts = (["causal"] if causal else []) + ([f"window = {window}"] if window else [])
+    return f"mask = #attn.mask<{', '.join(parts)}>"
+
+
+def state(dtype):
+    return "f64" if dtype == "f64" else "f32"
+
+
+def dense_text(dtype, B, H, G, N, M, D, E, *, causal=False, window=None, log_weight=None,
+               bias=None, lse=False, scale=None):
+    """attn.dense; extents may be None for dynamic, `log_weight` and `bias` are
+    (shape, type)."""
+    types = [tensor(s, dtype) for s in ((B, H, N, D), (B, G, M, D), (B, G, M, E))]
+    names = ["%q", "%k", "%v"]
+    text = f"attn.dense ins(%q, %k, %v : {', '.join(types)})\n"
+    for name, key, term in (("%w", "log_weight", log_weight), ("%b", "bias", bias)):
+        if term:
+            names.append(name)
+            types.append(tensor(*term))
+            text += f"    {key}({name} : {types[-1]})\n"
+    results = [tensor((B, H, N, E), dtype)]
+    if lse:
+        results.append(tensor((B, H, N), state(dtype)))
+    dynamic = [f"%d{i}" for i, n in enumerate((B, H, N)) if n is None]
+    body = "".join(
+        f"  %c{i} = arith.constant {i} : index\n  %d{i} = tensor.dim %q, %c{i} : {types[0]}\n"
+        for i, n in enumerate((B, H, N)) if n is None
+    )
+    for i, result in enumerate(results):
+        body += f"  %o{i} = tensor.empty({', '.join(dynamic)}) : {result}\n"
+    attributes = [mask_text(causal, window)] if causal or window else []
+    if scale is not None:
+        attributes.append(f"scale = {scale!r} : f64")
+    outs = ", ".join(f"%o{i}" for i in range(len(results)))
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types))
+    return (
+        f"func.func @f({arguments}) -> ({', '.join(results)}) {{\n{body}"
+        f"  %r:{len(results)} = {text}    outs({outs} : {', '.join(results)}) "
+        f"{{{', '.join(attributes)}}} -> {', '.join(results)}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {', '.join(results)}\n}}\n"
+    )
+
+
+def normal(rng, shape, dtype, factor=1.0):
+    return (rng.standard_normal(shape) * factor).astype(NAMES[dtype])
+
+
+def plain(q, k, v, *, scale=None, causal=False, window=None, log_weight=None, bias=None,
+          type=np.float32):
+    """Dense attention as one writes it down, every operation in `type`."""
+    B, H, N, D = q.shape
+    G, M = k.shape[1:3]
+    q, k, v = (x.astype(type) for x in (q, k, v))
+    scale = type(1 / math.sqrt(D) if scale is None else scale)
+    k, v = (np.repeat(x, H // G, axis=1) for x in (k, v))
+    s = (q @ k.swapaxes(-1, -2)) * scale
+    if log_weight is not None:
+        w = np.broadcast_to(log_weight.astype(type), (B, G, M))
+        s = s + np.repeat(w, H // G, axis=1)[:, :, None]
+    if bias is not None:
+        s = s + bias.astype(type)
+    distance = np.arange(N)[:, None] + (M - N) - np.arange(M)
+    if causal:
+        s = np.where(distance < 0, -np.inf, s)
+    if window:
+        s = np.where(np.abs(distance) < window, s, -np.inf)
+    top = s.max(axis=-1, keepdims=True, initial=-np.inf)
+    p = np.exp(s - np.where(top == -np.inf, 0, top).astype(type))
+    total = p.sum(axis=-1, keepdims=True)
+    return (p @ v) / np.where(total == 0, 1, total)

@@ -25,11 +25,11 @@ using namespace fovea::python;
 }
 
 static std::string toText(nb::handle object) {
-  return nb::cast<std::string>(nb::str(object));
+  return nb::str(object).c_str();
 }
 
 static std::string getTypeName(nb::handle object) {
-  return nb::cast<std::string>(object.type().attr("__name__"));
+  return toText(object.type().attr("__name__"));
 }
 
 nb::handle python::getBFloat16Type() {

@@ -24,9 +24,7 @@ using namespace fovea::python;
   throw nb::value_error(text.str().c_str());
 }
 
-static std::string toText(nb::handle object) {
-  return nb::str(object).c_str();
-}
+static std::string toText(nb::handle object) { return nb::str(object).c_str(); }
 
 static std::string getTypeName(nb::handle object) {
   return toText(object.type().attr("__name__"));
@@ -180,21 +178,35 @@ static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite) {
-  bool isCapsule = PyCapsule_CheckExact(object.ptr());
-  if (!isCapsule && !nb::hasattr(object, "__dlpack__"))
-    return false;
-  nb::ndarray<> writable;
-  isReadOnly = !needsWrite || !nb::try_cast(object, writable);
-  if (isReadOnly ? !nb::try_cast(object, tensor) : false) {
-    // The reason is lost in the cast.
-    if (!isCapsule)
-      object.attr("__dlpack__")();
-    raiseValueError(name + ": found " + getTypeName(object) +
-                    ", whose __dlpack__ gives no array in CPU memory");
+/// The capsule of `object`, with whatever its exporter raises: frameworks
+/// refuse arrays whose gradients would be lost.
+static nb::object exportDLPack(nb::handle object) {
+  nb::object exporter = object.attr("__dlpack__");
+  try {
+    return exporter(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error &error) {
+    // Older exporters do not know the argument.
+    if (!error.matches(PyExc_TypeError))
+      throw;
   }
+  return exporter();
+}
+
+bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite) {
+  nb::object capsule = nb::borrow(object);
+  if (!PyCapsule_CheckExact(object.ptr())) {
+    if (!nb::hasattr(object, "__dlpack__"))
+      return false;
+    capsule = exportDLPack(object);
+  }
+  nb::ndarray<> writable;
+  isReadOnly = !needsWrite || !nb::try_cast(capsule, writable);
   if (!isReadOnly)
     tensor = nb::ndarray<nb::ro>(writable);
+  else if (!nb::try_cast(capsule, tensor))
+    raiseValueError(name + ": found " + getTypeName(object) +
+                    ", whose __dlpack__ gives no array, or one that was used "
+                    "already");
   if (tensor.device_type() != nb::device::cpu::value)
     raiseValueError(name + ": found an array on a device of DLPack type " +
                     Twine(tensor.device_type()) +
@@ -280,18 +292,12 @@ bool ArrayView::copyToKernelLayout() {
   return true;
 }
 
-TensorRef ArrayView::getRef() {
+TensorRef ArrayView::getRef() const {
   TensorRef ref;
   ref.data = data;
   ref.elementType = elementType;
   ref.shape = shape;
   ref.isReadOnly = isReadOnly;
-  if (!isKernelLayout()) {
-    strides.clear();
-    for (int64_t stride : byteStrides)
-      strides.push_back(stride / int64_t(getByteWidth(elementType)));
-    ref.strides = strides;
-  }
   return ref;
 }
 

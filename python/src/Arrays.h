@@ -45,8 +45,8 @@ public:
   /// Returns false when there is no memory for it.
   bool copyToKernelLayout();
 
-  /// What to pass to the kernel; strides are those of the present layout.
-  TensorRef getRef();
+  /// What to pass to the kernel, once the layout is right.
+  TensorRef getRef() const;
 
 private:
   /// Reads through the buffer protocol; false when `object` has none that
@@ -57,7 +57,7 @@ private:
 
   char *data = nullptr;
   ElementType elementType = ElementType::F32;
-  llvm::SmallVector<int64_t, 4> shape, byteStrides, strides;
+  llvm::SmallVector<int64_t, 4> shape, byteStrides;
   bool isReadOnly = false, isSwapped = false;
 
   Py_buffer buffer = {};

@@ -98,13 +98,18 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
   }
   ArrayView &array = arguments.arrays[index];
   array.load(object, describeArgument(kernel, index), spec.isWritten);
-  // Writes to a copy would be lost: the check of the kernel refuses those.
-  if (!spec.isWritten && !array.isKernelLayout()) {
+  if (!array.isKernelLayout()) {
+    // What the kernel writes to a copy would be lost.
+    if (spec.isWritten)
+      raise(createStringError(
+                describeArgument(kernel, index) +
+                ": found an array with gaps, in another order, unaligned or of "
+                "another byte order, needed a contiguous one, because the "
+                "kernel writes to it"),
+            /*isInputError=*/true);
     nb::gil_scoped_release release;
-    if (!array.copyToKernelLayout()) {
-      nb::gil_scoped_acquire acquire;
+    if (!array.copyToKernelLayout())
       throw std::bad_alloc();
-    }
   }
   ref = array.getRef();
 }
@@ -221,7 +226,7 @@ NB_MODULE(_fovea, m) {
 
   m.def("compile", &compileKernel, nb::arg("text"), nb::arg("target"),
         nb::arg("cpu"), nb::arg("entry").none());
-  m.def("describe", &describeArray, nb::arg("name"), nb::arg("array"));
+  m.def("describe", &describeArray, nb::arg("name"), nb::arg("array").none());
   m.def("bfloat16", [] { return nb::borrow(getBFloat16Type()); });
   m.def("set_num_threads", &setNumThreads, nb::arg("count"));
   m.def("num_threads", &fovea_rt_num_threads);

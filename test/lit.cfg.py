@@ -24,9 +24,11 @@ llvm_config.with_environment("PATH", config.fovea_tools_dir, append_path=True)
 llvm_config.with_environment("FILECHECK_OPTS", "-enable-var-scope --dump-input-filter=error")
 if "address" in config.sanitizers:
     # libMLIR is not instrumented, so containers that cross into it look
-    # overflown; it keeps its command-line options until exit.
+    # overflown, and memory that allocators of our side poisoned stays poisoned;
+    # it keeps its command-line options until exit.
     llvm_config.with_environment(
-        "ASAN_OPTIONS", "detect_container_overflow=0:detect_leaks=0:detect_odr_violation=0"
+        "ASAN_OPTIONS",
+        "allow_user_poisoning=0:detect_container_overflow=0:detect_leaks=0:detect_odr_violation=0",
     )
     config.available_features.add("asan")
 if "undefined" in config.sanitizers:
@@ -43,6 +45,11 @@ config.substitutions += [
     ("%python", config.python_executable),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
+    # A program that loads an instrumented library must be instrumented itself.
+    (
+        "%sanitize_flags",
+        "-fsanitize=" + config.sanitizers if config.sanitizers else "",
+    ),
 ]
 
 # FOVEA_VERIFY_ROUNDTRIP=1 also sends the IR of every test through the printer,
@@ -55,6 +62,7 @@ tools = [
     ToolSubst("fovea-run", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
+    ToolSubst("fovea-embedding-example", unresolved="ignore"),
 ]
 llvm_config.add_tool_substitutions(
     tools, [config.fovea_tools_dir, config.llvm_tools_dir]

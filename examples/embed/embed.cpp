@@ -45,7 +45,7 @@ static llvm::Error run(const fovea::Kernel &kernel, int64_t numTokens) {
     return error;
   const float *out = results[0].getDataAs<float>();
   llvm::outs() << numTokens << " tokens: the last one is "
-               << out[(numTokens - 1) * 8] << '\n';
+               << int(out[(numTokens - 1) * 8]) << '\n';
   return llvm::Error::success();
 }
 

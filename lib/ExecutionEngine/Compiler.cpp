@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -269,9 +270,11 @@ llvm::Error Compilation::runPasses(func::FuncOp entry) {
   entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                  UnitAttr::get(&context));
   PassManager pm(&context);
+  // Once at the end is enough for a pipeline that is tested pass by pass.
+  pm.enableVerifier(false);
   if (llvm::Error error = buildPipeline(pm, options))
     return error;
-  if (failed(pm.run(*module)))
+  if (failed(pm.run(*module)) || failed(mlir::verify(*module)))
     return takeDiagnostics("the pass pipeline for target '" +
                            fovea::getName(options.target) + "' failed");
   return llvm::Error::success();

@@ -66,8 +66,7 @@ public:
   void visit(attn::FastMultipoleOp op) {
     visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
                    op.getOutput(), op.getLse());
-    visitLevels(op, op.getQuery(), op.getKey(), op.getGroup(),
-                op.getNumLevels());
+    addEqual(op, op.getKey(), 2, op.getQuery(), 2);
     visitWeights(op, op.getKey(), op.getKeyWeights(), op.getKeyBiases());
     visitWeights(op, op.getKey(), op.getValueWeights(), op.getValueBiases());
   }
@@ -75,8 +74,7 @@ public:
   void visit(attn::FastMultipoleLinearOp op) {
     visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
                    op.getOutput(), /*lse=*/nullptr);
-    visitLevels(op, op.getQuery(), op.getKey(), op.getGroup(),
-                op.getNumLevels());
+    addEqual(op, op.getKey(), 2, op.getQuery(), 2);
     visitWeights(op, op.getQuery(), op.getQueryWeights(), op.getQueryBiases());
     visitWeights(op, op.getKey(), op.getKeyWeights(), op.getKeyBiases());
     visitWeights(op, op.getKey(), op.getValueWeights(), op.getValueBiases());
@@ -141,22 +139,6 @@ private:
     }
   }
 
-  void visitLevels(Operation *op, Value query, Value key, int64_t group,
-                   int64_t levels) {
-    addEqual(op, key, 2, query, 2);
-    std::optional<ExtentOrigin> rows = getExtentOrigin(query, 2, entry);
-    if (!rows || !rows->argument)
-      return;
-    ShapeConstraint constraint;
-    constraint.kind = ShapeConstraint::Levels;
-    constraint.op = op->getName().getStringRef().str();
-    constraint.argument = *rows->argument;
-    constraint.dim = rows->dim;
-    constraint.group = group;
-    constraint.levels = levels;
-    constraints.push_back(std::move(constraint));
-  }
-
   void visitWeights(Operation *op, Value summarized, ValueRange weights,
                     ValueRange biases) {
     for (Value weight : weights)
@@ -190,19 +172,6 @@ llvm::Error ShapeConstraint::check(
   };
   int64_t found = extentOf(argument, dim);
   std::string where = describeArgument(argument) + ": ";
-  if (kind == Levels) {
-    int64_t needed = 0;
-    while ((group << (needed + 1)) < found)
-      ++needed;
-    if (needed == levels)
-      return llvm::Error::success();
-    return llvm::createStringError(
-        where + op + " has weights for " + llvm::Twine(levels) +
-        " levels of groups of " + llvm::Twine(group) + ", but extent " +
-        llvm::Twine(found) + " in dimension " + llvm::Twine(dim) + " needs " +
-        llvm::Twine(needed));
-  }
-
   int64_t other = otherArgument ? extentOf(*otherArgument, otherDim) : constant;
   int64_t first = isReversed ? other : found;
   int64_t second = isReversed ? found : other;

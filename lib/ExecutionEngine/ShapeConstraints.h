@@ -32,10 +32,7 @@ struct ShapeConstraint {
     /// The same, or 1.
     EqualOrOne,
     /// The first is a multiple of the second.
-    Multiple,
-    /// Where the first extent is `N`, the least L with
-    /// `group * 2^(L + 1) >= N` is `levels`.
-    Levels
+    Multiple
   } kind;
   unsigned argument, dim;
   /// The other extent: a dimension of an argument, or without one `constant`.
@@ -45,8 +42,6 @@ struct ShapeConstraint {
   /// True when the other extent is the one that is said to be equal, one or a
   /// multiple.
   bool isReversed = false;
-  /// For `Levels`.
-  int64_t group = 0, levels = 0;
   /// The operation that asks for it, such as "attn.dense".
   std::string op;
 

@@ -37,7 +37,9 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass());
+  attn::VectorizeStreamPassOptions streams;
+  streams.bf16Pairs = cpu.hasFastBF16Dot;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(attn::createOutlineParallelPass());

@@ -27,6 +27,11 @@ struct CPUPipelineOptions : mlir::PassPipelineOptions<CPUPipelineOptions> {
   Option<std::string> cpu{
       *this, "cpu", llvm::cl::desc("target CPU as LLVM names it, or 'native'"),
       llvm::cl::init("native")};
+  Option<std::string> bf16Pairs{
+      *this, "bf16-pairs",
+      llvm::cl::desc("multiply bf16 by vdpbf16ps: 'on', 'off', or 'auto' for "
+                     "where the CPU runs it at full rate"),
+      llvm::cl::init("auto")};
 };
 
 struct CPUInfo;

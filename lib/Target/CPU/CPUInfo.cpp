@@ -54,7 +54,8 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpu) {
     } else if (subtarget->checkFeatures("+avx2,+fma")) {
       info.vectorBits = 256;
     }
-    info.hasBF16Dot = subtarget->checkFeatures("+avx512bf16");
+    info.hasFastBF16Dot = subtarget->checkFeatures("+avx512bf16") &&
+                          llvm::StringRef(info.name).starts_with("znver");
   }
   return info;
 }

@@ -38,10 +38,9 @@ static LogicalResult verifyWeights(Operation *op, const Twine &name,
                              << ", but got " << type.getElementType();
   int64_t sets = type.getDimSize(0), rank = type.getDimSize(1),
           interval = type.getDimSize(2);
-  if (ShapedType::isDynamic(sets) || ShapedType::isDynamic(rank) ||
-      ShapedType::isDynamic(interval))
+  if (!type.hasStaticShape())
     return op->emitOpError()
-           << "expects static set, rank and interval extents in " << name;
+           << "expects static extents in " << name << ", but got " << type;
   if (sets < 1)
     return op->emitOpError() << "expects at least one set in " << name;
   if (!ShapedType::isDynamic(heads) && heads % sets != 0)
@@ -63,6 +62,9 @@ static LogicalResult verifyWeights(Operation *op, const Twine &name,
     return op->emitOpError()
            << "expects the bias of " << name << " to hold " << elementType
            << ", but got " << biasType.getElementType();
+  if (!biasType.hasStaticShape())
+    return op->emitOpError() << "expects static extents in the bias of " << name
+                             << ", but got " << biasType;
   int64_t expected[3] = {sets, rank, type.getDimSize(3)};
   for (int64_t dim = 0; dim < 3; ++dim)
     if (!attn::detail::extentsMatch(biasType.getDimSize(dim), expected[dim]))
@@ -86,8 +88,8 @@ int64_t SummarizeOp::getRank() { return extent(getWeights(), 1); }
 LogicalResult SummarizeOp::verify() {
   auto input = cast<ShapedType>(getInput().getType());
   auto output = cast<ShapedType>(getOutput().getType());
-  if (ShapedType::isDynamic(input.getDimSize(3)))
-    return emitOpError("expects a static width");
+  if (input.isDynamicDim(3) || output.isDynamicDim(3))
+    return emitOpError("expects a static width of input and output");
   if (input.getDimSize(3) == 0)
     return emitOpError("expects a width of at least 1");
   if (input.getElementType() != output.getElementType())

@@ -177,23 +177,17 @@ LogicalResult StreamOp::verify() {
   auto q = cast<ShapedType>(getQuery().getType());
   Source first = getSourceList().front();
   auto firstKeys = cast<ShapedType>(first.keys.getType());
-  auto firstValues = cast<ShapedType>(first.values.getType());
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
     if (failed(attn::detail::verifyAttention(*this, getQuery(), source.keys,
                                              source.values, getOutput(),
                                              getLse(), getScale())))
       return failure();
     std::string keysName = llvm::formatv("keys of source {0}", index);
-    std::string valuesName = llvm::formatv("values of source {0}", index);
     for (int64_t dim : {0, 1})
       if (failed(attn::detail::verifyExtent(*this, keysName, source.keys, dim,
                                             firstKeys.getDimSize(dim),
                                             "keys of source 0")))
         return failure();
-    if (failed(attn::detail::verifyExtent(*this, valuesName, source.values, 3,
-                                          firstValues.getDimSize(3),
-                                          "values of source 0")))
-      return failure();
     auto k = cast<ShapedType>(source.keys.getType());
     if (source.logWeight &&
         failed(attn::detail::verifyScoreTerm(

@@ -98,8 +98,9 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
                                << elementType << ", but got " << found;
   }
   int64_t width = q.getDimSize(3), valueWidth = v.getDimSize(3);
-  if (ShapedType::isDynamic(width) || ShapedType::isDynamic(valueWidth))
-    return op->emitOpError("expects static head and value widths");
+  for (Value operand : {query, key, value, output})
+    if (cast<ShapedType>(operand.getType()).isDynamicDim(3))
+      return op->emitOpError("expects static head and value widths");
   if (width == 0 || valueWidth == 0)
     return op->emitOpError("expects head and value widths of at least 1");
 

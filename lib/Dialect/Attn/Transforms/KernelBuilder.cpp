@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
+#include <functional>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -173,22 +174,84 @@ void KernelBuilder::ifThenElse(Value condition, function_ref<void()> then,
   otherwise();
 }
 
+/// Interleaves groups of `group` elements of the low or high half of every
+/// 128-bit lane of two vectors: what unpack instructions do.
+static SmallVector<int64_t> getUnpackMask(int64_t lanes, int64_t laneElements,
+                                          int64_t group, bool high) {
+  SmallVector<int64_t> mask;
+  for (int64_t lane = 0; lane < lanes; lane += laneElements)
+    for (int64_t first = 0; first < laneElements / 2; first += group)
+      for (int64_t operand : {0, 1})
+        for (int64_t i = 0; i < group; ++i)
+          mask.push_back(operand * lanes + lane + first + i +
+                         (high ? laneElements / 2 : 0));
+  return mask;
+}
+
+/// The even or odd 128-bit lanes of two vectors, one after the other.
+static SmallVector<int64_t> getLaneMask(int64_t lanes, int64_t laneElements,
+                                        bool odd) {
+  SmallVector<int64_t> mask;
+  for (int64_t lane = odd ? laneElements : 0; lane < 2 * lanes;
+       lane += 2 * laneElements)
+    for (int64_t i = 0; i < laneElements; ++i)
+      mask.push_back(lane + i);
+  return mask;
+}
+
 KernelBuilder::Values KernelBuilder::transpose(ValueRange rows) {
-  // log2(lanes) riffles: each interleaves row i with row i + lanes / 2.
-  SmallVector<int64_t> low, high;
-  for (int64_t lane = 0; lane < lanes / 2; ++lane) {
-    low.append({lane, lanes + lane});
-    high.append({lanes / 2 + lane, lanes + lanes / 2 + lane});
-  }
+  // Any shuffle network would do; this one is made of instructions that stay in
+  // 128-bit lanes or move whole ones, which x86 has without index registers.
+  int64_t laneElements = std::min<int64_t>(lanes, 128 / stateType.getWidth());
+  auto shuffle = [&](Value a, Value b, ArrayRef<int64_t> mask) -> Value {
+    return vector::ShuffleOp::create(*this, a, b, mask);
+  };
+
+  // Squares of laneElements rows, in every lane at once. Afterwards vector
+  // q * laneElements + c has in lane l column l * laneElements + c of the rows
+  // from q * laneElements on.
   Values current(rows);
-  for (int64_t stage = 1; stage < lanes; stage *= 2) {
-    Values next;
-    for (int64_t row = 0; row < lanes / 2; ++row) {
-      Value a = current[row], b = current[row + lanes / 2];
-      next.push_back(vector::ShuffleOp::create(*this, a, b, low));
-      next.push_back(vector::ShuffleOp::create(*this, a, b, high));
+  for (int64_t group = 1; group < laneElements; group *= 2) {
+    SmallVector<int64_t> low =
+        getUnpackMask(lanes, laneElements, group, /*high=*/false);
+    SmallVector<int64_t> high =
+        getUnpackMask(lanes, laneElements, group, /*high=*/true);
+    Values next(lanes);
+    for (int64_t row = 0; row < lanes; ++row) {
+      if (row & group)
+        continue;
+      next[row] = shuffle(current[row], current[row + group], low);
+      next[row + group] = shuffle(current[row], current[row + group], high);
     }
     current = std::move(next);
   }
-  return current;
+  // The second stage of a 4 x 4 square leaves columns 1 and 2 swapped.
+  if (laneElements == 4)
+    for (int64_t row = 0; row < lanes; row += 4)
+      std::swap(current[row + 1], current[row + 2]);
+
+  // Lanes, as a square of lanes for every column c.
+  SmallVector<int64_t> even = getLaneMask(lanes, laneElements, /*odd=*/false);
+  SmallVector<int64_t> odd = getLaneMask(lanes, laneElements, /*odd=*/true);
+  std::function<Values(Values)> transposeLanes = [&](Values square) {
+    if (square.size() == 1)
+      return square;
+    Values evens, odds, result;
+    for (size_t i = 0; i < square.size(); i += 2) {
+      evens.push_back(shuffle(square[i], square[i + 1], even));
+      odds.push_back(shuffle(square[i], square[i + 1], odd));
+    }
+    for (auto [a, b] : llvm::zip(transposeLanes(evens), transposeLanes(odds)))
+      result.append({a, b});
+    return result;
+  };
+  Values result(lanes);
+  for (int64_t column = 0; column < laneElements; ++column) {
+    Values square;
+    for (int64_t row = column; row < lanes; row += laneElements)
+      square.push_back(current[row]);
+    for (auto [lane, vector] : llvm::enumerate(transposeLanes(square)))
+      result[lane * laneElements + column] = vector;
+  }
+  return result;
 }

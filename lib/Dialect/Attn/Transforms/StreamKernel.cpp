@@ -22,15 +22,18 @@ static FloatType getStateType(StreamOp op) {
                                        : Float32Type::get(op.getContext());
 }
 
-StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, bool manageCache)
+StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
     : op(op), tiles(*op.getTiles()),
       b(op.getLoc(), builder, getStateType(op), tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
-      hasBias(!op.getBiases().empty()), manageCache(manageCache), ranges(op) {
+      hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
+      ranges(op) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   converts = query.getElementType() != b.getStateType();
+  usesPairs = options.bf16Pairs && query.getElementType().isBF16() &&
+              lanes == 16 && width % 2 == 0;
 }
 
 //===----------------------------------------------------------------------===//
@@ -46,14 +49,25 @@ void StreamKernel::allocateScratch() {
   int64_t rows = ranges.getMaxShortRows();
   if (ranges.hasLongRanges())
     rows = std::max({rows, tiles.getKey(), queries});
-  rows = std::max<int64_t>(rows, 1);
+  // Segments start at even rows when rows are multiplied in pairs.
+  if (usesPairs)
+    rows += ranges.getNumShortRanges();
+  rows = llvm::alignTo(std::max<int64_t>(rows, 1), 2);
 
   packedQueries = b.scratch({paddedWidth, queries}, state);
   stagedQueries = b.scratch({queries, paddedWidth}, state);
   scores = b.scratch({rows, queries}, state);
   outputs = b.scratch({paddedValueWidth, queries}, state);
   outputRows = b.scratch({queries, paddedValueWidth}, state);
-  if (converts) {
+  if (usesPairs) {
+    Type bf16 = b.getBF16Type();
+    int64_t pairRows = rows / 2;
+    int64_t pairWidth = llvm::alignTo(width, 2 * lanes);
+    stagedPairs = b.scratch({queries, pairWidth}, bf16);
+    queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
+    weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
+    valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
+  } else if (converts) {
     stagedKeys = b.scratch({rows, width}, state);
     stagedValues = b.scratch({rows, valueWidth}, state);
   }
@@ -167,7 +181,10 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
                                   Value blockIndex) {
   blockQuery = query;
   blockQueries = numQueries;
-  packQueries(query, numQueries);
+  if (usesPairs)
+    packQueryPairs(query, numQueries);
+  else
+    packQueries(query, numQueries);
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
   State state;

@@ -35,8 +35,11 @@ namespace fovea::attn {
 
 class StreamKernel {
 public:
-  /// `manageCache` adds prefetches and streaming stores.
-  StreamKernel(StreamOp op, mlir::OpBuilder &builder, bool manageCache);
+  struct Options {
+    bool manageCache; // add prefetches and streaming stores
+    bool bf16Pairs;   // multiply bf16 data by the CPU's dot product of pairs
+  };
+  StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
 
   /// Emits the code before the operation.
   void emit();
@@ -96,6 +99,17 @@ private:
                          bool isFirst);
   void finish(Value query, Value numQueries, const State &state);
 
+  // The same stages on pairs of bf16 (StreamPairs.cpp).
+  void packQueryPairs(Value query, Value numQueries);
+  void packValuePairs(const Segment &segment);
+  Values multiplyPairs(const Segment &segment, mlir::ValueRange rows,
+                       unsigned firstVector, mlir::ValueRange initial);
+  void exponentiatePairs(const Segment &segment, const Values &maximum,
+                         Values &sum);
+  void accumulatePairs(const Segment &segment, Value column, int64_t numColumns,
+                       Values &accumulators);
+  Value broadcastPair(Value memref, mlir::ValueRange indices);
+
   // Segments.
   void collectSegments(Value blockIndex, llvm::SmallVectorImpl<Segment> &longs,
                        llvm::SmallVectorImpl<Segment> &shorts);
@@ -117,6 +131,8 @@ private:
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
                  unsigned firstVector, bool masked, Values &maximum);
+  Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
+                  unsigned firstVector, mlir::ValueRange initial);
   Value maskScore(const Segment &segment, Value row, unsigned vector,
                   Value score);
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
@@ -141,11 +157,13 @@ private:
   int64_t lanes, vectors, width, valueWidth;
   bool converts; // data is narrower than the soft-max state
   bool hasBias, manageCache;
+  bool usesPairs; // products of bf16 pairs instead of converted data
   RangeAnalysis ranges;
 
   // Scratch.
   Value packedQueries, stagedQueries, scores, outputs, outputRows;
   Value stagedKeys, stagedValues, table, tableWeights, packedBias;
+  Value stagedPairs, queryPairs, weightPairs, valuePairs;
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;

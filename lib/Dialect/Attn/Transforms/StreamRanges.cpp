@@ -96,6 +96,8 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
       } else if (length && maxShortRows + *length <= kMaxShortRows) {
         sourceKinds.push_back(RangeKind::Short);
         maxShortRows += *length;
+        // A mask may cut a range in three.
+        numShortRanges += 3;
       } else {
         sourceKinds.push_back(RangeKind::Long);
         anyLong = true;
@@ -105,6 +107,7 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     if (tableRows)
       tableRows = llvm::alignTo(tableRows, op.getTiles()->getKeys());
     maxShortRows += tableRows;
+    numShortRanges += tableRows != 0;
     tableStarts.push_back(maxTableRows);
     maxTableRows += tableRows;
   }

@@ -32,6 +32,8 @@ public:
   }
   /// Rows that all short ranges and tables name together, at most.
   int64_t getMaxShortRows() const { return maxShortRows; }
+  /// Segments that short ranges and tables become, at most.
+  int64_t getNumShortRanges() const { return numShortRanges; }
   /// Rows in all tables, at most, and where the table of `source` starts.
   int64_t getMaxTableRows() const { return maxTableRows; }
   int64_t getTableStart(unsigned source) const { return tableStarts[source]; }
@@ -40,7 +42,7 @@ public:
 private:
   llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
   llvm::SmallVector<int64_t> tableStarts;
-  int64_t maxShortRows = 0, maxTableRows = 0;
+  int64_t maxShortRows = 0, maxTableRows = 0, numShortRanges = 0;
   bool anyLong = false;
 };
 

@@ -93,7 +93,8 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
   if (mask.hasWindow())
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
-  if (mask.hasWindow())
+  // Triangles could cut a pair of rows in two.
+  if (mask.hasWindow() || usesPairs)
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
@@ -152,6 +153,10 @@ Value StreamKernel::tableRow(const Segment &segment, Value entry) {
 
 /// Copies a segment's keys and values to rows of the state type.
 StreamKernel::Segment StreamKernel::stage(Segment segment) {
+  if (usesPairs) {
+    packValuePairs(segment);
+    return segment;
+  }
   if (!converts)
     return segment;
   auto copy = [&](Value from, Value to, int64_t columns) {

@@ -53,11 +53,15 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
   Values maximum = state.maximum;
   Value scoreRow = b.index(0);
   for (Segment &segment : segments) {
-    segment.scoreRow = scoreRow;
+    // Rows before the source have no scores.
+    segment.scoreRow = b.sub(scoreRow, segment.skip);
     segment = stage(segment);
     packBias(segment);
     scoreSegment(segment, maximum);
-    scoreRow = b.add(scoreRow, segment.count);
+    Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
+    if (usesPairs)
+      numRows = b.roundDown(b.add(numRows, 1), 2);
+    scoreRow = b.add(scoreRow, numRows);
   }
   Values rescale;
   if (!isFirst)
@@ -146,16 +150,13 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
                              Values &maximum) {
   const SourceView &source = sources[segment.source];
   int64_t live = vectors - firstVector;
-  // One cache line of each prefetched operand in every turn of the inner loop.
-  int64_t unroll = std::max<int64_t>(1, getLineElements(segment) / step);
-  while (width % unroll != 0)
-    --unroll;
   Values carried(maximum.begin() + firstVector, maximum.end());
   carried =
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
         // Where each key row lies, and its log weight as the initial score.
         Values rows, initial;
-        bool gathers = segment.kind == Segment::Table && !converts;
+        bool gathers =
+            segment.kind == Segment::Table && (!converts || usesPairs);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
           rows.push_back(gathers ? tableRow(segment, entry)
@@ -168,32 +169,13 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
                                                : b.add(segment.row, entry);
             weight = b.fmul(b.loadScalar(source.logWeight, at),
                             b.scalar(softmax::kLog2E));
-            weight = b.fmax(weight, b.scalar(softmax::kMasked));
+            weight = b.fmax(b.scalar(softmax::kMasked), weight);
           }
           initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
         }
-        Values acc = b.loop(b.index(0), b.index(width), unroll, initial,
-                            [&](Value first, ValueRange sums) {
-                              Values next(sums);
-                              if (step == tiles.getKeys())
-                                prefetch(segment, offset, first, unroll);
-                              for (int64_t u = 0; u < unroll; ++u) {
-                                Value k = b.add(first, u);
-                                Values queries;
-                                for (int64_t v = firstVector; v < vectors; ++v)
-                                  queries.push_back(b.loadVector(
-                                      packedQueries, {k, b.index(v * lanes)}));
-                                for (int64_t i = 0; i < step; ++i) {
-                                  Value key = b.broadcast(
-                                      b.loadScalar(segment.keys, {rows[i], k}));
-                                  for (int64_t v = 0; v < live; ++v) {
-                                    Value &sum = next[i * live + v];
-                                    sum = b.fma(key, queries[v], sum);
-                                  }
-                                }
-                              }
-                              return next;
-                            });
+        Values acc =
+            usesPairs ? multiplyPairs(segment, rows, firstVector, initial)
+                      : multiply(segment, offset, rows, firstVector, initial);
         Values next(running);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
@@ -213,6 +195,40 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
         return next;
       });
   llvm::copy(carried, maximum.begin() + firstVector);
+}
+
+/// Adds the products of key rows and queries to `initial`.
+StreamKernel::Values StreamKernel::multiply(const Segment &segment,
+                                            Value offset, ValueRange rows,
+                                            unsigned firstVector,
+                                            ValueRange initial) {
+  int64_t step = rows.size(), live = vectors - firstVector;
+  // One cache line of each prefetched operand in every turn of the loop.
+  int64_t unroll = std::max<int64_t>(1, getLineElements(segment) / step);
+  while (width % unroll != 0)
+    --unroll;
+  return b.loop(b.index(0), b.index(width), unroll, initial,
+                [&](Value first, ValueRange sums) {
+                  if (step == tiles.getKeys())
+                    prefetch(segment, offset, first, unroll);
+                  Values next(sums);
+                  for (int64_t u = 0; u < unroll; ++u) {
+                    Value k = b.add(first, u);
+                    Values queries;
+                    for (int64_t v = firstVector; v < vectors; ++v)
+                      queries.push_back(
+                          b.loadVector(packedQueries, {k, b.index(v * lanes)}));
+                    for (int64_t i = 0; i < step; ++i) {
+                      Value key =
+                          b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
+                      for (int64_t v = 0; v < live; ++v) {
+                        Value &sum = next[i * live + v];
+                        sum = b.fma(key, queries[v], sum);
+                      }
+                    }
+                  }
+                  return next;
+                });
 }
 
 Value StreamKernel::maskScore(const Segment &segment, Value entry,
@@ -258,6 +274,8 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
 
 void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
+  if (usesPairs)
+    return exponentiatePairs(segment, maximum, sum);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     Values carried(sum.begin() + first, sum.end());
     carried =
@@ -279,6 +297,8 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
 
 void StreamKernel::accumulate(const Segment &segment, Value column,
                               int64_t numColumns, Values &accumulators) {
+  if (usesPairs)
+    return accumulatePairs(segment, column, numColumns, accumulators);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     int64_t live = vectors - first;
     Values carried;

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_VECTORIZESTREAMPASS
@@ -57,7 +58,7 @@ struct VectorizeStreamPass
       }
       OpBuilder builder(op);
       Operation *before = op->getPrevNode();
-      StreamKernel(op, builder, manageCache).emit();
+      StreamKernel(op, builder, {manageCache, bf16Pairs}).emit();
       freeBuffers(before, op);
       op.erase();
     }

@@ -33,9 +33,9 @@ def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
     Example:
 
     ```mlir
-    #attn.mask<causal>
-    #attn.mask<window = 128>
-    #attn.mask<causal, window = 128>
+    #past = #attn.mask<causal>
+    #near = #attn.mask<window = 128>
+    #recent = #attn.mask<causal, window = 128>
     ```
   }];
   let parameters = (ins "bool":$causal, "int64_t":$window);
@@ -62,6 +62,14 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       summaries one after the other. Ranges of one source must not overlap.
     - `mask`: an optional mask that cuts single entries inside the ranges.
     - `log_weight`, `bias`: whether the source has that operand.
+
+    The custom form of `attn.stream` writes all of it beside the operands. Alone:
+
+    ```mlir
+    #previous_and_own_block = #attn.source<
+        ranges = [(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)], mask = <causal>,
+        log_weight = false, bias = true>
+    ```
   }];
   let parameters = (ins
     ArrayRefParameter<"::mlir::AffineMap">:$ranges,
@@ -91,7 +99,11 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
     | `keys` | key rows in a register tile |
     | `columns` | value columns in a register tile |
 
-    Chosen by `--attn-select-tiles` from the target CPU; may be written by hand.
+    Chosen by `--attn-select-tiles` from the target CPU; may be written by hand:
+
+    ```mlir
+    #tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
+    ```
   }];
   let parameters = (ins "int64_t":$query, "int64_t":$key, "int64_t":$lanes,
                         "int64_t":$vectors, "int64_t":$keys,

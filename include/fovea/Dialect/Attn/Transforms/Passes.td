@@ -74,16 +74,21 @@ def VectorizeStreamPass
     Replaces every `attn.stream` on memrefs by loops over register tiles,
     vectorised over queries. See docs/Lowering.md for the structure of the code.
     With `manage-cache`, prefetches of what is read next are spread over the inner
-    loops, and patterns of linear time write their output past the caches.
+    loops, and patterns of linear time write their output past the caches. With
+    `bf16-pairs`, bf16 data of even head width is multiplied by `vdpbf16ps`
+    instead of being converted to f32.
   }];
   let options = [
     Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
-           "add prefetches and streaming stores">
+           "add prefetches and streaming stores">,
+    Option<"bf16Pairs", "bf16-pairs", "bool", /*default=*/"false",
+           "multiply bf16 data with AVX-512's dot product of pairs">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+    "::mlir::x86vector::X86VectorDialect"
   ];
 }
 

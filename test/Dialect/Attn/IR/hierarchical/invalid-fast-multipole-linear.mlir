@@ -277,6 +277,14 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // -----
 
+func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %qw0: tensor<1x2x32x8xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %vb0: tensor<1x2x?xf32>) {
+  // expected-error @below {{'attn.fast_multipole_linear' op expects static extents in the bias of value_weights of level 1, but got 'tensor<1x2x?xf32>'}}
+  %0 = attn.fast_multipole_linear ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) query_weights(%qw0 : tensor<1x2x32x8xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) value_biases(%vb0 : tensor<1x2x?xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
+  return
+}
+
+// -----
+
 // Weights fit the data, the heads and the level.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %qw0: tensor<1x2x32x8xf32>, %kw0: tensor<1x2x32x8xf16>, %vw0: tensor<1x2x32x4xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op expects key_weights of level 1 to hold 'f32', but got 'f16'}}
@@ -335,7 +343,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %qw0: tensor<1x2x32x8xf32>, %kw0: tensor<1x?x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole_linear' op expects static set, rank and interval extents in key_weights of level 1}}
+  // expected-error @below {{'attn.fast_multipole_linear' op expects static extents in key_weights of level 1, but got 'tensor<1x?x32x8xf32>'}}
   %0 = attn.fast_multipole_linear ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) query_weights(%qw0 : tensor<1x2x32x8xf32>) key_weights(%kw0 : tensor<1x?x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }

@@ -68,7 +68,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 
 // The width is static and positive.
 func.func @f(%x: tensor<1x4x100x?xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects a static width}}
+  // expected-error @below {{'attn.summarize' op expects a static width of input and output}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x?xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -85,7 +85,7 @@ func.func @f(%x: tensor<1x4x100x0xf32>, %w: tensor<1x2x16x0xf32>, %o: tensor<1x4
 
 // Sets, rank and interval are static.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<?x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static set, rank and interval extents in weights}}
+  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<?x2x16x8xf32>'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<?x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -93,7 +93,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<?x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x?x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static set, rank and interval extents in weights}}
+  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x?x16x8xf32>'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x?x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -101,8 +101,32 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x?x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x?x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static set, rank and interval extents in weights}}
+  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x2x?x8xf32>'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x?x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x?xf32>, %o: tensor<1x4x14x8xf32>) {
+  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x2x16x?xf32>'}}
+  %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x?xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<?x2x8xf32>) {
+  // expected-error @below {{'attn.summarize' op expects static extents in the bias of weights, but got 'tensor<?x2x8xf32>'}}
+  %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<?x2x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x?xf32>) {
+  // expected-error @below {{'attn.summarize' op expects a static width of input and output}}
+  %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x?xf32>) -> tensor<1x4x14x?xf32>
   return
 }
 

@@ -16,9 +16,9 @@ func.func @summarize(%x: tensor<2x4x100x8xf32>, %w: tensor<1x2x16x8xf32>, %o: te
 
 // One set of weights for every two heads, with a bias.
 // CHECK-LABEL: func @summarize_bias(
-// CHECK: attn.summarize ins(%{{.*}} : tensor<?x4x?x8xbf16>) weights(%{{.*}} : tensor<2x2x16x?xbf16>) bias(%{{.*}} : tensor<?x2x8xbf16>) outs(%{{.*}} : tensor<?x4x?x8xbf16>) -> tensor<?x4x?x8xbf16>
-func.func @summarize_bias(%x: tensor<?x4x?x8xbf16>, %w: tensor<2x2x16x?xbf16>, %b: tensor<?x2x8xbf16>, %o: tensor<?x4x?x8xbf16>) -> tensor<?x4x?x8xbf16> {
-  %0 = attn.summarize ins(%x : tensor<?x4x?x8xbf16>) weights(%w : tensor<2x2x16x?xbf16>) bias(%b : tensor<?x2x8xbf16>)
+// CHECK: attn.summarize ins(%{{.*}} : tensor<?x4x?x8xbf16>) weights(%{{.*}} : tensor<2x2x16x8xbf16>) bias(%{{.*}} : tensor<2x2x8xbf16>) outs(%{{.*}} : tensor<?x4x?x8xbf16>) -> tensor<?x4x?x8xbf16>
+func.func @summarize_bias(%x: tensor<?x4x?x8xbf16>, %w: tensor<2x2x16x8xbf16>, %b: tensor<2x2x8xbf16>, %o: tensor<?x4x?x8xbf16>) -> tensor<?x4x?x8xbf16> {
+  %0 = attn.summarize ins(%x : tensor<?x4x?x8xbf16>) weights(%w : tensor<2x2x16x8xbf16>) bias(%b : tensor<2x2x8xbf16>)
       outs(%o : tensor<?x4x?x8xbf16>) -> tensor<?x4x?x8xbf16>
   return %0 : tensor<?x4x?x8xbf16>
 }
@@ -59,14 +59,14 @@ func.func @fast_multipole(%q: tensor<1x4x250x8xf32>, %k: tensor<1x2x250x8xf32>, 
 // CHECK-LABEL: func @fast_multipole_everything(
 // CHECK: %{{.*}}:2 = attn.fast_multipole ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x?x128x8xbf16>, tensor<?x?x128x8xbf16>, tensor<?x?x128x8xbf16>)
 // CHECK-SAME: key_weights(%[[KW:[^ ]*]] : tensor<1x2x32x8xbf16>) value_weights(%{{.*}} : tensor<1x2x32x8xbf16>)
-// CHECK-SAME: key_biases(%[[KB:[^ ]*]] : tensor<1x2x8xbf16>) value_biases(%[[VB:[^ ]*]] : tensor<?x2x8xbf16>)
+// CHECK-SAME: key_biases(%[[KB:[^ ]*]] : tensor<1x2x8xbf16>) value_biases(%[[VB:[^ ]*]] : tensor<1x2x8xbf16>)
 // CHECK-SAME: outs(%{{.*}}, %{{.*}} : tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>)
 // CHECK-SAME: {causal, group = 32 : i64, multiplicity = false, scale = 5.000000e-01 : f64} -> tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>
-func.func @fast_multipole_everything(%q: tensor<?x?x128x8xbf16>, %w: tensor<1x2x32x8xbf16>, %kb: tensor<1x2x8xbf16>, %vb: tensor<?x2x8xbf16>,
+func.func @fast_multipole_everything(%q: tensor<?x?x128x8xbf16>, %w: tensor<1x2x32x8xbf16>, %kb: tensor<1x2x8xbf16>, %vb: tensor<1x2x8xbf16>,
     %l: tensor<?x?x128xf32>) -> (tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>) {
   %0, %lse = attn.fast_multipole ins(%q, %q, %q : tensor<?x?x128x8xbf16>, tensor<?x?x128x8xbf16>, tensor<?x?x128x8xbf16>)
       key_weights(%w : tensor<1x2x32x8xbf16>) value_weights(%w : tensor<1x2x32x8xbf16>)
-      key_biases(%kb : tensor<1x2x8xbf16>) value_biases(%vb : tensor<?x2x8xbf16>)
+      key_biases(%kb : tensor<1x2x8xbf16>) value_biases(%vb : tensor<1x2x8xbf16>)
       outs(%q, %l : tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>)
       {group = 32 : i64, causal, scale = 0.5 : f64, multiplicity = false} -> tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>
   return %0, %lse : tensor<?x?x128x8xbf16>, tensor<?x?x128xf32>

@@ -108,6 +108,22 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 
 // -----
 
+func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x?xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
+  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x?xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x?xf32>) {
+  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x?xf32>) -> tensor<1x4x8x?xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<1x4x8x0xf32>, %k: tensor<1x2x6x0xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
   // expected-error @below {{'attn.dense' op expects head and value widths of at least 1}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x0xf32>, tensor<1x2x6x0xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>

@@ -83,9 +83,9 @@ func.func @f(%q: tensor<?x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<2x2x
 
 // -----
 
-func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<1x2x16x4xf32>, %o: tensor<1x4x16x?xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 1 to be 8 (values of source 0), but got 4}}
-  %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] source(%k, %c : tensor<1x2x16x8xf32>, tensor<1x2x16x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<1x4x16x?xf32>) {scale = 0.5} -> tensor<1x4x16x?xf32>
+func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<1x2x16x4xf32>) {
+  // expected-error @below {{'attn.stream' op expects extent 3 of output to be 4 (width of value), but got 8}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] source(%k, %c : tensor<1x2x16x8xf32>, tensor<1x2x16x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
 
@@ -167,6 +167,14 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
+  // expected-error @below {{custom op 'attn.stream' expected positive constant divisors in a range, but got affine_map<(d0)[s0, s1] -> (0, d0 floordiv -2)>}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, b floordiv -2)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
   // expected-error @below {{custom op 'attn.stream' expected positive constant divisors in a range, but got affine_map<(d0)[s0, s1] -> (0, d0 ceildiv 0)>}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, b ceildiv 0)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
@@ -185,6 +193,22 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
   // expected-error @below {{custom op 'attn.stream' expected positive constant divisors in a range, but got affine_map<(d0)[s0, s1] -> (0, d0 floordiv s1)>}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, b floordiv n)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
+  // expected-error @below {{custom op 'attn.stream' expected ranges that multiply by constants only, but got affine_map<(d0)[s0, s1] -> (0, d0 * s1)>}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, b * n)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
+  // expected-error @below {{custom op 'attn.stream' expected ranges of the form (b)[rows, n] -> (begin, end) or (begin, end, lower, upper), but got affine_map<(d0)[s0, s1] -> (0, s0, 0)>}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows, 0)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
 

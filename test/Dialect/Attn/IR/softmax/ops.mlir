@@ -59,17 +59,16 @@ func.func @dense_f64(%q: tensor<1x2x4x2xf64>, %k: tensor<1x2x6x2xf64>, %w: tenso
   return %lse : tensor<1x2x4xf64>
 }
 
-// Batch, heads and both sequence extents may be dynamic; so may an operand's
-// copy of a width.
+// Batch, heads and both sequence extents may be dynamic.
 // CHECK-LABEL: func @dense_dynamic(
-// CHECK: attn.dense ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x?x?x16xf16>, tensor<?x?x?x?xf16>, tensor<?x?x?x8xf16>)
-// CHECK-SAME: log_weight(%{{.*}} : tensor<?x?x?xf16>) bias(%{{.*}} : tensor<1x1x?x?xf32>) outs(%{{.*}}, %{{.*}} : tensor<?x?x?x?xf16>, tensor<?x?x?xf32>)
-func.func @dense_dynamic(%q: tensor<?x?x?x16xf16>, %k: tensor<?x?x?x?xf16>, %v: tensor<?x?x?x8xf16>, %w: tensor<?x?x?xf16>,
-    %b: tensor<1x1x?x?xf32>, %o: tensor<?x?x?x?xf16>, %l: tensor<?x?x?xf32>) -> tensor<?x?x?x?xf16> {
-  %0, %lse = attn.dense ins(%q, %k, %v : tensor<?x?x?x16xf16>, tensor<?x?x?x?xf16>, tensor<?x?x?x8xf16>)
+// CHECK: attn.dense ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<?x?x?x16xf16>, tensor<?x?x?x16xf16>, tensor<?x?x?x8xf16>)
+// CHECK-SAME: log_weight(%{{.*}} : tensor<?x?x?xf16>) bias(%{{.*}} : tensor<1x1x?x?xf32>) outs(%{{.*}}, %{{.*}} : tensor<?x?x?x8xf16>, tensor<?x?x?xf32>)
+func.func @dense_dynamic(%q: tensor<?x?x?x16xf16>, %k: tensor<?x?x?x16xf16>, %v: tensor<?x?x?x8xf16>, %w: tensor<?x?x?xf16>,
+    %b: tensor<1x1x?x?xf32>, %o: tensor<?x?x?x8xf16>, %l: tensor<?x?x?xf32>) -> tensor<?x?x?x8xf16> {
+  %0, %lse = attn.dense ins(%q, %k, %v : tensor<?x?x?x16xf16>, tensor<?x?x?x16xf16>, tensor<?x?x?x8xf16>)
       log_weight(%w : tensor<?x?x?xf16>) bias(%b : tensor<1x1x?x?xf32>)
-      outs(%o, %l : tensor<?x?x?x?xf16>, tensor<?x?x?xf32>) -> tensor<?x?x?x?xf16>, tensor<?x?x?xf32>
-  return %0 : tensor<?x?x?x?xf16>
+      outs(%o, %l : tensor<?x?x?x8xf16>, tensor<?x?x?xf32>) -> tensor<?x?x?x8xf16>, tensor<?x?x?xf32>
+  return %0 : tensor<?x?x?x8xf16>
 }
 
 // After bufferization: no results, any strided layout.

@@ -7,7 +7,7 @@
 // CHECK-DAG: #[[$LEFT1:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 4 - 4, d0 * 2 - 2)>
 // CHECK-DAG: #[[$RIGHT1:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 + 4, (d0 floordiv 2) * 4 + 8)>
 // CHECK-DAG: #[[$LEFT2:.+]] = affine_map<(d0)[s0, s1] -> (0, d0 * 2 - 2)>
-// CHECK-DAG: #[[$RIGHT2:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 + 4, s0)>
+// CHECK-DAG: #[[$RIGHT2:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 + 4, 6)>
 // CHECK-DAG: #[[$ID:.+]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 // CHECK-DAG: #[[$PAIRS:.+]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2 floordiv 2, d3)>
 // CHECK-LABEL: func @full

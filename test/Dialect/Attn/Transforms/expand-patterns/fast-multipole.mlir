@@ -3,27 +3,31 @@
 // Two levels: 8 and 4 intervals. Rank 2. A summary of level 1 stands for 16
 // tokens (ln 16 = 2.77), one of level 2 for 32 (ln 32 = 3.47).
 
+// One source holds both levels, 16 rows and then 8; ranges are clamped to their
+// level.
+
 // CHECK-DAG: #[[$NEAR:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 32 - 32, d0 * 32 + 64)>
-// CHECK-DAG: #[[$LEFT1:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 4 - 4, d0 * 2 - 2)>
-// CHECK-DAG: #[[$RIGHT1:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 + 4, (d0 floordiv 2) * 4 + 8)>
-// CHECK-DAG: #[[$LEFT2:.+]] = affine_map<(d0)[s0, s1] -> (0, (d0 floordiv 2) * 2 - 2)>
-// CHECK-DAG: #[[$RIGHT2:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 2 + 4, s0)>
+// CHECK-DAG: #[[$LEFT1:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 4 - 4, d0 * 2 - 2, 0, 16)>
+// CHECK-DAG: #[[$RIGHT1:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 + 4, (d0 floordiv 2) * 4 + 8, 0, 16)>
+// CHECK-DAG: #[[$LEFT2:.+]] = affine_map<(d0)[s0, s1] -> (16, (d0 floordiv 2) * 2 + 14, 16, 24)>
+// CHECK-DAG: #[[$RIGHT2:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 2 + 20, 24, 16, 24)>
 // CHECK-LABEL: func @full
 // CHECK-SAME: (%[[Q:[a-z0-9]+]]: {{.*}}, %[[K:[a-z0-9]+]]: {{.*}}, %[[V:[a-z0-9]+]]: {{.*}}, %[[KW1:[a-z0-9]+]]: {{.*}}, %[[KW2:[a-z0-9]+]]: {{.*}}, %[[VW1:[a-z0-9]+]]: {{.*}}, %[[VW2:[a-z0-9]+]]: {{.*}}, %[[O:[a-z0-9]+]]: {{.*}})
-// CHECK: %[[E0:.+]] = tensor.empty() : tensor<2x2x16x16xf32>
-// CHECK: %[[K1:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[KW1]] : {{.*}}) outs(%[[E0]] :
-// CHECK: %[[E1:.+]] = tensor.empty() : tensor<2x2x16x8xf32>
-// CHECK: %[[V1:.+]] = attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW1]] : {{.*}}) outs(%[[E1]] :
-// CHECK: %[[W1:.+]] = arith.constant dense<2.77258873> : tensor<1x1x16xf32>
-// CHECK: %[[E2:.+]] = tensor.empty() : tensor<2x2x8x16xf32>
-// CHECK: %[[K2:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[KW2]] : {{.*}}) outs(%[[E2]] :
-// CHECK: %[[E3:.+]] = tensor.empty() : tensor<2x2x8x8xf32>
-// CHECK: %[[V2:.+]] = attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW2]] : {{.*}}) outs(%[[E3]] :
-// CHECK: %[[W2:.+]] = arith.constant dense<3.46573591> : tensor<1x1x8xf32>
+// CHECK: %[[EK:.+]] = tensor.empty() : tensor<2x2x24x16xf32>
+// CHECK: %[[S1:.+]] = tensor.extract_slice %[[EK]][0, 0, 0, 0] [2, 2, 16, 16] [1, 1, 1, 1]
+// CHECK: %[[K1:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[KW1]] : {{.*}}) outs(%[[S1]] :
+// CHECK: %[[P1:.+]] = tensor.insert_slice %[[K1]] into %[[EK]][0, 0, 0, 0] [2, 2, 16, 16] [1, 1, 1, 1]
+// CHECK: %[[S2:.+]] = tensor.extract_slice %[[P1]][0, 0, 16, 0] [2, 2, 8, 16] [1, 1, 1, 1]
+// CHECK: %[[K2:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[KW2]] : {{.*}}) outs(%[[S2]] :
+// CHECK: %[[KEYS:.+]] = tensor.insert_slice %[[K2]] into %[[P1]][0, 0, 16, 0] [2, 2, 8, 16] [1, 1, 1, 1]
+// CHECK: %[[EV:.+]] = tensor.empty() : tensor<2x2x24x8xf32>
+// CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW1]] : {{.*}}) outs(
+// CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW2]] : {{.*}}) outs(
+// CHECK: %[[VALUES:.+]] = tensor.insert_slice %{{.*}} into %{{.*}}[0, 0, 16, 0] [2, 2, 8, 8] [1, 1, 1, 1]
+// CHECK: %[[W:.+]] = arith.constant dense<{{\[\[\[(2.77258873, ){16}(3.46573591, ){7}3.46573591]]]}}> : tensor<1x1x24xf32>
 // CHECK: %[[OUT:.+]] = attn.stream query(%[[Q]] : tensor<2x4x256x16xf32>)
 // CHECK-NEXT: source(%[[K]], %[[V]] : tensor<2x2x256x16xf32>, tensor<2x2x256x8xf32>) ranges [#[[$NEAR]]]{{$}}
-// CHECK-NEXT: source(%[[K1]], %[[V1]] : {{.*}}) log_weight(%[[W1]] : {{.*}}) ranges [#[[$LEFT1]], #[[$RIGHT1]]]{{$}}
-// CHECK-NEXT: source(%[[K2]], %[[V2]] : {{.*}}) log_weight(%[[W2]] : {{.*}}) ranges [#[[$LEFT2]], #[[$RIGHT2]]]{{$}}
+// CHECK-NEXT: source(%[[KEYS]], %[[VALUES]] : {{.*}}) log_weight(%[[W]] : {{.*}}) ranges [#[[$LEFT1]], #[[$RIGHT1]], #[[$LEFT2]], #[[$RIGHT2]]]{{$}}
 // CHECK-NEXT: outs(%[[O]] : tensor<2x4x256x8xf32>) {block = 32 : i64, scale = 2.500000e-01 : f64}
 // CHECK: return %[[OUT]]
 func.func @full(%q: tensor<2x4x256x16xf32>, %k: tensor<2x2x256x16xf32>,
@@ -42,26 +46,25 @@ func.func @full(%q: tensor<2x4x256x16xf32>, %k: tensor<2x2x256x16xf32>,
 // -----
 
 // Causal: left ranges alone, the near field masked. Level 1 has a summary per
-// token, hence no log weight. The last interval of level 2 lacks two tokens, but
-// no query reads it: one log weight for all. Biases, lse, dynamic extents.
+// token, hence log weight 0. The last interval of level 2 lacks two tokens, but
+// no query reads it: ln 2 for all. Biases, lse, dynamic extents.
 
 // CHECK-DAG: #[[$NEAR:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 2 - 2, d0 * 2 + 2)>
-// CHECK-DAG: #[[$LEFT1:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 4 - 4, d0 * 2 - 2)>
-// CHECK-DAG: #[[$LEFT2:.+]] = affine_map<(d0)[s0, s1] -> (0, (d0 floordiv 2) * 2 - 2)>
+// CHECK-DAG: #[[$LEFT1:.+]] = affine_map<(d0)[s0, s1] -> ((d0 floordiv 2) * 4 - 4, d0 * 2 - 2, 0, 10)>
+// CHECK-DAG: #[[$LEFT2:.+]] = affine_map<(d0)[s0, s1] -> (10, (d0 floordiv 2) * 2 + 8, 10, 16)>
 // CHECK-LABEL: func @causal
 // CHECK-SAME: (%[[Q:[a-z0-9]+]]: {{.*}}, %[[K:[a-z0-9]+]]: {{.*}}, %[[V:[a-z0-9]+]]: {{.*}}, %[[W1:[a-z0-9]+]]: {{.*}}, %[[W2:[a-z0-9]+]]: {{.*}}, %[[B1:[a-z0-9]+]]: {{.*}}, %[[B2:[a-z0-9]+]]: {{.*}}, %[[O:[a-z0-9]+]]: {{.*}}, %[[L:[a-z0-9]+]]: {{.*}})
 // CHECK-DAG: %[[BATCH:.+]] = tensor.dim %[[K]], %c0
 // CHECK-DAG: %[[HEADS:.+]] = tensor.dim %[[K]], %c1
-// CHECK: %[[E0:.+]] = tensor.empty(%[[BATCH]], %[[HEADS]]) : tensor<?x?x10x4xbf16>
-// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W1]] : {{.*}}) bias(%[[B1]] : {{.*}}) outs(%[[E0]] :
-// CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[W1]] : {{.*}}) outs(
+// CHECK: tensor.empty(%[[BATCH]], %[[HEADS]]) : tensor<?x?x16x4xbf16>
+// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W1]] : {{.*}}) bias(%[[B1]] : {{.*}}) outs(%{{.*}} : tensor<?x?x10x4xbf16>)
 // CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W2]] : {{.*}}) bias(%[[B2]] : {{.*}}) outs(%{{.*}} : tensor<?x?x6x4xbf16>)
+// CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[W1]] : {{.*}}) outs(
 // CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[W2]] : {{.*}}) outs(
-// CHECK: %[[LOG:.+]] = arith.constant dense<0.693147182> : tensor<1x1x6xf32>
+// CHECK: %[[LOG:.+]] = arith.constant dense<{{\[\[\[(0.000000e\+00, ){10}(0.693147182, ){5}0.693147182]]]}}> : tensor<1x1x16xf32>
 // CHECK: attn.stream query(%[[Q]] :
 // CHECK-NEXT: source(%[[K]], %[[V]] : {{.*}}) ranges [#[[$NEAR]]] mask <causal>{{$}}
-// CHECK-NEXT: source({{.*}}xbf16>) ranges [#[[$LEFT1]]]{{$}}
-// CHECK-NEXT: source({{.*}}xbf16>) log_weight(%[[LOG]] : {{.*}}) ranges [#[[$LEFT2]]]{{$}}
+// CHECK-NEXT: source({{.*}}xbf16>) log_weight(%[[LOG]] : {{.*}}) ranges [#[[$LEFT1]], #[[$LEFT2]]]{{$}}
 // CHECK-NEXT: outs(%[[O]], %[[L]] : tensor<?x?x10x4xbf16>, tensor<?x?x10xf32>) {block = 2 : i64, scale = 3.000000e-01 : f64}
 func.func @causal(%q: tensor<?x?x10x4xbf16>, %k: tensor<?x?x10x4xbf16>,
                   %v: tensor<?x?x10x4xbf16>, %w1: tensor<1x2x2x4xbf16>,

@@ -97,7 +97,7 @@ def emit():
 
 
 def parse_maps(text):
-    """The range functions (block, rows) -> (begin, end), by name."""
+    """The range functions (block, rows) -> (begin, end[, lower, upper]), by name."""
     maps = {}
     for name, body in re.findall(
         r"(#map\d*) = affine_map<\(d0\)\[s0, s1\] -> \((.*)\)>", text
@@ -140,49 +140,63 @@ def parse_streams(text, maps):
 
 
 def rows_read(source, block):
-    """The rows that a block reads: ranges clamped to [0, rows), masked rows out."""
+    """The rows that a block reads: clamped ranges, masked rows left out."""
     rows, functions, _, weights = source
     result = []
     for function in functions:
-        begin, end = function(block, rows)
-        begin, end = max(begin, 0), min(end, rows)
+        begin, end, *clamp = function(block, rows)
+        lower, upper = clamp or (0, rows)
+        assert 0 <= lower <= upper <= rows, "clamped to rows that are not there"
+        begin, end = max(begin, lower), min(end, upper)
         result += [row for row in range(begin, end) if weights(row) > -math.inf]
     assert len(result) == len(set(result)), "ranges overlap"
     return result
 
 
-def check_function(op, tokens, group, rank, causal, once, streams):
-    levels = num_levels(tokens, group)
-    linear = op == "fast_multipole_linear"
-    # (block of a query, source) for each level.
-    if linear:
+def split_levels(op, streams, tokens, group, rank, levels):
+    """For each level the block size, the source and its rows (first, count)."""
+    counts = [tokens]
+    counts += [
+        -(-tokens // (group * 2**level)) * rank for level in range(levels)
+    ]
+    if op == "fast_multipole_linear":
         assert len(streams) == levels + 1
         assert streams[0][0] == group
         assert all(block == rank for block, _ in streams[1:])
-        by_level = [sources for _, sources in streams]
-        assert all(len(sources) == 1 for sources in by_level)
-        by_level = [sources[0] for sources in by_level]
-    else:
-        ((block, by_level),) = streams
-        assert block == group and len(by_level) == levels + 1
+        assert all(len(sources) == 1 for _, sources in streams)
+        assert [sources[0][0] for _, sources in streams] == counts
+        return [(sources[0], 0, count) for (_, sources), count in zip(streams, counts)]
+    # The near field, and one pool of all levels.
+    ((block, (near, pool)),) = streams
+    assert block == group
+    assert near[0] == tokens and pool[0] == sum(counts[1:])
+    firsts = [sum(counts[1:level]) for level in range(1, levels + 1)]
+    return [(near, 0, tokens)] + [(pool, f, c) for f, c in zip(firsts, counts[1:])]
+
+
+def check_function(op, tokens, group, rank, causal, once, streams):
+    levels = num_levels(tokens, group)
+    linear = op == "fast_multipole_linear"
+    by_level = split_levels(op, streams, tokens, group, rank, levels)
     reads = 0
     for i in range(tokens):
         owner = [None] * tokens
-        for level, source in enumerate(by_level):
+        for level, (source, first, count) in enumerate(by_level):
             size = group * 2 ** max(level - 1, 0)
             block = i // size if linear else i // group
             segment = size // rank if level else 1
-            rows = rows_read(source, block)
+            rows = [r - first for r in rows_read(source, block)]
+            rows = [r for r in rows if 0 <= r < count]
             if level:
                 assert len(rows) <= 3 * rank, f"level {level} reads {len(rows)} rows"
             for row in rows:
                 stands_for = range(row * segment, min((row + 1) * segment, tokens))
                 if level == 0 and source[2] and row > i:
                     continue
-                weight = source[3](row)
+                weight = source[3](first + row)
                 if level:
-                    count = len(stands_for) / (segment if linear else 1)
-                    wanted = 0.0 if once else math.log(count)
+                    present = len(stands_for) / (segment if linear else 1)
+                    wanted = 0.0 if once else math.log(present)
                     assert abs(weight - wanted) < 1e-15, (level, row, weight, wanted)
                 for j in stands_for:
                     assert owner[j] is None, f"({i}, {j}) is read twice"

@@ -1,0 +1,128 @@
+/*===- capi.c - Test of the C interface -----------------------------*- C -*-===*\
+|*                                                                            *|
+|* Part of the Fovea Project, under the Apache License v2.0 with LLVM         *|
+|* Exceptions. See the LICENSE file for license information.                  *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#include "fovea-c/fovea.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *module =
+    "func.func @scale(%x: tensor<2x?xf32>, %by: f32) -> tensor<2x?xf32> {\n"
+    "  %c1 = arith.constant 1 : index\n"
+    "  %n = tensor.dim %x, %c1 : tensor<2x?xf32>\n"
+    "  %init = tensor.empty(%n) : tensor<2x?xf32>\n"
+    "  %all = linalg.fill ins(%by : f32) outs(%init : tensor<2x?xf32>)\n"
+    "      -> tensor<2x?xf32>\n"
+    "  %out = linalg.mul ins(%x, %all : tensor<2x?xf32>, tensor<2x?xf32>)\n"
+    "      outs(%init : tensor<2x?xf32>) -> tensor<2x?xf32>\n"
+    "  return %out : tensor<2x?xf32>\n"
+    "}\n";
+
+static void check(int condition, const char *what) {
+  if (condition)
+    return;
+  fprintf(stderr, "failed: %s; last error: %s\n", what, fovea_last_error());
+  exit(1);
+}
+#define CHECK(condition) check(condition, #condition)
+
+static void checkErrors(const fovea_kernel *kernel, fovea_tensor *inputs) {
+  fovea_kernel *none = NULL;
+  fovea_result *result = NULL;
+  fovea_value_spec spec;
+  fovea_compile_options options;
+  CHECK(fovea_compile("nonsense", 8, NULL, &none) == FOVEA_FAILURE);
+  CHECK(none == NULL);
+  CHECK(strstr(fovea_last_error(), "<kernel>:1:1: error: ") != NULL);
+  memset(&options, 0, sizeof options);
+  options.source_name = "named.mlir";
+  CHECK(fovea_compile("nonsense", 8, &options, &none) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "named.mlir:1:1: error: ") != NULL);
+  options.target = "abacus";
+  CHECK(fovea_compile(module, strlen(module), &options, &none) ==
+        FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "unknown target 'abacus'") != NULL);
+  options.target = "reference";
+  options.entry = "missing";
+  CHECK(fovea_compile(module, strlen(module), &options, &none) ==
+        FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "@scale") != NULL);
+  CHECK(fovea_compile(NULL, 0, NULL, &none) == FOVEA_FAILURE);
+
+  CHECK(fovea_kernel_argument(kernel, 2, &spec) == FOVEA_FAILURE);
+  CHECK(fovea_kernel_invoke(kernel, inputs, 1, &result, 1) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "expects 2 arguments") != NULL);
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, NULL, 0) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "has 1 results") != NULL);
+  inputs[0].type = (fovea_element_type)99;
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, &result, 1) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "but got the value 99") != NULL);
+  inputs[0].type = FOVEA_F64;
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, &result, 1) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "(%x) of @scale: expected elements") !=
+        NULL);
+  CHECK(result == NULL);
+  inputs[0].type = FOVEA_F32;
+  CHECK(fovea_set_num_threads(-1) == FOVEA_FAILURE);
+}
+
+int main(void) {
+  fovea_compile_options options;
+  fovea_kernel *kernel = NULL, *again = NULL;
+  fovea_value_spec spec;
+  float x[] = {1, 2, 3, 4, 5, 6}, by = 10;
+  const int64_t shape[] = {2, 3};
+  fovea_tensor inputs[2], output;
+  fovea_result *result = NULL;
+  int i;
+
+  memset(&options, 0, sizeof options);
+  options.use_cache = 1;
+  CHECK(fovea_compile(module, strlen(module), &options, &kernel) ==
+        FOVEA_SUCCESS);
+  CHECK(fovea_compile(module, strlen(module), &options, &again) ==
+        FOVEA_SUCCESS);
+  fovea_kernel_destroy(again);
+
+  CHECK(strcmp(fovea_kernel_name(kernel), "scale") == 0);
+  CHECK(fovea_kernel_num_arguments(kernel) == 2);
+  CHECK(fovea_kernel_num_results(kernel) == 1);
+  CHECK(fovea_kernel_argument(kernel, 0, &spec) == FOVEA_SUCCESS);
+  CHECK(strcmp(spec.name, "%x") == 0 && spec.type == FOVEA_F32 &&
+        !spec.is_scalar && !spec.is_written && spec.rank == 2 &&
+        spec.shape[0] == 2 && spec.shape[1] == FOVEA_DYNAMIC_EXTENT);
+  CHECK(fovea_kernel_argument(kernel, 1, &spec) == FOVEA_SUCCESS);
+  CHECK(spec.is_scalar && spec.rank == 0);
+  CHECK(fovea_kernel_result(kernel, 0, &spec) == FOVEA_SUCCESS);
+  CHECK(strcmp(spec.name, "") == 0 && spec.rank == 2);
+
+  memset(inputs, 0, sizeof inputs);
+  inputs[0].data = x;
+  inputs[0].type = FOVEA_F32;
+  inputs[0].rank = 2;
+  inputs[0].shape = shape;
+  inputs[0].is_read_only = 1;
+  inputs[1].data = &by;
+  inputs[1].type = FOVEA_F32;
+  checkErrors(kernel, inputs);
+
+  CHECK(fovea_set_num_threads(1) == FOVEA_SUCCESS);
+  CHECK(fovea_num_threads() == 1);
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, &result, 1) == FOVEA_SUCCESS);
+  fovea_kernel_destroy(kernel);
+  output = fovea_result_tensor(result);
+  CHECK(output.type == FOVEA_F32 && output.rank == 2 && output.shape[0] == 2 &&
+        output.shape[1] == 3 && output.strides == NULL);
+  for (i = 0; i < 6; ++i)
+    CHECK(((float *)output.data)[i] == 10 * x[i]);
+  fovea_result_destroy(result);
+  fovea_result_destroy(NULL);
+  fovea_kernel_destroy(NULL);
+  printf("fovea %s works from C\n", fovea_version());
+  return 0;
+}

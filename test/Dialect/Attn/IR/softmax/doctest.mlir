@@ -1,0 +1,48 @@
+// RUN: fovea-opt %s | fovea-opt | FileCheck %s
+
+// The examples of the descriptions in AttnSoftmaxOps.td and AttnAttributes.td,
+// word for word: utils/check_doc_examples.py compares them.
+
+#past = #attn.mask<causal>
+#near = #attn.mask<window = 128>
+#recent = #attn.mask<causal, window = 128>
+#previous_and_own_block = #attn.source<
+    ranges = [(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)], mask = <causal>,
+    log_weight = false, bias = true>
+#tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
+
+// CHECK-LABEL: func @attributes()
+// CHECK-SAME: a.near = #attn.mask<window = 128>
+// CHECK-SAME: a.past = #attn.mask<causal>
+// CHECK-SAME: a.recent = #attn.mask<causal, window = 128>
+// CHECK-SAME: a.source = #attn.source<ranges = [(d0)[s0, s1] -> (d0 * 16 - 16, d0 * 16 + 16)], mask = <causal>, log_weight = false, bias = true>
+// CHECK-SAME: a.tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
+func.func @attributes() attributes {a.past = #past, a.near = #near, a.recent = #recent, a.source = #previous_and_own_block, a.tiles = #tiles} {
+  return
+}
+
+// CHECK-LABEL: func @dense(
+// CHECK: attn.dense ins
+func.func @dense(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: tensor<1x2x512x64xf32>, %init: tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32> {
+    %out = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+  return %out : tensor<1x8x512x64xf32>
+}
+
+// CHECK-LABEL: func @stream(
+// CHECK: attn.stream query
+// CHECK-COUNT-2: source(
+func.func @stream(%q: tensor<1x1x64x16xf32>, %k: tensor<1x1x64x16xf32>, %v: tensor<1x1x64x16xf32>, %ks: tensor<1x1x4x16xf32>,
+    %vs: tensor<1x1x4x16xf32>, %w: tensor<1x1x4xf32>, %init: tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32> {
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        source(%ks, %vs : tensor<1x1x4x16xf32>, tensor<1x1x4x16xf32>)
+            log_weight(%w : tensor<1x1x4xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+  return %out : tensor<1x1x64x16xf32>
+}

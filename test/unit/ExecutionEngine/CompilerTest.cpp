@@ -1,0 +1,177 @@
+//===- CompilerTest.cpp - Tests of compilation and its errors -----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestUtils.h"
+#include "fovea/InitAllDialects.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/TargetParser/Host.h"
+#include <thread>
+
+using namespace fovea;
+using namespace fovea::test;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+TEST(CompilerTest, describesTheFunction) {
+  Kernel kernel = compileOrDie(kAdd);
+  EXPECT_EQ(kernel.getName(), "add");
+  EXPECT_EQ(kernel.getSignature().getString(),
+            "(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>)");
+  EXPECT_EQ(kernel.getCPU(), llvm::sys::getHostCPUName());
+  EXPECT_GT(kernel.getCompileTimes().getTotal(), 0);
+}
+
+TEST(CompilerTest, returnsDiagnosticsWithPlaceAndPrintsNothing) {
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  CompileOptions options;
+  options.sourceName = "kernel.mlir";
+  std::string text = getText(compile("func.func @f() {\n  bogus\n}", options));
+  EXPECT_THAT(text, HasSubstr("kernel.mlir:2:3: error: "));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(CompilerTest, returnsErrorsOfVerifiers) {
+  std::string text = getText(compile(R"(
+    func.func @f(%q: tensor<1x3x8x4xf32>, %k: tensor<1x2x8x4xf32>)
+        -> tensor<1x3x8x4xf32> {
+      %init = tensor.empty() : tensor<1x3x8x4xf32>
+      %out = attn.dense ins(%q, %k, %k : tensor<1x3x8x4xf32>,
+          tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+        outs(%init : tensor<1x3x8x4xf32>) -> tensor<1x3x8x4xf32>
+      return %out : tensor<1x3x8x4xf32>
+    })"));
+  EXPECT_THAT(text, HasSubstr("error: 'attn.dense' op"));
+}
+
+constexpr const char *kSeveral = R"(
+  func.func private @hidden() -> i32 {
+    %0 = arith.constant 1 : i32
+    return %0 : i32
+  }
+  func.func @first() -> i32 {
+    %0 = func.call @hidden() : () -> i32
+    return %0 : i32
+  }
+  func.func @second() -> i32 {
+    %0 = func.call @elsewhere() : () -> i32
+    return %0 : i32
+  }
+  func.func private @elsewhere() -> i32
+)";
+
+TEST(CompilerTest, takesTheFirstPublicFunctionUnlessTold) {
+  EXPECT_EQ(compileOrDie(kSeveral).getName(), "first");
+  CompileOptions options;
+  options.entry = "@first";
+  EXPECT_EQ(compileOrDie(kSeveral, options).getName(), "first");
+}
+
+TEST(CompilerTest, namesTheFunctionsThereAre) {
+  CompileOptions options;
+  options.entry = "third";
+  EXPECT_EQ(getText(compile(kSeveral, options)),
+            "no entry function '@third'; public functions of the module: "
+            "@first, @second");
+  options.entry = "hidden";
+  EXPECT_THAT(getText(compile(kSeveral, options)),
+              HasSubstr("'@hidden' is private"));
+  options.entry = "elsewhere";
+  EXPECT_THAT(getText(compile(kSeveral, options)), HasSubstr("has no body"));
+  EXPECT_THAT(getText(compile("")),
+              HasSubstr("expected a public function with a body"));
+}
+
+TEST(CompilerTest, rejectsUnknownFunctions) {
+  testing::internal::CaptureStderr();
+  CompileOptions options;
+  options.entry = "second";
+  EXPECT_THAT(getText(compile(kSeveral, options)), HasSubstr("elsewhere"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(CompilerTest, rejectsTypesThatTheHostCannotPass) {
+  EXPECT_THAT(getText(compile("func.func @f(%x: vector<4xf32>) { return }")),
+              HasSubstr("has argument 0 of type 'vector<4xf32>'"));
+  EXPECT_THAT(getText(compile("func.func @f(%x: tensor<*xf32>) { return }")),
+              HasSubstr("ranked tensors"));
+  EXPECT_THAT(getText(compile("func.func @f(%x: tensor<4xi3>) { return }")),
+              HasSubstr("'tensor<4xi3>'"));
+}
+
+TEST(CompilerTest, checksTheCPU) {
+  testing::internal::CaptureStderr();
+  CompileOptions options;
+  options.cpu = "pentium-twelve";
+  EXPECT_THAT(getText(compile(kAdd, options)),
+              HasSubstr("unknown CPU 'pentium-twelve'"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+#ifdef __x86_64__
+  options.cpu = "x86-64";
+  EXPECT_EQ(compileOrDie(kAdd, options).getCPU(), "x86-64");
+  // A processor with instructions that no other has.
+  options.cpu = "bdver4";
+  if (!llvm::sys::getHostCPUName().starts_with("bdver"))
+    EXPECT_THAT(getText(compile(kAdd, options)), HasSubstr("which lacks"));
+#endif
+}
+
+TEST(CompilerTest, knowsTheTargets) {
+  EXPECT_EQ(llvm::cantFail(parseTarget("cpu")), Target::CPU);
+  EXPECT_EQ(llvm::cantFail(parseTarget("reference")), Target::Reference);
+  EXPECT_EQ(getText(parseTarget("gpu9")),
+            "unknown target 'gpu9'; expected 'cpu' or 'reference'");
+}
+
+TEST(CompilerTest, compilesForTheReference) {
+  CompileOptions options;
+  options.target = Target::Reference;
+  Kernel kernel = compileOrDie(kAdd, options);
+  Floats x({4}, {1, 2, 3, 4});
+  llvm::SmallVector<OwnedTensor> results;
+  ASSERT_EQ(getText(kernel.invoke({x, x}, results)), "");
+  EXPECT_EQ(toFloats(results[0]), (std::vector<float>{2, 4, 6, 8}));
+}
+
+TEST(CompilerTest, leavesAModuleAlone) {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kAdd, &context);
+  std::string before, after;
+  llvm::raw_string_ostream(before) << *module;
+  llvm::Expected<Kernel> kernel = compile(*module);
+  ASSERT_TRUE(bool(kernel)) << getText(kernel.takeError());
+  EXPECT_EQ(kernel->getName(), "add");
+  llvm::raw_string_ostream(after) << *module;
+  EXPECT_EQ(before, after);
+}
+
+TEST(CompilerTest, compilesOnSeveralThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> compiled = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] { compiled += bool(compileOrDie(kAdd)); });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(compiled, 4);
+}
+
+TEST(CompilerTest, takesEveryOptimizationLevel) {
+  for (unsigned level : {0, 1, 2, 3}) {
+    CompileOptions options;
+    options.optLevel = level;
+    EXPECT_TRUE(bool(compileOrDie(kAdd, options)));
+  }
+}
+
+} // namespace

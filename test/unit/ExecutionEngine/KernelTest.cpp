@@ -1,0 +1,308 @@
+//===- KernelTest.cpp - Tests of calls and their checks -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestUtils.h"
+#include <sys/mman.h>
+#include <thread>
+
+using namespace fovea;
+using namespace fovea::test;
+using testing::HasSubstr;
+
+namespace {
+
+using Results = llvm::SmallVector<OwnedTensor>;
+
+TEST(KernelTest, leavesInputsAlone) {
+  // The result would fit into the argument.
+  Kernel kernel = compileOrDie(R"(
+    func.func @negate(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %out = linalg.negf ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>)
+          -> tensor<4xf32>
+      return %out : tensor<4xf32>
+    })");
+  Floats x({4}, {1, 2, 3, 4});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({x}, results)), "");
+  EXPECT_EQ(toFloats(results[0]), (std::vector<float>{-1, -2, -3, -4}));
+  EXPECT_EQ(x.values, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(KernelTest, writesWhereTheFunctionSaysSo) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @fill(%x: memref<4xf32>) {
+      %c = arith.constant 7.0 : f32
+      linalg.fill ins(%c : f32) outs(%x : memref<4xf32>)
+      return
+    })");
+  EXPECT_TRUE(kernel.getSignature().arguments[0].isWritten);
+  Floats x({4});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({x}, results)), "");
+  EXPECT_EQ(x.values, (std::vector<float>{7, 7, 7, 7}));
+  TensorRef readOnly = x;
+  readOnly.isReadOnly = true;
+  EXPECT_THAT(getText(kernel.invoke({readOnly}, results)),
+              HasSubstr("argument 0 (%x) of @fill: expected writable memory"));
+}
+
+TEST(KernelTest, namesWhatIsWrongWithAnArgument) {
+  Kernel kernel = compileOrDie(kAdd);
+  Floats good({4}), longer({5}), deeper({2, 2});
+  auto check = [&](TensorRef second) {
+    return getText(kernel.checkInputs({good, second}));
+  };
+  EXPECT_EQ(check(good), "");
+  EXPECT_EQ(getText(kernel.checkInputs({good})),
+            "@add expects 2 arguments, but got 1; its type is (%x: "
+            "tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>)");
+  EXPECT_EQ(check(longer),
+            "argument 1 (%y) of @add: expected extent 4 in dimension 0, but "
+            "got 5 (shape [5], needed tensor<4xf32>)");
+  EXPECT_EQ(check(deeper), "argument 1 (%y) of @add: expected tensor<4xf32> of "
+                           "rank 1, but got rank 2 with shape [2, 2]");
+  TensorRef bad = good;
+  bad.elementType = ElementType::F64;
+  EXPECT_EQ(check(bad), "argument 1 (%y) of @add: expected elements of type "
+                        "f32, but got f64");
+  bad = good;
+  int64_t stride = 2;
+  bad.strides = stride;
+  EXPECT_EQ(check(bad),
+            "argument 1 (%y) of @add: expected a contiguous tensor in "
+            "row-major order, strides [1], but got strides [2]");
+  bad = good;
+  bad.data = static_cast<char *>(bad.data) + 1;
+  EXPECT_THAT(check(bad), HasSubstr("expected data aligned to 4 bytes"));
+  bad.data = nullptr;
+  EXPECT_THAT(check(bad), HasSubstr("but got a null pointer"));
+  int64_t negative = -4;
+  bad = good;
+  bad.shape = negative;
+  EXPECT_THAT(check(bad), HasSubstr("expected extents of at least 0"));
+}
+
+TEST(KernelTest, leavesResultsAloneOnFailure) {
+  Kernel kernel = compileOrDie(kAdd);
+  Floats good({4}), longer({5});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({good, good}, results)), "");
+  std::vector<float> before = toFloats(results[0]);
+  EXPECT_NE(getText(kernel.invoke({good, longer}, results)), "");
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(toFloats(results[0]), before);
+}
+
+constexpr const char *kDense = R"(
+  func.func @dense(%q: tensor<?x?x?x4xf32>, %k: tensor<?x?x?x4xf32>,
+                   %v: tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32> {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %b = tensor.dim %q, %c0 : tensor<?x?x?x4xf32>
+    %h = tensor.dim %q, %c1 : tensor<?x?x?x4xf32>
+    %n = tensor.dim %q, %c2 : tensor<?x?x?x4xf32>
+    %init = tensor.empty(%b, %h, %n) : tensor<?x?x?x4xf32>
+    %out = attn.dense ins(%q, %k, %v : tensor<?x?x?x4xf32>,
+        tensor<?x?x?x4xf32>, tensor<?x?x?x4xf32>)
+      outs(%init : tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32>
+    return %out : tensor<?x?x?x4xf32>
+  })";
+
+TEST(KernelTest, checksDynamicExtentsAgainstEachOther) {
+  CompileOptions options;
+  options.target = Target::Reference;
+  Kernel kernel = compileOrDie(kDense, options);
+  Floats q({2, 4, 3, 4}), kv({2, 2, 5, 4});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({q, kv, kv}, results)), "");
+  EXPECT_EQ(results[0].getShape(), (llvm::ArrayRef<int64_t>{2, 4, 3, 4}));
+
+  Floats shorter({2, 2, 4, 4}), heads({2, 3, 5, 4}), batch({1, 2, 5, 4});
+  EXPECT_EQ(getText(kernel.checkInputs({q, kv, shorter})),
+            "argument 2 (%v) of @dense: attn.dense expects extent 5, the "
+            "extent in dimension 2 of argument 1 (%k) of @dense, in dimension "
+            "2, but got 4");
+  EXPECT_THAT(getText(kernel.checkInputs({q, heads, heads})),
+              HasSubstr("argument 0 (%q) of @dense: attn.dense expects extent "
+                        "a multiple of 3"));
+  EXPECT_THAT(getText(kernel.checkInputs({q, batch, batch})),
+              HasSubstr("argument 1 (%k) of @dense: attn.dense expects extent "
+                        "2, the extent in dimension 0"));
+}
+
+TEST(KernelTest, runsOnNothing) {
+  for (Target target : {Target::CPU, Target::Reference}) {
+    CompileOptions options;
+    options.target = target;
+    Kernel kernel = compileOrDie(kDense, options);
+    Floats q({0, 4, 3, 4}), kv({0, 2, 5, 4});
+    Results results;
+    ASSERT_EQ(getText(kernel.invoke({q, kv, kv}, results)), "");
+    EXPECT_EQ(results[0].getShape(), (llvm::ArrayRef<int64_t>{0, 4, 3, 4}));
+    Floats noQueries({2, 4, 0, 4}), keys({2, 2, 5, 4});
+    ASSERT_EQ(getText(kernel.invoke({noQueries, keys, keys}, results)), "");
+    EXPECT_EQ(results[0].getNumElements(), 0);
+    Floats queries({2, 4, 3, 4}), noKeys({2, 2, 0, 4});
+    ASSERT_EQ(getText(kernel.invoke({queries, noKeys, noKeys}, results)), "");
+    EXPECT_THAT(toFloats(results[0]), testing::Each(0.0f));
+  }
+}
+
+TEST(KernelTest, ownsResultsThatAreNotFresh) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%x: tensor<2xf32>)
+        -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<1xf32>) {
+      %c = arith.constant dense<[5.0, 6.0]> : tensor<2xf32>
+      %part = tensor.extract_slice %x[1] [1] [1]
+          : tensor<2xf32> to tensor<1xf32>
+      return %x, %x, %c, %part
+          : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<1xf32>
+    })");
+  Results results;
+  {
+    Floats x({2}, {1, 2});
+    ASSERT_EQ(getText(kernel.invoke({x}, results)), "");
+    x.values = {8, 9};
+  }
+  ASSERT_EQ(results.size(), 4u);
+  results[1].getDataAs<float>()[0] = 7;
+  EXPECT_EQ(toFloats(results[0]), (std::vector<float>{1, 2}));
+  EXPECT_EQ(toFloats(results[1]), (std::vector<float>{7, 2}));
+  EXPECT_EQ(toFloats(results[2]), (std::vector<float>{5, 6}));
+  EXPECT_EQ(toFloats(results[3]), (std::vector<float>{2}));
+}
+
+TEST(KernelTest, releasesMemoryToTheCaller) {
+  Kernel kernel = compileOrDie(kAdd);
+  Floats x({4}, {1, 2, 3, 4});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({x, x}, results)), "");
+  float *data = results[0].getDataAs<float>();
+  OwnedTensor::Released released = results[0].release();
+  EXPECT_EQ(results[0].getData(), nullptr);
+  results.clear();
+  EXPECT_EQ(data[3], 8);
+  released.deleter(released.base);
+}
+
+TEST(KernelTest, takesAndReturnsScalars) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%flag: i1, %n: index, %x: f64, %t: tensor<f32>)
+        -> (f64, i1, tensor<f32>, i8) {
+      %i = arith.index_cast %n : index to i64
+      %d = arith.sitofp %i : i64 to f64
+      %sum = arith.addf %d, %x : f64
+      %true = arith.constant true
+      %not = arith.xori %flag, %true : i1
+      %c = arith.constant -3 : i8
+      return %sum, %not, %t, %c : f64, i1, tensor<f32>, i8
+    })");
+  EXPECT_EQ(kernel.getSignature().getString(),
+            "(%flag: i1, %n: index, %x: f64, %t: tensor<f32>) -> (f64, i1, "
+            "tensor<f32>, i8)");
+  uint8_t flag = 1;
+  int64_t n = int64_t(1) << 40;
+  double x = 0.5;
+  Floats t({}, {2.5});
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({{&flag, ElementType::I1, {}, {}, false},
+                                   {&n, ElementType::I64, {}, {}, false},
+                                   {&x, ElementType::F64, {}, {}, false},
+                                   t},
+                                  results)),
+            "");
+  EXPECT_EQ(*results[0].getDataAs<double>(), (int64_t(1) << 40) + 0.5);
+  EXPECT_EQ(*results[1].getDataAs<uint8_t>(), 0);
+  EXPECT_EQ(*results[2].getDataAs<float>(), 2.5);
+  EXPECT_EQ(*results[3].getDataAs<int8_t>(), -3);
+}
+
+TEST(KernelTest, returnsOneScalar) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%x: bf16, %y: i1) -> bf16 {
+      return %x : bf16
+    })");
+  uint16_t x = 0x3f80;
+  uint8_t y = 0;
+  Results results;
+  ASSERT_EQ(getText(kernel.invoke({{&x, ElementType::BF16, {}, {}, false},
+                                   {&y, ElementType::I1, {}, {}, false}},
+                                  results)),
+            "");
+  EXPECT_EQ(*results[0].getDataAs<uint16_t>(), 0x3f80);
+}
+
+TEST(KernelTest, reportsFailuresOfTheRuntime) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%n: index) -> tensor<?xf32> {
+      %c = arith.constant 7.0 : f32
+      %init = tensor.empty(%n) : tensor<?xf32>
+      %out = linalg.fill ins(%c : f32) outs(%init : tensor<?xf32>)
+          -> tensor<?xf32>
+      return %out : tensor<?xf32>
+    })");
+  int64_t n = int64_t(1) << 55;
+  Results results;
+  TensorRef argument{&n, ElementType::Index, {}, {}, false};
+  EXPECT_THAT(getText(kernel.invoke({argument}, results)),
+              testing::StartsWith("@f failed: "));
+  n = 3;
+  ASSERT_EQ(getText(kernel.invoke({argument}, results)), "");
+  EXPECT_EQ(toFloats(results[0]), (std::vector<float>{7, 7, 7}));
+}
+
+TEST(KernelTest, indexesWith64Bits) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%x: tensor<?x2xi8>, %i: index) -> i8 {
+      %c1 = arith.constant 1 : index
+      %element = tensor.extract %x[%i, %c1] : tensor<?x2xi8>
+      return %element : i8
+    })");
+  // Pages that are never touched cost nothing.
+  int64_t rows = (int64_t(1) << 31) + 3, row = rows - 1;
+  void *memory = mmap(nullptr, 2 * rows, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  static_cast<char *>(memory)[2 * rows - 1] = 42;
+  int64_t shape[] = {rows, 2};
+  Results results;
+  EXPECT_EQ(getText(kernel.invoke({{memory, ElementType::I8, shape, {}, false},
+                                   {&row, ElementType::Index, {}, {}, false}},
+                                  results)),
+            "");
+  EXPECT_EQ(*results[0].getDataAs<int8_t>(), 42);
+  munmap(memory, 2 * rows);
+
+  int64_t absurd[] = {int64_t(1) << 62, 2};
+  EXPECT_THAT(
+      getText(kernel.checkInputs({{memory, ElementType::I8, absurd, {}, false},
+                                  {&row, ElementType::Index, {}, {}, false}})),
+      HasSubstr("has more bytes than 64 bits can count"));
+}
+
+TEST(KernelTest, runsOnSeveralThreads) {
+  Kernel kernel = compileOrDie(kDense);
+  Floats q({2, 4, 33, 4}), kv({2, 2, 33, 4});
+  Results expected;
+  ASSERT_EQ(getText(kernel.invoke({q, kv, kv}, expected)), "");
+  std::vector<std::thread> threads;
+  std::atomic<int> numEqual = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      Results results;
+      for (int run = 0; run < 20; ++run)
+        if (getText(kernel.invoke({q, kv, kv}, results)).empty())
+          numEqual += toFloats(results[0]) == toFloats(expected[0]);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(numEqual, 80);
+}
+
+} // namespace

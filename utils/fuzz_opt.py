@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Feeds broken IR to a command and checks that it never crashes.
+
+The inputs are random garbage, token soup and mutated copies of valid IR, made
+from a fixed seed. Rejecting an input is fine; dying by a signal, an assertion, a
+sanitizer report or running forever is a failure, whose input is printed.
+
+Inputs go to the command in batches, separated by `// -----`; the command is
+expected to treat them one by one (--split-input-file). A batch that crashes is
+tried input by input to find the culprit.
+"""
+
+import argparse
+import pathlib
+import random
+import re
+import shlex
+import subprocess
+import sys
+
+SEPARATOR = "\n// -----\n"
+TOKEN = re.compile(
+    r"\"[^\"\n]*\"|[%#@!^][\w.$-]*|[A-Za-z_][\w.$]*|-?\d+\.?\d*(?:e[+-]?\d+)?|->|::|\s+|."
+)
+NUMBERS = [
+    "0", "1", "-1", "2", "3", "7", "?", "255", "65536", "2147483647", "2147483648",
+    "4294967296", "4611686018427387904", "9223372036854775807", "-9223372036854775808",
+    "18446744073709551615", "99999999999999999999", "0.0", "1.0e400", "0x7FC00000",
+]
+
+
+def read_corpus(paths):
+    """The functions of the given files, with their aliases, without comments.
+
+    Modules are left out: those of the tests hold transform scripts, and upstream's
+    transform operations do crash when mutated.
+    """
+    pieces = []
+    for path in paths:
+        text = re.sub(r"^\s*//(?! -----).*\n", "", path.read_text(), flags=re.M)
+        for chunk in text.split("// -----"):
+            aliases = "".join(re.findall(r"^#\w+ = .*\n", chunk, re.M))
+            chunk = re.sub(r"^module.*?^}", "", chunk, flags=re.M | re.S)
+            functions = re.split(r"^(?=func\.func)", chunk, flags=re.M)
+            pieces += [aliases + f for f in functions if f.startswith("func")]
+    return pieces
+
+
+class Generator:
+    def __init__(self, seed, pieces):
+        self.random = random.Random(seed)
+        self.pieces = [TOKEN.findall(piece) for piece in pieces]
+        self.vocabulary = sorted({t for piece in self.pieces for t in piece if t.strip()})
+
+    def garbage(self):
+        pick = self.random
+        if pick.random() < 0.3:
+            raw = bytes(pick.randrange(256) for _ in range(pick.randrange(1, 200)))
+            return raw.decode("latin-1")
+        words = [pick.choice(self.vocabulary) for _ in range(pick.randrange(1, 60))]
+        return " ".join(words)
+
+    def mutate(self):
+        pick = self.random
+        tokens = list(pick.choice(self.pieces))
+        for _ in range(pick.choice([1, 1, 1, 2, 3, 6])):
+            solid = [i for i, token in enumerate(tokens) if token.strip()]
+            if not solid:
+                break
+            at = pick.choice(solid)
+            kind = pick.randrange(9)
+            numbers = [i for i in solid if re.match(r"-?\d", tokens[i]) or tokens[i] == "?"]
+            if kind == 0:
+                del tokens[at]
+            elif kind == 1:
+                tokens.insert(at, tokens[at])
+            elif kind == 2:
+                other = pick.choice(solid)
+                tokens[at], tokens[other] = tokens[other], tokens[at]
+            elif kind == 3:
+                tokens[at] = pick.choice(self.vocabulary)
+            elif kind in (4, 5, 6) and numbers:
+                # Shapes and attribute values, where the verifiers are.
+                tokens[pick.choice(numbers)] = pick.choice(NUMBERS)
+            elif kind == 7:
+                other = pick.choice(solid)
+                first, last = sorted((at, other))
+                if last - first < 30:
+                    del tokens[first:last]
+            else:
+                del tokens[at:]
+        return "".join(tokens)
+
+    def next(self):
+        return self.garbage() if self.random.random() < 0.15 else self.mutate()
+
+
+def crash_reason(command, text, timeout):
+    """None unless the command crashes on `text`; else a line that says how."""
+    try:
+        result = subprocess.run(
+            command, input=text.encode("utf-8", "surrogateescape"),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout, check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout} s"
+    if result.returncode < 0:
+        return f"died by signal {-result.returncode}"
+    # Shells and sanitizers turn signals into exit statuses.
+    if result.returncode not in (0, 1):
+        return f"exit status {result.returncode}"
+    report = re.search(
+        rb"AddressSanitizer|runtime error:|PLEASE submit a bug report|LLVM ERROR|Assertion.*failed",
+        result.stderr,
+    )
+    return f"printed '{report.group(0).decode()}'" if report else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--command", required=True, help="command under test, as for a shell")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1000, help="number of inputs")
+    parser.add_argument("--batch", type=int, default=50, help="inputs of one run of the command")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for one batch")
+    parser.add_argument("--keep", type=pathlib.Path, help="file for the crashing input")
+    parser.add_argument("corpus", nargs="+", type=pathlib.Path, help=".mlir files and folders")
+    options = parser.parse_args()
+
+    files = [
+        file for path in options.corpus
+        for file in (sorted(path.rglob("*.mlir")) if path.is_dir() else [path])
+    ]
+    pieces = read_corpus(files)
+    if not pieces:
+        sys.exit("error: the corpus holds no functions")
+    command = shlex.split(options.command)
+    generator = Generator(options.seed, pieces)
+    # The corpus itself first: it must be harmless, and shows that the command runs.
+    inputs = pieces + [generator.next() for _ in range(options.count)]
+    for start in range(0, len(inputs), options.batch):
+        batch = inputs[start : start + options.batch]
+        reason = crash_reason(command, SEPARATOR.join(batch), options.timeout)
+        if not reason:
+            continue
+        for text in batch:
+            alone = crash_reason(command, text, options.timeout)
+            if alone:
+                reason = alone
+                break
+        else:
+            # Only together: print the whole batch.
+            text = SEPARATOR.join(batch)
+        print(f"crash: {options.command}: {reason} on this input:\n{text}")
+        if options.keep:
+            options.keep.write_text(text)
+        return 1
+    print(f"{len(inputs)} inputs made from {len(pieces)} functions, no crash")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention patterns, compiled for the shapes they are called with.
+
+    out = fovea.dense(q, k, v, causal=True)
+    out = fovea.fast_multipole(q, k, v, key_weights, value_weights, group=64)
+
+Arrays are NumPy arrays or anything else with DLPack in CPU memory; results are
+NumPy arrays.  `fovea.compile` compiles IR of your own, and `fovea.reference`
+holds plain NumPy versions of the functions here.
+"""
+
+from ._fovea import FoveaError, Kernel
+from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from .ops import dense, fast_multipole, fast_multipole_linear
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FoveaError",
+    "Kernel",
+    "TARGETS",
+    "clear_cache",
+    "compile",
+    "dense",
+    "fast_multipole",
+    "fast_multipole_linear",
+    "num_threads",
+    "set_num_threads",
+]

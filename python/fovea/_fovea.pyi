@@ -1,0 +1,60 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compiled part of the package."""
+
+from typing import Any
+
+import numpy as np
+
+TARGETS: tuple[str, ...]
+
+class FoveaError(RuntimeError):
+    """A failure of the compiler, with its diagnostics, or of a running kernel."""
+
+class Kernel:
+    """A compiled function: arrays in, arrays out."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Runs the kernel; other threads of Python go on meanwhile.
+
+        Returns an array, a tuple of arrays for several results, or None.
+        Raises ValueError for inputs that do not fit the signature, FoveaError
+        when the kernel fails.
+        """
+    @property
+    def name(self) -> str:
+        """Name of the function, without '@'."""
+    @property
+    def signature(self) -> str:
+        """Names and types of the arguments, and types of the results."""
+    @property
+    def cpu(self) -> str:
+        """The CPU that the code was generated for, as LLVM names it."""
+    @property
+    def diagnostics(self) -> str:
+        """Warnings and remarks of the compilation."""
+    @property
+    def compile_seconds(self) -> float:
+        """How long the compilation took."""
+
+def compile(text: str, target: str, cpu: str, entry: str | None) -> Kernel:
+    """Compiles a function, or finds it in the cache of the process."""
+
+def describe(name: str, array: Any) -> tuple[str, tuple[int, ...]]:
+    """Element type in IR and shape of an array; `name` is for the error."""
+
+def bfloat16() -> np.dtype[Any]:
+    """The NumPy type bfloat16 of the package ml_dtypes."""
+
+def set_num_threads(count: int) -> None:
+    """Sets how many threads run a kernel; 0 is the default."""
+
+def num_threads() -> int:
+    """How many threads run a kernel."""
+
+def clear_cache() -> None:
+    """Forgets all kernels and frees memory that is kept for reuse."""
+
+def cache_statistics() -> tuple[int, int, int]:
+    """Kernels in the cache of the process, its hits and its misses."""

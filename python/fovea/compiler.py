@@ -1,0 +1,95 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiling IR, the cache of kernels, and the number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _fovea
+
+__all__ = ["TARGETS", "clear_cache", "compile", "num_threads", "set_num_threads"]
+
+#: The targets that kernels can be compiled for.
+TARGETS: tuple[str, ...] = _fovea.TARGETS
+
+#: Kernels of the functions in ops.py by what they were called with. Kernels are
+#: also shared, by their text, with everything else that runs in the process;
+#: this cache saves making the text.
+_callables: dict[tuple, Callable[..., Any]] = {}
+_MAX_CALLABLES = 1024
+
+
+def check_target(target: str) -> None:
+    if target not in TARGETS:
+        names = " or ".join(map(repr, TARGETS))
+        raise ValueError(f"target: found {target!r}, needed {names}")
+
+
+def remember(key: tuple, function: Callable[..., Any]) -> None:
+    """Keeps `function` for the next call with `key`."""
+    # Insertion order: the oldest makes room.
+    while len(_callables) >= _MAX_CALLABLES:
+        try:
+            _callables.pop(next(iter(_callables)), None)
+        except (StopIteration, RuntimeError):  # another thread was faster
+            continue
+    _callables[key] = function
+
+
+def compile(
+    text: str, *, target: str = "cpu", cpu: str = "native", entry: str | None = None
+) -> _fovea.Kernel:
+    """Compiles one function of a module in MLIR's textual form.
+
+    `target` is "cpu" (parallel vector code) or "reference" (plain loops that
+    compute in float64).  `cpu` is the processor to generate code for, as LLVM
+    names it; "native" is this machine.  `entry` names the function; by default
+    it is the first public one with a body.
+
+    The result is called with one array (or Python number) for each argument
+    and returns an array, a tuple of arrays, or None.  Arrays that are not
+    contiguous, not aligned or of the other byte order are copied first.  The
+    same text is compiled only once.
+
+    Raises FoveaError with the diagnostics of the compiler.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"text: found {type(text).__name__}, needed a string with IR")
+    if not isinstance(cpu, str):
+        raise ValueError(f"cpu: found {cpu!r}, needed the name of a processor or 'native'")
+    if entry is not None and not isinstance(entry, str):
+        raise ValueError(f"entry: found {entry!r}, needed the name of a function")
+    check_target(target)
+    return _fovea.compile(text, target, cpu, entry)
+
+
+def clear_cache() -> None:
+    """Forgets all compiled kernels and frees memory that is kept for reuse.
+
+    Kernels that are still referenced stay valid.
+    """
+    _callables.clear()
+    _fovea.clear_cache()
+
+
+def set_num_threads(count: int) -> None:
+    """Sets how many threads run a kernel, the calling one included.
+
+    0 restores the default: the environment variable FOVEA_NUM_THREADS or, where
+    that is not set, the number of processors the process may use.  Results do
+    not depend on it.
+    """
+    try:
+        _fovea.set_num_threads(count)
+    except TypeError:
+        raise ValueError(
+            f"count: found {count!r}, needed a number of threads, or 0 for the default"
+        ) from None
+
+
+def num_threads() -> int:
+    """How many threads run a kernel."""
+    return _fovea.num_threads()

@@ -1,0 +1,438 @@
+//===- Arrays.cpp - Arrays of Python and of kernels -----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Arrays.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/MathExtras.h"
+#include <cstdlib>
+#include <cstring>
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+[[noreturn]] static void raiseValueError(const Twine &text) {
+  throw nb::value_error(text.str().c_str());
+}
+
+static std::string toText(nb::handle object) { return nb::str(object).c_str(); }
+
+static std::string getTypeName(nb::handle object) {
+  return toText(object.type().attr("__name__"));
+}
+
+nb::handle python::getBFloat16Type() {
+  // Kept for good: the module may be unloaded after the interpreter.
+  static PyObject *type = nullptr;
+  if (type)
+    return type;
+  try {
+    nb::object scalar = nb::module_::import_("ml_dtypes").attr("bfloat16");
+    type = nb::module_::import_("numpy").attr("dtype")(scalar).release().ptr();
+  } catch (nb::python_error &error) {
+    if (!error.matches(PyExc_ImportError))
+      throw;
+    throw nb::import_error("NumPy has no bfloat16 of its own: results of that "
+                           "type need the package ml_dtypes (pip install "
+                           "ml_dtypes)");
+  }
+  return type;
+}
+
+//===----------------------------------------------------------------------===//
+// Reading arrays
+//===----------------------------------------------------------------------===//
+
+ArrayView::~ArrayView() {
+  if (hasBuffer)
+    PyBuffer_Release(&buffer);
+}
+
+void ArrayView::load(nb::handle object, StringRef name, bool needsWrite) {
+  if (PyObject_CheckBuffer(object.ptr()) && loadBuffer(object, name))
+    return;
+  if (loadDLPack(object, name, needsWrite))
+    return;
+  raiseValueError(name + ": found " + getTypeName(object) +
+                  ", needed a NumPy array or an object with __dlpack__");
+}
+
+/// The type that a format of Python's struct module stands for.
+static std::optional<ElementType>
+parseFormat(StringRef format, int64_t itemSize, bool &isSwapped) {
+  isSwapped = format.consume_front(">") || format.consume_front("!");
+  if (!isSwapped && !format.consume_front("<") && !format.consume_front("="))
+    format.consume_front("@");
+  if (format.size() != 1)
+    return std::nullopt;
+  // Kernels know no signs; what an integer means is up to their operations.
+  if (format[0] == '?')
+    return ElementType::I1;
+  if (StringRef("bBhHiIlLqQnN").contains(format[0]))
+    switch (itemSize) {
+    case 1:
+      return ElementType::I8;
+    case 2:
+      return ElementType::I16;
+    case 4:
+      return ElementType::I32;
+    case 8:
+      return ElementType::I64;
+    }
+  if (format[0] == 'e')
+    return ElementType::F16;
+  if (format[0] == 'f')
+    return ElementType::F32;
+  if (format[0] == 'd')
+    return ElementType::F64;
+  return std::nullopt;
+}
+
+bool ArrayView::loadBuffer(nb::handle object, StringRef name) {
+  constexpr int flags = PyBUF_STRIDES | PyBUF_FORMAT;
+  bool isBFloat16 = false;
+  if (PyObject_GetBuffer(object.ptr(), &buffer, flags) == 0) {
+    hasBuffer = true;
+  } else {
+    // NumPy does not export element types that other packages add.
+    PyErr_Clear();
+    nb::object type = nb::getattr(object, "dtype", nb::none());
+    if (type.is_none())
+      return false;
+    if (toText(type) != "bfloat16")
+      raiseValueError(name + ": found element type " + toText(type) +
+                      ", needed bfloat16, float16, float32, float64, bool or "
+                      "an integer");
+    nb::object bits = object.attr("view")("uint16");
+    if (PyObject_GetBuffer(bits.ptr(), &buffer, flags) != 0)
+      throw nb::python_error();
+    // The buffer keeps `bits` alive, and that its array.
+    hasBuffer = isBFloat16 = true;
+  }
+  std::optional<ElementType> type = parseFormat(
+      buffer.format ? buffer.format : "B", buffer.itemsize, isSwapped);
+  if (!type) {
+    nb::object found = nb::getattr(object, "dtype", nb::str(buffer.format));
+    raiseValueError(name + ": found element type " + toText(found) +
+                    ", needed bfloat16, float16, float32, float64, bool or an "
+                    "integer");
+  }
+  elementType = isBFloat16 ? ElementType::BF16 : *type;
+  data = static_cast<char *>(buffer.buf);
+  isReadOnly = buffer.readonly;
+  if (buffer.ndim > 0) {
+    shape.assign(buffer.shape, buffer.shape + buffer.ndim);
+    byteStrides.assign(buffer.strides, buffer.strides + buffer.ndim);
+  }
+  return true;
+}
+
+static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  if (type.lanes != 1)
+    return std::nullopt;
+  switch (Code(type.code)) {
+  case Code::Bfloat:
+    if (type.bits == 16)
+      return ElementType::BF16;
+    break;
+  case Code::Bool:
+    if (type.bits == 8)
+      return ElementType::I1;
+    break;
+  case Code::Float:
+    switch (type.bits) {
+    case 16:
+      return ElementType::F16;
+    case 32:
+      return ElementType::F32;
+    case 64:
+      return ElementType::F64;
+    }
+    break;
+  case Code::Int:
+  case Code::UInt:
+    switch (type.bits) {
+    case 8:
+      return ElementType::I8;
+    case 16:
+      return ElementType::I16;
+    case 32:
+      return ElementType::I32;
+    case 64:
+      return ElementType::I64;
+    }
+    break;
+  default:
+    break;
+  }
+  return std::nullopt;
+}
+
+/// The capsule of `object`, with whatever its exporter raises: frameworks
+/// refuse arrays whose gradients would be lost.
+static nb::object exportDLPack(nb::handle object) {
+  nb::object exporter = object.attr("__dlpack__");
+  try {
+    return exporter(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error &error) {
+    // Older exporters do not know the argument.
+    if (!error.matches(PyExc_TypeError))
+      throw;
+  }
+  return exporter();
+}
+
+bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite) {
+  nb::object capsule = nb::borrow(object);
+  if (!PyCapsule_CheckExact(object.ptr())) {
+    if (!nb::hasattr(object, "__dlpack__"))
+      return false;
+    capsule = exportDLPack(object);
+  }
+  nb::ndarray<> writable;
+  isReadOnly = !needsWrite || !nb::try_cast(capsule, writable);
+  if (!isReadOnly)
+    tensor = nb::ndarray<nb::ro>(writable);
+  else if (!nb::try_cast(capsule, tensor))
+    raiseValueError(name + ": found " + getTypeName(object) +
+                    ", whose __dlpack__ gives no array, or one that was used "
+                    "already");
+  if (tensor.device_type() != nb::device::cpu::value)
+    raiseValueError(name + ": found an array on a device of DLPack type " +
+                    Twine(tensor.device_type()) +
+                    ", needed one in CPU memory, type " +
+                    Twine(int(nb::device::cpu::value)));
+  std::optional<ElementType> type = convertType(tensor.dtype());
+  if (!type)
+    raiseValueError(name + ": found elements of DLPack type " +
+                    Twine(int(tensor.dtype().code)) + " with " +
+                    Twine(int(tensor.dtype().bits)) +
+                    " bits, needed bfloat16, float16, float32, float64, bool "
+                    "or an integer");
+  elementType = *type;
+  data = static_cast<char *>(const_cast<void *>(tensor.data()));
+  for (size_t dim = 0; dim < tensor.ndim(); ++dim) {
+    shape.push_back(tensor.shape(dim));
+    byteStrides.push_back(tensor.stride(dim) * getByteWidth(elementType));
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+bool ArrayView::isKernelLayout() const {
+  if (is_contained(shape, 0))
+    return true;
+  int64_t width = getByteWidth(elementType);
+  if (isSwapped || reinterpret_cast<uintptr_t>(data) % width)
+    return false;
+  int64_t expected = width;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    if (shape[dim] != 1 && byteStrides[dim] != expected)
+      return false;
+    expected *= shape[dim];
+  }
+  return true;
+}
+
+bool ArrayView::copyToKernelLayout() {
+  int64_t width = getByteWidth(elementType);
+  // Runs of bytes that already lie as they should are copied at once.
+  int64_t run = width;
+  size_t outer = shape.size();
+  while (!isSwapped && outer > 0 &&
+         (shape[outer - 1] == 1 || byteStrides[outer - 1] == run))
+    run *= shape[--outer];
+  int64_t count = 1;
+  for (int64_t extent : ArrayRef(shape).take_front(outer))
+    count *= extent;
+
+  // Room to spare at the end, as aligned_alloc wants.
+  auto *memory = static_cast<char *>(
+      std::aligned_alloc(64, alignTo(std::max<int64_t>(count * run, 1), 64)));
+  if (!memory)
+    return false;
+  copy = {memory, std::free};
+  SmallVector<int64_t, 4> position(outer, 0);
+  const char *from = data;
+  for (int64_t i = 0; i < count; ++i) {
+    char *to = memory + i * run;
+    if (isSwapped)
+      std::reverse_copy(from, from + width, to);
+    else
+      std::memcpy(to, from, run);
+    for (size_t dim = outer; dim-- > 0;) {
+      from += byteStrides[dim];
+      if (++position[dim] < shape[dim])
+        break;
+      from -= byteStrides[dim] * shape[dim];
+      position[dim] = 0;
+    }
+  }
+
+  data = memory;
+  isSwapped = isReadOnly = false;
+  int64_t stride = width;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    byteStrides[dim] = stride;
+    stride *= shape[dim];
+  }
+  return true;
+}
+
+TensorRef ArrayView::getRef() const {
+  TensorRef ref;
+  ref.data = data;
+  ref.elementType = elementType;
+  ref.shape = shape;
+  ref.isReadOnly = isReadOnly;
+  return ref;
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+static nb::dlpack::dtype getArrayType(ElementType type) {
+  switch (type) {
+  case ElementType::F32:
+    return nb::dtype<float>();
+  case ElementType::F64:
+    return nb::dtype<double>();
+  case ElementType::F16:
+    return {uint8_t(nb::dlpack::dtype_code::Float), 16, 1};
+  // NumPy learns below that these are bfloat16.
+  case ElementType::BF16:
+    return nb::dtype<uint16_t>();
+  case ElementType::I1:
+    return nb::dtype<bool>();
+  case ElementType::I8:
+    return nb::dtype<int8_t>();
+  case ElementType::I16:
+    return nb::dtype<int16_t>();
+  case ElementType::I32:
+    return nb::dtype<int32_t>();
+  case ElementType::I64:
+  case ElementType::Index:
+    return nb::dtype<int64_t>();
+  }
+  llvm_unreachable("unknown element type");
+}
+
+nb::object python::toArray(OwnedTensor tensor) {
+  SmallVector<size_t, 4> shape(tensor.getShape());
+  void *data = tensor.getData();
+  ElementType type = tensor.getElementType();
+
+  // The capsule takes the tensor, and with it the memory.
+  auto owned = std::make_unique<OwnedTensor>(std::move(tensor));
+  nb::capsule owner(owned.get(), [](void *pointer) noexcept {
+    delete static_cast<OwnedTensor *>(pointer);
+  });
+  owned.release();
+  nb::object array = nb::cast(nb::ndarray<nb::numpy>(
+      data, shape.size(), shape.data(), owner, nullptr, getArrayType(type)));
+  if (type == ElementType::BF16)
+    return array.attr("view")(getBFloat16Type());
+  return array;
+}
+
+/// The value of the float at `from`, whose format is `semantics`.
+static double decodeFloat(const char *from, const fltSemantics &semantics) {
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  APFloat value(semantics, APInt(16, bits));
+  bool losesInfo;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                &losesInfo);
+  return value.convertToDouble();
+}
+
+nb::object python::toScalar(const OwnedTensor &tensor) {
+  const char *from = tensor.getDataAs<const char>();
+  switch (tensor.getElementType()) {
+  case ElementType::F16:
+    return nb::float_(decodeFloat(from, APFloat::IEEEhalf()));
+  case ElementType::BF16:
+    return nb::float_(decodeFloat(from, APFloat::BFloat()));
+  case ElementType::F32:
+    return nb::float_(*tensor.getDataAs<float>());
+  case ElementType::F64:
+    return nb::float_(*tensor.getDataAs<double>());
+  case ElementType::I1:
+    return nb::bool_(*from != 0);
+  case ElementType::I8:
+    return nb::int_(*tensor.getDataAs<int8_t>());
+  case ElementType::I16:
+    return nb::int_(*tensor.getDataAs<int16_t>());
+  case ElementType::I32:
+    return nb::int_(*tensor.getDataAs<int32_t>());
+  case ElementType::I64:
+  case ElementType::Index:
+    return nb::int_(*tensor.getDataAs<int64_t>());
+  }
+  llvm_unreachable("unknown element type");
+}
+
+//===----------------------------------------------------------------------===//
+// Scalar arguments
+//===----------------------------------------------------------------------===//
+
+static void storeFloat(double number, ElementType type, char *to) {
+  if (type == ElementType::F64) {
+    std::memcpy(to, &number, sizeof(number));
+    return;
+  }
+  if (type == ElementType::F32) {
+    float rounded = number;
+    std::memcpy(to, &rounded, sizeof(rounded));
+    return;
+  }
+  APFloat value(number);
+  bool losesInfo;
+  value.convert(type == ElementType::BF16 ? APFloat::BFloat()
+                                          : APFloat::IEEEhalf(),
+                APFloat::rmNearestTiesToEven, &losesInfo);
+  uint16_t bits = value.bitcastToAPInt().getZExtValue();
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+void python::storeScalar(nb::handle object, StringRef name, ElementType type,
+                         char *to) {
+  auto raise = [&](const Twine &needed) {
+    PyErr_Clear();
+    raiseValueError(name + ": found " + toText(nb::repr(object)) + ", needed " +
+                    needed);
+  };
+  if (type == ElementType::F16 || type == ElementType::BF16 ||
+      type == ElementType::F32 || type == ElementType::F64) {
+    double number = PyFloat_AsDouble(object.ptr());
+    if (number == -1.0 && PyErr_Occurred())
+      raise("a number");
+    return storeFloat(number, type, to);
+  }
+  nb::object index = nb::steal(PyNumber_Index(object.ptr()));
+  int overflow = 0;
+  long long number = index.is_valid()
+                         ? PyLong_AsLongLongAndOverflow(index.ptr(), &overflow)
+                         : 0;
+  unsigned bits = type == ElementType::I1 ? 1 : 8 * getByteWidth(type);
+  bool fits = type == ElementType::I1 ? isUIntN(1, number)
+                                      : bits == 64 || isIntN(bits, number);
+  if (!index.is_valid() || overflow || !fits)
+    raise("an integer of " + Twine(bits) + (bits == 1 ? " bit" : " bits"));
+  // Little-endian: the low bytes come first.
+  std::memcpy(to, &number, sizeof(number));
+}

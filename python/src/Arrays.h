@@ -1,0 +1,85 @@
+//===- Arrays.h - Arrays of Python and of kernels ---------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_PYTHON_SRC_ARRAYS_H
+#define FOVEA_PYTHON_SRC_ARRAYS_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+namespace fovea::python {
+
+/// A failure of the compiler or of a running kernel: fovea.FoveaError.
+struct FoveaError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// An array of Python, described without copying, and kept alive.
+class ArrayView {
+public:
+  ArrayView() = default;
+  ArrayView(const ArrayView &) = delete;
+  ArrayView &operator=(const ArrayView &) = delete;
+  /// Needs the GIL.
+  ~ArrayView();
+
+  /// Reads `object`, which exports the buffer protocol or DLPack. `needsWrite`
+  /// asks for writable memory, but does not insist. Raises ValueError that
+  /// starts with `name`.
+  void load(nanobind::handle object, llvm::StringRef name, bool needsWrite);
+
+  ElementType getElementType() const { return elementType; }
+  llvm::ArrayRef<int64_t> getShape() const { return shape; }
+
+  /// True when a kernel can read the memory as it is: elements in row-major
+  /// order, of this machine's byte order, aligned to their size.
+  bool isKernelLayout() const;
+
+  /// Copies the elements into memory of kernel layout. May run without the GIL.
+  /// Returns false when there is no memory for it.
+  bool copyToKernelLayout();
+
+  /// What to pass to the kernel, once the layout is right.
+  TensorRef getRef() const;
+
+private:
+  /// Reads through the buffer protocol; false when `object` has none that
+  /// describes its elements.
+  bool loadBuffer(nanobind::handle object, llvm::StringRef name);
+  bool loadDLPack(nanobind::handle object, llvm::StringRef name,
+                  bool needsWrite);
+
+  char *data = nullptr;
+  ElementType elementType = ElementType::F32;
+  llvm::SmallVector<int64_t, 4> shape, byteStrides;
+  bool isReadOnly = false, isSwapped = false;
+
+  Py_buffer buffer = {};
+  bool hasBuffer = false;
+  nanobind::ndarray<nanobind::ro> tensor;
+  std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
+};
+
+/// A NumPy array that owns the memory of `tensor`.
+nanobind::object toArray(OwnedTensor tensor);
+
+/// The value of a result without dimensions that is no tensor.
+nanobind::object toScalar(const OwnedTensor &tensor);
+
+/// Writes `object`, a Python number, to the eight bytes at `to` as the kernel
+/// reads it. Raises ValueError that starts with `name`.
+void storeScalar(nanobind::handle object, llvm::StringRef name,
+                 ElementType type, char *to);
+
+/// ml_dtypes.bfloat16 as a NumPy dtype; raises ImportError without ml_dtypes.
+nanobind::handle getBFloat16Type();
+
+} // namespace fovea::python
+
+#endif // FOVEA_PYTHON_SRC_ARRAYS_H

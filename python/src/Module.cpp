@@ -1,0 +1,239 @@
+//===- Module.cpp - The extension module fovea._fovea ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Nothing of Fovea or LLVM throws, and what it calls back must not: exceptions
+// of nanobind stay within this folder, on the side of Python.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Arrays.h"
+#include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea_rt/fovea_rt.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+static nb::str toPython(StringRef text) {
+  return nb::str(text.data(), text.size());
+}
+
+/// What a call that failed raises: ValueError for bad inputs.
+[[noreturn]] static void raise(Error error, bool isInputError) {
+  std::string text = llvm::toString(std::move(error));
+  if (isInputError)
+    throw nb::value_error(text.c_str());
+  throw FoveaError(text);
+}
+
+//===----------------------------------------------------------------------===//
+// Compiling
+//===----------------------------------------------------------------------===//
+
+static Kernel compileKernel(std::string_view text, std::string_view target,
+                            std::string_view cpu,
+                            std::optional<std::string_view> entry) {
+  CompileOptions options;
+  Expected<Target> parsed = parseTarget(StringRef(target));
+  if (!parsed)
+    raise(parsed.takeError(), /*isInputError=*/true);
+  options.target = *parsed;
+  options.cpu = cpu;
+  options.entry = entry.value_or("");
+  Expected<Kernel> kernel = [&] {
+    nb::gil_scoped_release release;
+    return KernelCache::getGlobal().getOrCompile(StringRef(text), options);
+  }();
+  if (!kernel)
+    raise(kernel.takeError(), /*isInputError=*/false);
+  return std::move(*kernel);
+}
+
+//===----------------------------------------------------------------------===//
+// Calling
+//===----------------------------------------------------------------------===//
+
+/// "argument 1 (%k) of @main".
+static std::string describeArgument(const Kernel &kernel, size_t index) {
+  const ValueSpec &spec = kernel.getSignature().arguments[index];
+  return ("argument " + Twine(index) +
+          (spec.name.empty() ? "" : " (" + spec.name + ")") + " of @" +
+          kernel.getName())
+      .str();
+}
+
+namespace {
+/// The arguments of one call.
+struct Arguments {
+  explicit Arguments(size_t count)
+      : arrays(new ArrayView[count]), scalars(count), refs(count) {}
+
+  std::unique_ptr<ArrayView[]> arrays;
+  SmallVector<std::array<char, 8>, 8> scalars;
+  SmallVector<TensorRef, 8> refs;
+};
+} // namespace
+
+static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
+                         Arguments &arguments) {
+  const ValueSpec &spec = kernel.getSignature().arguments[index];
+  TensorRef &ref = arguments.refs[index];
+  if (spec.isScalar) {
+    ref.data = arguments.scalars[index].data();
+    ref.elementType = spec.elementType;
+    storeScalar(object, describeArgument(kernel, index), spec.elementType,
+                arguments.scalars[index].data());
+    return;
+  }
+  ArrayView &array = arguments.arrays[index];
+  array.load(object, describeArgument(kernel, index), spec.isWritten);
+  if (!array.isKernelLayout()) {
+    // What the kernel writes to a copy would be lost.
+    if (spec.isWritten)
+      raise(createStringError(
+                describeArgument(kernel, index) +
+                ": found an array with gaps, in another order, unaligned or of "
+                "another byte order, needed a contiguous one, because the "
+                "kernel writes to it"),
+            /*isInputError=*/true);
+    nb::gil_scoped_release release;
+    if (!array.copyToKernelLayout())
+      throw std::bad_alloc();
+  }
+  ref = array.getRef();
+}
+
+static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
+  const Signature &signature = kernel.getSignature();
+  if (inputs.size() != signature.arguments.size())
+    raise(createStringError("@" + kernel.getName() + " expects " +
+                            Twine(signature.arguments.size()) +
+                            " arguments, but got " + Twine(inputs.size()) +
+                            "; its type is " + signature.getString()),
+          /*isInputError=*/true);
+  // Before the work, rather than after.
+  if (any_of(signature.results, [](const ValueSpec &spec) {
+        return spec.elementType == ElementType::BF16 && !spec.isScalar;
+      }))
+    getBFloat16Type();
+
+  Arguments arguments(inputs.size());
+  for (size_t index = 0; index < inputs.size(); ++index)
+    loadArgument(kernel, index, inputs[index], arguments);
+
+  SmallVector<OwnedTensor, 2> results;
+  Error error = [&] {
+    nb::gil_scoped_release release;
+    return kernel.invoke(arguments.refs, results);
+  }();
+  if (error) {
+    Error inputError = kernel.checkInputs(arguments.refs);
+    bool isInputError(inputError);
+    consumeError(std::move(inputError));
+    raise(std::move(error), isInputError);
+  }
+
+  auto convert = [&](size_t index) {
+    return signature.results[index].isScalar
+               ? toScalar(results[index])
+               : toArray(std::move(results[index]));
+  };
+  if (results.empty())
+    return nb::none();
+  if (results.size() == 1)
+    return convert(0);
+  nb::list values;
+  for (size_t index = 0; index < results.size(); ++index)
+    values.append(convert(index));
+  return nb::tuple(values);
+}
+
+/// Element type and shape of an array, as the functions of ops.py need them.
+static nb::tuple describeArray(std::string_view name, nb::handle object) {
+  ArrayView array;
+  array.load(object, StringRef(name), /*needsWrite=*/false);
+  nb::list shape;
+  for (int64_t extent : array.getShape())
+    shape.append(extent);
+  return nb::make_tuple(toPython(fovea::getName(array.getElementType())),
+                        nb::tuple(shape));
+}
+
+//===----------------------------------------------------------------------===//
+// The module
+//===----------------------------------------------------------------------===//
+
+static void setNumThreads(int32_t count) {
+  if (fovea_rt_set_num_threads(count) != FOVEA_RT_OK)
+    throw nb::value_error(fovea_rt_last_error());
+}
+
+static void clearCache() {
+  KernelCache::getGlobal().clear();
+  fovea_rt_release_cache();
+  fovea_rt_release_scratch();
+}
+
+static std::string getRepr(const Kernel &kernel) {
+  return ("<fovea.Kernel @" + kernel.getName() +
+          kernel.getSignature().getString() + ">")
+      .str();
+}
+
+NB_MODULE(_fovea, m) {
+  m.doc() = "The compiler and the runtime of Fovea.";
+  nb::exception<FoveaError>(m, "FoveaError", PyExc_RuntimeError)
+      .attr("__module__") = "fovea";
+
+  nb::class_<Kernel>(m, "Kernel", "A compiled function: arrays in, arrays out.")
+      .def("__call__", &callKernel, nb::arg("inputs"))
+      .def("__repr__", &getRepr)
+      .def_prop_ro(
+          "name", [](const Kernel &self) { return toPython(self.getName()); },
+          "Name of the function, without '@'.")
+      .def_prop_ro(
+          "signature",
+          [](const Kernel &self) { return self.getSignature().getString(); },
+          "Names and types of the arguments, and types of the results.")
+      .def_prop_ro(
+          "cpu", [](const Kernel &self) { return toPython(self.getCPU()); },
+          "The CPU that the code was generated for, as LLVM names it.")
+      .def_prop_ro(
+          "diagnostics",
+          [](const Kernel &self) { return toPython(self.getDiagnostics()); },
+          "Warnings and remarks of the compilation.")
+      .def_prop_ro(
+          "compile_seconds",
+          [](const Kernel &self) { return self.getCompileTimes().getTotal(); },
+          "How long the compilation took.");
+  m.attr("Kernel").attr("__module__") = "fovea";
+
+  nb::list targets;
+  for (Target target : {Target::CPU, Target::Reference})
+    targets.append(toPython(fovea::getName(target)));
+  m.attr("TARGETS") = nb::tuple(targets);
+
+  m.def("compile", &compileKernel, nb::arg("text"), nb::arg("target"),
+        nb::arg("cpu"), nb::arg("entry").none());
+  m.def("describe", &describeArray, nb::arg("name"), nb::arg("array").none());
+  m.def("bfloat16", [] { return nb::borrow(getBFloat16Type()); });
+  m.def("set_num_threads", &setNumThreads, nb::arg("count"));
+  m.def("num_threads", &fovea_rt_num_threads);
+  m.def("clear_cache", &clearCache);
+  m.def("cache_statistics", [] {
+    KernelCache::Statistics statistics =
+        KernelCache::getGlobal().getStatistics();
+    return nb::make_tuple(statistics.size, statistics.hits, statistics.misses);
+  });
+}

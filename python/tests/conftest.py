@@ -1,0 +1,74 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Inputs and comparisons that the tests of the package share."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fovea import reference
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+TYPES = {
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "float16": np.dtype(np.float16),
+    "bfloat16": BFLOAT16,
+}
+
+# max|out-ref| / max|ref|
+BOUNDS = {"float32": 5e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1e-2}
+
+
+@pytest.fixture(params=["cpu", "reference"])
+def target(request):
+    return request.param
+
+
+def make(type="float32", *, B=1, H=2, G=2, N=37, M=None, D=16, E=None, seed=0):
+    """q, k and v, unit normal, rounded to `type`."""
+    rng = np.random.default_rng(seed)
+    M = N if M is None else M
+    E = D if E is None else E
+    shapes = ((B, H, N, D), (B, G, M, D), (B, G, M, E))
+    return [rng.standard_normal(shape).astype(TYPES[type]) for shape in shapes]
+
+
+def make_weights(N, m, p, D, W=1, type="float32", seed=1):
+    """Weights of every level for N tokens in groups of m."""
+    rng = np.random.default_rng(seed)
+    sizes = [m << level for level in range(reference.num_levels(N, m))]
+    return [
+        (rng.standard_normal((W, p, size, D)) / math.sqrt(size)).astype(TYPES[type])
+        for size in sizes
+    ]
+
+
+def make_biases(N, m, p, D, W=1, type="float32", seed=2):
+    rng = np.random.default_rng(seed)
+    count = reference.num_levels(N, m)
+    return [rng.standard_normal((W, p, D)).astype(TYPES[type]) for _ in range(count)]
+
+
+def check(found, expected, type="float32"):
+    """`found` has the type and shape it should, and is near `expected`."""
+    if isinstance(expected, tuple):
+        assert isinstance(found, tuple) and len(found) == len(expected)
+        check(found[0], expected[0], type)
+        lse, expected_lse = found[1], expected[1]
+        assert lse.dtype == (np.float64 if type == "float64" else np.float32)
+        assert lse.shape == expected_lse.shape
+        finite = np.isfinite(expected_lse)
+        assert np.array_equal(lse[~finite], expected_lse[~finite])
+        # Data of 16 bits reach the scores exactly, summaries rounded.
+        bound = {"float32": 1e-5, "float64": 1e-12}.get(type, 3e-2)
+        np.testing.assert_allclose(lse[finite], expected_lse[finite], rtol=0, atol=bound)
+        return
+    assert found.dtype == TYPES[type]
+    assert found.shape == expected.shape
+    error = np.abs(found.astype(np.float64) - expected).max(initial=0)
+    assert error <= BOUNDS[type] * np.abs(expected).max(initial=0)

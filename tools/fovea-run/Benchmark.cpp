@@ -91,11 +91,14 @@ Expected<run::Timing> run::benchmark(const Kernel &kernel,
   {
     SmallVector<OwnedTensor, 2> results;
     fovea_rt_reset_statistics();
+    fovea_rt_statistics before, statistics;
+    fovea_rt_get_statistics(&before);
     if (Error error = kernel.invoke(inputs, results))
       return std::move(error);
-    fovea_rt_statistics statistics;
     fovea_rt_get_statistics(&statistics);
-    timing.peakAllocatedBytes = statistics.peak_allocated_bytes;
+    // Results of earlier runs may still be alive.
+    timing.peakAllocatedBytes =
+        statistics.peak_allocated_bytes - before.allocated_bytes;
     timing.peakScratchBytes = statistics.peak_scratch_bytes;
     for (const OwnedTensor &result : results)
       timing.bytes += result.getNumBytes();
@@ -110,7 +113,11 @@ Expected<run::Timing> run::benchmark(const Kernel &kernel,
   std::vector<double> runs;
   Clock::time_point start = Clock::now();
   double sinceMeasured = 1;
-  while (runs.size() < 3 || secondsSince(start) < seconds) {
+  auto wantsMore = [&] {
+    double elapsed = secondsSince(start);
+    return elapsed < seconds || runs.size() < (elapsed < 4 * seconds ? 3 : 1);
+  };
+  while (wantsMore()) {
     // Once in a while, so that short kernels keep their caches.
     if (sinceMeasured > 0.1) {
       peak->measure();

@@ -36,7 +36,8 @@ struct Timing {
   llvm::json::Object toJSON() const;
 };
 
-/// Runs the kernel for `seconds`, and at least three times after a warm-up.
+/// Runs the kernel for `seconds` after a warm-up, and at least three times
+/// unless one run takes longer than four times that.
 llvm::Expected<Timing> benchmark(const Kernel &kernel,
                                  llvm::ArrayRef<TensorRef> inputs,
                                  double seconds,

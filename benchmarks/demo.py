@@ -130,7 +130,7 @@ def main():
     threads = arguments.threads or len(cpus)
     try:
         machine.choose(cpus, threads)
-        tools = backends.Tools(arguments.build, cpus)
+        tools = backends.Tools(arguments.build, cpus, "wall")
         with tempfile.TemporaryDirectory(prefix="fovea-demo-") as folder:
             demo = Demo(tools, threads, pathlib.Path(folder) / "work")
             distance = run_real(demo, HERE.parent / "examples" / "data")

@@ -14,6 +14,7 @@
 
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/ExecutionEngine/PeakKernel.h"
+#include "fovea/Support/Clock.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -22,7 +23,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -30,11 +30,10 @@
 using namespace llvm;
 using namespace fovea;
 
-using Clock = std::chrono::steady_clock;
+static Clock measureClock = Clock::Wall;
 
-static double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+static double now() { return now(measureClock); }
+static double secondsSince(double start) { return now() - start; }
 
 /// Median, least and greatest of the samples.
 static json::Object describe(std::vector<double> samples) {
@@ -50,7 +49,7 @@ static json::Object describe(std::vector<double> samples) {
 static json::Object sample(unsigned numThreads, double seconds,
                            const std::function<double(unsigned)> &rate) {
   std::vector<double> samples;
-  Clock::time_point start = Clock::now();
+  double start = now();
   while (samples.size() < 3 || secondsSince(start) < seconds) {
     std::vector<double> rates(numThreads);
     std::vector<std::thread> threads;
@@ -77,7 +76,9 @@ static Error addPeaks(ElementType type, unsigned numThreads, double seconds,
     consumeError(kernel.takeError());
     return Error::success();
   }
-  auto rate = [&](unsigned) { return kernel->measure(0.01) * 1e-9; };
+  auto rate = [&](unsigned) {
+    return kernel->measure(0.01, measureClock) * 1e-9;
+  };
   json::Object peaks{{"one", sample(1, seconds, rate)}};
   if (numThreads > 1)
     peaks["all"] = sample(numThreads, seconds, rate);
@@ -91,7 +92,7 @@ static void addCopy(unsigned numThreads, double seconds, size_t megabytes,
   size_t bytes = megabytes << 20, part = bytes / numThreads;
   std::vector<char> from(bytes, 1), to(bytes, 2);
   auto copy = [&](size_t begin, size_t count) {
-    Clock::time_point start = Clock::now();
+    double start = now();
     std::memcpy(to.data() + begin, from.data() + begin, count);
     return 2e-9 * count / secondsSince(start);
   };
@@ -113,11 +114,11 @@ static Error addCompilation(StringRef path, double seconds,
   CompileOptions options;
   options.sourceName = path;
   std::vector<double> compiles, hits;
-  Clock::time_point start = Clock::now();
+  double start = now();
   KernelCache cache;
   while (compiles.size() < 4 || secondsSince(start) < seconds) {
     cache.clear();
-    Clock::time_point begin = Clock::now();
+    double begin = now();
     if (Error error =
             cache.getOrCompile((*file)->getBuffer(), options).takeError())
       return error;
@@ -126,10 +127,10 @@ static Error addCompilation(StringRef path, double seconds,
   // Loading the compiler's own code and tables is not compiling.
   report["first_compile_seconds"] = compiles.front();
   compiles.erase(compiles.begin());
-  start = Clock::now();
+  start = now();
   while (hits.size() < 100 ||
          (secondsSince(start) < seconds && hits.size() < 100000)) {
-    Clock::time_point begin = Clock::now();
+    double begin = now();
     if (Error error =
             cache.getOrCompile((*file)->getBuffer(), options).takeError())
       return error;
@@ -156,6 +157,9 @@ int main(int argc, char **argv) {
   cl::opt<unsigned> megabytes("copy-megabytes", cl::init(256),
                               cl::desc("size of the arrays that are copied, 0 "
                                        "for no copies"));
+  cl::opt<std::string> clock("clock", cl::init("wall"),
+                             cl::desc("'wall', or 'cpu': the time of each "
+                                      "thread"));
   cl::opt<std::string> path("compile", cl::value_desc("file.mlir"),
                             cl::desc("time compilation of this file instead"));
   cl::ParseCommandLineOptions(argc, argv, "Measure this machine\n");
@@ -164,6 +168,10 @@ int main(int argc, char **argv) {
     errs() << "fovea-machine: error: " << toString(std::move(error)) << '\n';
     return 1;
   };
+  if (clock != "wall" && clock != "cpu")
+    return fail(createStringError("unknown value '" + clock +
+                                  "' of --clock; expected 'wall' or 'cpu'"));
+  measureClock = clock == "cpu" ? Clock::CPU : Clock::Wall;
   json::Object report;
   unsigned all = numThreads ? numThreads : fovea_rt_num_threads();
   report["cpu"] = sys::getHostCPUName();

@@ -46,6 +46,7 @@ class Prepared:
         arguments.append(f"--target={target}")
         if seconds is not None:
             arguments.append(f"--bench={seconds}")
+            arguments.append(f"--bench-clock={self._backend.clock_for(threads)}")
         if wants_result:
             arguments.append(f"--out={out}")
         report = self._backend.call("fovea-run", arguments, threads)
@@ -53,6 +54,7 @@ class Prepared:
 
     def time_compilation(self, seconds):
         arguments = [f"--compile={self.path}", f"--seconds={seconds}"]
+        arguments.append(f"--clock={self._backend.clock}")
         return self._backend.call("fovea-machine", arguments, 1)
 
     def remove(self):
@@ -64,9 +66,9 @@ class Prepared:
 class Tools:
     """The programs of a build folder."""
 
-    def __init__(self, build, cpus):
+    def __init__(self, build, cpus, clock):
         self.folder = pathlib.Path(build) / "bin"
-        self.cpus = cpus
+        self.cpus, self.clock = cpus, clock
         for name in ("fovea-run", "fovea-machine"):
             if not (self.folder / name).exists():
                 raise FileNotFoundError(f"found no {name} in {self.folder}: build Fovea first")
@@ -74,10 +76,13 @@ class Tools:
     def prepare(self, inputs, folder):
         return Prepared(self, inputs, folder)
 
+    def clock_for(self, threads):
+        """The time of one thread says nothing about several."""
+        return self.clock if threads == 1 else "wall"
+
     def measure_machine(self, threads, seconds):
-        return self.call(
-            "fovea-machine", [f"--threads={threads}", f"--seconds={seconds}"], threads
-        )
+        arguments = [f"--threads={threads}", f"--seconds={seconds}", f"--clock={self.clock}"]
+        return self.call("fovea-machine", arguments, threads)
 
     def call(self, name, arguments, threads):
         """Runs a tool on as many CPUs as it has threads; returns its report."""

@@ -149,6 +149,7 @@ class Driver:
             "causal": row.workload.causal,
             "threads": threads,
             "seconds": row.seconds,
+            "clock": self.tools.clock_for(threads),
         }
         environment = dict(os.environ)
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -41,6 +41,11 @@ def _span(values, form):
     return f"{form(values['median'])} ({form(values['min'])} .. {form(values['max'])})"
 
 
+_CLOCKS = {
+    "wall": "the time that passes",
+    "cpu": "the time of the thread where there is one, otherwise the time that passes",
+}
+
 _FORMS = {
     "fraction_of_peak": ("of peak", percent),
     "extra_bytes_per_thread": ("beyond summaries, per thread", memory),
@@ -192,6 +197,7 @@ def markdown(report):
         f"- commit {machine['commit']}, {machine['time']}, "
         f"{machine['build'].get('CMAKE_BUILD_TYPE', 'unknown')} build, "
         f"pinned to CPUs {machine['affinity']}, load {machine['load'][0]:.2f} before",
+        "- clock: " + _CLOCKS[report["clock"]],
         f"- command: `{report['command']}`",
     ]
     parts = [

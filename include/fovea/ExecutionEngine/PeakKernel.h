@@ -10,6 +10,7 @@
 #define FOVEA_EXECUTIONENGINE_PEAKKERNEL_H
 
 #include "fovea/ExecutionEngine/Kernel.h"
+#include "fovea/Support/Clock.h"
 
 namespace fovea {
 
@@ -21,8 +22,8 @@ public:
   static llvm::Expected<PeakKernel> create(ElementType type);
 
   /// Floating-point operations per second, two for each multiply-add, on the
-  /// calling thread over about `seconds`.
-  double measure(double seconds) const;
+  /// calling thread over about `seconds` of the clock.
+  double measure(double seconds, Clock clock = Clock::Wall) const;
 
 private:
   std::shared_ptr<const void> code;

@@ -9,8 +9,8 @@
 #include "fovea/ExecutionEngine/PeakKernel.h"
 #include "HostTarget.h"
 #include "JIT.h"
-#include "Stopwatch.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 
 using namespace llvm;
@@ -36,13 +36,25 @@ static Registers getRegisters(const TargetMachine &machine) {
   return {128, 16};
 }
 
+static bool hasBF16DotProduct(const TargetMachine &machine) {
+  return machine.getTargetTriple().isX86() &&
+         machine.getMCSubtargetInfo()->checkFeatures("+avx512f,+avx512bf16");
+}
+
 /// Adds `void loop(i64 iterations, ptr sink)`: in each iteration every
-/// accumulator takes one multiply-add. Returns the number of accumulators.
-static unsigned addLoop(Module &module, Type *elementType,
+/// accumulator takes one multiply-add, in bf16 a dot product of two pairs.
+/// Returns the number of accumulators.
+static unsigned addLoop(Module &module, ElementType type,
                         const Registers &registers) {
   LLVMContext &context = module.getContext();
+  Type *elementType = type == ElementType::F64 ? Type::getDoubleTy(context)
+                                               : Type::getFloatTy(context);
   auto *vectorType = FixedVectorType::get(
       elementType, registers.bits / elementType->getPrimitiveSizeInBits());
+  FixedVectorType *factorType = vectorType;
+  if (type == ElementType::BF16)
+    factorType =
+        FixedVectorType::get(Type::getBFloatTy(context), registers.bits / 16);
   // Enough to hide the latency of a multiply-add, few enough to stay in
   // registers beside the two factors.
   unsigned count = registers.count / 2 + 4;
@@ -60,9 +72,9 @@ static unsigned addLoop(Module &module, Type *elementType,
 
   // The factors come from memory, so that nothing can be computed ahead.
   builder.SetInsertPoint(entry);
-  Value *a = builder.CreateAlignedLoad(vectorType, sink, Align(4));
+  Value *a = builder.CreateAlignedLoad(factorType, sink, Align(4));
   Value *b = builder.CreateAlignedLoad(
-      vectorType, builder.CreateConstGEP1_64(vectorType, sink, 1), Align(4));
+      factorType, builder.CreateConstGEP1_64(factorType, sink, 1), Align(4));
   builder.CreateBr(body);
 
   builder.SetInsertPoint(body);
@@ -76,8 +88,12 @@ static unsigned addLoop(Module &module, Type *elementType,
   }
   SmallVector<Value *> next;
   for (PHINode *accumulator : accumulators) {
-    next.push_back(builder.CreateIntrinsic(Intrinsic::fmuladd, {vectorType},
-                                           {accumulator, a, b}));
+    next.push_back(
+        type == ElementType::BF16
+            ? builder.CreateIntrinsic(Intrinsic::x86_avx512bf16_dpbf16ps_512,
+                                      {}, {accumulator, a, b})
+            : builder.CreateIntrinsic(Intrinsic::fmuladd, {vectorType},
+                                      {accumulator, a, b}));
     accumulator->addIncoming(next.back(), body);
   }
   Value *incremented = builder.CreateAdd(counter, builder.getInt64(1));
@@ -95,20 +111,21 @@ static unsigned addLoop(Module &module, Type *elementType,
 }
 
 Expected<PeakKernel> PeakKernel::create(ElementType type) {
-  assert((type == ElementType::F32 || type == ElementType::F64) &&
+  assert((type == ElementType::F32 || type == ElementType::F64 ||
+          type == ElementType::BF16) &&
          "no peak for this type");
   Expected<std::unique_ptr<TargetMachine>> machine =
       detail::createHostTargetMachine("native");
   if (!machine)
     return machine.takeError();
+  if (type == ElementType::BF16 && !hasBF16DotProduct(**machine))
+    return createStringError("this CPU has no dot products of bf16");
   LLVMContext context;
   Module module("peak", context);
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   Registers registers = getRegisters(**machine);
-  Type *elementType = type == ElementType::F32 ? Type::getFloatTy(context)
-                                               : Type::getDoubleTy(context);
-  unsigned count = addLoop(module, elementType, registers);
+  unsigned count = addLoop(module, type, registers);
 
   PeakKernel peak;
   peak.flopsPerIteration =
@@ -124,16 +141,16 @@ Expected<PeakKernel> PeakKernel::create(ElementType type) {
   return peak;
 }
 
-double PeakKernel::measure(double seconds) const {
+double PeakKernel::measure(double seconds, Clock clock) const {
   // Two factors of one vector each, all zero, so that everything stays finite.
   alignas(64) char sink[128] = {};
   int64_t iterations = 1 << 14;
   double elapsed = 0;
   // Grow until the loop runs long enough to be timed well.
   while (true) {
-    detail::Stopwatch watch;
+    double start = now(clock);
     loop(iterations, sink);
-    elapsed = watch.lap();
+    elapsed = now(clock) - start;
     if (elapsed >= seconds / 2)
       break;
     double factor = elapsed > 0 ? seconds / elapsed : 16;

@@ -11,28 +11,22 @@
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
-#include <chrono>
 #include <thread>
 
 using namespace llvm;
 using namespace fovea;
-
-using Clock = std::chrono::steady_clock;
-
-static double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 namespace {
 /// Measures the peak again and again between the runs of a kernel, because the
 /// clock rate of a machine changes.
 class PeakMeter {
 public:
-  static Expected<PeakMeter> create(ElementType type, unsigned numThreads) {
+  static Expected<PeakMeter> create(ElementType type, unsigned numThreads,
+                                    Clock clock) {
     Expected<PeakKernel> kernel = PeakKernel::create(type);
     if (!kernel)
       return kernel.takeError();
-    return PeakMeter(std::move(*kernel), numThreads);
+    return PeakMeter(std::move(*kernel), numThreads, clock);
   }
 
   /// Runs for about ten milliseconds on all threads.
@@ -40,8 +34,8 @@ public:
     std::vector<double> rates(numThreads);
     std::vector<std::thread> threads;
     for (unsigned i = 1; i < numThreads; ++i)
-      threads.emplace_back([&, i] { rates[i] = kernel.measure(0.01); });
-    rates[0] = kernel.measure(0.01);
+      threads.emplace_back([&, i] { rates[i] = kernel.measure(0.01, clock); });
+    rates[0] = kernel.measure(0.01, clock);
     for (std::thread &thread : threads)
       thread.join();
     double sum = 0;
@@ -56,11 +50,12 @@ public:
   }
 
 private:
-  PeakMeter(PeakKernel kernel, unsigned numThreads)
-      : kernel(std::move(kernel)), numThreads(numThreads) {}
+  PeakMeter(PeakKernel kernel, unsigned numThreads, Clock clock)
+      : kernel(std::move(kernel)), numThreads(numThreads), clock(clock) {}
 
   PeakKernel kernel;
   unsigned numThreads;
+  Clock clock;
   std::vector<double> samples;
 };
 } // namespace
@@ -76,14 +71,17 @@ static ElementType getPeakType(const Signature &signature) {
 
 Expected<run::Timing> run::benchmark(const Kernel &kernel,
                                      ArrayRef<TensorRef> inputs, double seconds,
+                                     Clock clock,
                                      std::optional<double> usefulFlops) {
   Timing timing;
   timing.numThreads = fovea_rt_num_threads();
+  timing.clock = clock == Clock::CPU ? "cpu" : "wall";
   timing.compile = kernel.getCompileTimes().getTotal();
   timing.usefulFlops = usefulFlops;
   ElementType peakType = getPeakType(kernel.getSignature());
   timing.peakType = getName(peakType);
-  Expected<PeakMeter> peak = PeakMeter::create(peakType, timing.numThreads);
+  Expected<PeakMeter> peak =
+      PeakMeter::create(peakType, timing.numThreads, clock);
   if (!peak)
     return peak.takeError();
 
@@ -91,11 +89,14 @@ Expected<run::Timing> run::benchmark(const Kernel &kernel,
   {
     SmallVector<OwnedTensor, 2> results;
     fovea_rt_reset_statistics();
+    fovea_rt_statistics before, statistics;
+    fovea_rt_get_statistics(&before);
     if (Error error = kernel.invoke(inputs, results))
       return std::move(error);
-    fovea_rt_statistics statistics;
     fovea_rt_get_statistics(&statistics);
-    timing.peakAllocatedBytes = statistics.peak_allocated_bytes;
+    // Results of earlier runs may still be alive.
+    timing.peakAllocatedBytes =
+        statistics.peak_allocated_bytes - before.allocated_bytes;
     timing.peakScratchBytes = statistics.peak_scratch_bytes;
     for (const OwnedTensor &result : results)
       timing.bytes += result.getNumBytes();
@@ -108,19 +109,23 @@ Expected<run::Timing> run::benchmark(const Kernel &kernel,
   }
 
   std::vector<double> runs;
-  Clock::time_point start = Clock::now();
+  double start = now(clock);
   double sinceMeasured = 1;
-  while (runs.size() < 3 || secondsSince(start) < seconds) {
+  auto wantsMore = [&] {
+    double elapsed = now(clock) - start;
+    return elapsed < seconds || runs.size() < (elapsed < 4 * seconds ? 3 : 1);
+  };
+  while (wantsMore()) {
     // Once in a while, so that short kernels keep their caches.
     if (sinceMeasured > 0.1) {
       peak->measure();
       sinceMeasured = 0;
     }
     SmallVector<OwnedTensor, 2> results;
-    Clock::time_point begin = Clock::now();
+    double begin = now(clock);
     if (Error error = kernel.invoke(inputs, results))
       return std::move(error);
-    runs.push_back(secondsSince(begin));
+    runs.push_back(now(clock) - begin);
     sinceMeasured += runs.back();
   }
   peak->measure();
@@ -137,7 +142,8 @@ void run::Timing::print(const Kernel &kernel, raw_ostream &os) const {
   os << '@' << kernel.getName() << " on '" << kernel.getCPU() << "', "
      << numThreads << (numThreads == 1 ? " thread" : " threads") << ", "
      << numRuns << " runs\n";
-  os << format("  time      %.6g ms median, %.6g .. %.6g ms\n", median * 1e3,
+  os << format("  %s %.6g ms median, %.6g .. %.6g ms\n",
+               clock == "cpu" ? "CPU time " : "time     ", median * 1e3,
                min * 1e3, max * 1e3);
   if (usefulFlops) {
     double rate = *usefulFlops / median;
@@ -162,6 +168,7 @@ void run::Timing::print(const Kernel &kernel, raw_ostream &os) const {
 json::Object run::Timing::toJSON() const {
   json::Object object{{"runs", numRuns},
                       {"threads", numThreads},
+                      {"clock", clock},
                       {"median_seconds", median},
                       {"min_seconds", min},
                       {"max_seconds", max},

@@ -10,6 +10,7 @@
 #define FOVEA_TOOLS_FOVEARUN_BENCHMARK_H
 
 #include "fovea/ExecutionEngine/Kernel.h"
+#include "fovea/Support/Clock.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -27,7 +28,7 @@ struct Timing {
   /// Fused multiply-adds of all threads together, per second, times two;
   /// measured between the runs.
   double peakFlops = 0;
-  llvm::StringRef peakType;
+  llvm::StringRef peakType, clock;
   /// Memory of the runtime at its most: results and intermediate tensors, and
   /// scratch of all threads.
   int64_t peakAllocatedBytes = 0, peakScratchBytes = 0;
@@ -36,10 +37,11 @@ struct Timing {
   llvm::json::Object toJSON() const;
 };
 
-/// Runs the kernel for `seconds`, and at least three times after a warm-up.
+/// Runs the kernel for `seconds` after a warm-up, and at least three times
+/// unless one run takes longer than four times that.
 llvm::Expected<Timing> benchmark(const Kernel &kernel,
                                  llvm::ArrayRef<TensorRef> inputs,
-                                 double seconds,
+                                 double seconds, Clock clock,
                                  std::optional<double> usefulFlops);
 
 } // namespace fovea::run

@@ -89,6 +89,12 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
       "bench", cl::ValueOptional, cl::cat(category),
       cl::desc("time repeated runs for so long (default 1)"),
       cl::value_desc("seconds"));
+  cl::opt<std::string> benchClock(
+      "bench-clock", cl::init("wall"), cl::cat(category),
+      cl::desc(
+          "'wall', or 'cpu': the time of the thread, for a machine that is "
+          "not idle; needs --threads=1"),
+      cl::value_desc("clock"));
   cl::opt<bool> printValues("print", cl::cat(category),
                             cl::desc("print the elements of all results"));
   cl::opt<bool> printSignature(
@@ -157,6 +163,15 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                                "got '" +
                                benchSeconds + "'");
     options.benchSeconds = seconds;
+  }
+  if (benchClock != "wall" && benchClock != "cpu")
+    return createStringError("unknown value '" + benchClock +
+                             "' of --bench-clock; expected 'wall' or 'cpu'");
+  if (benchClock == "cpu") {
+    if (numThreads != 1)
+      return createStringError("--bench-clock=cpu is the time of one thread: "
+                               "expected --threads=1");
+    options.benchClock = Clock::CPU;
   }
   options.printValues = printValues;
   options.printSignature = printSignature;

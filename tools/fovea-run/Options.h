@@ -10,6 +10,7 @@
 #define FOVEA_TOOLS_FOVEARUN_OPTIONS_H
 
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Support/Clock.h"
 #include <vector>
 
 namespace fovea::run {
@@ -28,6 +29,7 @@ struct Options {
   bool comparesReference = false;
   std::optional<double> tolerance;
   std::optional<double> benchSeconds;
+  Clock benchClock = Clock::Wall;
   bool printValues = false, printSignature = false, asJSON = false;
 };
 

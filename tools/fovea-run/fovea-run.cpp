@@ -327,8 +327,9 @@ static int runMain() {
   if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
   if (options.benchSeconds) {
-    Expected<run::Timing> timing = run::benchmark(
-        *kernel, refs, *options.benchSeconds, inspection.usefulFlops);
+    Expected<run::Timing> timing =
+        run::benchmark(*kernel, refs, *options.benchSeconds, options.benchClock,
+                       inspection.usefulFlops);
     if (!timing)
       return fail(timing.takeError());
     if (options.asJSON)

@@ -10,18 +10,20 @@
 #define FOVEA_EXECUTIONENGINE_PEAKKERNEL_H
 
 #include "fovea/ExecutionEngine/Kernel.h"
+#include "fovea/Support/Clock.h"
 
 namespace fovea {
 
 /// A loop of independent fused multiply-adds on full vectors in registers.
 class PeakKernel {
 public:
-  /// `type` is f32 or f64.
+  /// `type` is f32, f64, or bf16 for dot products of bf16 accumulated in f32,
+  /// which is an error on a CPU without them.
   static llvm::Expected<PeakKernel> create(ElementType type);
 
   /// Floating-point operations per second, two for each multiply-add, on the
-  /// calling thread over about `seconds`.
-  double measure(double seconds) const;
+  /// calling thread over about `seconds` of the clock.
+  double measure(double seconds, Clock clock = Clock::Wall) const;
 
 private:
   std::shared_ptr<const void> code;

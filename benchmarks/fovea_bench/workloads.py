@@ -1,0 +1,282 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Workloads: IR, inputs, useful work and the expected result of one kernel.
+
+Useful work is 2 (D + E) floating-point operations for every pair of a query and
+a key that the mask admits; for fast multipole attention, every pair of a query
+and a near key or a summary that it reads, plus 2 p N D per level for the
+summaries of each tensor. Soft-max, masks and padding are overhead.
+"""
+
+import math
+
+import numpy as np
+
+from . import bfloat, reference
+
+OPS = ("dense", "fast_multipole", "summarize")
+
+# Bound on max|a-b| / max|b|, by element type.
+BOUNDS = {"f32": 5e-6, "f64": 1e-12, "bf16": 1e-2, "f16": 2e-3}
+
+_FIELDS = {
+    "op": None,
+    "type": "f32",
+    "batch": 1,
+    "heads": 1,
+    "key_heads": None,
+    "n": None,
+    "keys": None,
+    "width": 64,
+    "value_width": None,
+    "causal": False,
+    "window": None,
+    "group": 64,
+    "rank": 4,
+    "shared_weights": True,
+}
+
+
+class Workload:
+    """One kernel at one size. `fields` are those of the configuration file."""
+
+    def __init__(self, **fields):
+        unknown = set(fields) - set(_FIELDS)
+        if unknown:
+            raise ValueError(f"found unknown fields {sorted(unknown)}, needed {sorted(_FIELDS)}")
+        for name, default in _FIELDS.items():
+            setattr(self, name, fields.get(name, default))
+        if self.op not in OPS:
+            raise ValueError(f"op: found {self.op!r}, needed one of {OPS}")
+        if self.type not in BOUNDS:
+            raise ValueError(f"type: found {self.type!r}, needed one of {sorted(BOUNDS)}")
+        if not isinstance(self.n, int) or self.n < 1:
+            raise ValueError(f"n: found {self.n!r}, needed a number of tokens")
+        self.key_heads = self.key_heads or self.heads
+        self.keys = self.keys or self.n
+        self.value_width = self.value_width or self.width
+        self.levels = 0 if self.op == "dense" else reference.num_levels(self.n, self.group)
+        self.weight_sets = 1 if self.shared_weights else self.key_heads
+
+    # -- inputs --------------------------------------------------------------
+
+    def shapes(self):
+        """Names and shapes of the arguments, in order."""
+        q = (self.batch, self.heads, self.n, self.width)
+        k = (self.batch, self.key_heads, self.keys, self.width)
+        v = (self.batch, self.key_heads, self.keys, self.value_width)
+        if self.op == "summarize":
+            return [("x", k)] + self._weight_shapes("w", self.width)
+        shapes = [("q", q), ("k", k), ("v", v)]
+        if self.op == "fast_multipole":
+            shapes += self._weight_shapes("kw", self.width)
+            shapes += self._weight_shapes("vw", self.value_width)
+        return shapes
+
+    def _weight_shapes(self, prefix, width):
+        return [
+            (f"{prefix}{l + 1}", (self.weight_sets, self.rank, self.group << l, width))
+            for l in range(self.levels)
+        ]
+
+    def inputs(self, seed=1):
+        """Standard normal tokens; weights that average, with noise, so that
+        summaries keep the size of tokens. In the type of the kernel (bf16 as
+        the upper half of f32, in uint16)."""
+        arrays = []
+        for index, (name, shape) in enumerate(self.shapes()):
+            generator = np.random.default_rng([seed, index])
+            array = generator.standard_normal(shape, dtype=np.float32)
+            if name.startswith(("kw", "vw", "w")):
+                interval = shape[2]
+                array *= 1.0 / math.sqrt(interval)
+                array += reference.average_weights(self.rank, interval, shape[3]).astype(
+                    np.float32
+                )
+            arrays.append(bfloat.encode(array, self.type))
+        return arrays
+
+    # -- IR ------------------------------------------------------------------
+
+    def ir(self):
+        """The text of a module with one function, @run."""
+        names = [f"%{name}: {self._tensor(shape)}" for name, shape in self.shapes()]
+        body = self._summarize_body() if self.op == "summarize" else self._attention_body()
+        result = self._tensor(self.result_shape())
+        return (
+            f"func.func @run({', '.join(names)}) -> {result} {{\n"
+            + "".join(f"  {line}\n" for line in body)
+            + f"  return %out : {result}\n}}\n"
+        )
+
+    def result_shape(self):
+        if self.op == "summarize":
+            return (self.batch, self.key_heads, sum(self._rows()), self.width)
+        return (self.batch, self.heads, self.n, self.value_width)
+
+    def _rows(self):
+        """Summaries of one tensor, by level."""
+        return [-(-self.n // (self.group << l)) * self.rank for l in range(self.levels)]
+
+    def _tensor(self, shape):
+        return f"tensor<{'x'.join(map(str, shape))}x{self.type}>"
+
+    def _attention_body(self):
+        shapes = dict(self.shapes())
+        result = self._tensor(self.result_shape())
+        qkv = ", ".join(self._tensor(shapes[name]) for name in "qkv")
+        line = f"%out = attn.{self.op} ins(%q, %k, %v : {qkv})"
+        for keyword, prefix in (("key_weights", "kw"), ("value_weights", "vw")):
+            names = [name for name in shapes if name.startswith(prefix)]
+            if names:
+                values = ", ".join("%" + name for name in names)
+                types = ", ".join(self._tensor(shapes[name]) for name in names)
+                line += f" {keyword}({values} : {types})"
+        attributes = []
+        if self.op == "fast_multipole":
+            attributes.append(f"group = {self.group} : i64")
+            attributes += ["causal"] if self.causal else []
+        else:
+            mask = ["causal"] if self.causal else []
+            mask += [f"window = {self.window}"] if self.window is not None else []
+            attributes += [f"mask = #attn.mask<{', '.join(mask)}>"] if mask else []
+        line += f" outs(%init : {result})"
+        line += f" {{{', '.join(attributes)}}}" if attributes else ""
+        return [f"%init = tensor.empty() : {result}", f"{line} -> {result}"]
+
+    def _summarize_body(self):
+        """All levels into one pool, as the fast multipole pattern expands."""
+        shapes, pool = dict(self.shapes()), self._tensor(self.result_shape())
+        lines, current, offset = [f"%init = tensor.empty() : {pool}"], "%init", 0
+        for level, rows in enumerate(self._rows()):
+            part = self._tensor((self.batch, self.key_heads, rows, self.width))
+            sizes = f"[0, 0, {offset}, 0] [{self.batch}, {self.key_heads}, {rows}, {self.width}]"
+            slice_of = f"{sizes} [1, 1, 1, 1]"
+            after = "%out" if level == self.levels - 1 else f"%pool{level}"
+            lines += [
+                f"%part{level} = tensor.extract_slice {current}{slice_of} : {pool} to {part}",
+                f"%sum{level} = attn.summarize ins(%x : {self._tensor(shapes['x'])})"
+                f" weights(%w{level + 1} : {self._tensor(shapes[f'w{level + 1}'])})"
+                f" outs(%part{level} : {part}) -> {part}",
+                f"{after} = tensor.insert_slice %sum{level} into {current}{slice_of} :"
+                f" {part} into {pool}",
+            ]
+            current, offset = after, offset + rows
+        return lines
+
+    # -- work and memory -----------------------------------------------------
+
+    def flops(self):
+        heads = self.batch * self.heads
+        if self.op == "summarize":
+            tokens = self.batch * self.key_heads * self.n
+            return 2 * self.rank * self.levels * tokens * self.width
+        if self.op == "dense":
+            return heads * reference.dense_flops(
+                self.n, self.keys, self.width, self.value_width,
+                causal=self.causal, window=self.window,
+            )  # fmt: skip
+        attention, summaries = reference.fast_multipole_flops(
+            self.n, self.group, self.rank, self.width, self.value_width, causal=self.causal
+        )
+        return heads * attention + self.batch * self.key_heads * summaries
+
+    def result_bytes(self):
+        return math.prod(self.result_shape()) * bfloat.WIDTHS[self.type]
+
+    def summary_bytes(self):
+        """Memory of all summaries, the only intermediate of size O(N)."""
+        if self.op != "fast_multipole":
+            return 0
+        rows = self.batch * self.key_heads * sum(self._rows())
+        return rows * (self.width + self.value_width) * bfloat.WIDTHS[self.type]
+
+    # -- expected results ----------------------------------------------------
+
+    def error(self, inputs, found, heads=1, rows=48):
+        """Largest difference from the NumPy reference in f64 over a sample,
+        relative to the largest expected number: for dense attention `rows`
+        queries of `heads` heads; for the others whole heads."""
+        arrays = [bfloat.decode(array, self.type) for array in inputs]
+        found = bfloat.decode(found, self.type)
+        if found.shape != self.result_shape():
+            raise ValueError(f"result: found shape {found.shape}, needed {self.result_shape()}")
+        # The last head too: an error in strides shows there.
+        chosen = sorted({self.heads - 1 - i * self.heads // heads for i in range(heads)})
+        if self.op == "summarize":
+            chosen = [self.key_heads - 1]
+        worst = largest = 0.0
+        for head in chosen:
+            group = head * self.key_heads // self.heads
+            if self.op == "dense":
+                step = max(self.n // max(rows, 2), 1)
+                sample = np.unique(np.r_[np.arange(head % step, self.n, step), 0, self.n - 1])
+                expected = self._dense_rows(arrays, head, group, sample)
+                part = found[:, head, sample]
+            elif self.op == "summarize":
+                expected = self._summaries(arrays, head)
+                part = found[:, head]
+            else:
+                expected = self._multipole_head(arrays, head, group)
+                part = found[:, head]
+            # Written so that a NaN fails.
+            difference = np.abs(part - expected)
+            if not np.isfinite(difference).all():
+                return math.inf
+            worst = max(worst, float(difference.max()))
+            largest = max(largest, float(np.abs(expected).max()))
+        return worst / largest
+
+    def bound(self):
+        return BOUNDS[self.type]
+
+    def _dense_rows(self, arrays, head, group, sample):
+        q, k, v = arrays
+        out = []
+        for b in range(self.batch):
+            scores = q[b, head, sample].astype(np.float64) @ k[b, group].T.astype(np.float64)
+            scores /= math.sqrt(self.width)
+            distance = sample[:, None] + (self.keys - self.n) - np.arange(self.keys)
+            admitted = np.ones(distance.shape, bool)
+            if self.causal:
+                admitted &= distance >= 0
+            if self.window is not None:
+                admitted &= np.abs(distance) < self.window
+            scores = np.where(admitted, scores, -np.inf)
+            top = scores.max(axis=1, keepdims=True)
+            weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+            total = weights.sum(axis=1, keepdims=True)
+            weights /= np.where(total == 0, 1.0, total)
+            out.append(weights @ v[b, group].astype(np.float64))
+        return np.stack(out)
+
+    def _weights(self, arrays, head):
+        row = 0 if self.weight_sets == 1 else head
+        return [w[row : row + 1] for w in arrays]
+
+    def _multipole_head(self, arrays, head, group):
+        q, k, v = arrays[:3]
+        weights = self._weights(arrays[3:], group)
+        return reference.fast_multipole_blocked(
+            q[:, head : head + 1],
+            k[:, group : group + 1],
+            v[:, group : group + 1],
+            weights[: self.levels],
+            weights[self.levels :],
+            group=self.group,
+            causal=self.causal,
+        )[:, 0]
+
+    def _summaries(self, arrays, head):
+        x = arrays[0][:, head : head + 1].astype(np.float64)
+        parts = []
+        for level, w in enumerate(self._weights(arrays[1:], head)):
+            interval = self.group << level
+            count = -(-self.n // interval)
+            padded = np.zeros((self.batch, count * interval, self.width))
+            padded[:, : self.n] = x[:, 0]
+            tokens = padded.reshape(self.batch, count, interval, self.width)
+            sums = np.einsum("atd,bgtd->bgad", w[0].astype(np.float64), tokens, optimize=True)
+            parts.append(sums.reshape(self.batch, count * self.rank, self.width))
+        return np.concatenate(parts, axis=1)

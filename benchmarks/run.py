@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measures kernels against the peaks of the machine; see docs/Benchmarking.md.
+
+    benchmarks/run.py --suite quick
+    benchmarks/run.py --suite readme --torch-python ~/venv-torch/bin/python
+
+Writes results.json, results.md and time-against-n.svg to the --out folder.
+Exit status 1: a kernel failed or computed something wrong, or, with --strict, a
+target was missed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+try:
+    from fovea_bench import backends, machine, measure, plot, report, suite
+except ImportError as error:
+    sys.exit(f"error: {error}; the benchmarks need NumPy, which utils/build.sh puts into .venv")
+
+
+def parse_arguments():
+    suites = sorted(path.stem for path in (HERE / "config").glob("*.json"))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--suite", default="quick", help=f"one of {', '.join(suites)}, or a file")
+    parser.add_argument("--build", default=HERE.parent / "build", help="build folder")
+    parser.add_argument("--out", help="folder for results (default: BUILD/benchmarks/SUITE)")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose id has such a word")
+    parser.add_argument("--rounds", type=int, help="how often to go through all rows")
+    parser.add_argument("--threads", type=int, help="what 'all' threads are (default: all CPUs)")
+    parser.add_argument("--cpus", help="CPUs to pin to, such as 2,3 (default: all, the last first)")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
+                        help="cpu: the time of the thread where there is one (default: wall)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=1, help="of the random inputs")
+    parser.add_argument("--torch-python", default=sys.executable, metavar="PYTHON",
+                        help="interpreter that has PyTorch (default: this one)")  # fmt: skip
+    parser.add_argument("--no-baselines", action="store_true", help="only Fovea")
+    parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
+    return parser.parse_args()
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(arguments):
+    path = pathlib.Path(arguments.suite)
+    if path.suffix != ".json":
+        path = HERE / "config" / f"{arguments.suite}.json"
+    if not path.exists():
+        raise ValueError(f"found no suite {arguments.suite!r}: there is no {path}")
+    chosen = suite.Suite(path)
+    if arguments.only:
+        chosen.keep(arguments.only)
+    if not chosen.rows:
+        raise ValueError("found no rows to measure")
+    rounds = arguments.rounds or chosen.rounds
+    if rounds < 1:
+        raise ValueError(f"--rounds: found {rounds}, needed at least 1")
+    cpus = machine.available_cpus()
+    if arguments.cpus:
+        cpus = [int(cpu) for cpu in arguments.cpus.split(",")]
+    all_threads = arguments.threads or len(cpus)
+    machine.choose(cpus, all_threads)
+    out = pathlib.Path(arguments.out or pathlib.Path(arguments.build) / "benchmarks" / path.stem)
+    out.mkdir(parents=True, exist_ok=True)
+
+    tools = backends.Tools(arguments.build, cpus, arguments.clock)
+    facts = machine.describe(HERE.parent, arguments.build, cpus)
+    if facts["load"] and facts["load"][0] > 0.5:
+        say(
+            f"warning: the machine is busy (load {facts['load'][0]:.1f}); times will be too long"
+            + ("" if arguments.clock == "cpu" else ", less so with --clock=cpu")
+        )
+    say(f"measuring the machine: {facts['cpu']}, CPUs {cpus}")
+    peaks = tools.measure_machine(all_threads, chosen.machine_seconds)
+    say(report.peaks_text(peaks))
+    with tempfile.TemporaryDirectory(prefix="fovea-bench-") as folder:
+        driver = measure.Driver(
+            tools, folder, all_threads, arguments.seed, arguments.torch_python, say
+        )
+        found = driver.measure(chosen, rounds, not arguments.no_baselines)
+    result = {
+        "suite": path.stem,
+        "command": shlex.join([os.path.basename(sys.executable), *sys.argv]),
+        "clock": arguments.clock,
+        "machine": facts,
+        "peaks": peaks,
+        "rows": report.rows(chosen, found),
+        "comparisons": report.comparisons(chosen, found),
+    }
+    lines = {}
+    for row, entry in zip(chosen.rows, result["rows"]):
+        if row.series and "seconds" in entry:
+            lines.setdefault(row.series, []).append((row.workload.n, entry["seconds"]["median"]))
+    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+    text = report.markdown(result)
+    (out / "results.md").write_text(text)
+    print(text, flush=True)
+    title = f"Time against N, {facts['cpu']}"
+    written = ["results.json", "results.md"] + [p.name for p in plot.write(lines, title, out)]
+    say(f"wrote {', '.join(written)} to {out}")
+
+    failed = [entry["title"] for entry in result["rows"] if not entry["passed"]]
+    if failed:
+        say(f"error: {len(failed)} of {len(result['rows'])} rows failed: {'; '.join(failed)}")
+        return 1
+    judged = [t for entry in result["rows"] for t in entry["targets"]] + result["comparisons"]
+    missed = sum(not target["is_reached"] for target in judged)
+    if judged:
+        say(f"{len(judged) - missed} of {len(judged)} targets reached")
+    return 1 if missed and arguments.strict else 0
+
+
+def main():
+    try:
+        return run(parse_arguments())
+    except (ValueError, FileNotFoundError, backends.KernelError) as error:
+        say(f"error: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

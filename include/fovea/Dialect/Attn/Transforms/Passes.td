@@ -104,7 +104,9 @@ def VectorizeSummarizePass
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
+           "number of vector registers">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -63,35 +63,29 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
       numRows = b.roundDown(b.add(numRows, 1), 2);
     scoreRow = b.add(scoreRow, numRows);
   }
-  Values rescale;
-  if (!isFirst)
-    for (int64_t v = 0; v < vectors; ++v) {
-      rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
-      state.sum[v] = b.fmul(state.sum[v], rescale[v]);
-    }
+  // Sums of a tile start from zero: many short sums lose less than a long one.
+  Values sum(vectors, b.splat(0.0)), rescale;
   for (Segment &segment : segments)
-    exponentiate(segment, maximum, state.sum);
+    exponentiate(segment, maximum, sum);
+  for (int64_t v = 0; v < vectors && !isFirst; ++v) {
+    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
+  }
+  state.sum = sum;
   accumulateColumns(
       segments,
-      [&](Value column, int64_t numColumns) {
-        Values accumulators;
-        for (int64_t c = 0; c < numColumns; ++c)
-          for (int64_t v = 0; v < vectors; ++v) {
-            if (isFirst) {
-              accumulators.push_back(b.splat(0.0));
-              continue;
-            }
-            Value old =
-                b.loadVector(outputs, {b.add(column, c), b.index(v * lanes)});
-            accumulators.push_back(b.fmul(old, rescale[v]));
-          }
-        return accumulators;
+      [&](Value, int64_t numColumns) {
+        return Values(numColumns * vectors, b.splat(0.0));
       },
       [&](Value column, int64_t numColumns, ValueRange accumulators) {
         for (int64_t c = 0; c < numColumns; ++c)
-          for (int64_t v = 0; v < vectors; ++v)
-            b.storeVector(accumulators[c * vectors + v], outputs,
-                          {b.add(column, c), b.index(v * lanes)});
+          for (int64_t v = 0; v < vectors; ++v) {
+            Value total = accumulators[c * vectors + v];
+            Values at = {b.add(column, c), b.index(v * lanes)};
+            if (!isFirst)
+              total = b.fma(b.loadVector(outputs, at), rescale[v], total);
+            b.storeVector(total, outputs, at);
+          }
       });
   state.maximum = maximum;
 }

@@ -186,9 +186,11 @@ class Driver:
 
 def compare(comparison, found):
     """The ratio by round, where both rows were measured in it; otherwise of the
-    medians."""
+    medians. None if a row has failed or times are of different clocks."""
     of, to = found[comparison.of], found[comparison.to]
     if of.failure or to.failure or not of.rounds or not to.rounds:
+        return None
+    if comparison.metric == "seconds" and of.rounds[0]["clock"] != to.rounds[0]["clock"]:
         return None
     a, b = of.collect(comparison.metric), to.collect(comparison.metric)
     if len(a) != len(b):

@@ -228,6 +228,13 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
                       {row, tail});
       });
     });
+    // Lanes without a query compute too. What the scratch held before can be
+    // subnormal, which takes some CPUs a hundred times longer.
+    Value zero = b.splat(0.0);
+    b.loop(numQueries, b.index(queries), 1, [&](Value row) {
+      for (int64_t column = 0; column < width; column += lanes)
+        b.storeVector(zero, stagedQueries, {row, b.index(column)});
+    });
   };
   Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
   auto pack = [&](Value from, Value offset) {

@@ -89,8 +89,10 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     for (AffineMap range : source.attr.getRanges()) {
       std::optional<int64_t> length =
           getMaxLength(range, op.getBlock(), rows, numQueries);
-      if (length && *length <= kMaxTableRange &&
-          source.attr.getMask().isTrivial()) {
+      if (length && *length == 0) {
+        sourceKinds.push_back(RangeKind::Empty);
+      } else if (length && *length <= kMaxTableRange &&
+                 source.attr.getMask().isTrivial()) {
         sourceKinds.push_back(RangeKind::Table);
         tableRows += *length;
       } else if (length && maxShortRows + *length <= kMaxShortRows) {

@@ -17,6 +17,7 @@ namespace fovea::attn {
 enum class RangeKind {
   Table, // a handful of rows: listed in the query block's row table
   Short, // consecutive rows, few enough to be scored with all others at once
+  Empty, // no row for any block
   Long,  // consecutive rows, streamed in tiles
 };
 

@@ -39,6 +39,8 @@ void StreamKernel::collectSegments(Value blockIndex,
     SmallVector<unsigned> listed;
     for (auto [number, range] : llvm::enumerate(source.attr.getRanges())) {
       RangeKind kind = ranges.getKind(index, number);
+      if (kind == RangeKind::Empty)
+        continue;
       if (kind == RangeKind::Table) {
         listed.push_back(number);
         continue;

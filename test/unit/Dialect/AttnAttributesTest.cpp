@@ -1,0 +1,82 @@
+//===- AttnAttributesTest.cpp - Attributes built by C++ code -===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the textual form cannot say, because its parser refuses it first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "mlir/IR/AffineMap.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "gtest/gtest.h"
+#include <functional>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+class AttnAttributesTest : public testing::Test {
+protected:
+  AttnAttributesTest()
+      : handler(&context, [this](Diagnostic &diagnostic) {
+          message = diagnostic.str();
+        }) {
+    context.loadDialect<AttnDialect>();
+  }
+
+  /// The overloads of getChecked that verify take exactly this type.
+  llvm::function_ref<InFlightDiagnostic()> emitError() { return emitter; }
+
+  MLIRContext context;
+  std::string message;
+  ScopedDiagnosticHandler handler;
+  std::function<InFlightDiagnostic()> emitter = [this]() {
+    return mlir::emitError(UnknownLoc::get(&context));
+  };
+};
+} // namespace
+
+TEST_F(AttnAttributesTest, MaskRefusesNegativeWindow) {
+  EXPECT_FALSE(MaskAttr::getChecked(emitError(), &context, true, -1));
+  EXPECT_EQ(message, "expected a window that is not negative, but got -1");
+}
+
+TEST_F(AttnAttributesTest, MaskWithoutWindow) {
+  auto mask = MaskAttr::getChecked(emitError(), &context, false, 0);
+  ASSERT_TRUE(mask);
+  EXPECT_TRUE(mask.isTrivial());
+  EXPECT_FALSE(mask.hasWindow());
+  EXPECT_FALSE(MaskAttr::get(&context, true, 0).isTrivial());
+  EXPECT_FALSE(MaskAttr::get(&context, false, 3).isTrivial());
+}
+
+TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
+  EXPECT_FALSE(SourceAttr::getChecked(
+      emitError(), &context, ArrayRef<AffineMap>(), MaskAttr(), false, false));
+  EXPECT_EQ(message, "expected a mask");
+}
+
+TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
+  auto range = AffineMap::get(
+      2, 2, {getAffineDimExpr(0, &context), getAffineDimExpr(1, &context)},
+      &context);
+  EXPECT_FALSE(
+      SourceAttr::getChecked(emitError(), &context, ArrayRef<AffineMap>(range),
+                             MaskAttr::get(&context, false, 0), false, false));
+  EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
+}
+
+TEST_F(AttnAttributesTest, TilesCountQueryLanes) {
+  auto tiles =
+      TilesAttr::getChecked(emitError(), &context, 64, 32, 16, 4, 8, 4);
+  ASSERT_TRUE(tiles);
+  EXPECT_EQ(tiles.getQueryLanes(), 64);
+  EXPECT_FALSE(
+      TilesAttr::getChecked(emitError(), &context, 64, 30, 16, 4, 8, 4));
+}

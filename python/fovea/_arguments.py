@@ -163,16 +163,16 @@ class Family(NamedTuple):
 
 def _level_list(name: str, arrays: Any, levels: int, reason: str) -> list[Any]:
     try:
-        arrays = list(arrays)
+        found = list(arrays)
     except TypeError:
         raise ValueError(
             f"{name}: found {type(arrays).__name__}, needed a list of {levels} arrays"
         ) from None
-    if len(arrays) != levels:
+    if len(found) != levels:
         raise ValueError(
-            f"{name}: found {len(arrays)} levels, needed {levels} for {reason}"
+            f"{name}: found {len(found)} levels, needed {levels} for {reason}"
         )
-    return arrays
+    return found
 
 
 def family(

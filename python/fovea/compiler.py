@@ -18,7 +18,7 @@ TARGETS: tuple[str, ...] = _fovea.TARGETS
 #: Kernels of the functions in ops.py by what they were called with. Kernels are
 #: also shared, by their text, with everything else that runs in the process;
 #: this cache saves making the text.
-_callables: dict[tuple, Callable[..., Any]] = {}
+_callables: dict[tuple[Any, ...], Callable[..., Any]] = {}
 _MAX_CALLABLES = 1024
 
 
@@ -28,7 +28,7 @@ def check_target(target: str) -> None:
         raise ValueError(f"target: found {target!r}, needed {names}")
 
 
-def remember(key: tuple, function: Callable[..., Any]) -> None:
+def remember(key: tuple[Any, ...], function: Callable[..., Any]) -> None:
     """Keeps `function` for the next call with `key`."""
     # Insertion order: the oldest makes room.
     while len(_callables) >= _MAX_CALLABLES:

@@ -28,12 +28,12 @@ __all__ = ["dense", "fast_multipole", "fast_multipole_linear"]
 # ----------------------------------------------------------------------------
 
 
-def _key(arrays: Sequence[Any]) -> tuple:
+def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Types and shapes; TypeError or AttributeError for what is no array."""
     return tuple([part for array in arrays for part in (array.dtype, array.shape)])
 
 
-def _find(options: tuple, arrays: Sequence[Any]) -> tuple[tuple | None, Any]:
+def _find(options: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[tuple[Any, ...] | None, Any]:
     """The key of a call, None when it has none, and the kernel, if known."""
     try:
         key = (options, _key(arrays))
@@ -119,6 +119,8 @@ def _float(value: float) -> str:
 def _with_rank(array: Any, rank: int) -> Any:
     """`array` with leading axes of extent 1, as NumPy broadcasts."""
     missing = rank - len(array.shape)
+    if not hasattr(array, "reshape"):
+        array = np.from_dlpack(array)
     return array.reshape((1,) * missing + tuple(array.shape)) if missing > 0 else array
 
 
@@ -144,12 +146,13 @@ def _make_dense(
         window = min(check.integer("window", window, 0), length + keys)
     clauses = []
     if log_weight is not None:
-        shape = (batch, groups, keys)
-        term = check.score_term("log_weight", log_weight, q.element, shape)
+        of_keys = (batch, groups, keys)
+        term = check.score_term("log_weight", log_weight, q.element, of_keys)
         clauses.append(("log_weight", [term]))
     if bias is not None:
-        shape = (batch, heads, length, keys)
-        clauses.append(("bias", [check.score_term("bias", bias, q.element, shape)]))
+        of_scores = (batch, heads, length, keys)
+        term = check.score_term("bias", bias, q.element, of_scores)
+        clauses.append(("bias", [term]))
 
     rows = (batch, heads, length)
     if 0 in rows or keys == 0 or window == 0:
@@ -227,12 +230,13 @@ def dense(
 # ----------------------------------------------------------------------------
 
 
-def _collect(*lists: Any) -> tuple[list[Any], tuple]:
+def _collect(*lists: Any) -> tuple[list[Any], tuple[int | None, ...]]:
     """The arrays of all levels in one list, and how many each list has.
 
     What is no list stays as it is, for the checks to name.
     """
-    arrays, counts = [], []
+    arrays: list[Any] = []
+    counts: list[int | None] = []
     for entries in lists:
         if entries is None:
             counts.append(None)

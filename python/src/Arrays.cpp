@@ -255,13 +255,17 @@ bool ArrayView::copyToKernelLayout() {
   while (!isSwapped && outer > 0 &&
          (shape[outer - 1] == 1 || byteStrides[outer - 1] == run))
     run *= shape[--outer];
-  int64_t count = 1;
-  for (int64_t extent : ArrayRef(shape).take_front(outer))
+  int64_t count = 1, bytes = run;
+  for (int64_t extent : ArrayRef(shape).take_front(outer)) {
     count *= extent;
+    // Broadcast arrays may have more elements than anything can hold.
+    if (MulOverflow(bytes, extent, bytes))
+      return false;
+  }
 
   // Room to spare at the end, as aligned_alloc wants.
-  auto *memory = static_cast<char *>(
-      std::aligned_alloc(64, alignTo(std::max<int64_t>(count * run, 1), 64)));
+  auto *memory =
+      static_cast<char *>(std::aligned_alloc(64, alignTo(uint64_t(bytes), 64)));
   if (!memory)
     return false;
   copy = {memory, std::free};

@@ -4,6 +4,7 @@
 """The attention functions against the NumPy references."""
 
 import inspect
+import os
 import subprocess
 import sys
 import threading
@@ -313,6 +314,10 @@ def test_dlpack(wrap, type):
         found = fovea.dense(*map(wrap, arrays))
         assert isinstance(found, np.ndarray)
         assert np.array_equal(found, expected)
+    bias = np.random.default_rng(3).standard_normal((37, 37)).astype(arrays[0].dtype)
+    if wrap is DLPackWithShape:
+        found = fovea.dense(*arrays, bias=wrap(bias))
+        assert np.array_equal(found, fovea.dense(*arrays, bias=bias))
     wrapped = [wrap(swapped_axes(array)) for array in arrays]
     assert np.array_equal(fovea.dense(*wrapped), expected)
 
@@ -467,6 +472,17 @@ def test_python_runs_while_a_kernel_does():
         ticks += 1
     thread.join()
     assert ticks > 3
+
+
+def test_child_processes():
+    arrays = make(N=200, H=4)
+    expected = fovea.dense(*arrays)
+    child = os.fork()
+    if child == 0:
+        # The threads of the parent are not in the child.
+        os._exit(0 if np.array_equal(fovea.dense(*arrays), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.array_equal(fovea.dense(*arrays), expected)
 
 
 def test_number_of_threads_does_not_matter():

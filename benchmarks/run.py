@@ -106,7 +106,7 @@ def run(arguments):
     (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
     text = report.markdown(result)
     (out / "results.md").write_text(text)
-    print(text, flush=True)
+    print(text, end="", flush=True)
     title = f"Time against N, {facts['cpu']}"
     written = ["results.json", "results.md"] + [p.name for p in plot.write(lines, title, out)]
     say(f"wrote {', '.join(written)} to {out}")

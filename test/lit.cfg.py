@@ -3,6 +3,7 @@
 
 import os
 import platform
+import subprocess
 
 import lit.formats
 import lit.llvm
@@ -43,6 +44,7 @@ config.substitutions += [
     ("%mlir_tblgen", config.mlir_tblgen),
     ("%shlibext", config.llvm_shlib_ext),
     ("%python", config.python_executable),
+    ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea" + config.llvm_shlib_ext)),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
     # A program that loads an instrumented library must be instrumented itself.
@@ -71,6 +73,16 @@ llvm_config.add_tool_substitutions(
     ["FileCheck", "count", "not", "split-file"], config.llvm_tools_dir
 )
 
+
+def has_numpy():
+    """Whether tests can load our library into Python beside NumPy. Python is
+    not instrumented, and an instrumented library needs a program that is."""
+    command = [config.python_executable, "-c", "import numpy"]
+    return not config.sanitizers and subprocess.run(command, capture_output=True).returncode == 0
+
+
+if has_numpy():
+    config.available_features.add("numpy")
 if config.enable_python.upper() in ("ON", "1", "TRUE", "YES"):
     config.available_features.add("python")
 

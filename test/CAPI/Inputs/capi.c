@@ -1,4 +1,4 @@
-/*===- capi.c - Test of the C interface -----------------------------*- C -*-===*\
+/*===- capi.c - Test of the C interface ---------------------------*- C -*-===*\
 |*                                                                            *|
 |* Part of the Fovea Project, under the Apache License v2.0 with LLVM         *|
 |* Exceptions. See the LICENSE file for license information.                  *|

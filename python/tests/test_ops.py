@@ -456,7 +456,7 @@ def test_threads_with_kernels_of_their_own():
 
 
 def test_python_runs_while_a_kernel_does():
-    arrays = make(N=3000, H=2, D=64)
+    arrays = make(N=1500, H=2, D=64)
     fovea.dense(*arrays, target="reference", causal=True)
     done = threading.Event()
     ticks = 0

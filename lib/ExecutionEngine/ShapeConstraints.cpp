@@ -27,14 +27,14 @@ public:
     visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
                    op.getOutput(), op.getLse());
     if (Value weight = op.getLogWeight()) {
-      addEqual(op, weight, 0, op.getQuery(), 0, /*orOne=*/true);
-      addEqual(op, weight, 1, op.getKey(), 1, /*orOne=*/true);
-      addEqual(op, weight, 2, op.getKey(), 2, /*orOne=*/true);
+      addBroadcast(op, weight, 0, op.getQuery(), 0);
+      addBroadcast(op, weight, 1, op.getKey(), 1);
+      addBroadcast(op, weight, 2, op.getKey(), 2);
     }
     if (Value bias = op.getBias()) {
       for (unsigned dim = 0; dim < 3; ++dim)
-        addEqual(op, bias, dim, op.getQuery(), dim, /*orOne=*/true);
-      addEqual(op, bias, 3, op.getKey(), 2, /*orOne=*/true);
+        addBroadcast(op, bias, dim, op.getQuery(), dim);
+      addBroadcast(op, bias, 3, op.getKey(), 2);
     }
   }
 
@@ -43,14 +43,14 @@ public:
       visitAttention(op, op.getQuery(), source.keys, source.values,
                      op.getOutput(), op.getLse());
       if (source.logWeight) {
-        addEqual(op, source.logWeight, 0, op.getQuery(), 0, /*orOne=*/true);
-        addEqual(op, source.logWeight, 1, source.keys, 1, /*orOne=*/true);
-        addEqual(op, source.logWeight, 2, source.keys, 2, /*orOne=*/true);
+        addBroadcast(op, source.logWeight, 0, op.getQuery(), 0);
+        addBroadcast(op, source.logWeight, 1, source.keys, 1);
+        addBroadcast(op, source.logWeight, 2, source.keys, 2);
       }
       if (source.bias) {
         for (unsigned dim = 0; dim < 3; ++dim)
-          addEqual(op, source.bias, dim, op.getQuery(), dim, /*orOne=*/true);
-        addEqual(op, source.bias, 3, source.keys, 2, /*orOne=*/true);
+          addBroadcast(op, source.bias, dim, op.getQuery(), dim);
+        addBroadcast(op, source.bias, 3, source.keys, 2);
       }
     }
   }
@@ -114,10 +114,15 @@ private:
     constraints.push_back(std::move(constraint));
   }
 
-  void addEqual(Operation *op, Value a, unsigned dimA, Value b, unsigned dimB,
-                bool orOne = false) {
-    add(op, orOne ? ShapeConstraint::EqualOrOne : ShapeConstraint::Equal, a,
-        dimA, b, dimB);
+  void addEqual(Operation *op, Value a, unsigned dimA, Value b, unsigned dimB) {
+    add(op, ShapeConstraint::Equal, a, dimA, b, dimB);
+  }
+
+  /// Only extents of 1 in the type broadcast.
+  void addBroadcast(Operation *op, Value a, unsigned dimA, Value b,
+                    unsigned dimB) {
+    if (cast<ShapedType>(a.getType()).getDimSize(dimA) != 1)
+      addEqual(op, a, dimA, b, dimB);
   }
 
   void addMultiple(Operation *op, Value a, unsigned dimA, Value b,
@@ -177,13 +182,11 @@ llvm::Error ShapeConstraint::check(
   int64_t second = isReversed ? found : other;
   bool holds = kind == Multiple ? second > 0 ? first % second == 0 : first == 0
                                 : first == second;
-  if (holds || (kind == EqualOrOne && first == 1))
+  if (holds)
     return llvm::Error::success();
   std::string expected;
   if (kind == Multiple)
     expected = isReversed ? "a divisor of " : "a multiple of ";
-  else if (kind == EqualOrOne && !isReversed)
-    expected = "1 or ";
   expected += std::to_string(other);
   if (otherArgument)
     expected += ", the extent in dimension " + std::to_string(otherDim) +

@@ -29,8 +29,6 @@ struct ShapeConstraint {
   enum Kind {
     /// The same.
     Equal,
-    /// The same, or 1.
-    EqualOrOne,
     /// The first is a multiple of the second.
     Multiple
   } kind;
@@ -39,7 +37,7 @@ struct ShapeConstraint {
   std::optional<unsigned> otherArgument;
   unsigned otherDim = 0;
   int64_t constant = 0;
-  /// True when the other extent is the one that is said to be equal, one or a
+  /// True when the other extent is the one that is said to be equal or a
   /// multiple.
   bool isReversed = false;
   /// The operation that asks for it, such as "attn.dense".

@@ -13,7 +13,6 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 
@@ -44,13 +43,4 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   pm.addPass(attn::createOutlineParallelPass());
   addLowerToLLVMPasses(pm);
-}
-
-void fovea::buildCPUPipeline(OpPassManager &pm,
-                             const CPUPipelineOptions &options) {
-  llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
-  // The command line offers no way to report a bad option value from here.
-  if (!cpu)
-    llvm::report_fatal_error(cpu.takeError(), /*gen_crash_diag=*/false);
-  buildCPUPipeline(pm, *cpu);
 }

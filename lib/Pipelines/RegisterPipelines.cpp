@@ -7,17 +7,35 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/Target/CPU/CPUInfo.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 
 using namespace mlir;
+using namespace fovea;
+
+/// Parses the options and builds the pipeline; a PassPipelineRegistration could
+/// not report a CPU that does not exist.
+static LogicalResult
+addCPUPipeline(OpPassManager &pm, StringRef text,
+               llvm::function_ref<LogicalResult(const Twine &)> emitError) {
+  CPUPipelineOptions options;
+  if (failed(options.parseFromString(text)))
+    return failure();
+  llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
+  if (!cpu)
+    return emitError(llvm::toString(cpu.takeError()));
+  buildCPUPipeline(pm, *cpu);
+  return success();
+}
 
 void fovea::registerPipelines() {
-  PassPipelineRegistration<CPUPipelineOptions>(
+  registerPassPipeline(
       "attn-cpu-pipeline",
       "attention IR on tensors to the LLVM dialect, as parallel vector code",
-      [](mlir::OpPassManager &pm, const CPUPipelineOptions &options) {
-        buildCPUPipeline(pm, options);
+      addCPUPipeline,
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {
+        visit(CPUPipelineOptions());
       });
   PassPipelineRegistration<>(
       "attn-reference-pipeline",

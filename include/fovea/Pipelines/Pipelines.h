@@ -33,8 +33,6 @@ struct CPUInfo;
 
 /// `--attn-cpu-pipeline`: parallel vector code for a CPU.
 void buildCPUPipeline(mlir::OpPassManager &pm, const CPUInfo &cpu);
-void buildCPUPipeline(mlir::OpPassManager &pm,
-                      const CPUPipelineOptions &options);
 
 /// `--attn-reference-pipeline`: plain loops in f64, the oracle.
 void buildReferencePipeline(mlir::OpPassManager &pm);

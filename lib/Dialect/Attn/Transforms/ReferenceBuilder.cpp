@@ -158,8 +158,6 @@ Value ReferenceBuilder::loadBroadcast(Value buffer, ValueRange indices) {
   for (auto [dim, position] : llvm::enumerate(indices)) {
     if (type.getDimSize(dim) == 1)
       clamped.push_back(index(0));
-    else if (type.isDynamicDim(dim))
-      clamped.push_back(min(position, sub(extent(buffer, dim), index(1))));
     else
       clamped.push_back(position);
   }

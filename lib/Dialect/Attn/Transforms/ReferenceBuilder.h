@@ -65,7 +65,7 @@ public:
   // Buffers.
   Value allocate(llvm::ArrayRef<int64_t> shape, ValueRange dynamicExtents = {});
   Value load(Value buffer, ValueRange indices);
-  /// `load` where extents of 1 stand for any extent.
+  /// `load` where static extents of 1 stand for any extent.
   Value loadBroadcast(Value buffer, ValueRange indices);
   void store(Value number, Value buffer, ValueRange indices);
   /// Stores `row`, a buffer of columns, to `buffer[indices, :]`.

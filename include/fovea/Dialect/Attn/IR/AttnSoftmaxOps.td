@@ -29,8 +29,8 @@ def Attn_DenseOp : Attn_Op<"dense", [AttrSizedOperandSegments,
     | `query` | `[B, H, N, D]` | |
     | `key` | `[B, G, M, D]` | `H` is a multiple of `G` |
     | `value` | `[B, G, M, E]` | |
-    | `log_weight` | `[B, G, M]`, extents of 1 broadcast | logarithm of how many tokens a key stands for |
-    | `bias` | `[B, H, N, M]`, extents of 1 broadcast | |
+    | `log_weight` | `[B, G, M]`, static extents of 1 broadcast | logarithm of how many tokens a key stands for |
+    | `bias` | `[B, H, N, M]`, static extents of 1 broadcast | |
     | `output` | `[B, H, N, E]` | |
     | `lse` | `[B, H, N]`, `f32` (`f64` for `f64` data) | natural logarithm |
 
@@ -93,8 +93,8 @@ def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
     |---|---|
     | `query` | `[B, H, N, D]` |
     | `keys[u]`, `values[u]` | `[B, G, M_u, D]`, `[B, G, M_u, E]` |
-    | `log_weights` | `[B, G, M_u]`, extents of 1 broadcast, one for each source that says `log_weight` |
-    | `biases` | `[B, H, N, M_u]`, extents of 1 broadcast, one for each source that says `bias` |
+    | `log_weights` | `[B, G, M_u]`, static extents of 1 broadcast, one for each source that says `log_weight` |
+    | `biases` | `[B, H, N, M_u]`, static extents of 1 broadcast, one for each source that says `bias` |
     | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
 
     `block` is 0 when no range depends on the block index. `first_row` and

@@ -27,8 +27,7 @@ func.func @window(%q: memref<1x1x8x4xf64>, %k: memref<1x1x8x4xf64>, %o: memref<1
 //       CHECK:       scf.for %[[I:[a-z0-9_]+]] =
 //       CHECK:         scf.for %[[J:[a-z0-9_]+]] =
 //       CHECK:           memref.load %[[W]][%[[C0]], %[[C0]], %[[J]]]
-//       CHECK:           %[[CLAMPED:.*]] = arith.minsi %[[I]]
-//       CHECK:           memref.load %[[X]][%[[B]], %[[C0]], %[[CLAMPED]], %[[J]]]
+//       CHECK:           memref.load %[[X]][%[[B]], %[[C0]], %[[I]], %[[J]]]
 //       CHECK:           %[[HAS_WEIGHT:.*]] = arith.cmpf une
 //       CHECK:           %[[HAS_BIAS:.*]] = arith.cmpf une
 //       CHECK:           %[[PRESENT:.*]] = arith.andi %[[HAS_WEIGHT]], %[[HAS_BIAS]]

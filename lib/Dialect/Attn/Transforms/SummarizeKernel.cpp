@@ -136,6 +136,12 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
   anyInside = levels.front().inside;
 }
 
+/// Whether `value` is known to be a multiple of `factor`.
+static bool isMultiple(Value value, int64_t factor) {
+  std::optional<int64_t> known = getConstantIntValue(value);
+  return known && *known % factor == 0;
+}
+
 void SummarizeKernel::emit() {
   rows = e.extent(input, 2);
   headsPerSet = e.div(e.extent(input, 1), sets);
@@ -145,17 +151,19 @@ void SummarizeKernel::emit() {
       builder.getIndexAttr(sets),
       getAsOpFoldResult(e.ceilDiv(instances, plan.instancesPerTask)),
       builder.getIndexAttr(plan.slices)};
-  scf::ForallOp::create(builder, SummarizeOp(levels.front().op).getLoc(),
-                        bounds,
-                        /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-                        [&](OpBuilder &, Location loc, ValueRange ivs) {
-                          set = ivs[0];
-                          firstInstance = e.mul(ivs[1], plan.instancesPerTask);
-                          numInstances = e.min(e.sub(instances, firstInstance),
-                                               plan.instancesPerTask);
-                          emitTask(ivs[2]);
-                          scf::InParallelOp::create(builder, loc);
-                        });
+  scf::ForallOp::create(
+      builder, SummarizeOp(levels.front().op).getLoc(), bounds,
+      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
+      [&](OpBuilder &, Location loc, ValueRange ivs) {
+        set = ivs[0];
+        firstInstance = e.mul(ivs[1], plan.instancesPerTask);
+        numInstances =
+            isMultiple(instances, plan.instancesPerTask)
+                ? e.index(plan.instancesPerTask)
+                : e.min(e.sub(instances, firstInstance), plan.instancesPerTask);
+        emitTask(ivs[2]);
+        scf::InParallelOp::create(builder, loc);
+      });
 }
 
 /// Calls `body(first, count)` for every block of sums of an interval.

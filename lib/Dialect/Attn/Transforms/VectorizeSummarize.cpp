@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace fovea::attn {
@@ -110,13 +111,13 @@ static SmallVector<SummarizeOp> collectLevels(SummarizeOp first,
 }
 
 /// Vectors are read along the width, which must be contiguous.
-static LogicalResult verifyLayout(SummarizeOp op) {
+static LogicalResult verifyOperands(SummarizeOp op) {
+  if (op->getNumResults() != 0)
+    return op.emitOpError("expects operands to be memrefs, but got tensors");
   for (Value operand : op->getOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.getType());
-    if (!type)
-      return op.emitError("expects memrefs, but got ") << operand.getType();
+    auto type = cast<MemRefType>(operand.getType());
     if (!type.isLastDimUnitStride())
-      return op.emitError("expects unit stride along the width, but got ")
+      return op.emitOpError("expects unit stride along the width, but got ")
              << type;
   }
   return success();
@@ -130,10 +131,8 @@ struct VectorizeSummarizePass
   void runOnOperation() override {
     SmallVector<SummarizeOp> ops;
     WalkResult result = getOperation().walk([&](SummarizeOp op) {
-      if (op->getNumResults() != 0)
-        return WalkResult::advance();
       ops.push_back(op);
-      return WalkResult(verifyLayout(op));
+      return WalkResult(verifyOperands(op));
     });
     if (result.wasInterrupted())
       return signalPassFailure();
@@ -152,20 +151,24 @@ struct VectorizeSummarizePass
 
   void lower(ArrayRef<SummarizeOp> levels) {
     SummarizeOp last = levels.back();
-    if (cast<MemRefType>(last.getInput().getType()).getDimSize(3) != 0) {
-      OpBuilder builder(last);
-      SummarizePlan plan =
-          planSummaries(levels, {vectorBits, numRegisters, minTasks});
-      remark::passed(last.getLoc(), remark::RemarkOpts::name("summaries")
-                                        .category("attn-vectorize-summarize"))
-          << llvm::formatv("summaries of {0} levels in one nest: chunks of {1} "
-                           "rows, tiles of {2} sums by {3} intervals by {4} "
-                           "columns",
-                           levels.size(), plan.chunk, plan.rankBlock,
-                           plan.streams, plan.lanes)
-                 .str();
-      emitSummaries(builder, levels, plan);
-    }
+    OpBuilder builder(last);
+    SummarizePlan plan =
+        planSummaries(levels, {vectorBits, numRegisters, minTasks});
+    std::string intervals =
+        llvm::join(llvm::map_range(levels,
+                                   [](SummarizeOp op) {
+                                     return std::to_string(op.getInterval());
+                                   }),
+                   ", ");
+    remark::passed(last.getLoc(), remark::RemarkOpts::name("summaries")
+                                      .category("attn-vectorize-summarize"))
+        << llvm::formatv("one nest for intervals of {0} rows: chunks of {1} "
+                         "rows, tiles of {2} sums by {3} intervals by {4} "
+                         "columns",
+                         intervals, plan.chunk, plan.rankBlock, plan.streams,
+                         plan.lanes)
+               .str();
+    emitSummaries(builder, levels, plan);
     for (SummarizeOp op : levels)
       op.erase();
   }

@@ -1,0 +1,64 @@
+// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
+
+// Intervals of 64 rows, shorter than the longest chunk: the 4 heads of 16
+// intervals each are 16 instances of 4 neighbouring intervals, 8 to a task, and
+// no sums are carried from chunk to chunk.
+
+// CHECK-LABEL: func.func @one_level(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x4x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x2x64x16xf32>, %[[O:[a-z0-9]+]]: memref<1x4x32x16xf32>)
+//       CHECK:   scf.forall (%{{.*}}) in (2) {
+//       CHECK:     %[[ROWS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x64x4x16xf32>
+//       CHECK:     %[[WEIGHTS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x64x2x16xf32>
+// Copy the weights.
+//       CHECK:     scf.for
+//       CHECK:       vector.load %[[W]]
+//       CHECK:       vector.store %{{.*}}, %[[WEIGHTS]]
+//       CHECK:     scf.for
+// Copy the rows of four intervals side by side.
+//       CHECK:       scf.for %{{.*}} = %c0 to %c64 step %c1 {
+//       CHECK:         vector.load %[[X]]
+//       CHECK:         vector.store %{{.*}}, %[[ROWS]]
+// The register tile: two sums of four intervals.
+//       CHECK:       %[[SUMS:.*]]:8 = scf.for %[[T:.*]] = %c0 to %c64 step %c1 iter_args(
+//       CHECK:         vector.load %[[ROWS]][%c0, %[[T]], %c0, %c0]
+//       CHECK:         vector.load %[[ROWS]][%c0, %[[T]], %c1, %c0]
+//       CHECK:         vector.load %[[ROWS]][%c0, %[[T]], %c2, %c0]
+//       CHECK:         vector.load %[[ROWS]][%c0, %[[T]], %c3, %c0]
+//       CHECK:         %[[FIRST:.*]] = vector.load %[[WEIGHTS]][%c0, %[[T]], %c0, %c0]
+// CHECK-COUNT-4:         vector.fma %{{.*}}, %[[FIRST]], %{{.*}} : vector<16xf32>
+//       CHECK:         %[[SECOND:.*]] = vector.load %[[WEIGHTS]][%c0, %[[T]], %c1, %c0]
+// CHECK-COUNT-4:         vector.fma %{{.*}}, %[[SECOND]], %{{.*}} : vector<16xf32>
+//       CHECK:         scf.yield
+// CHECK-COUNT-8:       vector.store %[[SUMS]]#{{[0-7]}}, %[[O]]
+//   CHECK-NOT:   attn.summarize
+func.func @one_level(%x: memref<1x4x1024x16xf32>, %w: memref<1x2x64x16xf32>,
+                     %o: memref<1x4x32x16xf32>) {
+  attn.summarize ins(%x : memref<1x4x1024x16xf32>)
+      weights(%w : memref<1x2x64x16xf32>) outs(%o : memref<1x4x32x16xf32>)
+  return
+}
+
+// Intervals of 256 rows: sums wait in memory between chunks of 32 rows, and are
+// stored and reset to the bias at the end of an interval.
+
+// CHECK-LABEL: func.func @long_interval(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x2x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x4x256x16xf32>, %[[B:[a-z0-9]+]]: memref<1x4x16xf32>, %[[O:[a-z0-9]+]]: memref<1x2x16x16xf32>)
+//       CHECK:   scf.forall
+//       CHECK:     %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x1x1x4x4x16xf32>
+//       CHECK:     vector.load %[[B]]
+//       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     vector.load %[[SUMS]]
+//       CHECK:     %[[TILE:.*]]:16 = scf.for
+//       CHECK:     scf.if
+//       CHECK:       vector.store %[[TILE]]#0, %[[O]]
+//       CHECK:       vector.load %[[B]]
+//       CHECK:       vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     } else {
+//       CHECK:       vector.store %[[TILE]]#0, %[[SUMS]]
+func.func @long_interval(%x: memref<1x2x1024x16xf32>, %w: memref<1x4x256x16xf32>,
+                         %b: memref<1x4x16xf32>, %o: memref<1x2x16x16xf32>) {
+  attn.summarize ins(%x : memref<1x2x1024x16xf32>)
+      weights(%w : memref<1x4x256x16xf32>) bias(%b : memref<1x4x16xf32>)
+      outs(%o : memref<1x2x16x16xf32>)
+  return
+}

@@ -1,0 +1,19 @@
+// RUN: fovea-opt %s -attn-vectorize-summarize -split-input-file -verify-diagnostics
+
+func.func @tensors(%x: tensor<1x2x64x16xf32>, %w: tensor<1x4x16x16xf32>,
+                   %o: tensor<1x2x16x16xf32>) -> tensor<1x2x16x16xf32> {
+  // expected-error @below {{'attn.summarize' op expects operands to be memrefs, but got tensors}}
+  %s = attn.summarize ins(%x : tensor<1x2x64x16xf32>) weights(%w : tensor<1x4x16x16xf32>)
+      outs(%o : tensor<1x2x16x16xf32>) -> tensor<1x2x16x16xf32>
+  return %s : tensor<1x2x16x16xf32>
+}
+
+// -----
+
+func.func @stride(%x: memref<1x2x64x16xf32, strided<[4096, 2048, 32, 2]>>,
+                  %w: memref<1x4x16x16xf32>, %o: memref<1x2x16x16xf32>) {
+  // expected-error @below {{'attn.summarize' op expects unit stride along the width, but got 'memref<1x2x64x16xf32, strided<[4096, 2048, 32, 2]>>'}}
+  attn.summarize ins(%x : memref<1x2x64x16xf32, strided<[4096, 2048, 32, 2]>>)
+      weights(%w : memref<1x4x16x16xf32>) outs(%o : memref<1x2x16x16xf32>)
+  return
+}

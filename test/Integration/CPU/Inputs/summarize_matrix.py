@@ -1,0 +1,95 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn.summarize at one level and at several, which become one loop nest."""
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, pairwise, tensor
+
+check = Checker()
+
+FACTORS = {
+    # Finest interval in units of the rank, and levels.
+    "interval": [(1, 1), (2, 5), (8, 1), (13, 3), (16, 6), (50, 2), (97, 1)],
+    "rank": [1, 2, 3, 4, 5, 8, 16],
+    # Rows in units of the coarsest interval, and rows more or less.
+    "rows": [(0, 1), (1, -1), (1, 0), (1, 1), (2, 1), (3, -2), (3, 7), (4, 0), (4, 1), (9, 5)],
+    "width": [1, 5, 16, 20, 37, 64, 130],
+    # Batch entries, heads, sets of weights.
+    "heads": [(1, 1, 1), (2, 1, 1), (1, 8, 1), (1, 8, 2), (2, 6, 3), (3, 4, 4), (0, 2, 1), (1, 11, 1)],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "bias": [False, True],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def summarize(x, weights, bias):
+    """The definition, in float64."""
+    B, G, N, D = x.shape
+    W, p, interval, _ = weights.shape
+    count = -(-N // interval)
+    padded = np.zeros((B, G, count * interval, D))
+    padded[:, :, :N] = x
+    weights = np.repeat(weights.astype(float), G // W, axis=0)
+    sums = np.einsum("gatd,bgutd->bguad", weights, padded.reshape(B, G, count, interval, D))
+    if bias is not None:
+        sums += np.repeat(bias.astype(float), G // W, axis=0)[None, :, None]
+    return sums.reshape(B, G, count * p, D)
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    dtype, D, p, dynamic = (case[key] for key in ("dtype", "width", "rank", "dynamic"))
+    (first, levels), (B, G, W) = case["interval"], case["heads"]
+    intervals = [first * p << level for level in range(levels)]
+    N = max(0, case["rows"][0] * intervals[-1] + case["rows"][1])
+
+    x = normal(rng, (B, G, N, D), dtype)
+    x_type = tensor([None] * 3 + [D] if dynamic else (B, G, N, D), dtype)
+    arrays, arguments, body, results, expected = [x], [f"%x: {x_type}"], "", [], []
+    if dynamic:
+        body += "".join(f"  %c{i} = arith.constant {i} : index\n"
+                        f"  %d{i} = tensor.dim %x, %c{i} : {x_type}\n" for i in range(3))
+    for level, interval in enumerate(intervals):
+        weights = normal(rng, (W, p, interval, D), dtype)
+        bias = normal(rng, (W, p, D), dtype) if case["bias"] else None
+        w_type, b_type = tensor(weights.shape, dtype), tensor((W, p, D), dtype)
+        rows, sizes = -(-N // interval) * p, ""
+        if dynamic:
+            body += (f"  %rows{level} = affine.apply affine_map<(n) -> (n ceildiv {interval} * {p})>(%d2)\n")
+            rows, sizes = None, f"%d0, %d1, %rows{level}"
+        o_type = tensor([None, None, None, D] if dynamic else (B, G, rows, D), dtype)
+        arrays.append(weights)
+        arguments.append(f"%w{level}: {w_type}")
+        text = f"attn.summarize ins(%x : {x_type}) weights(%w{level} : {w_type})"
+        if case["bias"]:
+            arrays.append(bias)
+            arguments.append(f"%b{level}: {b_type}")
+            text += f" bias(%b{level} : {b_type})"
+        body += (f"  %o{level} = tensor.empty({sizes}) : {o_type}\n"
+                 f"  %s{level} = {text} outs(%o{level} : {o_type}) -> {o_type}\n")
+        results.append((f"%s{level}", o_type))
+        expected.append(summarize(x.astype(float), weights, bias))
+    types = ", ".join(t for _, t in results)
+    module = (f"func.func @f({', '.join(arguments)}) -> ({types}) {{\n{body}"
+              f"  return {', '.join(n for n, _ in results)} : {types}\n}}\n")
+
+    kernel = check.library.compile(module, cpu=case["cpu"])
+    check.library.set_num_threads(1)
+    found = kernel(*arrays)
+    check.library.set_num_threads(3)
+    again = kernel(*arrays)
+    what = f"case {index} {case}"
+    for level, (one, other, reference) in enumerate(zip(found, again, expected)):
+        check.close(one, reference, BOUNDS[dtype], f"{what} level {level}")
+        check.require(one.tobytes() == other.tobytes(), f"{what} level {level}: differs with 3 threads")
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=3)):
+    if check.only in (None, index):
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+check.finish()

@@ -30,7 +30,6 @@ protected:
     context.loadDialect<AttnDialect>();
   }
 
-  /// The overloads of getChecked that verify take exactly this type.
   llvm::function_ref<InFlightDiagnostic()> emitError() { return emitter; }
 
   MLIRContext context;
@@ -43,13 +42,12 @@ protected:
 } // namespace
 
 TEST_F(AttnAttributesTest, MaskRefusesNegativeWindow) {
-  EXPECT_FALSE(MaskAttr::getChecked(emitError(), &context, true, -1));
+  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1)));
   EXPECT_EQ(message, "expected a window that is not negative, but got -1");
 }
 
 TEST_F(AttnAttributesTest, MaskWithoutWindow) {
-  auto mask = MaskAttr::getChecked(emitError(), &context, false, 0);
-  ASSERT_TRUE(mask);
+  auto mask = MaskAttr::get(&context, false, 0);
   EXPECT_TRUE(mask.isTrivial());
   EXPECT_FALSE(mask.hasWindow());
   EXPECT_FALSE(MaskAttr::get(&context, true, 0).isTrivial());
@@ -57,8 +55,8 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
 }
 
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
-  EXPECT_FALSE(SourceAttr::getChecked(
-      emitError(), &context, ArrayRef<AffineMap>(), MaskAttr(), false, false));
+  EXPECT_FALSE(succeeded(SourceAttr::verify(emitError(), ArrayRef<AffineMap>(),
+                                            MaskAttr(), false, false)));
   EXPECT_EQ(message, "expected a mask");
 }
 
@@ -66,17 +64,14 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
   auto range = AffineMap::get(
       2, 2, {getAffineDimExpr(0, &context), getAffineDimExpr(1, &context)},
       &context);
-  EXPECT_FALSE(
-      SourceAttr::getChecked(emitError(), &context, ArrayRef<AffineMap>(range),
-                             MaskAttr::get(&context, false, 0), false, false));
+  EXPECT_FALSE(succeeded(
+      SourceAttr::verify(emitError(), ArrayRef<AffineMap>(range),
+                         MaskAttr::get(&context, false, 0), false, false)));
   EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
 }
 
 TEST_F(AttnAttributesTest, TilesCountQueryLanes) {
-  auto tiles =
-      TilesAttr::getChecked(emitError(), &context, 64, 32, 16, 4, 8, 4);
-  ASSERT_TRUE(tiles);
-  EXPECT_EQ(tiles.getQueryLanes(), 64);
-  EXPECT_FALSE(
-      TilesAttr::getChecked(emitError(), &context, 64, 30, 16, 4, 8, 4));
+  EXPECT_EQ(TilesAttr::get(&context, 64, 32, 16, 4, 8, 4).getQueryLanes(), 64);
+  EXPECT_TRUE(succeeded(TilesAttr::verify(emitError(), 64, 32, 16, 4, 8, 4)));
+  EXPECT_FALSE(succeeded(TilesAttr::verify(emitError(), 64, 30, 16, 4, 8, 4)));
 }

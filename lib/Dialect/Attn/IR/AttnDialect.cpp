@@ -154,6 +154,23 @@ LogicalResult TilesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     if (size < 1)
       return emitError() << "expected tile sizes of at least 1, but got "
                          << size;
+  // Code is written out for every vector of a register tile, and every thread
+  // keeps scratch memory for a query and key tile.
+  for (int64_t size : {lanes, vectors, keys, columns})
+    if (size > 64)
+      return emitError() << "expected extents of the register tile of at most "
+                            "64, but got "
+                         << size;
+  if (vectors * keys > 256 || vectors * columns > 256)
+    return emitError()
+           << "expected a register tile of at most 256 vectors, but "
+              "got "
+           << std::max(vectors * keys, vectors * columns);
+  for (int64_t size : {query, key})
+    if (size > (1 << 20))
+      return emitError() << "expected query and key tiles of at most 1048576 "
+                            "rows, but got "
+                         << size;
   if (key % keys != 0)
     return emitError() << "expected the key tile to be a multiple of the "
                           "register tile's keys, but got "

@@ -34,11 +34,12 @@ static int64_t evaluate(AffineExpr expr, int64_t block,
   auto binary = cast<AffineBinaryOpExpr>(expr);
   int64_t lhs = evaluate(binary.getLHS(), block, symbols);
   int64_t rhs = evaluate(binary.getRHS(), block, symbols);
+  // Sums and products wrap around, as they do in the generated code.
   switch (binary.getKind()) {
   case AffineExprKind::Add:
-    return lhs + rhs;
+    return static_cast<uint64_t>(lhs) + static_cast<uint64_t>(rhs);
   case AffineExprKind::Mul:
-    return lhs * rhs;
+    return static_cast<uint64_t>(lhs) * static_cast<uint64_t>(rhs);
   case AffineExprKind::Mod:
     return lhs - rhs * llvm::divideFloorSigned(lhs, rhs);
   case AffineExprKind::FloorDiv:

@@ -105,6 +105,46 @@ func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes =
 
 // -----
 
+// expected-error @below {{expected extents of the register tile of at most 64, but got 65}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 65, vectors = 2, keys = 4, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected extents of the register tile of at most 64, but got 65}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 8, vectors = 65, keys = 4, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected extents of the register tile of at most 64, but got 65}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 8, vectors = 2, keys = 65, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected extents of the register tile of at most 64, but got 65}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 8, vectors = 2, keys = 4, columns = 65>}
+
+// -----
+
+// expected-error @below {{expected query and key tiles of at most 1048576 rows, but got 4611686018427387904}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 4611686018427387904, key = 8, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected query and key tiles of at most 1048576 rows, but got 4611686018427387904}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 4611686018427387904, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected a register tile of at most 256 vectors, but got 512}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 64, lanes = 8, vectors = 16, keys = 32, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected a register tile of at most 256 vectors, but got 512}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 64, lanes = 8, vectors = 16, keys = 4, columns = 32>}
+
+// -----
+
 // expected-error @below {{expected the key tile to be a multiple of the register tile's keys, but got 6 and 4}}
 func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 6, lanes = 8, vectors = 2, keys = 4, columns = 4>}
 

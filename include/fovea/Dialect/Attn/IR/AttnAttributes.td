@@ -99,6 +99,9 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
     | `keys` | key rows in a register tile |
     | `columns` | value columns in a register tile |
 
+    `query` and `key` are at most 2^20, the others at most 64, and a register tile
+    holds at most 256 vectors of scores and of values. `key` is a multiple of `keys`.
+
     Chosen by `--attn-select-tiles` from the target CPU; may be written by hand:
 
     ```mlir

@@ -164,6 +164,19 @@ void KernelBuilder::loop(Value low, Value high, int64_t step,
   });
 }
 
+Value KernelBuilder::select(Value condition, Type type,
+                            function_ref<Value()> then,
+                            function_ref<Value()> otherwise) {
+  auto ifOp = scf::IfOp::create(*this, TypeRange(type), condition,
+                                /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(ifOp.thenBlock());
+  scf::YieldOp::create(*this, then());
+  setInsertionPointToStart(ifOp.elseBlock());
+  scf::YieldOp::create(*this, otherwise());
+  return ifOp.getResult(0);
+}
+
 void KernelBuilder::ifThenElse(Value condition, function_ref<void()> then,
                                function_ref<void()> otherwise) {
   auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/true);

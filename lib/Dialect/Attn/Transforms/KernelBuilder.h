@@ -78,6 +78,10 @@ public:
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);
+  /// `condition ? then() : otherwise()`, where only one is run.
+  mlir::Value select(mlir::Value condition, mlir::Type type,
+                     llvm::function_ref<mlir::Value()> then,
+                     llvm::function_ref<mlir::Value()> otherwise);
   /// `if (condition) then(); else otherwise();`
   void ifThenElse(mlir::Value condition, llvm::function_ref<void()> then,
                   llvm::function_ref<void()> otherwise);

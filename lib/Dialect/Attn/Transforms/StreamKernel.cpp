@@ -59,6 +59,7 @@ void StreamKernel::allocateScratch() {
   scores = b.scratch({rows, queries}, state);
   outputs = b.scratch({paddedValueWidth, queries}, state);
   outputRows = b.scratch({queries, paddedValueWidth}, state);
+  factors = b.scratch({queries}, state);
   if (usesPairs) {
     Type bf16 = b.getBF16Type();
     int64_t pairRows = rows / 2;
@@ -213,9 +214,6 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
   int64_t queries = tiles.getQueryLanes();
   // Narrow types, ragged widths and the last queries of a sequence go through a
   // padded copy; all else is read in place.
-  Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
-                                     b.index(queries));
-  bool inPlace = !converts && width % lanes == 0;
   auto copyRows = [&] {
     b.loop(b.index(0), numQueries, 1, [&](Value row) {
       Value source = b.add(query, row);
@@ -236,61 +234,73 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
         b.storeVector(zero, stagedQueries, {row, b.index(column)});
     });
   };
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
-  auto pack = [&](Value from, Value offset) {
-    b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
-      b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
-        Values tile;
-        for (int64_t i = 0; i < lanes; ++i)
-          tile.push_back(
-              b.fmul(b.loadVector(from, {b.add(b.add(offset, row), i), column}),
-                     scale));
-        for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
-          b.storeVector(vector, packedQueries, {b.add(column, i), row});
-      });
-    });
-  };
-  if (!inPlace) {
+  auto stage = [&]() -> Value {
     copyRows();
-    return pack(stagedQueries, b.index(0));
+    return stagedQueries;
+  };
+  Value rows;
+  if (converts || width % lanes != 0) {
+    rows = stage();
+  } else {
+    // One type for both, so that the transposition is emitted only once.
+    auto type = MemRefType::get(
+        {queries, width}, b.getStateType(),
+        StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
+                               {ShapedType::kDynamic, 1}));
+    Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
+                                       b.index(queries));
+    rows = b.select(
+        full, type,
+        [&]() -> Value {
+          SmallVector<OpFoldResult> offsets = {query, b.getIndexAttr(0)},
+                                    sizes = {b.getIndexAttr(queries),
+                                             b.getIndexAttr(width)},
+                                    strides(2, b.getIndexAttr(1));
+          Value view =
+              memref::SubViewOp::create(b, queryRows, offsets, sizes, strides);
+          return memref::CastOp::create(b, type, view);
+        },
+        [&]() -> Value { return memref::CastOp::create(b, type, stage()); });
   }
-  b.ifThenElse(
-      full, [&] { pack(queryRows, query); },
-      [&] {
-        copyRows();
-        pack(stagedQueries, b.index(0));
-      });
+  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
+    b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
+      Values tile;
+      for (int64_t i = 0; i < lanes; ++i)
+        tile.push_back(
+            b.fmul(b.loadVector(rows, {b.add(row, i), column}), scale));
+      for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+        b.storeVector(vector, packedQueries, {b.add(column, i), row});
+    });
+  });
 }
 
 void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   int64_t queries = tiles.getQueryLanes();
-  Values inverse;
   for (int64_t v = 0; v < vectors; ++v)
-    inverse.push_back(softmax::inverseSum(b, state.maximum[v], state.sum[v]));
+    b.storeVector(softmax::inverseSum(b, state.maximum[v], state.sum[v]),
+                  factors, b.index(v * lanes));
 
   Value zero = b.splat(0.0);
-  Values isEmpty;
-  for (Value factor : inverse)
-    isEmpty.push_back(
-        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero));
   auto transposeTo = [&](Value to, Value offset, bool streaming) {
-    for (int64_t v = 0; v < vectors; ++v) {
+    b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
+      Value factor = b.loadVector(factors, row);
+      Value isEmpty =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
       b.loop(b.index(0), b.index(valueWidth), lanes, [&](Value column) {
         Values tile;
         for (int64_t i = 0; i < lanes; ++i) {
-          Value sum =
-              b.loadVector(outputs, {b.add(column, i), b.index(v * lanes)});
+          Value sum = b.loadVector(outputs, {b.add(column, i), row});
           // A sum that some value made infinite becomes NaN; an empty row is
           // zero whatever the values that it did not read.
-          Value mean = b.fma(sum, zero, b.fmul(sum, inverse[v]));
-          tile.push_back(arith::SelectOp::create(b, isEmpty[v], zero, mean));
+          Value mean = b.fma(sum, zero, b.fmul(sum, factor));
+          tile.push_back(arith::SelectOp::create(b, isEmpty, zero, mean));
         }
         for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
-          b.storeVector(vector, to,
-                        {b.add(offset, b.index(v * lanes + i)), column},
+          b.storeVector(vector, to, {b.add(b.add(offset, row), i), column},
                         streaming);
       });
-    }
+    });
   };
   auto copyOut = [&] {
     b.loop(b.index(0), numQueries, 1, [&](Value row) {
@@ -314,15 +324,12 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   } else {
     Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
                                        b.index(queries));
+    // Linear-time patterns store past the caches, or through a copy when the
+    // address does not allow it.
+    if (streamsOutput)
+      full = arith::AndIOp::create(b, full, streamsOutput);
     b.ifThenElse(
-        full,
-        [&] {
-          if (!streamsOutput)
-            return transposeTo(outputView, query, /*streaming=*/false);
-          b.ifThenElse(
-              streamsOutput, [&] { transposeTo(outputView, query, true); },
-              [&] { transposeTo(outputView, query, false); });
-        },
+        full, [&] { transposeTo(outputView, query, streamsOutput != nullptr); },
         throughCopy);
   }
   if (!lseView)

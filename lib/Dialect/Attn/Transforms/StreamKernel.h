@@ -161,7 +161,7 @@ private:
   RangeAnalysis ranges;
 
   // Scratch.
-  Value packedQueries, stagedQueries, scores, outputs, outputRows;
+  Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
   Value stagedKeys, stagedValues, table, tableWeights, packedBias;
   Value stagedPairs, queryPairs, weightPairs, valuePairs;
 

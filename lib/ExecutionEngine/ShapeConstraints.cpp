@@ -8,10 +8,9 @@
 
 #include "ShapeConstraints.h"
 #include "fovea/Analysis/ExtentOrigin.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Analysis/ExtentRules.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace fovea;
@@ -23,61 +22,16 @@ public:
   explicit Collector(FunctionOpInterface function)
       : entry(&function.getFunctionBody().front()) {}
 
-  void visit(attn::DenseOp op) {
-    visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
-                   op.getOutput(), op.getLse());
-    if (Value weight = op.getLogWeight()) {
-      addBroadcast(op, weight, 0, op.getQuery(), 0);
-      addBroadcast(op, weight, 1, op.getKey(), 1);
-      addBroadcast(op, weight, 2, op.getKey(), 2);
-    }
-    if (Value bias = op.getBias()) {
-      for (unsigned dim = 0; dim < 3; ++dim)
-        addBroadcast(op, bias, dim, op.getQuery(), dim);
-      addBroadcast(op, bias, 3, op.getKey(), 2);
-    }
-  }
-
-  void visit(attn::StreamOp op) {
-    for (const attn::StreamOp::Source &source : op.getSourceList()) {
-      visitAttention(op, op.getQuery(), source.keys, source.values,
-                     op.getOutput(), op.getLse());
-      if (source.logWeight) {
-        addBroadcast(op, source.logWeight, 0, op.getQuery(), 0);
-        addBroadcast(op, source.logWeight, 1, source.keys, 1);
-        addBroadcast(op, source.logWeight, 2, source.keys, 2);
-      }
-      if (source.bias) {
-        for (unsigned dim = 0; dim < 3; ++dim)
-          addBroadcast(op, source.bias, dim, op.getQuery(), dim);
-        addBroadcast(op, source.bias, 3, source.keys, 2);
-      }
-    }
-  }
-
-  void visit(attn::SummarizeOp op) {
-    addEqual(op, op.getOutput(), 0, op.getInput(), 0);
-    addEqual(op, op.getOutput(), 1, op.getInput(), 1);
-    addMultiple(op, op.getInput(), 1, op.getWeights(), 0);
-    if (Value bias = op.getBias())
-      addEqual(op, bias, 0, op.getWeights(), 0);
-  }
-
-  void visit(attn::FastMultipoleOp op) {
-    visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
-                   op.getOutput(), op.getLse());
-    addEqual(op, op.getKey(), 2, op.getQuery(), 2);
-    visitWeights(op, op.getKey(), op.getKeyWeights(), op.getKeyBiases());
-    visitWeights(op, op.getKey(), op.getValueWeights(), op.getValueBiases());
-  }
-
-  void visit(attn::FastMultipoleLinearOp op) {
-    visitAttention(op, op.getQuery(), op.getKey(), op.getValue(),
-                   op.getOutput(), /*lse=*/nullptr);
-    addEqual(op, op.getKey(), 2, op.getQuery(), 2);
-    visitWeights(op, op.getQuery(), op.getQueryWeights(), op.getQueryBiases());
-    visitWeights(op, op.getKey(), op.getKeyWeights(), op.getKeyBiases());
-    visitWeights(op, op.getKey(), op.getValueWeights(), op.getValueBiases());
+  void visit(Operation *op) {
+    forEachExtentRule(op, [&](const ExtentRule &rule) {
+      // The number of summaries is checked by the generated code.
+      if (rule.kind == ExtentRule::Summaries)
+        return;
+      auto kind = rule.kind == ExtentRule::Equal ? ShapeConstraint::Equal
+                                                 : ShapeConstraint::Multiple;
+      add(op, kind, rule.first.operand, rule.first.dim, rule.second.operand,
+          rule.second.dim);
+    });
   }
 
   SmallVector<ShapeConstraint> take() { return std::move(constraints); }
@@ -114,44 +68,6 @@ private:
     constraints.push_back(std::move(constraint));
   }
 
-  void addEqual(Operation *op, Value a, unsigned dimA, Value b, unsigned dimB) {
-    add(op, ShapeConstraint::Equal, a, dimA, b, dimB);
-  }
-
-  /// Only extents of 1 in the type broadcast.
-  void addBroadcast(Operation *op, Value a, unsigned dimA, Value b,
-                    unsigned dimB) {
-    if (cast<ShapedType>(a.getType()).getDimSize(dimA) != 1)
-      addEqual(op, a, dimA, b, dimB);
-  }
-
-  void addMultiple(Operation *op, Value a, unsigned dimA, Value b,
-                   unsigned dimB) {
-    add(op, ShapeConstraint::Multiple, a, dimA, b, dimB);
-  }
-
-  void visitAttention(Operation *op, Value query, Value key, Value value,
-                      Value output, Value lse) {
-    addEqual(op, key, 0, query, 0);
-    addEqual(op, value, 0, query, 0);
-    addMultiple(op, query, 1, key, 1);
-    addEqual(op, value, 1, key, 1);
-    addEqual(op, value, 2, key, 2);
-    for (unsigned dim = 0; dim < 3; ++dim) {
-      addEqual(op, output, dim, query, dim);
-      if (lse)
-        addEqual(op, lse, dim, query, dim);
-    }
-  }
-
-  void visitWeights(Operation *op, Value summarized, ValueRange weights,
-                    ValueRange biases) {
-    for (Value weight : weights)
-      addMultiple(op, summarized, 1, weight, 0);
-    for (auto [weight, bias] : llvm::zip(weights, biases))
-      addEqual(op, bias, 0, weight, 0);
-  }
-
   Block *entry;
   SmallVector<ShapeConstraint> constraints;
 };
@@ -160,12 +76,7 @@ private:
 SmallVector<ShapeConstraint>
 fovea::detail::collectShapeConstraints(FunctionOpInterface function) {
   Collector collector(function);
-  function->walk([&](Operation *op) {
-    llvm::TypeSwitch<Operation *>(op)
-        .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-              attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
-            [&](auto attention) { collector.visit(attention); });
-  });
+  function->walk([&](Operation *op) { collector.visit(op); });
   return collector.take();
 }
 

@@ -16,6 +16,7 @@ using namespace mlir;
 
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
+  pm.addPass(attn::createCheckShapesPass());
   addBufferizationPasses(pm);
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);

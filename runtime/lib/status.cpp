@@ -11,6 +11,7 @@
 #include "fovea_rt/fovea_rt.h"
 #include "scratch.h"
 
+#include <cinttypes>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
@@ -118,6 +119,19 @@ void fovea_rt_fail(int32_t code, const char *message) {
   if (!message)
     fail(code, "kernel failed with code %d and no message", code);
   failWith(code, message);
+}
+
+void fovea_rt_check_extent(const char *rule, int64_t found, int64_t expected) {
+  if (found != expected)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s, expected %" PRId64 ", but got %" PRId64, rule, expected, found);
+}
+
+void fovea_rt_check_multiple(const char *rule, int64_t found, int64_t divisor) {
+  if (divisor > 0 ? found % divisor != 0 : found != 0)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s, expected a multiple of %" PRId64 ", but got %" PRId64, rule,
+         divisor, found);
 }
 
 const char *fovea_rt_last_error(void) { return status.lastError; }

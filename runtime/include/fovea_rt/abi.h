@@ -94,6 +94,17 @@ FOVEA_RT_EXPORT FOVEA_RT_NORETURN void fovea_rt_fail(int32_t code,
                                                      const char *message);
 
 /*
+ * Checks of extents that are known at run time only. Fail with
+ * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, what is expected and `found`,
+ * unless `found` equals `expected`, or is a multiple of `divisor`; of a divisor
+ * of 0, only 0 is.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_extent(const char *rule, int64_t found,
+                                           int64_t expected);
+FOVEA_RT_EXPORT void fovea_rt_check_multiple(const char *rule, int64_t found,
+                                             int64_t divisor);
+
+/*
  * Allocates `bytes` bytes of uninitialised memory, aligned to `alignment` or 64
  * bytes, whichever is more; from 4 MiB on to 2 MiB, asking for huge pages. The
  * result is never null and differs from every other live block, also for zero

@@ -40,6 +40,25 @@ TEST_F(InvokeTest, returnsCodeAndTextOfAFailure) {
   EXPECT_STREQ(fovea_rt_last_error(), "");
 }
 
+TEST_F(InvokeTest, checksOfExtentsSayWhatIsExpected) {
+  EXPECT_EQ(invoke([] {
+              fovea_rt_check_extent("rows", 5, 5);
+              fovea_rt_check_multiple("heads", 8, 2);
+              fovea_rt_check_multiple("heads", 0, 2);
+              fovea_rt_check_multiple("heads", 0, 0);
+            }),
+            FOVEA_RT_OK);
+  EXPECT_EQ(invoke([] { fovea_rt_check_extent("rows of key", 1, 5); }),
+            FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(), "rows of key, expected 5, but got 1");
+  EXPECT_EQ(invoke([] { fovea_rt_check_multiple("heads", 3, 2); }),
+            FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "heads, expected a multiple of 2, but got 3");
+  EXPECT_EQ(invoke([] { fovea_rt_check_multiple("heads", 3, 0); }),
+            FOVEA_RT_INVALID_ARGUMENT);
+}
+
 TEST_F(InvokeTest, aFailureIsNeverSuccess) {
   for (int code : {0, -1, INT32_MIN})
     EXPECT_EQ(invoke([code] { fovea_rt_fail(code, "x"); }), FOVEA_RT_INTERNAL);

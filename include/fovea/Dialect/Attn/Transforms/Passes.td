@@ -11,6 +11,26 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
+  let summary = "check dynamic extents of attention ops at run time";
+  let description = [{
+    The verifier compares static extents. For every dynamic extent of an
+    operation of the dialect that must equal another, or be a multiple of it, this
+    pass adds a call of the runtime before the operation, unless both come from
+    the same extent of an argument. A mismatch fails the invocation with a text
+    such as
+
+    ```
+    attn.dense: extent 2 of value must be extent 2 of key, expected 7, but got 5
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let summary = "expand attention patterns to summaries and attn.stream";
   let description = [{

@@ -1,0 +1,162 @@
+//===- ExtentRules.cpp - Extents that go together -------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Analysis/ExtentRules.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace fovea;
+
+namespace {
+/// An operand with its name.
+struct Named {
+  std::string name;
+  Value operand;
+};
+
+class Rules {
+public:
+  explicit Rules(function_ref<void(const ExtentRule &)> visit) : visit(visit) {}
+
+  void add(attn::DenseOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addDestinations(query, op.getOutput(), op.getLse());
+    addTerms(query, key, {"log_weight", op.getLogWeight()},
+             {"bias", op.getBias()});
+  }
+
+  void add(attn::StreamOp op) {
+    Named query = {"query", op.getQuery()};
+    Named firstKeys = {"keys of source 0", op.getKeys().front()};
+    for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+      auto name = [&, index = index](StringRef what) {
+        return llvm::formatv("{0} of source {1}", what, index).str();
+      };
+      Named keys = {name("keys"), source.keys};
+      addAttention(query, keys, {name("values"), source.values});
+      addEqual(keys, 1, firstKeys, 1);
+      addTerms(query, keys, {name("log_weight"), source.logWeight},
+               {name("bias"), source.bias});
+    }
+    addDestinations(query, op.getOutput(), op.getLse());
+  }
+
+  void add(attn::SummarizeOp op) {
+    Named input = {"input", op.getInput()}, output = {"output", op.getOutput()},
+          weights = {"weights", op.getWeights()};
+    addEqual(output, 0, input, 0);
+    addEqual(output, 1, input, 1);
+    visit({ExtentRule::Summaries,
+           {output.name, output.operand, 2},
+           {input.name, input.operand, 2},
+           op.getInterval(),
+           op.getRank()});
+    addMultiple(input, 1, weights, 0);
+    if (op.getBias())
+      addEqual({"bias", op.getBias()}, 0, weights, 0);
+  }
+
+  void add(attn::FastMultipoleOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), op.getLse());
+    addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
+    addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
+  }
+
+  void add(attn::FastMultipoleLinearOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addWeights(query, "query", op.getQueryWeights(), op.getQueryBiases());
+    addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
+    addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
+  }
+
+private:
+  void addEqual(const Named &a, unsigned dimA, const Named &b, unsigned dimB) {
+    visit({ExtentRule::Equal,
+           {a.name, a.operand, dimA},
+           {b.name, b.operand, dimB}});
+  }
+
+  void addMultiple(const Named &a, unsigned dimA, const Named &b,
+                   unsigned dimB) {
+    visit({ExtentRule::Multiple,
+           {a.name, a.operand, dimA},
+           {b.name, b.operand, dimB}});
+  }
+
+  /// Only extents of 1 in the type broadcast.
+  void addBroadcast(const Named &a, unsigned dimA, const Named &b,
+                    unsigned dimB) {
+    if (cast<ShapedType>(a.operand.getType()).getDimSize(dimA) != 1)
+      addEqual(a, dimA, b, dimB);
+  }
+
+  void addAttention(const Named &query, const Named &key, const Named &value) {
+    addEqual(key, 0, query, 0);
+    addEqual(value, 0, query, 0);
+    addMultiple(query, 1, key, 1);
+    addEqual(value, 1, key, 1);
+    addEqual(value, 2, key, 2);
+  }
+
+  void addDestinations(const Named &query, Value output, Value lse) {
+    for (unsigned dim = 0; dim < 3; ++dim) {
+      addEqual({"output", output}, dim, query, dim);
+      if (lse)
+        addEqual({"lse", lse}, dim, query, dim);
+    }
+  }
+
+  void addTerms(const Named &query, const Named &key, const Named &logWeight,
+                const Named &bias) {
+    if (logWeight.operand) {
+      addBroadcast(logWeight, 0, query, 0);
+      addBroadcast(logWeight, 1, key, 1);
+      addBroadcast(logWeight, 2, key, 2);
+    }
+    if (bias.operand) {
+      for (unsigned dim = 0; dim < 3; ++dim)
+        addBroadcast(bias, dim, query, dim);
+      addBroadcast(bias, 3, key, 2);
+    }
+  }
+
+  void addWeights(const Named &summarized, StringRef what, ValueRange weights,
+                  ValueRange biases) {
+    for (auto [level, weight] : llvm::enumerate(weights)) {
+      Named named = {
+          llvm::formatv("{0}_weights of level {1}", what, level + 1).str(),
+          weight};
+      addMultiple(summarized, 1, named, 0);
+      if (biases.empty())
+        continue;
+      std::string name =
+          llvm::formatv("{0}_biases of level {1}", what, level + 1).str();
+      addEqual({name, biases[level]}, 0, named, 0);
+    }
+  }
+
+  function_ref<void(const ExtentRule &)> visit;
+};
+} // namespace
+
+void fovea::forEachExtentRule(Operation *op,
+                              function_ref<void(const ExtentRule &)> visit) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
+            attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
+          [&](auto attention) { Rules(visit).add(attention); });
+}

@@ -1,0 +1,68 @@
+// RUN: fovea-opt %s --attn-check-shapes --split-input-file | FileCheck %s
+
+//   CHECK-DAG: llvm.func @fovea_rt_check_extent(!llvm.ptr, i64, i64)
+//   CHECK-DAG: llvm.func @fovea_rt_check_multiple(!llvm.ptr, i64, i64)
+//   CHECK-DAG: @[[$ROWS:.*]]("attn.dense: extent 2 of value must be extent 2 of key\00")
+//   CHECK-DAG: @[[$HEADS:.*]]("attn.dense: extent 1 of query must be a multiple of extent 1 of key\00")
+// CHECK-LABEL: func.func @dense(
+//  CHECK-SAME:   %[[Q:.*]]: tensor<1x?x8x4xf32>, %[[K:.*]]: tensor<1x2x?x4xf32>, %[[V:.*]]: tensor<1x2x?x4xf32>
+//       CHECK:   tensor.empty
+//       CHECK:   %[[H:.*]] = tensor.dim %[[Q]], %{{.*}}
+//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$HEADS]]
+//       CHECK:   %[[FOUND:.*]] = arith.index_cast %[[H]] : index to i64
+//       CHECK:   llvm.call @fovea_rt_check_multiple(%[[RULE]], %[[FOUND]], %{{.*}})
+//       CHECK:   tensor.dim %[[V]]
+//       CHECK:   tensor.dim %[[K]]
+//       CHECK:   llvm.mlir.addressof @[[$ROWS]]
+//       CHECK:   llvm.call @fovea_rt_check_extent
+// The destination has the query's extent, and a static 1 broadcasts.
+//   CHECK-NOT:   llvm.call
+//       CHECK:   attn.dense
+func.func @dense(%q: tensor<1x?x8x4xf32>, %k: tensor<1x2x?x4xf32>, %v: tensor<1x2x?x4xf32>,
+                 %w: tensor<1x1x1xf32>) -> tensor<1x?x8x4xf32> {
+  %c1 = arith.constant 1 : index
+  %h = tensor.dim %q, %c1 : tensor<1x?x8x4xf32>
+  %o = tensor.empty(%h) : tensor<1x?x8x4xf32>
+  %r = attn.dense ins(%q, %k, %v : tensor<1x?x8x4xf32>, tensor<1x2x?x4xf32>, tensor<1x2x?x4xf32>)
+      log_weight(%w : tensor<1x1x1xf32>) outs(%o : tensor<1x?x8x4xf32>) -> tensor<1x?x8x4xf32>
+  return %r : tensor<1x?x8x4xf32>
+}
+
+// -----
+
+// Nothing to check where all extents are static.
+// CHECK-LABEL: func.func @static
+//   CHECK-NOT:   llvm
+//       CHECK:   return
+func.func @static(%q: tensor<1x1x8x4xf32>, %o: tensor<1x1x8x4xf32>) -> tensor<1x1x8x4xf32> {
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>)
+      outs(%o : tensor<1x1x8x4xf32>) -> tensor<1x1x8x4xf32>
+  return %r : tensor<1x1x8x4xf32>
+}
+
+// -----
+
+//       CHECK: "attn.stream: extent 3 of bias of source 1 must be extent 2 of keys of source 1\00"
+// CHECK-LABEL: func.func @stream
+func.func @stream(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %k1: memref<1x1x?x4xf32>,
+                  %b: memref<1x1x8x?xf32>, %o: memref<1x1x8x4xf32>) {
+  attn.stream query(%q : memref<1x1x8x4xf32>)
+    source(%k, %k : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+    source(%k1, %k1 : memref<1x1x?x4xf32>, memref<1x1x?x4xf32>) bias(%b : memref<1x1x8x?xf32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+    outs(%o : memref<1x1x8x4xf32>) {scale = 1.0 : f64}
+  return
+}
+
+// -----
+
+//       CHECK: "attn.summarize: extent 2 of output must count the summaries of extent 2 of input\00"
+// CHECK-LABEL: func.func @summarize
+//       CHECK:   affine.apply #{{.*}}()[%{{.*}}]
+//       CHECK:   llvm.call @fovea_rt_check_extent
+func.func @summarize(%x: tensor<1x1x?x4xf32>, %w: tensor<1x2x8x4xf32>, %o: tensor<1x1x?x4xf32>) -> tensor<1x1x?x4xf32> {
+  %r = attn.summarize ins(%x : tensor<1x1x?x4xf32>) weights(%w : tensor<1x2x8x4xf32>)
+      outs(%o : tensor<1x1x?x4xf32>) -> tensor<1x1x?x4xf32>
+  return %r : tensor<1x1x?x4xf32>
+}

@@ -191,18 +191,16 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   State state;
   state.maximum.assign(vectors, b.splat(softmax::kMasked));
   state.sum.assign(vectors, b.splat(0.0));
-  if (!longs.empty()) {
-    Value zero = b.splat(0.0);
-    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-      for (int64_t v = 0; v < vectors; ++v)
-        b.storeVector(zero, outputs, {column, b.index(v * lanes)});
-    });
-    streamLongRanges(longs, state);
-  }
-  if (!shorts.empty())
+  Value zero = b.splat(0.0);
+  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+    for (int64_t v = 0; v < vectors; ++v)
+      b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+  });
+  streamLongRanges(longs, state);
+  if (!shorts.empty()) {
     lookAhead(shorts);
-  if (!shorts.empty())
-    attendShortRanges(shorts, state, /*isFirst=*/longs.empty());
+    attendShortRanges(shorts, state);
+  }
   finish(query, numQueries, state);
 }
 

@@ -35,16 +35,6 @@ namespace fovea::attn {
 
 class StreamKernel {
 public:
-  struct Options {
-    bool manageCache; // add prefetches and streaming stores
-    bool bf16Pairs;   // multiply bf16 data by the CPU's dot product of pairs
-  };
-  StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
-
-  /// Emits the code before the operation.
-  void emit();
-
-private:
   using Value = mlir::Value;
   using Values = KernelBuilder::Values;
 
@@ -76,6 +66,16 @@ private:
     llvm::SmallVector<Lookahead> lookahead;
   };
 
+  struct Options {
+    bool manageCache; // add prefetches and streaming stores
+    bool bf16Pairs;   // multiply bf16 data by the CPU's dot product of pairs
+  };
+  StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
+
+  /// Emits the code before the operation.
+  void emit();
+
+private:
   /// Running maximum and sum, one vector each per vector of queries.
   struct State {
     Values maximum, sum;
@@ -95,8 +95,9 @@ private:
   // Stages, in the order they run.
   void packQueries(Value query, Value numQueries);
   void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
-  void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state,
-                         bool isFirst);
+  void attendTile(Segment tile, State &state);
+  void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  void scoreSegments(llvm::MutableArrayRef<Segment> segments, Values &maximum);
   void finish(Value query, Value numQueries, const State &state);
 
   // The same stages on pairs of bf16 (StreamPairs.cpp).
@@ -138,10 +139,10 @@ private:
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
   void accumulate(const Segment &segment, Value column, int64_t numColumns,
                   Values &accumulators);
-  void accumulateColumns(
-      llvm::ArrayRef<Segment> segments,
-      llvm::function_ref<Values(Value, int64_t)> initialise,
-      llvm::function_ref<void(Value, int64_t, mlir::ValueRange)> store);
+  /// Sets every output to `combine(old, product with the values, vector)`.
+  void
+  accumulateColumns(const Segment &segment,
+                    llvm::function_ref<Value(Value, Value, int64_t)> combine);
 
   /// Runs `body(low, high, firstVector)` over the parts of a segment's rows
   /// whose live vectors of queries are the same.

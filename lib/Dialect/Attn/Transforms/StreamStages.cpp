@@ -15,9 +15,26 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Rows whose scores are turned into weights and multiplied with the values at
+/// once: 96 rows of 64 queries are 24 KB, so that the weights are still in the
+/// first cache level for every tile of columns. An even number, for pairs.
+static constexpr int64_t kChunk = 96;
+
 //===----------------------------------------------------------------------===//
 // Passes over segments
 //===----------------------------------------------------------------------===//
+
+/// Rows `[offset, offset + size)` of a segment, or as many as it has of them.
+static StreamKernel::Segment slice(KernelBuilder &b,
+                                   const StreamKernel::Segment &segment,
+                                   Value offset, int64_t size) {
+  StreamKernel::Segment part = segment;
+  for (Value *start : {&part.base, &part.row, &part.scoreRow, &part.table})
+    if (*start)
+      *start = b.add(*start, offset);
+  part.count = b.min(b.sub(segment.count, offset), b.index(size));
+  return part;
+}
 
 void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
   for (const Segment &segment : segments) {
@@ -29,16 +46,12 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
     carried =
         b.loop(b.index(0), segment.count, step, carried,
                [&](Value offset, ValueRange values) {
-                 Segment tile = segment;
-                 tile.base = b.add(segment.base, offset);
-                 tile.row = b.add(segment.row, offset);
-                 tile.count =
-                     b.min(b.sub(segment.count, offset), b.index(step));
+                 Segment tile = slice(b, segment, offset, step);
                  lookAhead(tile);
                  State next;
                  next.maximum.assign(values.begin(), values.begin() + vectors);
                  next.sum.assign(values.begin() + vectors, values.end());
-                 attendShortRanges(tile, next, /*isFirst=*/false);
+                 attendTile(tile, next);
                  Values result = next.maximum;
                  result.append(next.sum);
                  return result;
@@ -48,9 +61,64 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
   }
 }
 
+void StreamKernel::attendTile(Segment tile, State &state) {
+  Values maximum = state.maximum, sum(vectors, b.splat(0.0)), rescale;
+  scoreSegments(tile, maximum);
+  // Sums of a tile start from zero: many short sums lose less than a long one.
+  exponentiate(tile, maximum, sum);
+  for (int64_t v = 0; v < vectors; ++v) {
+    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
+  }
+  accumulateColumns(tile, [&](Value old, Value total, int64_t v) {
+    return b.fma(old, rescale[v], total);
+  });
+  state = {maximum, sum};
+}
+
 void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
-                                     State &state, bool isFirst) {
-  Values maximum = state.maximum;
+                                     State &state) {
+  Values maximum = state.maximum, sum;
+  scoreSegments(segments, maximum);
+  // What long ranges have left counts from their maximum.
+  Values rescale;
+  for (int64_t v = 0; v < vectors; ++v) {
+    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    sum.push_back(b.fmul(state.sum[v], rescale[v]));
+  }
+  if (ranges.hasLongRanges())
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Values at = {column, b.index(v * lanes)};
+        b.storeVector(b.fmul(b.loadVector(outputs, at), rescale[v]), outputs,
+                      at);
+      }
+    });
+
+  auto attendChunk = [&](const Segment &chunk) {
+    exponentiate(chunk, maximum, sum);
+    accumulateColumns(chunk, [&](Value old, Value total, int64_t) {
+      return b.fadd(old, total);
+    });
+  };
+  for (const Segment &segment : segments) {
+    if (segment.kind == Segment::Diagonal) {
+      attendChunk(segment);
+      continue;
+    }
+    sum = b.loop(b.index(0), segment.count, kChunk, sum,
+                 [&](Value offset, ValueRange running) {
+                   sum.assign(running.begin(), running.end());
+                   attendChunk(slice(b, segment, offset, kChunk));
+                   return sum;
+                 });
+  }
+  state = {maximum, sum};
+}
+
+/// Lays segments out one after the other in S and scores them.
+void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
+                                 Values &maximum) {
   Value scoreRow = b.index(0);
   for (Segment &segment : segments) {
     // Rows before the source have no scores.
@@ -63,42 +131,21 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
       numRows = b.roundDown(b.add(numRows, 1), 2);
     scoreRow = b.add(scoreRow, numRows);
   }
-  // Sums of a tile start from zero: many short sums lose less than a long one.
-  Values sum(vectors, b.splat(0.0)), rescale;
-  for (Segment &segment : segments)
-    exponentiate(segment, maximum, sum);
-  for (int64_t v = 0; v < vectors && !isFirst; ++v) {
-    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
-    sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
-  }
-  state.sum = sum;
-  accumulateColumns(
-      segments,
-      [&](Value, int64_t numColumns) {
-        return Values(numColumns * vectors, b.splat(0.0));
-      },
-      [&](Value column, int64_t numColumns, ValueRange accumulators) {
-        for (int64_t c = 0; c < numColumns; ++c)
-          for (int64_t v = 0; v < vectors; ++v) {
-            Value total = accumulators[c * vectors + v];
-            Values at = {b.add(column, c), b.index(v * lanes)};
-            if (!isFirst)
-              total = b.fma(b.loadVector(outputs, at), rescale[v], total);
-            b.storeVector(total, outputs, at);
-          }
-      });
-  state.maximum = maximum;
 }
 
 void StreamKernel::accumulateColumns(
-    ArrayRef<Segment> segments, function_ref<Values(Value, int64_t)> initialise,
-    function_ref<void(Value, int64_t, ValueRange)> store) {
+    const Segment &segment,
+    function_ref<Value(Value, Value, int64_t)> combine) {
   int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
   auto tile = [&](Value column, int64_t numColumns) {
-    Values accumulators = initialise(column, numColumns);
-    for (const Segment &segment : segments)
-      accumulate(segment, column, numColumns, accumulators);
-    store(column, numColumns, accumulators);
+    Values totals(numColumns * vectors, b.splat(0.0));
+    accumulate(segment, column, numColumns, totals);
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = 0; v < vectors; ++v) {
+        Values at = {b.add(column, c), b.index(v * lanes)};
+        Value old = b.loadVector(outputs, at);
+        b.storeVector(combine(old, totals[c * vectors + v], v), outputs, at);
+      }
   };
   b.loop(b.index(0), b.index(whole), step,
          [&](Value column) { tile(column, step); });

@@ -9,6 +9,7 @@
 #include "fovea_rt/fovea_rt.h"
 #include "memory.h"
 #include "status.h"
+#include "subnormals.h"
 
 using namespace fovea::rt;
 
@@ -34,6 +35,7 @@ fovea_rt_status fovea_rt_invoke(void (*packed)(void **), void **args) {
     return FOVEA_RT_INVALID_ARGUMENT;
   }
   Call call{packed, args};
+  FlushSubnormals flush;
   Invocation invocation;
   if (callGuarded(&invocation, runCall, &call)) {
     invocation.disown();

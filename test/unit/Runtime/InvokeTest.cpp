@@ -8,6 +8,7 @@
 
 #include "RuntimeTestUtils.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -259,6 +260,39 @@ TEST_F(InvokeTest, hostThreadsFailIndependently) {
     host.join();
   EXPECT_EQ(statistics().allocated_bytes, 0);
 }
+
+#if defined(__x86_64__) || defined(__aarch64__)
+/// Halves the smallest normal number, where the compiler cannot.
+float makeSubnormal() {
+  volatile float smallest = std::numeric_limits<float>::min();
+  return smallest / 2;
+}
+
+TEST_F(InvokeTest, subnormalNumbersAreZeroInKernelsOnly) {
+  ASSERT_GT(makeSubnormal(), 0.0f);
+  fovea_rt_set_num_threads(3);
+  float results[9];
+  void *args[] = {results};
+  auto kernel = [](void **args) {
+    fovea_rt_parallel_for(
+        9, 0,
+        [](int64_t index, void *, void *results) {
+          static_cast<float *>(results)[index] = makeSubnormal();
+        },
+        args[0]);
+  };
+  ASSERT_EQ(fovea_rt_invoke(kernel, args), FOVEA_RT_OK);
+  for (float result : results)
+    EXPECT_EQ(result, 0.0f);
+  EXPECT_GT(makeSubnormal(), 0.0f);
+  // A failing kernel leaves the caller's setting as it was, too.
+  auto failing = [](void **) {
+    fovea_rt_fail(FOVEA_RT_INTERNAL, "on purpose");
+  };
+  ASSERT_EQ(fovea_rt_invoke(failing, nullptr), FOVEA_RT_INTERNAL);
+  EXPECT_GT(makeSubnormal(), 0.0f);
+}
+#endif
 
 TEST_F(InvokeDeathTest, aFailureOutsideAnInvocationAborts) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -244,8 +244,11 @@ StreamKernel::Values StreamKernel::multiply(const Segment &segment,
                                             unsigned firstVector,
                                             ValueRange initial) {
   int64_t step = rows.size(), live = vectors - firstVector;
-  // One cache line of each prefetched operand in every turn of the loop.
-  int64_t unroll = std::max<int64_t>(1, getLineElements(segment) / step);
+  // One cache line of each prefetched operand in every turn of the loop. The
+  // rest is not worth the code.
+  bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();
+  int64_t unroll = prefetches ? getLineElements(segment) / step : 2;
+  unroll = std::max<int64_t>(1, unroll);
   while (width % unroll != 0)
     --unroll;
   return b.loop(b.index(0), b.index(width), unroll, initial,

@@ -77,7 +77,7 @@ llvm_config.add_tool_substitutions(
 def has_numpy():
     """Whether tests can load our library into Python beside NumPy. Python is
     not instrumented, and an instrumented library needs a program that is."""
-    command = [config.python_executable, "-c", "import numpy"]
+    command = [config.python_executable, "-c", "import ml_dtypes, numpy"]
     return not config.sanitizers and subprocess.run(command, capture_output=True).returncode == 0
 
 

@@ -17,7 +17,7 @@
 
 namespace fovea::rt {
 
-/// Treats subnormal numbers as zero on this thread while it lives. Soft-max
+/// Makes subnormal results zero on this thread while it lives. Soft-max
 /// weights far below a row's maximum make products that small; an operation on
 /// one takes a hundred times longer on some CPUs (measured: a kernel 3.4 times
 /// slower), and none of them reaches a result of normal size.
@@ -30,7 +30,9 @@ public:
 
 private:
 #if defined(__x86_64__)
-  static constexpr uint64_t kFlush = 0x8040; // results and operands
+  // Results only: operands can be subnormal on purpose, on the way from f16 to
+  // f32 where the CPU has no instruction for it.
+  static constexpr uint64_t kFlush = 0x8000;
   static uint64_t read() { return _mm_getcsr(); }
   static void write(uint64_t state) {
     _mm_setcsr(static_cast<unsigned>(state));

@@ -32,7 +32,7 @@ FOVEA_RT_EXPORT int32_t fovea_rt_version(void);
  * failure they are gone. Invocations may nest and may run at the same time on
  * several threads. A null `packed` is FOVEA_RT_INVALID_ARGUMENT.
  *
- * While the kernel runs, subnormal numbers count as zero on its threads.
+ * While the kernel runs, subnormal results become zero on its threads.
  */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_invoke(void (*packed)(void **),
                                                 void **args);

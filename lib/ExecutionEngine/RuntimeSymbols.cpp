@@ -81,9 +81,12 @@ static float extendF16(float carried) {
   uint32_t magnitude = bits & 0x7fff;
   if (magnitude >= 0x7c00)
     return bit_cast<float>(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
-  // A multiplication by 2^112 moves the exponent and normalises subnormals.
-  float scaled = bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return bit_cast<float>(sign | bit_cast<uint32_t>(scaled));
+  uint32_t moved = (magnitude << 13) + 0x38000000;
+  // Subnormal numbers are normal in f32. Arithmetic on normal numbers only:
+  // kernels run with subnormal ones counted as zero.
+  if (magnitude < 0x400)
+    moved = bit_cast<uint32_t>(bit_cast<float>(moved + 0x800000) - 0x1p-14f);
+  return bit_cast<float>(sign | moved);
 }
 
 static float extendBF16(float carried) {

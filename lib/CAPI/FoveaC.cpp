@@ -9,6 +9,8 @@
 #include "fovea-c/fovea.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea_rt/fovea_rt.h"
+#include <cstring>
+#include <type_traits>
 
 using namespace llvm;
 using namespace fovea;
@@ -155,13 +157,16 @@ fovea_status fovea_kernel_invoke(const fovea_kernel *kernel,
     if (input.rank < 0 || (input.rank > 0 && !input.shape))
       return fail("argument " + Twine(index) +
                   ": expected a rank of at least 0 and a shape");
-    if (unsigned(input.type) > FOVEA_INDEX)
+    // Read as a number: a caller may have stored any.
+    std::underlying_type_t<fovea_element_type> type;
+    std::memcpy(&type, &input.type, sizeof(type));
+    if (unsigned(type) > FOVEA_INDEX)
       return fail("argument " + Twine(index) +
                   ": expected an element type, but got the value " +
-                  Twine(unsigned(input.type)));
+                  Twine(unsigned(type)));
     TensorRef ref;
     ref.data = input.data;
-    ref.elementType = ElementType(input.type);
+    ref.elementType = ElementType(type);
     ref.shape = ArrayRef(input.shape, input.rank);
     if (input.strides)
       ref.strides = ArrayRef(input.strides, input.rank);

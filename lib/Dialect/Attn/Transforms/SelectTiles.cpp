@@ -53,7 +53,8 @@ static TilesAttr chooseTiles(StreamOp op, int64_t vectorBits,
   int64_t queries = lanes * vectors, task = queries;
   if (block)
     task = block * llvm::divideCeil(kRunOfQueries, block);
-  return TilesAttr::get(op.getContext(), task, kKeyTile, lanes, vectors, keys,
+  int64_t keyTile = kKeyTile / keys * keys;
+  return TilesAttr::get(op.getContext(), task, keyTile, lanes, vectors, keys,
                         /*columns=*/accumulators / vectors);
 }
 

@@ -1,0 +1,34 @@
+// RUN: fovea-opt %s --attn-tile-stream --canonicalize | FileCheck %s
+
+// One parallel loop over (batch, head, query tile). Two query heads share the
+// keys of one head; a tile knows its place in the sequence.
+
+// CHECK: #[[$HEAD:.+]] = affine_map<(d0) -> (d0 floordiv 2)>
+// CHECK-LABEL: func @tile
+// CHECK: scf.forall (%[[B:.+]], %[[H:.+]], %[[Q:.+]]) = (0, 0, 0) to (2, 4, 128) step (1, 1, 64) shared_outs(%[[OUT:.+]] = %{{.+}}, %[[LSE:.+]] = %{{.+}})
+// CHECK: %[[KH:.+]] = affine.apply #[[$HEAD]](%[[H]])
+// CHECK: tensor.extract_slice %{{.+}}[%[[B]], %[[KH]], 0, 0] [1, 1, 96, 16]
+// CHECK: tensor.extract_slice %{{.+}}[%[[B]], %[[H]], %[[Q]], 0] [1, 1, 64, 16]
+// CHECK: attn.stream
+// CHECK: tile(%[[Q]] of %c128)
+// CHECK: tensor.parallel_insert_slice %{{.+}} into %[[OUT]][%[[B]], %[[H]], %[[Q]], 0]
+// CHECK: tensor.parallel_insert_slice %{{.+}} into %[[LSE]][%[[B]], %[[H]], %[[Q]]]
+func.func @tile(%q: tensor<2x4x128x16xf32>, %k: tensor<2x2x96x16xf32>, %o: tensor<2x4x128x16xf32>, %l: tensor<2x4x128xf32>)
+    -> (tensor<2x4x128x16xf32>, tensor<2x4x128xf32>) {
+  %out:2 = attn.stream query(%q : tensor<2x4x128x16xf32>)
+      source(%k, %k : tensor<2x2x96x16xf32>, tensor<2x2x96x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o, %l : tensor<2x4x128x16xf32>, tensor<2x4x128xf32>)
+      {scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+      -> tensor<2x4x128x16xf32>, tensor<2x4x128xf32>
+  return %out#0, %out#1 : tensor<2x4x128x16xf32>, tensor<2x4x128xf32>
+}
+
+// Without tiles nothing happens.
+// CHECK-LABEL: func @noTiles
+// CHECK-NOT: scf.forall
+func.func @noTiles(%q: tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32> {
+  %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+      source(%q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x1x64x16xf32>) {scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
+  return %out : tensor<1x1x64x16xf32>
+}

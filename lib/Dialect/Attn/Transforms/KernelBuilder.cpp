@@ -50,10 +50,39 @@ Value KernelBuilder::clamp(Value a, Value low, Value high) {
 Value KernelBuilder::floorDiv(Value a, Value b) {
   return createOrFold<arith::FloorDivSIOp>(a, b);
 }
+Value KernelBuilder::div(Value a, Value b) {
+  return createOrFold<arith::DivUIOp>(a, b);
+}
+Value KernelBuilder::rem(Value a, Value b) {
+  return createOrFold<arith::RemUIOp>(a, b);
+}
 Value KernelBuilder::roundDown(Value a, int64_t multiple) {
   if (multiple == 1)
     return a;
-  return mul(createOrFold<arith::DivUIOp>(a, index(multiple)), multiple);
+  return mul(div(a, multiple), multiple);
+}
+Value KernelBuilder::extent(Value memref, int64_t dim) {
+  return createOrFold<memref::DimOp>(memref, dim);
+}
+
+//===----------------------------------------------------------------------===//
+// Conditions
+//===----------------------------------------------------------------------===//
+
+Value KernelBuilder::equal(Value a, Value b) {
+  return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
+}
+Value KernelBuilder::less(Value a, Value b) {
+  return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
+}
+Value KernelBuilder::either(Value a, Value b) {
+  return createOrFold<arith::OrIOp>(a, b);
+}
+Value KernelBuilder::both(Value a, Value b) {
+  return createOrFold<arith::AndIOp>(a, b);
+}
+Value KernelBuilder::select(Value condition, Value a, Value b) {
+  return createOrFold<arith::SelectOp>(condition, a, b);
 }
 
 //===----------------------------------------------------------------------===//
@@ -134,9 +163,21 @@ void KernelBuilder::storeScalar(Value value, Value memref, ValueRange indices) {
   memref::StoreOp::create(*this, value, memref, indices);
 }
 
+void KernelBuilder::prefetch(Value memref, ValueRange indices,
+                             unsigned locality) {
+  memref::PrefetchOp::create(*this, memref, indices, /*isWrite=*/false,
+                             locality, /*isDataCache=*/true);
+}
+
 Value KernelBuilder::scratch(ArrayRef<int64_t> shape, Type elementType) {
-  return memref::AllocOp::create(*this, MemRefType::get(shape, elementType),
-                                 getI64IntegerAttr(64));
+  return scratchBuffers.emplace_back(memref::AllocOp::create(
+      *this, MemRefType::get(shape, elementType), getI64IntegerAttr(64)));
+}
+
+void KernelBuilder::freeScratch() {
+  for (Value buffer : scratchBuffers)
+    memref::DeallocOp::create(*this, buffer);
+  scratchBuffers.clear();
 }
 
 //===----------------------------------------------------------------------===//
@@ -177,8 +218,23 @@ Value KernelBuilder::select(Value condition, Type type,
   return ifOp.getResult(0);
 }
 
+void KernelBuilder::ifThen(Value condition, function_ref<void()> then) {
+  if (matchPattern(condition, m_Zero()))
+    return;
+  if (matchPattern(condition, m_One()))
+    return then();
+  auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(ifOp.thenBlock());
+  then();
+}
+
 void KernelBuilder::ifThenElse(Value condition, function_ref<void()> then,
                                function_ref<void()> otherwise) {
+  if (matchPattern(condition, m_One()))
+    return then();
+  if (matchPattern(condition, m_Zero()))
+    return otherwise();
   auto ifOp = scf::IfOp::create(*this, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToStart(ifOp.thenBlock());

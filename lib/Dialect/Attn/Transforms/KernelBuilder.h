@@ -33,18 +33,39 @@ public:
   mlir::VectorType getVectorType() const { return vectorType; }
   int64_t getLanes() const { return lanes; }
 
-  // Index arithmetic; constants fold.
+  // Index arithmetic. Constants fold as they are emitted, so that static shapes
+  // leave no trace of the general case.
   mlir::Value index(int64_t value);
   mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b) { return add(a, index(b)); }
+  mlir::Value add(mlir::Value a, int64_t b) { return b ? add(a, index(b)) : a; }
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, index(b)); }
+  /// Minimum and maximum of signed values: a difference may be negative.
   mlir::Value min(mlir::Value a, mlir::Value b);
+  mlir::Value min(mlir::Value a, int64_t b) { return min(a, index(b)); }
   mlir::Value max(mlir::Value a, mlir::Value b);
+  mlir::Value max(mlir::Value a, int64_t b) { return max(a, index(b)); }
   mlir::Value clamp(mlir::Value a, mlir::Value low, mlir::Value high);
   mlir::Value floorDiv(mlir::Value a, mlir::Value b);
+  /// Quotients and remainders of values that are never negative.
+  mlir::Value div(mlir::Value a, mlir::Value b);
+  mlir::Value div(mlir::Value a, int64_t b) { return div(a, index(b)); }
+  mlir::Value rem(mlir::Value a, mlir::Value b);
+  mlir::Value rem(mlir::Value a, int64_t b) { return rem(a, index(b)); }
+  mlir::Value ceilDiv(mlir::Value a, int64_t b) {
+    return div(add(a, b - 1), b);
+  }
   mlir::Value roundDown(mlir::Value a, int64_t multiple);
+  /// The size of a dimension of a memref.
+  mlir::Value extent(mlir::Value memref, int64_t dim);
+
+  // Conditions; constants fold here, too.
+  mlir::Value equal(mlir::Value a, mlir::Value b);
+  mlir::Value less(mlir::Value a, mlir::Value b);
+  mlir::Value either(mlir::Value a, mlir::Value b);
+  mlir::Value both(mlir::Value a, mlir::Value b);
+  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
 
   // Scalars and vectors of the state type.
   mlir::Value scalar(double value);
@@ -67,8 +88,17 @@ public:
   void storeScalar(mlir::Value scalar, mlir::Value memref,
                    mlir::ValueRange indices);
 
+  /// Asks for the cache line at `indices` to be brought to the first cache
+  /// level (locality 3) or to the second (2).
+  void prefetch(mlir::Value memref, mlir::ValueRange indices,
+                unsigned locality);
+
   /// An uninitialised 64-byte aligned buffer of static shape.
   mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
+  /// Frees all such buffers; they were made in the present block. In a parallel
+  /// loop they become scratch memory of the thread, but a loop of one iteration
+  /// is gone by then.
+  void freeScratch();
 
   /// `for (iv = low; iv < high; iv += step)` that carries `inits`; `body`
   /// returns the next values. Returns the final ones.
@@ -82,7 +112,9 @@ public:
   mlir::Value select(mlir::Value condition, mlir::Type type,
                      llvm::function_ref<mlir::Value()> then,
                      llvm::function_ref<mlir::Value()> otherwise);
-  /// `if (condition) then(); else otherwise();`
+  /// `if (condition) then();`, where a constant condition leaves no `if`.
+  void ifThen(mlir::Value condition, llvm::function_ref<void()> then);
+  /// `if (condition) then(); else otherwise();`, likewise.
   void ifThenElse(mlir::Value condition, llvm::function_ref<void()> then,
                   llvm::function_ref<void()> otherwise);
 
@@ -93,6 +125,7 @@ private:
   mlir::FloatType stateType;
   int64_t lanes;
   mlir::VectorType vectorType;
+  Values scratchBuffers;
 };
 
 } // namespace fovea::attn

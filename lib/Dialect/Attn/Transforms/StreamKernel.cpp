@@ -113,24 +113,23 @@ static Value broadcastIndex(KernelBuilder &b, Value memref, int64_t dim,
 void StreamKernel::emit() {
   allocateScratch();
   Value zero = b.index(0);
-  auto extent = [&](int64_t dim) {
-    return b.createOrFold<memref::DimOp>(op.getQuery(), dim);
-  };
-  b.loop(zero, extent(0), 1, [&](Value batch) {
-    b.loop(zero, extent(1), 1, [&](Value head) { emitHead(batch, head); });
+  b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
+    b.loop(zero, b.extent(op.getQuery(), 1), 1,
+           [&](Value head) { emitHead(batch, head); });
   });
+  b.freeScratch();
 }
 
 void StreamKernel::emitHead(Value batch, Value head) {
-  Value heads = b.createOrFold<memref::DimOp>(op.getQuery(), 1);
+  Value heads = b.extent(op.getQuery(), 1);
   sources.clear();
   for (const StreamOp::Source &source : op.getSourceList()) {
-    Value keyHeads = b.createOrFold<memref::DimOp>(source.keys, 1);
+    Value keyHeads = b.extent(source.keys, 1);
     Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
     SourceView view;
     view.keys = rowView(source.keys, {batch, keyHead});
     view.values = rowView(source.values, {batch, keyHead});
-    view.rows = b.createOrFold<memref::DimOp>(source.keys, 2);
+    view.rows = b.extent(source.keys, 2);
     view.attr = source.attr;
     if (Value weight = source.logWeight) {
       view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
@@ -153,7 +152,7 @@ void StreamKernel::emitHead(Value batch, Value head) {
     lseView = rowView(op.getLse(), {batch, head});
   streamsOutput = canStream(outputView);
 
-  Value rows = b.createOrFold<memref::DimOp>(op.getQuery(), 2);
+  Value rows = b.extent(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
   int64_t queries = tiles.getQueryLanes();
@@ -245,8 +244,7 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
         {queries, width}, b.getStateType(),
         StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
                                {ShapedType::kDynamic, 1}));
-    Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
-                                       b.index(queries));
+    Value full = b.equal(numQueries, b.index(queries));
     rows = b.select(
         full, type,
         [&]() -> Value {
@@ -320,12 +318,11 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   if (valueWidth % lanes != 0) {
     throughCopy();
   } else {
-    Value full = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, numQueries,
-                                       b.index(queries));
+    Value full = b.equal(numQueries, b.index(queries));
     // Linear-time patterns store past the caches, or through a copy when the
     // address does not allow it.
     if (streamsOutput)
-      full = arith::AndIOp::create(b, full, streamsOutput);
+      full = b.both(full, streamsOutput);
     b.ifThenElse(
         full, [&] { transposeTo(outputView, query, streamsOutput != nullptr); },
         throughCopy);

@@ -32,9 +32,7 @@ static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
   return VectorType::get({elements}, b.getBF16Type());
 }
 
-static Value half(KernelBuilder &b, Value value) {
-  return b.createOrFold<arith::DivUIOp>(value, b.index(2));
-}
+static Value half(KernelBuilder &b, Value value) { return b.div(value, 2); }
 
 void StreamKernel::packQueryPairs(Value query, Value numQueries) {
   int64_t queries = tiles.getQueryLanes(), pairs = 2 * lanes;

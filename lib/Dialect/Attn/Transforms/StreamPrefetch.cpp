@@ -15,7 +15,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamKernel.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -74,17 +73,13 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
     int64_t linesPerRow = llvm::divideCeil(columns, lineElements);
     int64_t lines = tiles.getKeys() * linesPerRow;
     int64_t perTurn = llvm::divideCeil(lines, width / unroll);
-    Value turn = b.createOrFold<arith::DivUIOp>(k, b.index(unroll));
+    Value turn = b.div(k, unroll);
     for (int64_t i = 0; i < perTurn; ++i) {
       Value line = b.add(b.mul(turn, perTurn), i);
-      Value row = b.createOrFold<arith::DivUIOp>(line, b.index(linesPerRow));
-      Value column =
-          b.mul(b.createOrFold<arith::RemUIOp>(line, b.index(linesPerRow)),
-                lineElements);
-      memref::PrefetchOp::create(
-          b, ahead.memref,
-          ValueRange{b.add(b.add(ahead.row, offset), row), column},
-          /*isWrite=*/false, ahead.locality, /*isDataCache=*/true);
+      Value row = b.div(line, linesPerRow);
+      Value column = b.mul(b.rem(line, linesPerRow), lineElements);
+      b.prefetch(ahead.memref, {b.add(b.add(ahead.row, offset), row), column},
+                 ahead.locality);
     }
   }
 }
@@ -100,8 +95,5 @@ Value StreamKernel::canStream(Value view) {
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, view);
   Value address =
       b.add(base, b.mul(metadata.getOffset(), getElementBytes(view)));
-  Value misaligned =
-      b.createOrFold<arith::RemUIOp>(address, b.index(kLineBytes));
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, misaligned,
-                               b.index(0));
+  return b.equal(b.rem(address, kLineBytes), b.index(0));
 }

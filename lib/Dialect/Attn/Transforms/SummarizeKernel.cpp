@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SummarizeKernel.h"
-#include "SummarizeEmitter.h"
+#include "KernelBuilder.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -79,16 +79,16 @@ private:
   Instance getInstance(Value slot);
   /// Row of the chunk inside a coarsest interval.
   Value getPlace(const Chunk &chunk, const Instance &instance) {
-    return e.add(chunk.start, e.mul(instance.strip, stripLength));
+    return b.add(chunk.start, b.mul(instance.strip, stripLength));
   }
   Value getRow(const Chunk &chunk, const Instance &instance, int64_t stream) {
-    return e.add(e.mul(e.add(instance.stream, stream), coarsest),
+    return b.add(b.mul(b.add(instance.stream, stream), coarsest),
                  getPlace(chunk, instance));
   }
   Value getColumn(Value vector) {
     // The last vector ends at the last column.
-    Value column = e.mul(vector, plan.lanes);
-    return width % plan.lanes ? e.min(column, width - plan.lanes) : column;
+    Value column = b.mul(vector, plan.lanes);
+    return width % plan.lanes ? b.min(column, width - plan.lanes) : column;
   }
   /// No chunk has fewer rows than `plan.chunk`, and no stream ends early.
   bool isRegular() const {
@@ -96,15 +96,13 @@ private:
            plan.unit % plan.chunk == 0;
   }
 
-  OpBuilder &builder;
-  SummarizeEmitter e;
+  KernelBuilder b;
   const SummarizePlan &plan;
   SmallVector<Level> levels;
   Value input;
   int64_t width, rank, sets, coarsest, stripLength;
   std::optional<int64_t> staticRows;
   bool anyInside;
-  VectorType vectorType;
   // Values of the enclosing function.
   Value rows, headsPerSet, groups;
   // Values of the task.
@@ -115,7 +113,11 @@ private:
 
 SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
                                  const SummarizePlan &plan)
-    : builder(builder), e(builder, SummarizeOp(ops.front()).getLoc()),
+    : b(SummarizeOp(ops.front()).getLoc(), builder,
+        getSummaryAccumulatorType(
+            cast<MemRefType>(SummarizeOp(ops.front()).getInput().getType())
+                .getElementType()),
+        plan.lanes),
       plan(plan) {
   SummarizeOp finest = ops.front();
   input = finest.getInput();
@@ -127,8 +129,6 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
     staticRows = type.getDimSize(2);
   coarsest = SummarizeOp(ops.back()).getInterval();
   stripLength = coarsest / plan.strips;
-  vectorType = VectorType::get(
-      plan.lanes, getSummaryAccumulatorType(type.getElementType()));
   for (SummarizeOp op : ops)
     levels.push_back({op, op.getInterval(), op.getInterval() <= plan.chunk,
                       std::max<int64_t>(1, op.getInterval() / stripLength),
@@ -143,26 +143,25 @@ static bool isMultiple(Value value, int64_t factor) {
 }
 
 void SummarizeKernel::emit() {
-  rows = e.extent(input, 2);
-  headsPerSet = e.div(e.extent(input, 1), sets);
-  groups = e.ceilDiv(rows, plan.streams * coarsest);
-  Value instances = e.mul(e.mul(e.extent(input, 0), headsPerSet), groups);
+  rows = b.extent(input, 2);
+  headsPerSet = b.div(b.extent(input, 1), sets);
+  groups = b.ceilDiv(rows, plan.streams * coarsest);
+  Value instances = b.mul(b.mul(b.extent(input, 0), headsPerSet), groups);
   SmallVector<OpFoldResult> bounds = {
-      builder.getIndexAttr(sets),
-      getAsOpFoldResult(e.ceilDiv(instances, plan.instancesPerTask)),
-      builder.getIndexAttr(plan.slices)};
+      b.getIndexAttr(sets),
+      getAsOpFoldResult(b.ceilDiv(instances, plan.instancesPerTask)),
+      b.getIndexAttr(plan.slices)};
   scf::ForallOp::create(
-      builder, SummarizeOp(levels.front().op).getLoc(), bounds,
-      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-      [&](OpBuilder &, Location loc, ValueRange ivs) {
+      b, bounds, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
+      [&](OpBuilder &, Location, ValueRange ivs) {
         set = ivs[0];
-        firstInstance = e.mul(ivs[1], plan.instancesPerTask);
+        firstInstance = b.mul(ivs[1], plan.instancesPerTask);
         numInstances =
             isMultiple(instances, plan.instancesPerTask)
-                ? e.index(plan.instancesPerTask)
-                : e.min(e.sub(instances, firstInstance), plan.instancesPerTask);
+                ? b.index(plan.instancesPerTask)
+                : b.min(b.sub(instances, firstInstance), plan.instancesPerTask);
         emitTask(ivs[2]);
-        scf::InParallelOp::create(builder, loc);
+        scf::InParallelOp::create(b);
       });
 }
 
@@ -171,23 +170,23 @@ void SummarizeKernel::forEachSums(
     llvm::function_ref<void(Value, int64_t)> body) {
   int64_t whole = rank / plan.rankBlock * plan.rankBlock;
   if (whole == plan.rankBlock)
-    body(e.index(0), whole);
+    body(b.index(0), whole);
   else
-    e.loop(e.index(0), e.index(whole), plan.rankBlock,
+    b.loop(b.index(0), b.index(whole), plan.rankBlock,
            [&](Value first) { body(first, plan.rankBlock); });
   if (whole < rank)
-    body(e.index(whole), rank - whole);
+    body(b.index(whole), rank - whole);
 }
 
 void SummarizeKernel::emitTask(Value slice) {
-  Type elementType = vectorType.getElementType();
+  Type elementType = b.getStateType();
   packed =
-      e.scratch({plan.getMaxVectors(), plan.chunk, plan.streams, plan.lanes},
+      b.scratch({plan.getMaxVectors(), plan.chunk, plan.streams, plan.lanes},
                 elementType);
-  firstVector = e.mul(slice, plan.vectorsPerTask);
+  firstVector = b.mul(slice, plan.vectorsPerTask);
   numVectors =
-      e.select(e.equal(slice, e.index(plan.slices - 1)),
-               e.index(plan.getMaxVectors()), e.index(plan.vectorsPerTask));
+      b.select(b.equal(slice, b.index(plan.slices - 1)),
+               b.index(plan.getMaxVectors()), b.index(plan.vectorsPerTask));
 
   int64_t numPackedRows = 0, numSums = 0;
   for (Level &level : levels) {
@@ -200,73 +199,74 @@ void SummarizeKernel::emitTask(Value slice) {
     numSums += level.inside ? 0 : 1;
   }
   if (numSums)
-    sums = e.scratch({plan.getMaxVectors(), plan.instancesPerTask * plan.strips,
+    sums = b.scratch({plan.getMaxVectors(), plan.instancesPerTask * plan.strips,
                       numSums, rank, plan.streams, plan.lanes},
                      elementType);
-  packedWeights = e.scratch(
+  packedWeights = b.scratch(
       {plan.getMaxVectors(), numPackedRows, rank, plan.lanes}, elementType);
 
   for (const Level &level : levels)
     if (level.packedWhole)
-      packWeights(level, e.index(0), e.index(level.interval));
+      packWeights(level, b.index(0), b.index(level.interval));
 
   // Carried sums start from the bias; from then on whoever stores an interval
   // resets its sums.
   for (const Level &level : levels) {
     if (level.inside)
       continue;
-    e.loop(e.index(0), numVectors, 1, [&](Value vector) {
-      Value column = getColumn(e.add(firstVector, vector));
+    b.loop(b.index(0), numVectors, 1, [&](Value vector) {
+      Value column = getColumn(b.add(firstVector, vector));
       forEachSums([&](Value first, int64_t count) {
         Values initial = initialSums(level, column, first, count);
-        e.loop(e.index(0), e.mul(numInstances, plan.strips / level.strips), 1,
+        b.loop(b.index(0), b.mul(numInstances, plan.strips / level.strips), 1,
                [&](Value slot) {
                  for (int64_t i = 0, n = initial.size(); i < n; ++i)
-                   e.store(initial[i], sums,
-                           {vector, e.mul(slot, level.strips),
-                            e.index(level.sumsPlace),
-                            e.add(first, i / plan.streams),
-                            e.index(i % plan.streams), e.index(0)});
+                   b.storeVector(initial[i], sums,
+                                 {vector, b.mul(slot, level.strips),
+                                  b.index(level.sumsPlace),
+                                  b.add(first, i / plan.streams),
+                                  b.index(i % plan.streams), b.index(0)});
                });
       });
     });
   }
 
   emitChunks();
+  b.freeScratch();
 }
 
 /// All chunks of the coarsest intervals.
 void SummarizeKernel::emitChunks() {
   Chunk chunk;
   // No stream is longer than the first one.
-  Value length = e.min(rows, stripLength);
+  Value length = b.min(rows, stripLength);
   int64_t chunksPerUnit = plan.getChunksPerUnit();
-  Value numChunks = e.add(e.mul(e.div(length, plan.unit), chunksPerUnit),
-                          e.ceilDiv(e.rem(length, plan.unit), plan.chunk));
-  e.loop(e.index(0), numChunks, 1, [&](Value number) {
-    Value rest = e.mul(e.rem(number, chunksPerUnit), plan.chunk);
-    chunk.start = e.add(e.mul(e.div(number, chunksPerUnit), plan.unit), rest);
-    chunk.last = e.equal(number, e.sub(numChunks, e.index(1)));
-    chunk.rows = e.index(plan.chunk);
+  Value numChunks = b.add(b.mul(b.div(length, plan.unit), chunksPerUnit),
+                          b.ceilDiv(b.rem(length, plan.unit), plan.chunk));
+  b.loop(b.index(0), numChunks, 1, [&](Value number) {
+    Value rest = b.mul(b.rem(number, chunksPerUnit), plan.chunk);
+    chunk.start = b.add(b.mul(b.div(number, chunksPerUnit), plan.unit), rest);
+    chunk.last = b.equal(number, b.sub(numChunks, b.index(1)));
+    chunk.rows = b.index(plan.chunk);
     if (plan.unit % plan.chunk != 0)
-      chunk.rows = e.min(chunk.rows, e.sub(e.index(plan.unit), rest));
+      chunk.rows = b.min(chunk.rows, b.sub(b.index(plan.unit), rest));
     if (!isRegular())
-      chunk.rows = e.min(chunk.rows, e.sub(length, chunk.start));
+      chunk.rows = b.min(chunk.rows, b.sub(length, chunk.start));
     for (const Level &level : levels)
       if (!level.packedWhole)
-        packWeights(level, e.rem(chunk.start, level.interval), chunk.rows);
-    e.loop(e.index(0), e.mul(numInstances, plan.strips), 1,
+        packWeights(level, b.rem(chunk.start, level.interval), chunk.rows);
+    b.loop(b.index(0), b.mul(numInstances, plan.strips), 1,
            [&](Value slot) { emitInstance(chunk, getInstance(slot)); });
   });
 }
 
 SummarizeKernel::Instance SummarizeKernel::getInstance(Value slot) {
-  Value number = e.add(firstInstance, e.div(slot, plan.strips));
-  Value strip = e.rem(slot, plan.strips);
-  Value stream = e.mul(e.rem(number, groups), plan.streams);
-  number = e.div(number, groups);
-  Value head = e.add(e.mul(set, headsPerSet), e.rem(number, headsPerSet));
-  return {slot, e.div(number, headsPerSet), head, stream, strip};
+  Value number = b.add(firstInstance, b.div(slot, plan.strips));
+  Value strip = b.rem(slot, plan.strips);
+  Value stream = b.mul(b.rem(number, groups), plan.streams);
+  number = b.div(number, groups);
+  Value head = b.add(b.mul(set, headsPerSet), b.rem(number, headsPerSet));
+  return {slot, b.div(number, headsPerSet), head, stream, strip};
 }
 
 void SummarizeKernel::packWeights(const Level &level, Value firstRow,
@@ -274,18 +274,19 @@ void SummarizeKernel::packWeights(const Level &level, Value firstRow,
   Value weights = SummarizeOp(level.op).getWeights();
   for (int64_t strip = 0; strip < level.strips; ++strip)
     forEachSums([&](Value first, int64_t count) {
-      e.loop(e.index(0), numRows, 1, [&](Value row) {
-        e.loop(e.index(0), numVectors, 1, [&](Value vector) {
-          Value column = getColumn(e.add(firstVector, vector));
+      b.loop(b.index(0), numRows, 1, [&](Value row) {
+        b.loop(b.index(0), numVectors, 1, [&](Value vector) {
+          Value column = getColumn(b.add(firstVector, vector));
           for (int64_t i = 0; i < count; ++i) {
-            Value sum = e.add(first, i);
-            e.store(e.load(vectorType, weights,
-                           {set, sum,
-                            e.add(e.add(firstRow, strip * stripLength), row),
-                            column}),
-                    packedWeights,
-                    {vector, e.add(row, level.packedRow + strip * plan.chunk),
-                     sum, e.index(0)});
+            Value sum = b.add(first, i);
+            b.storeVector(
+                b.loadVector(weights,
+                             {set, sum,
+                              b.add(b.add(firstRow, strip * stripLength), row),
+                              column}),
+                packedWeights,
+                {vector, b.add(row, level.packedRow + strip * plan.chunk), sum,
+                 b.index(0)});
           }
         });
       });
@@ -295,9 +296,9 @@ void SummarizeKernel::packWeights(const Level &level, Value firstRow,
 /// One chunk of one instance.
 void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
   pack(chunk, instance);
-  e.loop(e.index(0), numVectors, 1, [&](Value vector) {
+  b.loop(b.index(0), numVectors, 1, [&](Value vector) {
     chunk.vector = vector;
-    chunk.column = getColumn(e.add(firstVector, vector));
+    chunk.column = getColumn(b.add(firstVector, vector));
     for (const Level &level : levels)
       forEachSums([&](Value firstSum, int64_t numSums) {
         if (level.inside)
@@ -314,30 +315,29 @@ void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
 void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
   Values first, valid;
   // Levels inside the chunk always read whole intervals.
-  Value end = anyInside ? e.index(plan.chunk) : chunk.rows;
+  Value end = anyInside ? b.index(plan.chunk) : chunk.rows;
   for (int64_t stream = 0; stream < plan.streams; ++stream) {
     first.push_back(getRow(chunk, instance, stream));
     valid.push_back(
         isRegular() ? end
-                    : e.max(e.min(e.sub(rows, first.back()), chunk.rows), 0));
+                    : b.max(b.min(b.sub(rows, first.back()), chunk.rows), 0));
   }
   // Along the rows, which are contiguous, so that the hardware can follow.
   auto forEachVector = [&](Value from, Value to,
                            llvm::function_ref<void(Value, Value)> body) {
-    e.loop(from, to, 1, [&](Value row) {
-      e.loop(e.index(0), numVectors, 1,
+    b.loop(from, to, 1, [&](Value row) {
+      b.loop(b.index(0), numVectors, 1,
              [&](Value vector) { body(row, vector); });
     });
   };
   auto copy = [&](Value row, Value vector, int64_t stream) {
-    Value value =
-        e.load(vectorType, input,
-               {instance.batch, instance.head, e.add(first[stream], row),
-                getColumn(e.add(firstVector, vector))});
-    e.store(value, packed, {vector, row, e.index(stream), e.index(0)});
+    Value value = b.loadVector(input, {instance.batch, instance.head,
+                                       b.add(first[stream], row),
+                                       getColumn(b.add(firstVector, vector))});
+    b.storeVector(value, packed, {vector, row, b.index(stream), b.index(0)});
   };
   // The last stream is the shortest.
-  forEachVector(e.index(0), valid.back(), [&](Value row, Value vector) {
+  forEachVector(b.index(0), valid.back(), [&](Value row, Value vector) {
     for (int64_t stream = 0; stream < plan.streams; ++stream)
       copy(row, vector, stream);
   });
@@ -349,8 +349,8 @@ void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
         copy(row, vector, stream);
       });
     forEachVector(valid[stream], end, [&](Value row, Value vector) {
-      e.store(e.zero(vectorType), packed,
-              {vector, row, e.index(stream), e.index(0)});
+      b.storeVector(b.splat(0.0), packed,
+                    {vector, row, b.index(stream), b.index(0)});
     });
   }
 }
@@ -361,9 +361,8 @@ Values SummarizeKernel::initialSums(const Level &level, Value column,
   Values sums;
   Value bias = SummarizeOp(level.op).getBias();
   for (int64_t sum = 0; sum < numSums; ++sum) {
-    Value value =
-        bias ? e.load(vectorType, bias, {set, e.add(firstSum, sum), column})
-             : e.zero(vectorType);
+    Value value = bias ? b.loadVector(bias, {set, b.add(firstSum, sum), column})
+                       : b.splat(0.0);
     sums.append(plan.streams, value);
   }
   return sums;
@@ -374,18 +373,18 @@ void SummarizeKernel::emitInside(const Level &level, const Chunk &chunk,
                                  const Instance &instance, Value firstSum,
                                  int64_t numSums) {
   Values initial = initialSums(level, chunk.column, firstSum, numSums);
-  Value firstInterval = e.div(getPlace(chunk, instance), level.interval);
+  Value firstInterval = b.div(getPlace(chunk, instance), level.interval);
   auto body = [&](Value number) {
-    Value from = e.mul(number, level.interval);
+    Value from = b.mul(number, level.interval);
     Values sums =
         emitTile(level, chunk, instance, firstSum, numSums, from,
-                 e.add(from, level.interval), e.sub(e.index(0), from), initial);
+                 b.add(from, level.interval), b.sub(b.index(0), from), initial);
     storeSums(level, chunk, instance, firstSum, sums,
-              e.add(firstInterval, number));
+              b.add(firstInterval, number));
   };
   if (level.interval == plan.chunk)
-    return body(e.index(0));
-  e.loop(e.index(0), e.ceilDiv(chunk.rows, level.interval), 1, body);
+    return body(b.index(0));
+  b.loop(b.index(0), b.ceilDiv(chunk.rows, level.interval), 1, body);
 }
 
 /// A part of an interval that is longer than a chunk.
@@ -394,40 +393,40 @@ void SummarizeKernel::emitAcross(const Level &level, const Chunk &chunk,
                                  int64_t numSums) {
   auto place = [&](int64_t i) -> Values {
     return {chunk.vector,
-            e.mul(e.div(instance.slot, level.strips), level.strips),
-            e.index(level.sumsPlace),
-            e.add(firstSum, i / plan.streams),
-            e.index(i % plan.streams),
-            e.index(0)};
+            b.mul(b.div(instance.slot, level.strips), level.strips),
+            b.index(level.sumsPlace),
+            b.add(firstSum, i / plan.streams),
+            b.index(i % plan.streams),
+            b.index(0)};
   };
   int64_t numTile = numSums * plan.streams;
   Values tile;
   for (int64_t i = 0; i < numTile; ++i)
-    tile.push_back(e.load(vectorType, sums, place(i)));
+    tile.push_back(b.loadVector(sums, place(i)));
   Value shift = level.strips == 1
-                    ? e.rem(chunk.start, level.interval)
-                    : e.rem(getPlace(chunk, instance), level.interval);
+                    ? b.rem(chunk.start, level.interval)
+                    : b.rem(getPlace(chunk, instance), level.interval);
   Value ends;
   if (level.strips == 1)
-    ends = e.either(chunk.last,
-                    e.equal(e.add(shift, chunk.rows), e.index(level.interval)));
+    ends = b.either(chunk.last,
+                    b.equal(b.add(shift, chunk.rows), b.index(level.interval)));
   else
-    ends = e.both(chunk.last, e.equal(e.rem(instance.strip, level.strips),
-                                      e.index(level.strips - 1)));
-  tile = emitTile(level, chunk, instance, firstSum, numSums, e.index(0),
+    ends = b.both(chunk.last, b.equal(b.rem(instance.strip, level.strips),
+                                      b.index(level.strips - 1)));
+  tile = emitTile(level, chunk, instance, firstSum, numSums, b.index(0),
                   chunk.rows, shift, tile);
-  e.ifThenElse(
+  b.ifThenElse(
       ends,
       [&] {
         storeSums(level, chunk, instance, firstSum, tile,
-                  e.div(getPlace(chunk, instance), level.interval));
+                  b.div(getPlace(chunk, instance), level.interval));
         Values initial = initialSums(level, chunk.column, firstSum, numSums);
         for (int64_t i = 0; i < numTile; ++i)
-          e.store(initial[i], sums, place(i));
+          b.storeVector(initial[i], sums, place(i));
       },
       [&] {
         for (int64_t i = 0; i < numTile; ++i)
-          e.store(tile[i], sums, place(i));
+          b.storeVector(tile[i], sums, place(i));
       });
 }
 
@@ -440,12 +439,12 @@ SummarizeKernel::prefetchNext(const Level &level, const Chunk &chunk,
                               const Instance &instance) {
   if (levels.size() < 2 || !staticRows || *staticRows < 2 * plan.chunk)
     return nullptr;
-  Value next = e.add(instance.slot, 1);
-  Value wraps = e.equal(next, e.mul(numInstances, plan.strips));
-  Instance target = getInstance(e.select(wraps, e.index(0), next));
+  Value next = b.add(instance.slot, 1);
+  Value wraps = b.equal(next, b.mul(numInstances, plan.strips));
+  Instance target = getInstance(b.select(wraps, b.index(0), next));
   Chunk ahead = chunk;
   ahead.start =
-      e.add(chunk.start, e.select(wraps, e.index(plan.chunk), e.index(0)));
+      b.add(chunk.start, b.select(wraps, b.index(plan.chunk), b.index(0)));
   // The lines of all streams, divided among the vectors; for one vector, the
   // lines of one stream are the share of one level.
   int64_t number = &level - levels.data(), numLevels = levels.size();
@@ -456,19 +455,21 @@ SummarizeKernel::prefetchNext(const Level &level, const Chunk &chunk,
     if (share * numLevels / plan.streams != number)
       continue;
     Value line =
-        e.mul(e.add(e.mul(chunk.vector, plan.streams), share), plan.chunk);
-    Value interval = e.add(target.stream, e.div(line, linesPerStream));
-    Value row = e.add(e.mul(interval, coarsest), getPlace(ahead, target));
+        b.mul(b.add(b.mul(chunk.vector, plan.streams), share), plan.chunk);
+    Value interval = b.add(target.stream, b.div(line, linesPerStream));
+    Value row = b.add(b.mul(interval, coarsest), getPlace(ahead, target));
     shares.push_back(
-        {e.min(row, *staticRows - plan.chunk), e.rem(line, linesPerStream)});
+        {b.min(row, *staticRows - plan.chunk), b.rem(line, linesPerStream)});
   }
   return [this, target, shares, linesPerRow](Value number) {
     for (auto [row, firstLine] : shares) {
-      Value line = e.add(firstLine, number);
-      Value vector = e.add(firstVector, e.rem(line, linesPerRow));
-      e.prefetch(input, {target.batch, target.head,
-                         e.add(row, e.div(line, linesPerRow)),
-                         e.mul(vector, plan.lanes)});
+      Value line = b.add(firstLine, number);
+      Value vector = b.add(firstVector, b.rem(line, linesPerRow));
+      b.prefetch(input,
+                 {target.batch, target.head,
+                  b.add(row, b.div(line, linesPerRow)),
+                  b.mul(vector, plan.lanes)},
+                 /*locality=*/2);
     }
   };
 }
@@ -480,28 +481,30 @@ Values SummarizeKernel::emitTile(const Level &level, const Chunk &chunk,
                                  int64_t numSums, Value from, Value to,
                                  Value weightShift, ValueRange initial) {
   if (!level.packedWhole)
-    weightShift = e.mul(e.rem(instance.strip, level.strips), plan.chunk);
-  weightShift = e.add(weightShift, level.packedRow);
+    weightShift = b.mul(b.rem(instance.strip, level.strips), plan.chunk);
+  weightShift = b.add(weightShift, level.packedRow);
   PrefetchFn prefetch;
   if (numSums == plan.rankBlock)
     prefetch = prefetchNext(level, chunk, instance);
-  return e.loop(from, to, initial, [&](Value row, ValueRange sums) -> Values {
-    if (prefetch)
-      prefetch(row);
-    Values data, results;
-    for (int64_t stream = 0; stream < plan.streams; ++stream)
-      data.push_back(e.load(vectorType, packed,
-                            {chunk.vector, row, e.index(stream), e.index(0)}));
-    Value weightRow = e.add(row, weightShift);
-    for (int64_t sum = 0; sum < numSums; ++sum) {
-      Value weight =
-          e.load(vectorType, packedWeights,
-                 {chunk.vector, weightRow, e.add(firstSum, sum), e.index(0)});
-      for (int64_t stream = 0; stream < plan.streams; ++stream)
-        results.push_back(e.fma(data[stream], weight, sums[results.size()]));
-    }
-    return results;
-  });
+  return b.loop(
+      from, to, 1, initial, [&](Value row, ValueRange sums) -> Values {
+        if (prefetch)
+          prefetch(row);
+        Values data, results;
+        for (int64_t stream = 0; stream < plan.streams; ++stream)
+          data.push_back(b.loadVector(
+              packed, {chunk.vector, row, b.index(stream), b.index(0)}));
+        Value weightRow = b.add(row, weightShift);
+        for (int64_t sum = 0; sum < numSums; ++sum) {
+          Value weight =
+              b.loadVector(packedWeights, {chunk.vector, weightRow,
+                                           b.add(firstSum, sum), b.index(0)});
+          for (int64_t stream = 0; stream < plan.streams; ++stream)
+            results.push_back(
+                b.fma(data[stream], weight, sums[results.size()]));
+        }
+        return results;
+      });
 }
 
 /// Stores the sums of one interval of every stream. `firstInterval` is its
@@ -511,19 +514,19 @@ void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
                                 ValueRange sums, Value firstInterval) {
   Value output = SummarizeOp(level.op).getOutput();
   int64_t intervalsPerStream = coarsest / level.interval;
-  Value numIntervals = e.ceilDiv(rows, level.interval);
+  Value numIntervals = b.ceilDiv(rows, level.interval);
   for (int64_t stream = 0; stream < plan.streams; ++stream) {
     Value interval =
-        e.add(e.mul(e.add(instance.stream, stream), intervalsPerStream),
+        b.add(b.mul(b.add(instance.stream, stream), intervalsPerStream),
               firstInterval);
-    Value present = isRegular() ? e.equal(e.index(0), e.index(0))
-                                : e.less(interval, numIntervals);
-    e.ifThen(present, [&] {
-      Value firstRow = e.add(e.mul(interval, rank), firstSum);
+    Value present = isRegular() ? b.equal(b.index(0), b.index(0))
+                                : b.less(interval, numIntervals);
+    b.ifThen(present, [&] {
+      Value firstRow = b.add(b.mul(interval, rank), firstSum);
       for (int64_t i = stream, n = sums.size(); i < n; i += plan.streams)
-        e.store(sums[i], output,
-                {instance.batch, instance.head,
-                 e.add(firstRow, i / plan.streams), chunk.column});
+        b.storeVector(sums[i], output,
+                      {instance.batch, instance.head,
+                       b.add(firstRow, i / plan.streams), chunk.column});
     });
   }
 }

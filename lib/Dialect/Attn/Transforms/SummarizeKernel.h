@@ -74,7 +74,7 @@ struct SummarizeTarget {
 };
 
 /// `f64` sums for `f64` data, `f32` sums for everything else.
-mlir::Type getSummaryAccumulatorType(mlir::Type elementType);
+mlir::FloatType getSummaryAccumulatorType(mlir::Type elementType);
 
 /// Plans the loops for `levels`, which read the same input with intervals that
 /// double.

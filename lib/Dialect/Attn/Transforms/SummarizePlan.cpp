@@ -37,9 +37,10 @@ static constexpr int64_t kInstancesWithStrips = 16, kMaxStrips = 8;
 /// Rows of one task that make the start of a task negligible.
 static constexpr int64_t kMinRowsPerTask = 8192;
 
-Type fovea::attn::getSummaryAccumulatorType(Type elementType) {
-  return elementType.isF64() ? elementType
-                             : Float32Type::get(elementType.getContext());
+FloatType fovea::attn::getSummaryAccumulatorType(Type elementType) {
+  if (elementType.isF64())
+    return cast<FloatType>(elementType);
+  return Float32Type::get(elementType.getContext());
 }
 
 /// Splits `count` into equal parts of at most `limit`.
@@ -80,9 +81,8 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
   int64_t sets = cast<MemRefType>(finest.getWeights().getType()).getDimSize(0);
   SummarizePlan plan;
 
-  plan.lanes =
-      target.vectorBits /
-      getSummaryAccumulatorType(input.getElementType()).getIntOrFloatBitWidth();
+  plan.lanes = target.vectorBits /
+               getSummaryAccumulatorType(input.getElementType()).getWidth();
   while (plan.lanes > width)
     plan.lanes /= 2;
   plan.vectors = llvm::divideCeil(width, plan.lanes);

@@ -25,22 +25,6 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Frees, at `end`, what is allocated between `begin` and `end`. In a parallel
-/// loop such buffers become scratch memory; but a loop of one iteration is gone
-/// by then.
-static void freeBuffers(Operation *begin, Operation *end) {
-  Block *block = end->getBlock();
-  SmallVector<Value> buffers;
-  for (Operation &op : llvm::make_range(begin ? std::next(begin->getIterator())
-                                              : block->begin(),
-                                        end->getIterator()))
-    if (auto alloc = dyn_cast<memref::AllocOp>(op))
-      buffers.push_back(alloc);
-  OpBuilder builder(end);
-  for (Value buffer : buffers)
-    memref::DeallocOp::create(builder, end->getLoc(), buffer);
-}
-
 namespace {
 struct VectorizeStreamPass
     : fovea::attn::impl::VectorizeStreamPassBase<VectorizeStreamPass> {
@@ -57,9 +41,7 @@ struct VectorizeStreamPass
         return signalPassFailure();
       }
       OpBuilder builder(op);
-      Operation *before = op->getPrevNode();
       StreamKernel(op, builder, {manageCache, bf16Pairs}).emit();
-      freeBuffers(before, op);
       op.erase();
     }
   }

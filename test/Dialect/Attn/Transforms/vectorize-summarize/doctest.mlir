@@ -7,8 +7,8 @@
 // CHECK-LABEL: func.func @one_level(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x4x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x2x64x16xf32>, %[[O:[a-z0-9]+]]: memref<1x4x32x16xf32>)
 //       CHECK:   scf.forall (%{{.*}}) in (2) {
-//       CHECK:     %[[ROWS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x64x4x16xf32>
-//       CHECK:     %[[WEIGHTS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x64x2x16xf32>
+//       CHECK:     %[[ROWS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x64x4x16xf32>
+//       CHECK:     %[[WEIGHTS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x64x2x16xf32>
 // Copy the weights.
 //       CHECK:     scf.for
 //       CHECK:       vector.load %[[W]]
@@ -44,7 +44,7 @@ func.func @one_level(%x: memref<1x4x1024x16xf32>, %w: memref<1x2x64x16xf32>,
 // CHECK-LABEL: func.func @long_interval(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x2x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x4x256x16xf32>, %[[B:[a-z0-9]+]]: memref<1x4x16xf32>, %[[O:[a-z0-9]+]]: memref<1x2x16x16xf32>)
 //       CHECK:   scf.forall
-//       CHECK:     %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x1x1x4x4x16xf32>
+//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x1x1x4x4x16xf32>
 //       CHECK:     vector.load %[[B]]
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
 //       CHECK:     vector.load %[[SUMS]]

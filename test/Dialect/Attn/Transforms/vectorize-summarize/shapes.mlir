@@ -5,7 +5,7 @@
 // registers hold fewer sums.
 
 // CHECK-LABEL: func.func @bf16(
-//       CHECK:   memref.alloca() {alignment = 64 : i64} : memref<1x64x4x16xf32>
+//       CHECK:   memref.alloc() {alignment = 64 : i64} : memref<1x64x4x16xf32>
 //       CHECK:   %[[X:.*]] = vector.load %{{.*}} : memref<1x2x256x16xbf16>, vector<16xbf16>
 //       CHECK:   arith.extf %[[X]] : vector<16xbf16> to vector<16xf32>
 //       CHECK:   %{{.*}}:16 = scf.for
@@ -60,7 +60,7 @@ func.func @width_5(%x: memref<1x1x256x5xf32>, %w: memref<1x4x64x5xf32>,
 // 100 rows: three intervals, so three streams; the last one is cut short.
 
 // CHECK-LABEL: func.func @ragged(
-//       CHECK:   memref.alloca() {alignment = 64 : i64} : memref<1x40x3x16xf32>
+//       CHECK:   memref.alloc() {alignment = 64 : i64} : memref<1x40x3x16xf32>
 //       CHECK:   vector.load %{{.*}} : memref<1x1x100x16xf32>
 //       CHECK:   scf.for %{{.*}} = %c20 to %c40
 //       CHECK:     vector.store %cst

@@ -76,11 +76,12 @@ struct SelectTilesPass
       op.setTilesAttr(tiles);
       remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
                                       .category("attn-select-tiles"))
-          << "tasks of " << std::to_string(tiles.getQuery()) << " queries, "
-          << std::to_string(tiles.getVectors()) << " vectors of "
-          << std::to_string(tiles.getLanes()) << " queries by "
-          << std::to_string(tiles.getKeys()) << " keys in registers, "
-          << std::to_string(tiles.getKey()) << " keys between rescalings";
+          << remark::metric("TaskQueries", tiles.getQuery())
+          << remark::metric("KeyTile", tiles.getKey())
+          << remark::metric("Lanes", tiles.getLanes())
+          << remark::metric("Vectors", tiles.getVectors())
+          << remark::metric("Keys", tiles.getKeys())
+          << remark::metric("Columns", tiles.getColumns());
     });
   }
 };

@@ -7,7 +7,7 @@
 // BITS: error: expects vector-bits to be a power of two of at least 64, but got 96
 
 // REMARK: remark: [Passed] TilesSelected
-// REMARK-SAME: tasks of 64 queries, 4 vectors of 16 queries by 4 keys in registers, 128 keys between rescalings
+// REMARK-SAME: Columns=4, KeyTile=128, Keys=4, Lanes=16, TaskQueries=64, Vectors=4
 
 // As many lanes as a register holds; fewer vectors with fewer registers.
 // CHECK-LABEL: func @dense

@@ -210,3 +210,32 @@ def test_everything_public_is_documented():
         if name != "TARGETS":
             assert inspect.getdoc(getattr(fovea, name))
     assert set(TYPES) == set(__import__("fovea._arguments")._arguments.FLOAT_TYPES.values())
+
+
+def test_rows_past_two_to_the_31() -> None:
+    # Four gigabytes of address space, of which only the last rows are ever touched:
+    # positions, offsets and masks have to be 64 bits wide.
+    rows, read, width = 2**31 + 64, 40, 1
+    keys = f"tensor<1x1x{rows}x{width}xf16>"
+    queries = f"tensor<1x1x3x{width}xf16>"
+    kernel = fovea.compile(
+        f"""func.func @far(%q: {queries}, %k: {keys}) -> {queries} {{
+  %init = tensor.empty() : {queries}
+  %out = attn.stream query(%q : {queries})
+      source(%k, %k : {keys}, {keys})
+          ranges [affine_map<(b)[rows, n] -> (rows - {read}, rows)>] mask <causal>
+      outs(%init : {queries}) {{scale = 1.0 : f64}} -> {queries}
+  return %out : {queries}
+}}"""
+    )
+    k = np.zeros((1, 1, rows, width), np.float16)
+    rng = np.random.default_rng(3)
+    k[0, 0, rows - read :] = rng.standard_normal((read, width))
+    q = rng.standard_normal((1, 1, 3, width)).astype(np.float16)
+    out = kernel(q, k)
+    for i in range(3):
+        seen = k[0, 0, rows - read : rows - 2 + i].astype(np.float64)
+        scores = seen @ q[0, 0, i].astype(np.float64)
+        weights = np.exp(scores - scores.max())
+        expected = weights @ seen / weights.sum()
+        assert np.abs(out[0, 0, i] - expected).max() < 2e-3

@@ -102,7 +102,9 @@ def run(arguments):
     lines = {}
     for row, entry in zip(chosen.rows, result["rows"]):
         if row.series and "seconds" in entry:
-            lines.setdefault(row.series, []).append((row.workload.n, entry["seconds"]["median"]))
+            heads = row.workload.batch * row.workload.heads
+            point = (row.workload.n, entry["seconds"]["median"] / heads)
+            lines.setdefault(row.series, []).append(point)
     (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
     text = report.markdown(result)
     (out / "results.md").write_text(text)

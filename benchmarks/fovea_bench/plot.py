@@ -45,7 +45,7 @@ def svg(series, title):
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         text(_LEFT, 22, title, "start", ' font-size="15"'),
         text((_LEFT + right) / 2, _HEIGHT - 16, "tokens N"),
-        text(18, (_TOP + bottom) / 2, "time of one call", "middle",
+        text(18, (_TOP + bottom) / 2, "time per head", "middle",
              f' transform="rotate(-90 18 {(_TOP + bottom) / 2:.0f})"'),
     ]  # fmt: skip
     for tick in x_ticks:
@@ -90,7 +90,7 @@ def write(series, title, folder):
     for name, line in series.items():
         axes.loglog(*zip(*sorted(line)), "o-", base=2, label=name)
     axes.set_yscale("log", base=10)
-    axes.set(xlabel="tokens N", ylabel="seconds of one call", title=title)
+    axes.set(xlabel="tokens N", ylabel="seconds per head", title=title)
     axes.grid(True, alpha=0.3)
     axes.legend()
     paths.append(folder / "time-against-n.png")

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Tiler.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,125 +16,20 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
+using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::getDomain;
+using attn::detail::getExtent;
+using attn::detail::isWholeExtent;
+using attn::detail::partialHeadsError;
+using attn::detail::Tiler;
 
 // The iteration domain of an attention op is (batch, query head, query row),
 // all parallel. Keys are never cut: a tile reads what its rows admit.
 
-/// Extent `dim` of a tensor or memref.
-static OpFoldResult getExtent(OpBuilder &builder, Location loc, Value operand,
-                              int64_t dim) {
-  return isa<MemRefType>(operand.getType())
-             ? memref::getMixedSize(builder, loc, operand, dim)
-             : tensor::getMixedSize(builder, loc, operand, dim);
-}
-
-/// True when `size` is known to be all of extent `dim` of a tensor.
-static bool isWholeExtent(OpFoldResult size, Value operand, int64_t dim) {
-  auto type = cast<RankedTensorType>(operand.getType());
-  if (!type.isDynamicDim(dim))
-    return getConstantIntValue(size) == type.getDimSize(dim);
-  auto value = dyn_cast<Value>(size);
-  auto extent = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
-  return extent && extent.getSource() == operand &&
-         extent.getConstantIndex() == dim;
-}
-
-static SmallVector<Range> getDomain(OpBuilder &builder, Location loc,
-                                    Value query) {
-  SmallVector<Range> domain;
-  for (int64_t dim : {0, 1, 2})
-    domain.push_back(Range{builder.getIndexAttr(0),
-                           getExtent(builder, loc, query, dim),
-                           builder.getIndexAttr(1)});
-  return domain;
-}
-
 static SmallVector<utils::IteratorType> getParallelLoops() {
   return SmallVector<utils::IteratorType>(3, utils::IteratorType::parallel);
 }
-
-namespace {
-/// Cuts the operands of an attention op to one tile of its domain.
-class Tiler {
-public:
-  Tiler(OpBuilder &builder, Location loc, ArrayRef<OpFoldResult> offsets,
-        ArrayRef<OpFoldResult> sizes)
-      : builder(builder), loc(loc), offsets(offsets), sizes(sizes) {}
-
-  /// Finds the key/value heads that the tile's query heads read. Fails unless
-  /// the tile has one head, all heads, or every head has keys of its own.
-  LogicalResult mapHeads(Value query, Value key) {
-    int64_t heads = cast<ShapedType>(query.getType()).getDimSize(1);
-    int64_t keyHeads = cast<ShapedType>(key.getType()).getDimSize(1);
-    OpFoldResult numKeyHeads = tensor::getMixedSize(builder, loc, key, 1);
-    if (!ShapedType::isDynamic(heads) && heads == keyHeads) {
-      keyHeadOffset = offsets[1];
-      keyHeadSize = sizes[1];
-      return success();
-    }
-    if (isWholeExtent(sizes[1], query, 1)) {
-      keyHeadOffset = builder.getIndexAttr(0);
-      keyHeadSize = numKeyHeads;
-      return success();
-    }
-    if (getConstantIntValue(sizes[1]) != 1)
-      return failure();
-    OpFoldResult numHeads = tensor::getMixedSize(builder, loc, query, 1);
-    AffineExpr head, all, shared;
-    bindDims(builder.getContext(), head);
-    bindSymbols(builder.getContext(), all, shared);
-    keyHeadOffset = affine::makeComposedFoldedAffineApply(
-        builder, loc, head.floorDiv(all.floorDiv(shared)),
-        {offsets[1], numHeads, numKeyHeads});
-    keyHeadSize = builder.getIndexAttr(1);
-    return success();
-  }
-
-  /// `[B, H, N, ...]`, or `[B, H, N]`.
-  Value sliceQueryLike(Value operand, bool broadcasts = false) {
-    return slice(operand, offsets, sizes, broadcasts);
-  }
-
-  /// `[B, G, M, ...]`: the rows stay whole.
-  Value sliceKeyLike(Value operand, bool broadcasts = false) {
-    return slice(operand, {offsets[0], keyHeadOffset}, {sizes[0], keyHeadSize},
-                 broadcasts);
-  }
-
-  ArrayRef<Operation *> getSlices() const { return slices; }
-
-private:
-  Value slice(Value operand, ArrayRef<OpFoldResult> leadingOffsets,
-              ArrayRef<OpFoldResult> leadingSizes, bool broadcasts) {
-    auto type = cast<RankedTensorType>(operand.getType());
-    SmallVector<OpFoldResult> allOffsets(type.getRank(),
-                                         builder.getIndexAttr(0)),
-        allSizes = tensor::getMixedSizes(builder, loc, operand),
-        strides(type.getRank(), builder.getIndexAttr(1));
-    for (auto [dim, offset, size] :
-         llvm::enumerate(leadingOffsets, leadingSizes)) {
-      if (broadcasts && type.getDimSize(dim) == 1)
-        continue;
-      allOffsets[dim] = offset;
-      allSizes[dim] = size;
-    }
-    auto op = tensor::ExtractSliceOp::create(builder, loc, operand, allOffsets,
-                                             allSizes, strides);
-    slices.push_back(op);
-    return op;
-  }
-
-  OpBuilder &builder;
-  Location loc;
-  ArrayRef<OpFoldResult> offsets, sizes;
-  OpFoldResult keyHeadOffset, keyHeadSize;
-  SmallVector<Operation *> slices;
-};
-} // namespace
-
-static constexpr StringLiteral partialHeadsError =
-    "with shared key heads can be tiled only by one query head or all of them";
 
 /// Where the tile's result lies in result `number`.
 static LogicalResult resultPosition(OpBuilder &builder, Location loc,
@@ -165,7 +61,7 @@ SmallVector<utils::IteratorType> DenseOp::getLoopIteratorTypes() {
 }
 
 SmallVector<Range> DenseOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery());
+  return getDomain(builder, getLoc(), getQuery(), 3);
 }
 
 FailureOr<TilingResult>
@@ -218,7 +114,7 @@ SmallVector<utils::IteratorType> StreamOp::getLoopIteratorTypes() {
 }
 
 SmallVector<Range> StreamOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery());
+  return getDomain(builder, getLoc(), getQuery(), 3);
 }
 
 FailureOr<TilingResult>

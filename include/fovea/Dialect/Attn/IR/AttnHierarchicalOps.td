@@ -11,7 +11,10 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_SummarizeOp : Attn_Op<"summarize"> {
+def Attn_SummarizeOp : Attn_Op<"summarize", [
+    DeclareOpInterfaceMethods<TilingInterface,
+        ["getLoopIteratorTypes", "getIterationDomain",
+         "getTiledImplementation", "getResultTilePosition"]>]> {
   let summary = "weighted sums of consecutive intervals of rows";
   let description = [{
     Cuts the rows of `input` into intervals of `I` rows, where `I` is the third

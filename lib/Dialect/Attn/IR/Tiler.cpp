@@ -1,0 +1,118 @@
+//===- Tiler.cpp - One tile of an attention op ----------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tiler.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+
+OpFoldResult attn::detail::getExtent(OpBuilder &builder, Location loc,
+                                     Value operand, int64_t dim) {
+  return isa<MemRefType>(operand.getType())
+             ? memref::getMixedSize(builder, loc, operand, dim)
+             : tensor::getMixedSize(builder, loc, operand, dim);
+}
+
+bool attn::detail::isWholeExtent(OpFoldResult size, Value operand,
+                                 int64_t dim) {
+  auto type = cast<RankedTensorType>(operand.getType());
+  if (!type.isDynamicDim(dim))
+    return getConstantIntValue(size) == type.getDimSize(dim);
+  auto value = dyn_cast<Value>(size);
+  auto extent = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  return extent && extent.getSource() == operand &&
+         extent.getConstantIndex() == dim;
+}
+
+SmallVector<Range> attn::detail::getDomain(OpBuilder &builder, Location loc,
+                                           Value operand, int64_t rank) {
+  SmallVector<Range> domain;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    domain.push_back(Range{builder.getIndexAttr(0),
+                           getExtent(builder, loc, operand, dim),
+                           builder.getIndexAttr(1)});
+  return domain;
+}
+
+LogicalResult attn::detail::Tiler::mapHeads(Value query, Value key) {
+  return mapGroups(query, getExtent(builder, loc, key, 1),
+                   cast<ShapedType>(key.getType()).getDimSize(1), keyHeadOffset,
+                   keyHeadSize);
+}
+
+LogicalResult attn::detail::Tiler::mapGroups(Value query,
+                                             OpFoldResult numGroups,
+                                             int64_t groups,
+                                             OpFoldResult &offset,
+                                             OpFoldResult &size) {
+  int64_t heads = cast<ShapedType>(query.getType()).getDimSize(1);
+  if (!ShapedType::isDynamic(heads) && heads == groups) {
+    offset = offsets[1];
+    size = sizes[1];
+    return success();
+  }
+  if (isWholeExtent(sizes[1], query, 1) || groups == 1) {
+    offset = builder.getIndexAttr(0);
+    size = numGroups;
+    return success();
+  }
+  if (getConstantIntValue(sizes[1]) != 1)
+    return failure();
+  OpFoldResult numHeads = tensor::getMixedSize(builder, loc, query, 1);
+  AffineExpr head, all, shared;
+  bindDims(builder.getContext(), head);
+  bindSymbols(builder.getContext(), all, shared);
+  offset = affine::makeComposedFoldedAffineApply(
+      builder, loc, head.floorDiv(all.floorDiv(shared)),
+      {offsets[1], numHeads, numGroups});
+  size = builder.getIndexAttr(1);
+  return success();
+}
+
+FailureOr<Value> attn::detail::Tiler::sliceSets(Value operand, Value heads) {
+  OpFoldResult offset, size;
+  int64_t sets = cast<ShapedType>(operand.getType()).getDimSize(0);
+  if (failed(mapGroups(heads, builder.getIndexAttr(sets), sets, offset, size)))
+    return failure();
+  return slice(operand, {offset}, {size}, /*broadcasts=*/false);
+}
+
+Value attn::detail::Tiler::sliceQueryLike(Value operand, bool broadcasts) {
+  return slice(operand, offsets, sizes, broadcasts);
+}
+
+Value attn::detail::Tiler::sliceKeyLike(Value operand, bool broadcasts) {
+  return slice(operand, {offsets[0], keyHeadOffset}, {sizes[0], keyHeadSize},
+               broadcasts);
+}
+
+Value attn::detail::Tiler::slice(Value operand,
+                                 ArrayRef<OpFoldResult> leadingOffsets,
+                                 ArrayRef<OpFoldResult> leadingSizes,
+                                 bool broadcasts) {
+  auto type = cast<RankedTensorType>(operand.getType());
+  SmallVector<OpFoldResult> allOffsets(type.getRank(), builder.getIndexAttr(0)),
+      allSizes = tensor::getMixedSizes(builder, loc, operand),
+      strides(type.getRank(), builder.getIndexAttr(1));
+  for (auto [dim, offset, size] :
+       llvm::enumerate(leadingOffsets, leadingSizes)) {
+    if (broadcasts && type.getDimSize(dim) == 1)
+      continue;
+    allOffsets[dim] = offset;
+    allSizes[dim] = size;
+  }
+  auto op = tensor::ExtractSliceOp::create(builder, loc, operand, allOffsets,
+                                           allSizes, strides);
+  slices.push_back(op);
+  return op;
+}

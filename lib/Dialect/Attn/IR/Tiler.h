@@ -1,0 +1,76 @@
+//===- Tiler.h - One tile of an attention op --------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_IR_TILER_H
+#define FOVEA_LIB_DIALECT_ATTN_IR_TILER_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/Builders.h"
+
+namespace fovea::attn::detail {
+
+/// Extent `dim` of a tensor or memref.
+mlir::OpFoldResult getExtent(mlir::OpBuilder &builder, mlir::Location loc,
+                             mlir::Value operand, int64_t dim);
+
+/// True when `size` is known to be all of extent `dim` of a tensor.
+bool isWholeExtent(mlir::OpFoldResult size, mlir::Value operand, int64_t dim);
+
+/// The iteration domain that is the first `rank` extents of `operand`.
+llvm::SmallVector<mlir::Range> getDomain(mlir::OpBuilder &builder,
+                                         mlir::Location loc,
+                                         mlir::Value operand, int64_t rank);
+
+constexpr llvm::StringLiteral partialHeadsError =
+    "with shared key heads can be tiled only by one query head or all of them";
+
+/// Cuts the operands of an attention op to one tile of its domain, which starts
+/// with batch and head.
+class Tiler {
+public:
+  Tiler(mlir::OpBuilder &builder, mlir::Location loc,
+        llvm::ArrayRef<mlir::OpFoldResult> offsets,
+        llvm::ArrayRef<mlir::OpFoldResult> sizes)
+      : builder(builder), loc(loc), offsets(offsets), sizes(sizes) {}
+
+  /// Finds the key/value heads that the tile's query heads read. Fails unless
+  /// the tile has one head, all heads, or every head has keys of its own.
+  mlir::LogicalResult mapHeads(mlir::Value query, mlir::Value key);
+
+  /// `[B, H, N, ...]`, or `[B, H, N]`.
+  mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
+  /// `[B, G, M, ...]`: the rows stay whole.
+  mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
+  /// `[W, ...]`: the sets that the tile's heads of `heads` share. Fails where
+  /// mapHeads would.
+  mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand,
+                                         mlir::Value heads);
+
+  llvm::ArrayRef<mlir::Operation *> getSlices() const { return slices; }
+
+private:
+  /// Which of `groups` groups the tile's heads of `query` fall into, when
+  /// consecutive heads make a group.
+  mlir::LogicalResult mapGroups(mlir::Value query, mlir::OpFoldResult numGroups,
+                                int64_t groups, mlir::OpFoldResult &offset,
+                                mlir::OpFoldResult &size);
+  mlir::Value slice(mlir::Value operand,
+                    llvm::ArrayRef<mlir::OpFoldResult> leadingOffsets,
+                    llvm::ArrayRef<mlir::OpFoldResult> leadingSizes,
+                    bool broadcasts);
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  llvm::ArrayRef<mlir::OpFoldResult> offsets, sizes;
+  mlir::OpFoldResult keyHeadOffset, keyHeadSize;
+  llvm::SmallVector<mlir::Operation *> slices;
+};
+
+} // namespace fovea::attn::detail
+
+#endif // FOVEA_LIB_DIALECT_ATTN_IR_TILER_H

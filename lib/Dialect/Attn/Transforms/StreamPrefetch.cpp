@@ -91,6 +91,11 @@ Value StreamKernel::canStream(Value view) {
   if (!manageCache || op.getBlock() == 0 || vectorBytes != kLineBytes ||
       valueWidth % lanes != 0)
     return Value();
+  // Every row has to be as aligned as the first.
+  auto [strides, offset] =
+      cast<MemRefType>(view.getType()).getStridesAndOffset();
+  if (ShapedType::isDynamic(strides[0]) || strides[0] % lanes != 0)
+    return Value();
   auto metadata = memref::ExtractStridedMetadataOp::create(b, view);
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, view);
   Value address =

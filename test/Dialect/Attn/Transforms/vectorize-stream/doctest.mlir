@@ -53,6 +53,22 @@ func.func @listed(%q: memref<1x1x512x16xf32>, %ks: memref<1x1x64x16xf32>, %w: me
 
 // -----
 
+// Rows that are not all aligned like the first are never stored past the caches:
+// such a store needs an aligned address.
+
+// CHECK-LABEL: func @unalignedRows
+// CHECK-NOT: nontemporal
+// CHECK: return
+func.func @unalignedRows(%q: memref<1x1x512x16xf32>, %o: memref<1x1x512x16xf32, strided<[8704, 8704, 17, 1]>>) {
+  attn.stream query(%q : memref<1x1x512x16xf32>)
+      source(%q, %q : memref<1x1x512x16xf32>, memref<1x1x512x16xf32>) ranges [affine_map<(b)[rows, n] -> (b * 32 - 32, b * 32 + 32)>]
+      outs(%o : memref<1x1x512x16xf32, strided<[8704, 8704, 17, 1]>>)
+      {block = 32 : i64, scale = 0.25 : f64, tiles = #attn.tiles<query = 512, key = 64, lanes = 16, vectors = 2, keys = 4, columns = 4>}
+  return
+}
+
+// -----
+
 // A causal diagonal is scored in triangles: the first vector of queries for its
 // own rows, every later vector for all rows before. Only one vector per row is
 // masked.

@@ -178,9 +178,9 @@ LogicalResult StreamOp::verify() {
   Source first = getSourceList().front();
   auto firstKeys = cast<ShapedType>(first.keys.getType());
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
-    if (failed(attn::detail::verifyAttention(*this, getQuery(), source.keys,
-                                             source.values, getOutput(),
-                                             getLse(), getScale())))
+    if (failed(attn::detail::verifyAttention(
+            *this, getQuery(), source.keys, source.values, getOutput(),
+            getLse(), getScale(), attn::detail::ElementTypes::SameState)))
       return failure();
     std::string keysName = llvm::formatv("keys of source {0}", index);
     for (int64_t dim : {0, 1})

@@ -11,29 +11,44 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
-static FloatType getStateType(StreamOp op) {
-  auto type = cast<MemRefType>(op.getQuery().getType());
-  return type.getElementType().isF64() ? cast<FloatType>(type.getElementType())
-                                       : Float32Type::get(op.getContext());
-}
-
 StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
     : op(op), tiles(*op.getTiles()),
-      b(op.getLoc(), builder, getStateType(op), tiles.getLanes()),
+      b(op.getLoc(), builder, getStateType(getElementTypeOrSelf(op.getQuery())),
+        tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
       ranges(op) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
-  converts = query.getElementType() != b.getStateType();
-  usesPairs = options.bf16Pairs && query.getElementType().isBF16() &&
-              lanes == 16 && width % 2 == 0;
+  // Pairs round the weights of the values to bf16, as if the output were.
+  allowsPairs = options.bf16Pairs && query.getElementType().isBF16() &&
+                getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
+                width % 2 == 0;
+  usesPairs = isAny(Arithmetic::Pairs);
+}
+
+StreamKernel::Arithmetic
+StreamKernel::getArithmetic(const StreamOp::Source &source) {
+  Type keys = getElementTypeOrSelf(source.keys);
+  Type values = getElementTypeOrSelf(source.values);
+  if (keys == b.getStateType() && values == b.getStateType())
+    return Arithmetic::InPlace;
+  if (allowsPairs && keys.isBF16() && values.isBF16())
+    return Arithmetic::Pairs;
+  return Arithmetic::Converted;
+}
+
+bool StreamKernel::isAny(Arithmetic arithmetic) {
+  return llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
+    return getArithmetic(source) == arithmetic;
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -68,7 +83,8 @@ void StreamKernel::allocateScratch() {
     queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
     weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
     valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
-  } else if (converts) {
+  }
+  if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({rows, width}, state);
     stagedValues = b.scratch({rows, valueWidth}, state);
   }
@@ -131,6 +147,7 @@ void StreamKernel::emitHead(Value batch, Value head) {
     view.values = rowView(source.values, {batch, keyHead});
     view.rows = b.extent(source.keys, 2);
     view.attr = source.attr;
+    view.arithmetic = getArithmetic(source);
     if (Value weight = source.logWeight) {
       view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
                                         broadcastIndex(b, weight, 1, keyHead)});
@@ -183,7 +200,7 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   blockQueries = numQueries;
   if (usesPairs)
     packQueryPairs(query, numQueries);
-  else
+  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
@@ -236,6 +253,7 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
     return stagedQueries;
   };
   Value rows;
+  bool converts = getElementTypeOrSelf(queryRows) != b.getStateType();
   if (converts || width % lanes != 0) {
     rows = stage();
   } else {

@@ -76,6 +76,13 @@ public:
   void emit();
 
 private:
+  /// How the rows of a source are multiplied.
+  enum class Arithmetic {
+    InPlace,   // they have the state's type: read where they lie
+    Converted, // narrower: copied to rows of the state's type first
+    Pairs,     // bf16: products of pairs (StreamPairs.cpp)
+  };
+
   /// Running maximum and sum, one vector each per vector of queries.
   struct State {
     Values maximum, sum;
@@ -85,6 +92,7 @@ private:
   struct SourceView {
     Value keys, values, logWeight, bias, rows;
     SourceAttr attr;
+    Arithmetic arithmetic;
     bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
   };
 
@@ -152,13 +160,19 @@ private:
   Value tableRow(const Segment &segment, Value entry);
   Value rowView(Value memref, mlir::ValueRange leading);
 
+  Arithmetic getArithmetic(const StreamOp::Source &source);
+  bool isAny(Arithmetic arithmetic);
+  Arithmetic arithmeticOf(const Segment &segment) {
+    return sources[segment.source].arithmetic;
+  }
+
   StreamOp op;
   TilesAttr tiles;
   KernelBuilder b;
   int64_t lanes, vectors, width, valueWidth;
-  bool converts; // data is narrower than the soft-max state
   bool hasBias, manageCache;
-  bool usesPairs; // products of bf16 pairs instead of converted data
+  bool allowsPairs; // bf16 query and output: pairs for sources of bf16
+  bool usesPairs;   // and some source is
   RangeAnalysis ranges;
 
   // Scratch.

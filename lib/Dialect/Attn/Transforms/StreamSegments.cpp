@@ -96,7 +96,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
   // Triangles could cut a pair of rows in two.
-  if (mask.hasWindow() || usesPairs)
+  if (mask.hasWindow() || source.arithmetic == Arithmetic::Pairs)
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
@@ -155,12 +155,12 @@ Value StreamKernel::tableRow(const Segment &segment, Value entry) {
 
 /// Copies a segment's keys and values to rows of the state type.
 StreamKernel::Segment StreamKernel::stage(Segment segment) {
-  if (usesPairs) {
+  if (arithmeticOf(segment) == Arithmetic::InPlace)
+    return segment;
+  if (arithmeticOf(segment) == Arithmetic::Pairs) {
     packValuePairs(segment);
     return segment;
   }
-  if (!converts)
-    return segment;
   auto copy = [&](Value from, Value to, int64_t columns) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(segment, offset)

@@ -127,6 +127,7 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     packBias(segment);
     scoreSegment(segment, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
+    // Pairs of rows start at even ones.
     if (usesPairs)
       numRows = b.roundDown(b.add(numRows, 1), 2);
     scoreRow = b.add(scoreRow, numRows);
@@ -196,8 +197,8 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
         // Where each key row lies, and its log weight as the initial score.
         Values rows, initial;
-        bool gathers =
-            segment.kind == Segment::Table && (!converts || usesPairs);
+        bool gathers = segment.kind == Segment::Table &&
+                       arithmeticOf(segment) != Arithmetic::Converted;
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
           rows.push_back(gathers ? tableRow(segment, entry)
@@ -215,8 +216,9 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
           initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
         }
         Values acc =
-            usesPairs ? multiplyPairs(segment, rows, firstVector, initial)
-                      : multiply(segment, offset, rows, firstVector, initial);
+            arithmeticOf(segment) == Arithmetic::Pairs
+                ? multiplyPairs(segment, rows, firstVector, initial)
+                : multiply(segment, offset, rows, firstVector, initial);
         Values next(running);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
@@ -318,7 +320,7 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
 
 void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
-  if (usesPairs)
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
     return exponentiatePairs(segment, maximum, sum);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     Values carried(sum.begin() + first, sum.end());
@@ -341,7 +343,7 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
 
 void StreamKernel::accumulate(const Segment &segment, Value column,
                               int64_t numColumns, Values &accumulators) {
-  if (usesPairs)
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
     return accumulatePairs(segment, column, numColumns, accumulators);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     int64_t live = vectors - first;
@@ -349,7 +351,8 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = first; v < vectors; ++v)
         carried.push_back(accumulators[c * vectors + v]);
-    bool gathers = segment.kind == Segment::Table && !converts;
+    bool gathers = segment.kind == Segment::Table &&
+                   arithmeticOf(segment) == Arithmetic::InPlace;
     carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
       Value row =
           gathers ? tableRow(segment, offset) : b.add(segment.base, offset);

@@ -8,6 +8,7 @@
 
 #include "SummarizeKernel.h"
 #include "KernelBuilder.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -114,9 +115,7 @@ private:
 SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
                                  const SummarizePlan &plan)
     : b(SummarizeOp(ops.front()).getLoc(), builder,
-        getSummaryAccumulatorType(
-            cast<MemRefType>(SummarizeOp(ops.front()).getInput().getType())
-                .getElementType()),
+        getStateType(getElementTypeOrSelf(SummarizeOp(ops.front()).getInput())),
         plan.lanes),
       plan(plan) {
   SummarizeOp finest = ops.front();

@@ -17,6 +17,12 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
 
+namespace fovea::attn {
+/// The type that sums, soft-max state and `lse` have for data of type `type`:
+/// f64 for f64, f32 for everything else.
+mlir::FloatType getStateType(mlir::Type type);
+} // namespace fovea::attn
+
 #define GET_OP_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnOps.h.inc"
 

@@ -97,6 +97,11 @@ def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
     | `biases` | `[B, H, N, M_u]`, static extents of 1 broadcast, one for each source that says `bias` |
     | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
 
+    Sources, and the output, may have element types of their own: any of `f32`,
+    `bf16` and `f16` together, or all `f64`. Data is never rounded to a narrower
+    type on the way: so summaries of `bf16` tokens that are kept in `f32` leave
+    `lse` as exact as they are.
+
     `block` is 0 when no range depends on the block index. `first_row` and
     `num_rows` are present on a tile: query row 0 of the tile is row `first_row`
     of `num_rows` in all, and the block index and mask positions refer to those.

@@ -9,6 +9,23 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 
 // -----
 
+// Element types may differ, but sums are kept in one type.
+func.func @f(%q: tensor<1x4x16x8xbf16>, %k: tensor<1x2x16x8xf32>, %s: tensor<1x2x16x8xf64>) {
+  // expected-error @below {{'attn.stream' op expects value not to hold f64, since query holds 'bf16', but got 'f64'}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xbf16>) source(%k, %s : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf64>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xbf16>) {scale = 0.5} -> tensor<1x4x16x8xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x16x8xf64>, %k: tensor<1x2x16x8xf32>) {
+  // expected-error @below {{'attn.stream' op expects key to hold f64, since query holds 'f64', but got 'f32'}}
+  %0 = attn.stream query(%q : tensor<1x4x16x8xf64>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf64>) {scale = 0.5} -> tensor<1x4x16x8xf64>
+  return
+}
+
+// -----
+
 // Attention of every source is checked as in attn.dense.
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %v: tensor<1x2x17x8xf32>) {
   // expected-error @below {{'attn.stream' op expects extent 2 of value to be 16 (rows of key), but got 17}}

@@ -153,6 +153,21 @@ func.func @stream_everything(%q: tensor<1x4x64x16xf16>, %k: tensor<1x2x64x16xf16
   return %0, %lse : tensor<1x4x64x16xf16>, tensor<1x4x64xf32>
 }
 
+// Sources and output have element types of their own.
+// CHECK-LABEL: func @stream_mixed_types(
+// CHECK: attn.stream query(%{{.*}} : tensor<1x4x64x16xbf16>)
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x2x64x16xbf16>, tensor<1x2x64x16xf16>)
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+// CHECK-NEXT: outs(%{{.*}} : tensor<1x4x64x16xf32>)
+func.func @stream_mixed_types(%q: tensor<1x4x64x16xbf16>, %k: tensor<1x2x64x16xbf16>, %v: tensor<1x2x64x16xf16>, %s: tensor<1x2x8x16xf32>,
+    %o: tensor<1x4x64x16xf32>) -> tensor<1x4x64x16xf32> {
+  %0 = attn.stream query(%q : tensor<1x4x64x16xbf16>)
+      source(%k, %v : tensor<1x2x64x16xbf16>, tensor<1x2x64x16xf16>) ranges [#near]
+      source(%s, %s : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) ranges [#all]
+      outs(%o : tensor<1x4x64x16xf32>) {block = 16 : i64, scale = 0.25} -> tensor<1x4x64x16xf32>
+  return %0 : tensor<1x4x64x16xf32>
+}
+
 // CHECK-LABEL: func @stream_dynamic_memref(
 // CHECK: attn.stream query(%{{.*}} : memref<?x?x?x16xf64, strided<[?, ?, ?, 1], offset: ?>>)
 // CHECK-NEXT: source(%{{.*}}, %{{.*}} : memref<?x?x?x16xf64>, memref<?x?x?x8xf64>) log_weight(%{{.*}} : memref<?x?x?xf64>) bias(%{{.*}} : memref<?x1x?x?xf64>)

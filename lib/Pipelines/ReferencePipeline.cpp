@@ -9,6 +9,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -17,6 +18,7 @@ using namespace mlir;
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);

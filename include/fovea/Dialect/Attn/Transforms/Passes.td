@@ -135,6 +135,34 @@ def VectorizeSummarizePass
   ];
 }
 
+def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> {
+  let summary = "lower linalg operations on memrefs to parallel vector code";
+  let description = [{
+    Replaces linalg operations on memrefs by parallel loops of vector code, so
+    that the layers around attention need no other compiler:
+
+    - sums of products (`linalg.matmul`, `batch_matmul`, `contract`, or a `generic`
+      that says the same) by register tiles of a packed panel, accumulated in
+      `f32` (`f64` for `f64`) and rounded once, whatever the layout;
+    - everything else whose body is made of elementwise operations by loops over
+      vectors of the output's last dimension, or over those of a row that is
+      reduced. Functions of the `math` dialect on vectors become polynomials.
+
+    What is neither is left for upstream's conversion to loops.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
   let summary = "outline parallel loops to functions that the runtime calls";
   let description = [{

@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import random
+import sys
 
 import numpy as np
 from kernels import NAMES, Failure, Library
@@ -19,9 +20,9 @@ CPUS = ["native", "x86-64", "x86-64-v3", "x86-64-v4"]
 
 
 def load_reference(source):
-    path = os.path.join(source, "python", "fovea", "reference.py")
+    path = os.path.join(source, "python", "fovea", "reference", "__init__.py")
     spec = importlib.util.spec_from_file_location("fovea_reference", path)
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["fovea_reference"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

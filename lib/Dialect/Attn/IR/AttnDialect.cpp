@@ -20,6 +20,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.cpp.inc"
+#include "fovea/Dialect/Attn/IR/AttnEnums.cpp.inc"
 
 // ranges ::= `[` (affine-map (`,` affine-map)*)? `]`
 static ParseResult parseRanges(AsmParser &parser,

@@ -55,8 +55,7 @@ LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   return success();
 }
 
-/// The type that sums and soft-max state have for data of type `type`.
-static Type getStateType(Type type) {
+Type attn::detail::getStateType(Type type) {
   return type.isF64() ? type : Float32Type::get(type.getContext());
 }
 
@@ -151,10 +150,11 @@ void attn::detail::getDestinationStyleEffects(
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<MemRefType>(operand.get().getType()))
       continue;
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
+    bool isInit = op.isDpsInit(&operand);
+    if (!isInit || op->hasTrait<UpdatesInits>())
       effects.emplace_back(MemoryEffects::Read::get(), &operand);
+    if (isInit)
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
 }
 

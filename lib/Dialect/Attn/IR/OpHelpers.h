@@ -16,6 +16,9 @@ namespace fovea::attn::detail {
 /// Extents that agree, or that could agree because one of them is dynamic.
 bool extentsMatch(int64_t a, int64_t b);
 
+/// The type that sums, means and soft-max state have for data of type `type`.
+mlir::Type getStateType(mlir::Type type);
+
 /// Emits an error on `op` unless extent `dim` of operand `name` matches
 /// `expected`; `what` says where the expectation comes from.
 mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
@@ -57,7 +60,7 @@ mlir::LogicalResult verifySingleOperands(OpTy op,
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 
 /// Memory effects of a destination-style op: none on tensors; on memrefs, reads
-/// the inputs and writes the inits.
+/// the inputs, writes the inits, and reads those that it updates.
 void getDestinationStyleEffects(
     mlir::DestinationStyleOpInterface op,
     llvm::SmallVectorImpl<

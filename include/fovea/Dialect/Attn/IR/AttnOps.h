@@ -17,6 +17,14 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
 
+namespace fovea::attn {
+
+/// Of an operation that reads its destinations before it writes them.
+template <typename OpTy>
+class UpdatesInits : public mlir::OpTrait::TraitBase<OpTy, UpdatesInits> {};
+
+} // namespace fovea::attn
+
 #define GET_OP_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnOps.h.inc"
 

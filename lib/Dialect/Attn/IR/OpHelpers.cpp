@@ -166,10 +166,11 @@ void attn::detail::getDestinationStyleEffects(
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<MemRefType>(operand.get().getType()))
       continue;
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
+    bool isInit = op.isDpsInit(&operand);
+    if (!isInit || op->hasTrait<UpdatesInits>())
       effects.emplace_back(MemoryEffects::Read::get(), &operand);
+    if (isInit)
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
 }
 

@@ -73,7 +73,7 @@ mlir::LogicalResult verifySingleOperands(OpTy op,
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 
 /// Memory effects of a destination-style op: none on tensors; on memrefs, reads
-/// the inputs and writes the inits.
+/// the inputs, writes the inits, and reads those that it updates.
 void getDestinationStyleEffects(
     mlir::DestinationStyleOpInterface op,
     llvm::SmallVectorImpl<

@@ -150,4 +150,37 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
   }];
 }
 
+def Attn_Reduction : I32Enum<"Reduction", "how summaries of blocks are accumulated across blocks", [
+    I32EnumCase<"Auto", 0, "auto">,
+    I32EnumCase<"Serial", 1, "serial">,
+    I32EnumCase<"Matmul", 2, "matmul">,
+    I32EnumCase<"Associative", 3, "associative">,
+    I32EnumCase<"InputScan", 4, "input_scan">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_ReductionAttr : EnumAttr<Attn_Dialect, Attn_Reduction, "reduction"> {
+  let summary = "how summaries of blocks are accumulated across blocks";
+  let description = [{
+    Choices of evaluation with the same result, to rounding (Transformer-VQ,
+    appendices B and E); counts are exact in all of them. With `T` blocks of `L`
+    tokens, `S` codes and values of width `E`, for one head:
+
+    | reduction | evaluation | time | stored |
+    |---|---|---|---|
+    | `serial` | a running state, copied after every block | `T (L + S) E` | `T S E` |
+    | `matmul` | blocks on their own, then a product with the lower triangle of ones | `T (L + T S) E` | `2 T S E` |
+    | `associative` | blocks on their own, then a tree of merged pairs | `T (L + 2 S) E` | `T S E` |
+    | `input_scan` | the consumer runs inside the loop over blocks | `T L E` | `S E` |
+    | `auto` | what the cost model finds best | | |
+
+    Example:
+
+    ```mlir
+    #blocks_at_once = #attn.reduction<associative>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD

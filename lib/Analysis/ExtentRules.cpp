@@ -35,16 +35,38 @@ public:
 
   void add(attn::StreamOp op) {
     Named query = {"query", op.getQuery()};
-    Named firstKeys = {"keys of source 0", op.getKeys().front()};
+    Named firstValues = {"values of source 0", op.getValues().front()};
     for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
       auto name = [&, index = index](StringRef what) {
         return llvm::formatv("{0} of source {1}", what, index).str();
       };
       Named keys = {name("keys"), source.keys};
-      addAttention(query, keys, {name("values"), source.values});
-      addEqual(keys, 1, firstKeys, 1);
-      addTerms(query, keys, {name("log_weight"), source.logWeight},
-               {name("bias"), source.bias});
+      Named values = {name("values"), source.values};
+      Named rows = keys;
+      if (source.codes) {
+        rows = {name("codes"), source.codes};
+        addEqual(rows, 0, query, 0);
+        addEqual(rows, 1, values, 1);
+      }
+      addBroadcast(keys, 0, query, 0);
+      addEqual(values, 0, query, 0);
+      addMultiple(query, 1, values, 1);
+      addBroadcast(keys, 1, values, 1);
+      addEqual(values, source.hasValueBlocks() ? 3 : 2, rows, 2);
+      addEqual(values, 1, firstValues, 1);
+      if (source.logWeight) {
+        Named weight = {name("log_weight"), source.logWeight};
+        addBroadcast(weight, 0, query, 0);
+        addBroadcast(weight, 1, values, 1);
+        addBroadcast(weight, source.hasLogWeightBlocks() ? 3 : 2, rows, 2);
+      }
+      if (source.bias) {
+        Named bias = {name("bias"), source.bias};
+        for (unsigned dim = 0; dim < 3; ++dim)
+          addBroadcast(bias, dim, query, dim);
+        if (!source.attr.getHasLocalBias())
+          addBroadcast(bias, 3, rows, 2);
+      }
     }
     addDestinations(query, op.getOutput(), op.getLse());
   }

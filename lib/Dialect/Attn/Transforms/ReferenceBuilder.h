@@ -65,6 +65,10 @@ public:
   // Buffers.
   Value allocate(llvm::ArrayRef<int64_t> shape, ValueRange dynamicExtents = {});
   Value load(Value buffer, ValueRange indices);
+  /// An integer element as an index.
+  Value loadIndex(Value buffer, ValueRange indices);
+  /// `indices`, with 0 where static extents of 1 stand for any extent.
+  llvm::SmallVector<Value> broadcastIndices(Value buffer, ValueRange indices);
   /// `load` where static extents of 1 stand for any extent.
   Value loadBroadcast(Value buffer, ValueRange indices);
   void store(Value number, Value buffer, ValueRange indices);
@@ -92,9 +96,10 @@ private:
   mlir::ImplicitLocOpBuilder builder;
 };
 
-/// One entry that a query row reads: its score, and its value by column.
+/// One entry that a query row reads: its score, its log weight (null is 0), and
+/// its value by column.
 struct ReferenceEntry {
-  mlir::Value score;
+  mlir::Value score, logWeight;
   llvm::function_ref<mlir::Value(mlir::Value column)> value;
 };
 
@@ -111,6 +116,10 @@ using EntryWalker =
 /// logarithm of the sum of exponentials.
 mlir::Value emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
                            mlir::Value row);
+
+/// `sum_e exp(log_weight(e)) max(score(e), 0)^2 value(e)`, in `row`.
+void emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,
+                        mlir::Value row);
 
 void lowerToReference(DenseOp op);
 void lowerToReference(StreamOp op);

@@ -54,6 +54,12 @@ public:
   Value exp(Value a);
   /// The logarithm of an index.
   Value log(Value a);
+  /// Comparisons of numbers, false when one is NaN.
+  Value lessNumber(Value a, Value b);
+  Value equalNumber(Value a, Value b);
+  /// An index as a number, and back.
+  Value toNumber(Value index);
+  Value toIndex(Value number);
   Value isMinusInfinity(Value a);
   /// The opposite; also true of NaN.
   Value isNotMinusInfinity(Value a);
@@ -72,6 +78,9 @@ public:
   /// `load` where static extents of 1 stand for any extent.
   Value loadBroadcast(Value buffer, ValueRange indices);
   void store(Value number, Value buffer, ValueRange indices);
+  /// The same for buffers of codes or counts.
+  Value loadIndex(Value buffer, ValueRange indices);
+  void storeIndex(Value index, Value buffer, ValueRange indices);
   /// Stores `row`, a buffer of columns, to `buffer[indices, :]`.
   void storeRow(Value row, Value buffer, ValueRange indices);
 
@@ -126,6 +135,11 @@ void lowerToReference(StreamOp op);
 void lowerToReference(SummarizeOp op);
 void lowerToReference(FastMultipoleOp op);
 void lowerToReference(FastMultipoleLinearOp op);
+void lowerToReference(QuantizeOp op);
+void lowerToReference(CodebookAccumulateOp op);
+void lowerToReference(CodebookScanOp op);
+void lowerToReference(LogCountOp op);
+void lowerToReference(CodebookUpdateOp op);
 
 } // namespace fovea::attn
 

@@ -211,6 +211,12 @@ public:
            2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
   }
 
+  double count(attn::QuantizeOp op) {
+    SmallVector<int64_t> k = shapeOf(op.getKey()),
+                         c = shapeOf(op.getCodebook());
+    return isKnown ? 2.0 * c[1] * product(k) : 0;
+  }
+
   /// False once an extent was not found.
   bool isKnown = true;
 
@@ -257,11 +263,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
   function->walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-              attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
-            [&](auto attention) {
-              found = true;
-              flops += counter.count(attention);
-            });
+              attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
+              attn::QuantizeOp>([&](auto attention) {
+          found = true;
+          flops += counter.count(attention);
+        });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

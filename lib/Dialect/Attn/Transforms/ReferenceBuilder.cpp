@@ -107,11 +107,27 @@ Value ReferenceBuilder::maxNumbers(Value a, Value b) {
 Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
 
 Value ReferenceBuilder::log(Value a) {
-  if (isa<IndexType>(a.getType())) {
-    a = arith::IndexCastOp::create(builder, builder.getI64Type(), a);
-    a = arith::SIToFPOp::create(builder, builder.getF64Type(), a);
-  }
+  if (isa<IndexType>(a.getType()))
+    a = toNumber(a);
   return math::LogOp::create(builder, a);
+}
+
+Value ReferenceBuilder::lessNumber(Value a, Value b) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::OLT, a, b);
+}
+
+Value ReferenceBuilder::equalNumber(Value a, Value b) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::OEQ, a, b);
+}
+
+Value ReferenceBuilder::toNumber(Value index) {
+  index = arith::IndexCastOp::create(builder, builder.getI64Type(), index);
+  return arith::SIToFPOp::create(builder, builder.getF64Type(), index);
+}
+
+Value ReferenceBuilder::toIndex(Value number) {
+  number = arith::FPToSIOp::create(builder, builder.getI64Type(), number);
+  return arith::IndexCastOp::create(builder, builder.getIndexType(), number);
 }
 
 Value ReferenceBuilder::isMinusInfinity(Value a) {
@@ -152,11 +168,6 @@ Value ReferenceBuilder::load(Value buffer, ValueRange indices) {
   return element;
 }
 
-Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
-  Value element = memref::LoadOp::create(builder, buffer, indices);
-  return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
-}
-
 SmallVector<Value> ReferenceBuilder::broadcastIndices(Value buffer,
                                                       ValueRange indices) {
   auto type = cast<MemRefType>(buffer.getType());
@@ -181,6 +192,18 @@ void ReferenceBuilder::store(Value number, Value buffer, ValueRange indices) {
   if (type.getIntOrFloatBitWidth() < 32)
     number = arith::TruncFOp::create(builder, type, number);
   memref::StoreOp::create(builder, number, buffer, indices);
+}
+
+Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
+  Value element = memref::LoadOp::create(builder, buffer, indices);
+  return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
+}
+
+void ReferenceBuilder::storeIndex(Value index, Value buffer,
+                                  ValueRange indices) {
+  Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  Value element = arith::IndexCastOp::create(builder, type, index);
+  memref::StoreOp::create(builder, element, buffer, indices);
 }
 
 void ReferenceBuilder::storeRow(Value row, Value buffer, ValueRange indices) {

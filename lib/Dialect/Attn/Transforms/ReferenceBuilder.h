@@ -54,6 +54,12 @@ public:
   Value exp(Value a);
   /// The logarithm of an index.
   Value log(Value a);
+  /// Comparisons of numbers, false when one is NaN.
+  Value lessNumber(Value a, Value b);
+  Value equalNumber(Value a, Value b);
+  /// An index as a number, and back.
+  Value toNumber(Value index);
+  Value toIndex(Value number);
   Value isMinusInfinity(Value a);
   /// The opposite; also true of NaN.
   Value isNotMinusInfinity(Value a);
@@ -65,13 +71,14 @@ public:
   // Buffers.
   Value allocate(llvm::ArrayRef<int64_t> shape, ValueRange dynamicExtents = {});
   Value load(Value buffer, ValueRange indices);
-  /// An integer element as an index.
-  Value loadIndex(Value buffer, ValueRange indices);
   /// `indices`, with 0 where static extents of 1 stand for any extent.
   llvm::SmallVector<Value> broadcastIndices(Value buffer, ValueRange indices);
   /// `load` where static extents of 1 stand for any extent.
   Value loadBroadcast(Value buffer, ValueRange indices);
   void store(Value number, Value buffer, ValueRange indices);
+  /// The same for buffers of codes or counts.
+  Value loadIndex(Value buffer, ValueRange indices);
+  void storeIndex(Value index, Value buffer, ValueRange indices);
   /// Stores `row`, a buffer of columns, to `buffer[indices, :]`.
   void storeRow(Value row, Value buffer, ValueRange indices);
 
@@ -126,6 +133,11 @@ void lowerToReference(StreamOp op);
 void lowerToReference(SummarizeOp op);
 void lowerToReference(FastMultipoleOp op);
 void lowerToReference(FastMultipoleLinearOp op);
+void lowerToReference(QuantizeOp op);
+void lowerToReference(CodebookAccumulateOp op);
+void lowerToReference(CodebookScanOp op);
+void lowerToReference(LogCountOp op);
+void lowerToReference(CodebookUpdateOp op);
 
 } // namespace fovea::attn
 

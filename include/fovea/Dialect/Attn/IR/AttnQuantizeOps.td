@@ -277,7 +277,7 @@ def Attn_CheckCodesOp : Op<Attn_Dialect, "check_codes",
     that does not, in the order of the codes:
 
     ```
-    attn.vq: codes[0, 1, 17] must be in 0 .. 511, but got 512
+    attn.vq: codes[0, 1, 17] must be at least 0 and below 512, but got 512
     ```
 
     Inserted by `--attn-check-codes` before operations that take codes, which may

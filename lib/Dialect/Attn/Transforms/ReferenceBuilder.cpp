@@ -168,11 +168,6 @@ Value ReferenceBuilder::load(Value buffer, ValueRange indices) {
   return element;
 }
 
-Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
-  Value element = memref::LoadOp::create(builder, buffer, indices);
-  return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
-}
-
 SmallVector<Value> ReferenceBuilder::broadcastIndices(Value buffer,
                                                       ValueRange indices) {
   auto type = cast<MemRefType>(buffer.getType());

@@ -71,8 +71,6 @@ public:
   // Buffers.
   Value allocate(llvm::ArrayRef<int64_t> shape, ValueRange dynamicExtents = {});
   Value load(Value buffer, ValueRange indices);
-  /// An integer element as an index.
-  Value loadIndex(Value buffer, ValueRange indices);
   /// `indices`, with 0 where static extents of 1 stand for any extent.
   llvm::SmallVector<Value> broadcastIndices(Value buffer, ValueRange indices);
   /// `load` where static extents of 1 stand for any extent.

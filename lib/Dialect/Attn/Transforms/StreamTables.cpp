@@ -84,8 +84,7 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
         Values at;
         for (int64_t i = 0; i < numRows; ++i)
           at.push_back(b.add(offset, i));
-        Values zeros(numRows * vectors, b.splat(0.0));
-        Values products = multiply(rows, offset, at, /*firstVector=*/0, zeros);
+        Values products = multiply(rows, offset, at, /*firstVector=*/0);
         for (int64_t i = 0; i < numRows; ++i)
           for (int64_t v = 0; v < vectors; ++v)
             b.storeVector(products[i * vectors + v], table.scores,

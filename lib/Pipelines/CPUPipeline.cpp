@@ -21,6 +21,7 @@ using namespace mlir;
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Arithmetic on tensors, as one loop nest where it can be.
   pm.addPass(createConvertElementwiseToLinalgPass());

@@ -18,6 +18,7 @@ using namespace mlir;
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());

@@ -6,6 +6,7 @@
 // The order in which a pattern becomes code; a change of it has to be made here.
 
 // PASSES: attn-check-shapes
+// PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
 // PASSES: convert-elementwise-to-linalg
 // PASSES: linalg-fuse-elementwise-ops

@@ -127,7 +127,15 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
            << "expects the query heads to be a multiple of the key heads, but "
               "got "
            << heads << " query heads and " << keyHeads << " key heads";
+  return verifyDestinations(op, query, valueWidth, output, lse, scale);
+}
 
+LogicalResult attn::detail::verifyDestinations(Operation *op, Value query,
+                                               int64_t valueWidth, Value output,
+                                               Value lse,
+                                               std::optional<APFloat> scale) {
+  auto q = cast<ShapedType>(query.getType());
+  Type elementType = q.getElementType();
   for (int64_t dim : {0, 1, 2})
     if (failed(verifyExtent(op, "output", output, dim, q.getDimSize(dim),
                             "from query")))
@@ -158,10 +166,11 @@ void attn::detail::getDestinationStyleEffects(
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<MemRefType>(operand.get().getType()))
       continue;
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
+    bool isInit = op.isDpsInit(&operand);
+    if (!isInit || op->hasTrait<UpdatesInits>())
       effects.emplace_back(MemoryEffects::Read::get(), &operand);
+    if (isInit)
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
 }
 

@@ -40,6 +40,13 @@ verifyAttention(mlir::Operation *op, mlir::Value query, mlir::Value key,
                 std::optional<llvm::APFloat> scale,
                 ElementTypes types = ElementTypes::SameAsQuery);
 
+/// The part of verifyAttention about `output`, `lse`, `scale` and destination
+/// style.
+mlir::LogicalResult verifyDestinations(mlir::Operation *op, mlir::Value query,
+                                       int64_t valueWidth, mlir::Value output,
+                                       mlir::Value lse,
+                                       std::optional<llvm::APFloat> scale);
+
 /// Checks log weights `[B, G, M]` or a bias `[B, H, N, M]`: an element type of
 /// f32 (f64 for f64 data) or the data's, extents of 1 broadcasting.
 mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
@@ -66,7 +73,7 @@ mlir::LogicalResult verifySingleOperands(OpTy op,
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 
 /// Memory effects of a destination-style op: none on tensors; on memrefs, reads
-/// the inputs and writes the inits.
+/// the inputs, writes the inits, and reads those that it updates.
 void getDestinationStyleEffects(
     mlir::DestinationStyleOpInterface op,
     llvm::SmallVectorImpl<

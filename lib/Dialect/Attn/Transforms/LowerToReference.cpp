@@ -43,7 +43,8 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp>(
+                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

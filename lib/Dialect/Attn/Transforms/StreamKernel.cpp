@@ -23,14 +23,16 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
         tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
-      ranges(op) {
+      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   // Pairs round the weights of the values to bf16, as if the output were.
-  allowsPairs = options.bf16Pairs && query.getElementType().isBF16() &&
+  allowsPairs = options.bf16Pairs && isSoftmax && op.getCodes().empty() &&
+                query.getElementType().isBF16() &&
                 getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
                 width % 2 == 0;
+  collectKeyTables();
   usesPairs = isAny(Arithmetic::Pairs);
 }
 
@@ -38,6 +40,9 @@ StreamKernel::Arithmetic
 StreamKernel::getArithmetic(const StreamOp::Source &source) {
   Type keys = getElementTypeOrSelf(source.keys);
   Type values = getElementTypeOrSelf(source.values);
+  // Keys of a table are not read row by row.
+  if (findKeyTable(source.keys))
+    keys = b.getStateType();
   if (keys == b.getStateType() && values == b.getStateType())
     return Arithmetic::InPlace;
   if (allowsPairs && keys.isBF16() && values.isBF16())
@@ -87,6 +92,11 @@ void StreamKernel::allocateScratch() {
   if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({rows, width}, state);
     stagedValues = b.scratch({rows, valueWidth}, state);
+  }
+  for (KeyTable &keys : keyTables) {
+    keys.scores = b.scratch({keys.numRows, queries}, state);
+    if (getElementTypeOrSelf(keys.operand) != state)
+      keys.staged = b.scratch({keys.numRows, width}, state);
   }
   if (int64_t tableRows = ranges.getMaxTableRows()) {
     table = b.scratch({tableRows}, b.getIndexType());
@@ -139,20 +149,31 @@ void StreamKernel::emit() {
 void StreamKernel::emitHead(Value batch, Value head) {
   Value heads = b.extent(op.getQuery(), 1);
   sources.clear();
+  // All sources have the same key heads.
+  Value keyHeads = b.extent(op.getValues().front(), 1);
+  Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
+  viewKeyTables(batch, keyHead);
   for (const StreamOp::Source &source : op.getSourceList()) {
-    Value keyHeads = b.extent(source.keys, 1);
-    Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
     SourceView view;
-    view.keys = rowView(source.keys, {batch, keyHead});
+    view.keys =
+        rowView(source.keys, {broadcastIndex(b, source.keys, 0, batch),
+                              broadcastIndex(b, source.keys, 1, keyHead)});
+    view.keyTable = findKeyTable(source.keys);
     view.values = rowView(source.values, {batch, keyHead});
-    view.rows = b.extent(source.keys, 2);
+    if (source.hasValueBlocks())
+      view.valueBlocks = view.values;
+    if (source.codes)
+      view.codes = rowView(source.codes, {batch, keyHead});
+    view.rows = b.extent(source.getRowsOperand(), 2);
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
     if (Value weight = source.logWeight) {
       view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
                                         broadcastIndex(b, weight, 1, keyHead)});
+      if (source.hasLogWeightBlocks())
+        view.logWeightBlocks = view.logWeight;
       view.weightBroadcasts =
-          cast<MemRefType>(weight.getType()).getDimSize(2) == 1;
+          cast<MemRefType>(weight.getType()).getShape().back() == 1;
     }
     if (Value bias = source.bias) {
       auto type = cast<MemRefType>(bias.getType());
@@ -202,8 +223,17 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     packQueryPairs(query, numQueries);
   if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
+  for (SourceView &source : sources) {
+    if (source.valueBlocks)
+      source.values = rowView(source.valueBlocks, blockIndex);
+    if (source.logWeightBlocks)
+      source.logWeight =
+          rowView(source.logWeightBlocks,
+                  broadcastIndex(b, source.logWeightBlocks, 0, blockIndex));
+  }
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
+  scoreTables(shorts);
   State state;
   state.maximum.assign(vectors, b.splat(softmax::kMasked));
   state.sum.assign(vectors, b.splat(0.0));
@@ -276,7 +306,8 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
         },
         [&]() -> Value { return memref::CastOp::create(b, type, stage()); });
   }
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  Value scale = b.fmul(b.splat(op.getScale().convertToDouble()),
+                       b.broadcast(getTermScale()));
   b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
       Values tile;
@@ -292,7 +323,9 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
 void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   int64_t queries = tiles.getQueryLanes();
   for (int64_t v = 0; v < vectors; ++v)
-    b.storeVector(softmax::inverseSum(b, state.maximum[v], state.sum[v]),
+    b.storeVector(isSoftmax
+                      ? softmax::inverseSum(b, state.maximum[v], state.sum[v])
+                      : b.splat(1.0),
                   factors, b.index(v * lanes));
 
   Value zero = b.splat(0.0);

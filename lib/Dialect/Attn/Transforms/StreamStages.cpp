@@ -9,6 +9,7 @@
 #include "SoftmaxAlgebra.h"
 #include "StreamKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -29,7 +30,8 @@ static StreamKernel::Segment slice(KernelBuilder &b,
                                    const StreamKernel::Segment &segment,
                                    Value offset, int64_t size) {
   StreamKernel::Segment part = segment;
-  for (Value *start : {&part.base, &part.row, &part.scoreRow, &part.table})
+  for (Value *start :
+       {&part.base, &part.row, &part.biasColumn, &part.scoreRow, &part.table})
     if (*start)
       *start = b.add(*start, offset);
   part.count = b.min(b.sub(segment.count, offset), b.index(size));
@@ -63,11 +65,15 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
 
 void StreamKernel::attendTile(Segment tile, State &state) {
   Values maximum = state.maximum, sum(vectors, b.splat(0.0)), rescale;
+  auto rescaling = [&](int64_t v) {
+    return isSoftmax ? softmax::exp2(b, b.fsub(state.maximum[v], maximum[v]))
+                     : b.splat(1.0);
+  };
   scoreSegments(tile, maximum);
   // Sums of a tile start from zero: many short sums lose less than a long one.
   exponentiate(tile, maximum, sum);
   for (int64_t v = 0; v < vectors; ++v) {
-    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    rescale.push_back(rescaling(v));
     sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
   }
   accumulateColumns(tile, [&](Value old, Value total, int64_t v) {
@@ -86,7 +92,7 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
     rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
     sum.push_back(b.fmul(state.sum[v], rescale[v]));
   }
-  if (ranges.hasLongRanges())
+  if (ranges.hasLongRanges() && isSoftmax)
     b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
       for (int64_t v = 0; v < vectors; ++v) {
         Values at = {column, b.index(v * lanes)};
@@ -205,18 +211,18 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
           rows.push_back(gathers ? tableRow(segment, entry)
                                  : b.add(segment.base, entry));
           Value weight;
-          if (segment.kind == Segment::Table) {
+          // Without a soft-max the weight takes it as a factor.
+          if (!isSoftmax)
+            weight = Value();
+          else if (segment.kind == Segment::Table)
             weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
-          } else if (source.logWeight) {
-            Value at = source.weightBroadcasts ? b.index(0)
-                                               : b.add(segment.row, entry);
-            weight = b.fmul(b.loadScalar(source.logWeight, at),
-                            b.scalar(softmax::kLog2E));
-            weight = b.fmax(b.scalar(softmax::kMasked), weight);
-          }
+          else if (source.logWeight)
+            weight = logWeightAt(source, b.add(segment.row, entry));
           weights.push_back(weight ? b.broadcast(weight) : Value());
         }
-        Values products = arithmeticOf(segment) == Arithmetic::Pairs
+        Values products = source.keyTable
+                              ? lookUp(segment, offset, step, firstVector)
+                          : arithmeticOf(segment) == Arithmetic::Pairs
                               ? multiplyPairs(segment, rows, firstVector)
                               : multiply(segment, offset, rows, firstVector);
         Values next(running);
@@ -324,6 +330,8 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
   if (arithmeticOf(segment) == Arithmetic::Pairs)
     return exponentiatePairs(segment, maximum, sum);
+  if (!isSoftmax)
+    return squarePositive(segment);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     Values carried(sum.begin() + first, sum.end());
     carried =
@@ -340,6 +348,30 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
           return next;
         });
     llvm::copy(carried, sum.begin() + first);
+  });
+}
+
+/// The weights of `squared_relu`, in place of the scores. A masked score is
+/// negative.
+void StreamKernel::squarePositive(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    b.loop(low, high, 1, [&](Value offset) {
+      Value row = b.add(segment.scoreRow, offset), factor;
+      if (segment.kind == Segment::Table)
+        factor = b.loadScalar(tableWeights, b.add(segment.table, offset));
+      else if (source.logWeight)
+        factor = logWeightAt(source, b.add(segment.row, offset));
+      if (factor)
+        factor = b.broadcast(math::Exp2Op::create(b, factor));
+      for (int64_t v = first; v < vectors; ++v) {
+        Values at = {row, b.index(v * lanes)};
+        // The second operand wins when it is NaN.
+        Value positive = b.fmax(b.splat(0.0), b.loadVector(scores, at));
+        Value weight = b.fmul(positive, positive);
+        b.storeVector(factor ? b.fmul(weight, factor) : weight, scores, at);
+      }
+    });
   });
 }
 

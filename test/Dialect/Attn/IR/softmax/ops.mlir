@@ -189,3 +189,28 @@ func.func @source_attribute() attributes {
     a.two = #attn.source<ranges = [(b)[rows, n] -> (0, 1), (b)[rows, n] -> (b, n)], mask = <causal, window = 2>, log_weight = false, bias = true>} {
   return
 }
+
+// CHECK-LABEL: func @stream_of_table(
+// CHECK: attn.stream query
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x1x8x16xf32>, tensor<2x2x?x4xf32>) codes(%{{.*}} : tensor<2x2x?xi32>) log_weight(%{{.*}} : tensor<2x2x?xf32>) local_bias(%{{.*}} : tensor<1x4x1x32xf32>) ranges [#{{.*}}] mask <causal>
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x1x8x16xf32>, tensor<2x2x?x8x4xf32>) log_weight(%{{.*}} : tensor<1x1x?x8xf32>) ranges [#{{.*}}]
+// CHECK-NEXT: tile(%{{.*}} of %{{.*}}) outs(%{{.*}} : tensor<2x4x?x4xf32>)
+// CHECK-SAME: {block = 16 : i64, scale = 1.000000e+00 : f64, weighting = #attn.weighting<squared_relu>}
+func.func @stream_of_table(%q: tensor<2x4x?x16xf32>, %c: tensor<1x1x8x16xf32>, %z: tensor<2x2x?xi32>, %v: tensor<2x2x?x4xf32>, %w: tensor<2x2x?xf32>,
+    %bias: tensor<1x4x1x32xf32>, %mean: tensor<2x2x?x8x4xf32>, %log: tensor<1x1x?x8xf32>, %init: tensor<2x4x?x4xf32>, %first: index, %n: index) -> tensor<2x4x?x4xf32> {
+  %out = attn.stream query(%q : tensor<2x4x?x16xf32>)
+      source(%c, %v : tensor<1x1x8x16xf32>, tensor<2x2x?x4xf32>) codes(%z : tensor<2x2x?xi32>) log_weight(%w : tensor<2x2x?xf32>) local_bias(%bias : tensor<1x4x1x32xf32>) ranges [#near] mask <causal>
+      source(%c, %mean : tensor<1x1x8x16xf32>, tensor<2x2x?x8x4xf32>) log_weight(%log : tensor<1x1x?x8xf32>) ranges [#all]
+      tile(%first of %n) outs(%init : tensor<2x4x?x4xf32>)
+      {block = 16 : i64, scale = 1.0 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<2x4x?x4xf32>
+  return %out : tensor<2x4x?x4xf32>
+}
+
+// CHECK-LABEL: func @table_source_attribute(
+// CHECK-SAME: a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>
+// CHECK-SAME: a.local = #attn.source<ranges = [(d0)[s0, s1] -> (d0, s1)], mask = <none>, log_weight = false, bias = true local_bias = true>
+func.func @table_source_attribute() attributes {
+    a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>,
+    a.local = #attn.source<ranges = [(b)[rows, n] -> (b, n)], mask = <none>, log_weight = false, bias = true local_bias = true>} {
+  return
+}

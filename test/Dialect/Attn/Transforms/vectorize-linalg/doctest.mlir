@@ -28,7 +28,7 @@ func.func @matmul(%a: memref<384x384xf32>, %b: memref<384x1536xf32>, %c: memref<
 // rows of the left one are converted once, sums are f32.
 
 // CHECK-LABEL: func.func @transposed(
-//       CHECK:   scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (2, 1, 1)
+//       CHECK:   scf.forall (%{{.*}}) in (2)
 //       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<36x256xf32>
 //       CHECK:     arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
 //       CHECK:     vector.shuffle

@@ -126,7 +126,7 @@ private:
   void packQueryPairs(Value query, Value numQueries);
   void packValuePairs(const Segment &segment);
   Values multiplyPairs(const Segment &segment, mlir::ValueRange rows,
-                       unsigned firstVector, mlir::ValueRange initial);
+                       unsigned firstVector);
   void exponentiatePairs(const Segment &segment, const Values &maximum,
                          Values &sum);
   void accumulatePairs(const Segment &segment, Value column, int64_t numColumns,
@@ -155,14 +155,14 @@ private:
   void viewKeyTables(Value batch, Value keyHead);
   const KeyTable *findKeyTable(Value keys);
   Values lookUp(const Segment &segment, Value offset, int64_t numRows,
-                unsigned firstVector, mlir::ValueRange initial);
+                unsigned firstVector);
 
   // Parts of a pass over segments.
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
                  unsigned firstVector, bool masked, Values &maximum);
   Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
-                  unsigned firstVector, mlir::ValueRange initial);
+                  unsigned firstVector);
   Value maskScore(const Segment &segment, Value row, unsigned vector,
                   Value score);
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);

@@ -201,8 +201,9 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
   Values carried(maximum.begin() + firstVector, maximum.end());
   carried =
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
-        // Where each key row lies, and its log weight as the initial score.
-        Values rows, initial;
+        // Where each key row lies, and its log weight. That is added last: it
+        // is larger than the products, whose sum would lose bits to it.
+        Values rows, weights;
         bool gathers = segment.kind == Segment::Table &&
                        arithmeticOf(segment) != Arithmetic::Converted;
         for (int64_t i = 0; i < step; ++i) {
@@ -217,20 +218,21 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
             weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
           else if (source.logWeight)
             weight = logWeightAt(source, b.add(segment.row, entry));
-          initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
+          weights.push_back(weight ? b.broadcast(weight) : Value());
         }
-        Values acc =
-            source.keyTable
-                ? lookUp(segment, offset, step, firstVector, initial)
-            : arithmeticOf(segment) == Arithmetic::Pairs
-                ? multiplyPairs(segment, rows, firstVector, initial)
-                : multiply(segment, offset, rows, firstVector, initial);
+        Values products = source.keyTable
+                              ? lookUp(segment, offset, step, firstVector)
+                          : arithmeticOf(segment) == Arithmetic::Pairs
+                              ? multiplyPairs(segment, rows, firstVector)
+                              : multiply(segment, offset, rows, firstVector);
         Values next(running);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
           Value scoreRow = b.add(segment.scoreRow, entry);
           for (int64_t v = 0; v < live; ++v) {
-            Value score = acc[i * live + v];
+            Value score = products[i * live + v];
+            if (weights[i])
+              score = b.fadd(score, weights[i]);
             Value lane = b.index((firstVector + v) * lanes);
             if (source.bias)
               score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
@@ -246,12 +248,12 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
   llvm::copy(carried, maximum.begin() + firstVector);
 }
 
-/// Adds the products of key rows and queries to `initial`.
+/// The products of key rows and queries.
 StreamKernel::Values StreamKernel::multiply(const Segment &segment,
                                             Value offset, ValueRange rows,
-                                            unsigned firstVector,
-                                            ValueRange initial) {
+                                            unsigned firstVector) {
   int64_t step = rows.size(), live = vectors - firstVector;
+  Values initial(step * live, b.splat(0.0));
   // One cache line of each prefetched operand in every turn of the loop. The
   // rest is not worth the code.
   bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();

@@ -84,8 +84,7 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
         Values at;
         for (int64_t i = 0; i < numRows; ++i)
           at.push_back(b.add(offset, i));
-        Values zeros(numRows * vectors, b.splat(0.0));
-        Values products = multiply(rows, offset, at, /*firstVector=*/0, zeros);
+        Values products = multiply(rows, offset, at, /*firstVector=*/0);
         for (int64_t i = 0; i < numRows; ++i)
           for (int64_t v = 0; v < vectors; ++v)
             b.storeVector(products[i * vectors + v], table.scores,
@@ -112,13 +111,11 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
   }
 }
 
-/// The scores of `numRows` rows of a segment from `offset` on, plus `initial`.
+/// The scores of `numRows` rows of a segment from `offset` on.
 StreamKernel::Values StreamKernel::lookUp(const Segment &segment, Value offset,
-                                          int64_t numRows, unsigned firstVector,
-                                          ValueRange initial) {
+                                          int64_t numRows,
+                                          unsigned firstVector) {
   const SourceView &source = sources[segment.source];
-  bool hasWeight =
-      isSoftmax && (source.logWeight || segment.kind == Segment::Table);
   Values result;
   for (int64_t i = 0; i < numRows; ++i) {
     Value row = sourceRow(segment, b.add(offset, i));
@@ -126,12 +123,9 @@ StreamKernel::Values StreamKernel::lookUp(const Segment &segment, Value offset,
       Value code = memref::LoadOp::create(b, source.codes, row);
       row = arith::IndexCastOp::create(b, b.getIndexType(), code);
     }
-    for (int64_t v = firstVector; v < vectors; ++v) {
-      Value score =
-          b.loadVector(source.keyTable->scores, {row, b.index(v * lanes)});
-      result.push_back(hasWeight ? b.fadd(score, initial[result.size()])
-                                 : score);
-    }
+    for (int64_t v = firstVector; v < vectors; ++v)
+      result.push_back(
+          b.loadVector(source.keyTable->scores, {row, b.index(v * lanes)}));
   }
   return result;
 }

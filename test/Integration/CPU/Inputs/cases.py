@@ -163,6 +163,28 @@ def dense_text(dtype, B, H, G, N, M, D, E, *, causal=False, window=None, log_wei
     )
 
 
+def multipole_text(dtype, B, H, G, N, D, group, rank, levels, *, causal=False, lse=False):
+    """attn.fast_multipole of q, k, v, and of weights shared by all heads: those
+    of the keys, level 1 first, and then those of the values."""
+    data = [tensor(s, dtype) for s in ((B, H, N, D), (B, G, N, D), (B, G, N, D))]
+    weights = [tensor((1, rank, group << level, D), dtype) for level in range(levels)]
+    results = [data[0]] + [tensor((B, H, N), state(dtype))] * lse
+    arguments = [f"%{name}: {t}" for name, t in zip("qkv", data)]
+    text = f"  %r:{len(results)} = attn.fast_multipole ins(%q, %k, %v : {', '.join(data)})\n"
+    for side in ("key", "value"):
+        names = [f"%{side}{level}" for level in range(levels)]
+        arguments += [f"{n}: {t}" for n, t in zip(names, weights)]
+        text += f"    {side}_weights({', '.join(names)} : {', '.join(weights)})\n"
+    body = "".join(f"  %o{i} = tensor.empty() : {t}\n" for i, t in enumerate(results))
+    kinds = ", ".join(results)
+    return (
+        f"func.func @f({', '.join(arguments)}) -> ({kinds}) {{\n{body}{text}"
+        f"    outs({', '.join(f'%o{i}' for i in range(len(results)))} : {kinds})"
+        f" {{group = {group} : i64{', causal' * causal}}} -> {kinds}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n"
+    )
+
+
 def normal(rng, shape, dtype, factor=1.0):
     return (rng.standard_normal(shape) * factor).astype(NAMES[dtype])
 

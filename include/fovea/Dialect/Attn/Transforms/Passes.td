@@ -80,6 +80,8 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     | `attn.dense` | all rows, with its mask |
     | `attn.fast_multipole` | rows of blocks `b-1, b, b+1`; per level, the interaction list among its summaries |
     | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
+    | `attn.vq` | tokens of blocks `b-1, b` through their codes; the codebook with log counts and mean values as of block `b-2` |
+    | `attn.vq_decode` | the same for one query |
 
     ```mlir
     %out = attn.dense ins(%q, %k, %v : ...) outs(%o : ...) {mask = #attn.mask<causal>} -> ...
@@ -91,9 +93,15 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
         outs(%o : ...) {scale = ...} -> ...
     ```
   }];
+  let options = [
+    Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
+           "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
+           "the operation, otherwise serial, matmul, associative or input_scan">
+  ];
   let dependentDialects = [
-    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
-    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 

@@ -9,6 +9,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -18,6 +19,7 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
+  pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);

@@ -103,5 +103,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
+    VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
+    VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });
 }

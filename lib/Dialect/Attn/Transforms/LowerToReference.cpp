@@ -44,7 +44,7 @@ struct LowerToReferencePass
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp>(
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

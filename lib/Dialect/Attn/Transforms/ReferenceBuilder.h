@@ -138,6 +138,8 @@ void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(VQOp op);
+void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn
 

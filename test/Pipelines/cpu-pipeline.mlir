@@ -14,6 +14,8 @@
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
 // PASSES: attn-vectorize-summarize
+// PASSES: attn-vectorize-quantize
+// PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream
 // PASSES: attn-outline-parallel
 // PASSES: duplicate-function-elimination

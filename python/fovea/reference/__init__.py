@@ -31,9 +31,22 @@ from ._hierarchical import (
     summary_counts,
 )
 from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._quantized import (
+    codebook_accumulate,
+    codebook_scan,
+    codebook_update,
+    commitment_loss,
+    quantize,
+)
+from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
 
 __all__ = [
+    "VQState",
     "average_weights",
+    "codebook_accumulate",
+    "codebook_scan",
+    "codebook_update",
+    "commitment_loss",
     "dense",
     "dense_flops",
     "fast_multipole",
@@ -42,6 +55,12 @@ __all__ = [
     "fast_multipole_linear",
     "num_levels",
     "owning_level",
+    "quantize",
     "summarize",
     "summary_counts",
+    "vq",
+    "vq_decode",
+    "vq_encoder",
+    "vq_initial_state",
+    "vq_linear",
 ]

@@ -19,6 +19,7 @@ using namespace mlir;
 
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Every tensor.empty becomes a buffer of its own before CSE can merge two.
@@ -34,6 +35,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  pm.addPass(attn::createCheckNodesPass());
+  attn::VectorizeTreePassOptions trees;
+  trees.vectorBits = cpu.vectorBits;
+  pm.addPass(attn::createVectorizeTreePass(trees));
   attn::VectorizeSummarizePassOptions summaries;
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;

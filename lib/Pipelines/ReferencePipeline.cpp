@@ -16,8 +16,10 @@ using namespace mlir;
 
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   addBufferizationPasses(pm);
+  pm.addPass(attn::createCheckNodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);
   addLowerToLLVMPasses(pm);

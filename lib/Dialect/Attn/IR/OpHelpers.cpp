@@ -151,10 +151,11 @@ void attn::detail::getDestinationStyleEffects(
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<MemRefType>(operand.get().getType()))
       continue;
+    // An update changes some rows of its destination and keeps the others.
+    if (!op.isDpsInit(&operand) || isa<TreeUpdateOp>(op))
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
     if (op.isDpsInit(&operand))
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
-      effects.emplace_back(MemoryEffects::Read::get(), &operand);
   }
 }
 

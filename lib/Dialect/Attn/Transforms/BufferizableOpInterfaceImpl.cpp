@@ -18,13 +18,15 @@ using namespace fovea::attn;
 
 namespace {
 /// Every op of the dialect reads its inputs and overwrites its destinations
-/// completely, so a destination is never read.
+/// completely, so a destination is never read; but an update of a tree keeps
+/// what it does not change.
 template <typename OpTy>
 struct AttnOpInterface
     : DstBufferizableOpInterfaceExternalModel<AttnOpInterface<OpTy>, OpTy> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
-    return cast<DestinationStyleOpInterface>(op).isDpsInput(&operand);
+    return isa<TreeUpdateOp>(op) ||
+           cast<DestinationStyleOpInterface>(op).isDpsInput(&operand);
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
@@ -63,5 +65,12 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
         *context);
     FastMultipoleLinearOp::attachInterface<
         AttnOpInterface<FastMultipoleLinearOp>>(*context);
+    TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
+    TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
+    TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);
+    TreeScoreOp::attachInterface<AttnOpInterface<TreeScoreOp>>(*context);
+    TreeUpdateOp::attachInterface<AttnOpInterface<TreeUpdateOp>>(*context);
+    TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
+        *context);
   });
 }

@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
@@ -93,6 +94,11 @@ struct ExpandPatternsPass
   using ExpandPatternsPassBase::ExpandPatternsPassBase;
 
   void runOnOperation() override {
+    // Scores of trees become attn.dense.
+    RewritePatternSet scores(&getContext());
+    populateExpandTreePatterns(scores);
+    walkAndApplyPatterns(getOperation(), std::move(scores));
+
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns);
@@ -101,7 +107,7 @@ struct ExpandPatternsPass
     // Summaries need tensors of their own: a pattern on buffers stays as it
     // is, and later passes know only attn.stream.
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa<FastMultipoleOp, FastMultipoleLinearOp>(op))
+      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, TreeScoreOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

@@ -58,6 +58,7 @@ MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
 
 void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
+void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace fovea::attn::detail
 

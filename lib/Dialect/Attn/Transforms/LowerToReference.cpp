@@ -43,7 +43,8 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp>(
+                FastMultipoleLinearOp, TreeBuildOp, TreeFetchOp,
+                TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

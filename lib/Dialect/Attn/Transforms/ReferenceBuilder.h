@@ -117,6 +117,12 @@ void lowerToReference(StreamOp op);
 void lowerToReference(SummarizeOp op);
 void lowerToReference(FastMultipoleOp op);
 void lowerToReference(FastMultipoleLinearOp op);
+void lowerToReference(TreeBuildOp op);
+void lowerToReference(TreeFetchOp op);
+void lowerToReference(TreeMaterializeOp op);
+void lowerToReference(TreeScoreOp op);
+void lowerToReference(TreeSplitOp op);
+void lowerToReference(TreeUpdateOp op);
 
 } // namespace fovea::attn
 

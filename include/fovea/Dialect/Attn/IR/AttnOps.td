@@ -11,5 +11,6 @@
 
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
+include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD

@@ -42,6 +42,7 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     | `attn.dense` | all rows, with its mask |
     | `attn.fast_multipole` | rows of blocks `b-1, b, b+1`; per level, the interaction list among its summaries |
     | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
+    | `attn.tree_score` | all rows, for the `lse`: of the candidates, then of the VIP tokens |
 
     ```mlir
     %out = attn.dense ins(%q, %k, %v : ...) outs(%o : ...) {mask = #attn.mask<causal>} -> ...
@@ -52,6 +53,22 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
         source(%k, %v : ...) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
         outs(%o : ...) {scale = ...} -> ...
     ```
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def ExpandTreeSelectPass
+    : Pass<"attn-expand-tree-select", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.tree_select to one step for each level";
+  let description = [{
+    Algorithm 1, unrolled: at each level that has candidates, their rows (a view of
+    the tree for the roots, an `attn.tree_fetch` below), a copy of the region that
+    scores them, and an `attn.tree_split`. Levels at which all or no candidates are
+    split need no scores.
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
@@ -132,6 +149,43 @@ def VectorizeSummarizePass
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
+  let summary = "lower trees of averages on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.tree_build`, `tree_fetch`, `tree_update` and `tree_materialize`
+    on memrefs by parallel loops, vectorised over the columns, that touch the data
+    once, and `attn.tree_split` by a call of the runtime for each batch entry. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
+  let summary = "check lists of tree nodes at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.tree_fetch` and
+    `attn.tree_update` on memrefs: nodes that the tree does not have, and for an
+    update lists that do not cover the sequence in order, fail the invocation
+    before anything is written. Likewise before an `attn.tree_split` with counts,
+    whose budget may be above what exists.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
   ];
 }
 

@@ -8,8 +8,8 @@ update moves tokens and builds the tree again, a choice sorts.  Nodes are
 (level, index) pairs; node x of level l stands for tokens x ratio^l and on.
 Equation and algorithm numbers are those of the paper (VCC).
 
-Padding: `mask` [B,N] is true for the tokens that are present.  A node of
-padding alone has a row of zeros, but a padded token keeps its own.
+Padding: `mask` [B,N] is true for the tokens that are present, and only they
+count in a mean.  A node of padding alone has the mean of its padding.
 """
 
 import numpy as np
@@ -45,8 +45,8 @@ class Tree:
         size = self.ratio**level
         cut = self.tokens.reshape(B, N // size, size, F)
         present = self.mask.reshape(B, N // size, size, 1)
-        count = np.maximum(present.sum(2), 1)
-        return np.where(present, cut, 0).sum(2) / count
+        present = present | ~present.any(2, keepdims=True)
+        return np.where(present, cut, 0).sum(2) / present.sum(2)
 
     def counts(self, level):
         """How many tokens of each node of a level are present."""

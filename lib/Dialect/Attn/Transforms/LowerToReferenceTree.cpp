@@ -98,16 +98,25 @@ void ReferenceTree::build(function_ref<Value(Value)> load,
       return load(x);
     Value segment = ref.index(shape.getSegment(level));
     Value first = ref.mul(x, segment), end = ref.add(first, segment);
-    auto sumOf = [&](function_ref<Value(Value)> term) {
+    auto sumOf = [&](function_ref<Value(Value)> term,
+                     function_ref<Value(Value)> counts) {
       return ref.accumulate(first, end, zero, [&](Value t, Value sum) {
         auto more = [&] { return ref.addNumbers(sum, term(t)); };
-        return isPresent ? ref.when(isPresent(t), more, sum) : more();
+        return counts ? ref.when(counts(t), more, sum) : more();
       });
     };
-    Value sum = sumOf(load);
-    Value count = sumOf([&](Value) { return one; });
-    // A node of padding alone has a row of zeros.
-    return ref.divNumbers(sum, ref.maxNumbers(count, one));
+    auto countOne = [&](Value) { return one; };
+    auto meanOf = [&](function_ref<Value(Value)> counts) {
+      return ref.divNumbers(sumOf(load, counts), sumOf(countOne, counts));
+    };
+    if (!isPresent)
+      return meanOf(nullptr);
+    // A node of padding alone has the mean of its padding.
+    Value count = sumOf(countOne, isPresent);
+    Value isEmpty =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, count, zero);
+    Value padding = ref.when(isEmpty, [&] { return meanOf(nullptr); }, zero);
+    return ref.when(isEmpty, [&] { return padding; }, meanOf(isPresent));
   };
   for (int64_t level = 0; level <= shape.getLevels(); ++level)
     ref.forEach(ref.index(shape.getNumNodes(level, roots)), [&](Value x) {

@@ -175,6 +175,7 @@ private:
                  Value slot, bool writeCounts) {
     Value zero = b.index(0), ratio = b.index(getRatio());
     Value share = b.scalar(1.0 / static_cast<double>(getRatio()));
+    Value isAbsent;
     if (op.getMask()) {
       Value total =
           b.loop(zero, ratio, 1, zero,
@@ -187,17 +188,19 @@ private:
                  })
               .front();
       storeIndex(total, counts, slot);
-      share = arith::DivFOp::create(b, b.scalar(1.0),
-                                    toNumber(b.max(total, 1)));
+      // The mean of padding alone is that of its children.
+      isAbsent = b.equal(total, zero);
+      Value parts = toNumber(b.select(isAbsent, ratio, total));
+      share = arith::DivFOp::create(b, b.scalar(1.0), parts);
     }
     auto addTo = [&](Value sum, Value number, Value child, const Columns &c) {
       if (!op.getMask())
         return b.fadd(sum, number);
       // What is absent may be NaN.
-      Value count = countOf(child);
+      Value count = b.select(isAbsent, b.index(1), countOf(child));
       Value isPresent = b.less(zero, count);
       Value term = b.select(isPresent, number, fill(0.0, c));
-      return b.fma(term, fill(toNumber(count), c), sum);
+      return b.fadd(sum, b.fmul(term, fill(toNumber(count), c)));
     };
     // Siblings stay in registers while their mean is computed, if they fit.
     constexpr int64_t kUnroll = 16;

@@ -254,8 +254,8 @@ private:
                            // Absent children have a change of zero.
                            Value tokens =
                                toNumber(countOf(b.add(firstRow, child)));
-                           return Values{b.fma(change, fill(tokens, c),
-                                               carried[0])};
+                           Value term = b.fmul(change, fill(tokens, c));
+                           return Values{b.fadd(carried[0], term)};
                          })
                       .front();
       Value mean = b.fmul(sum, fill(share, c));

@@ -42,8 +42,8 @@ def Attn_TreeAttr : Attn_Attr<"Tree", "tree"> {
 
     With padding, *counts* `[B, nodes]` of `i32` say how many tokens of each node
     are present. A mean is that of the present tokens. A node of padding alone
-    has a row of zeros unless it is a token, which keeps its own; its count is 0,
-    its log weight minus infinity.
+    has the mean of its padding, a count of 0 and a log weight of minus infinity:
+    nothing else depends on its row.
 
     Example:
 

@@ -34,8 +34,8 @@ static int64_t power(int64_t base, int64_t exponent) {
   return result;
 }
 
-/// Every node must be in the tree; with `next`, node after node must begin where
-/// the one before ends, from token 0 on.
+/// Every node must be in the tree; with `next`, node after node must begin
+/// where the one before ends, from token 0 on.
 static void checkList(const List &list, int64_t batch, int64_t roots,
                       int64_t ratio, int64_t levels, bool mustCover) {
   const char *op = mustCover ? "attn.tree_update" : "attn.tree_fetch";
@@ -82,16 +82,15 @@ void fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
                           int64_t batches, int64_t count, int64_t roots,
                           int64_t ratio, int64_t levels, int64_t must_cover) {
   for (int64_t batch = 0; batch < batches; ++batch)
-    checkList({level + batch * level_stride, index + batch * index_stride,
-               count},
-              batch, roots, ratio, levels, must_cover != 0);
+    checkList(
+        {level + batch * level_stride, index + batch * index_stride, count},
+        batch, roots, ratio, levels, must_cover != 0);
 }
 
 void fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
-                           const int32_t *candidates,
-                           int64_t candidates_stride, int64_t batches,
-                           int64_t num_candidates, int64_t level,
-                           int64_t split) {
+                           const int32_t *candidates, int64_t candidates_stride,
+                           int64_t batches, int64_t num_candidates,
+                           int64_t level, int64_t split) {
   for (int64_t batch = 0; batch < batches; ++batch) {
     const int32_t *tokens = counts + batch * counts_stride;
     const int32_t *nodes =
@@ -102,8 +101,7 @@ void fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
     if (present < split)
       fail(FOVEA_RT_INVALID_ARGUMENT,
            "attn.tree_select: budget of level %" PRId64
-           " in batch entry %" PRId64
-           ", expected at most the %" PRId64
+           " in batch entry %" PRId64 ", expected at most the %" PRId64
            " candidates that have tokens, but got %" PRId64,
            level, batch, present, split);
   }
@@ -170,7 +168,8 @@ void fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
       continue;
     }
     for (int64_t child = 0; child < ratio; ++child) {
-      const int32_t childIndex = static_cast<int32_t>(nodeIndex * ratio + child);
+      const int32_t childIndex =
+          static_cast<int32_t>(nodeIndex * ratio + child);
       *new_level++ = static_cast<int32_t>(at - 1);
       *new_index++ = childIndex;
       *children++ = childIndex;
@@ -232,10 +231,9 @@ fovea_rt_status fovea_rt_tree_create(int64_t batches, int64_t tokens,
       [](void **args) {
         auto *request = static_cast<Request *>(args[0]);
         void *data = fovea_rt_alloc(request->bytes, 0);
-        void *counts =
-            request->hasCounts
-                ? fovea_rt_alloc(request->lists * sizeof(int32_t), 0)
-                : nullptr;
+        void *counts = request->hasCounts
+                           ? fovea_rt_alloc(request->lists * sizeof(int32_t), 0)
+                           : nullptr;
         request->tree->data = data;
         request->tree->counts = static_cast<int32_t *>(counts);
       },

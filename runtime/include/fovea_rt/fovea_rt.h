@@ -76,8 +76,9 @@ FOVEA_RT_EXPORT void fovea_rt_release_cache(void);
 
 /*
  * A tree of averages over `batches` sequences, as kernels take and return it: a
- * contiguous array [batches][nodes][width], coarsest level first, and, for a tree
- * with padding, [batches][nodes] numbers of tokens. Uninitialised when created.
+ * contiguous array [batches][nodes][width], coarsest level first, and, for a
+ * tree with padding, [batches][nodes] numbers of tokens. Uninitialised when
+ * created.
  */
 typedef struct {
   void *data;
@@ -99,10 +100,10 @@ FOVEA_RT_EXPORT int64_t fovea_rt_tree_nodes(int64_t tokens, int64_t ratio,
  * destroyed. Elements have 2, 4 or 8 bytes. On failure *tree is all zeros and
  * fovea_rt_last_error has the text.
  */
-FOVEA_RT_EXPORT fovea_rt_status fovea_rt_tree_create(
-    int64_t batches, int64_t tokens, int64_t width, int64_t ratio,
-    int64_t levels, int64_t element_bytes, int32_t has_counts,
-    fovea_rt_tree *tree);
+FOVEA_RT_EXPORT fovea_rt_status
+fovea_rt_tree_create(int64_t batches, int64_t tokens, int64_t width,
+                     int64_t ratio, int64_t levels, int64_t element_bytes,
+                     int32_t has_counts, fovea_rt_tree *tree);
 
 /* Frees the tree; one that was never created is ignored. */
 FOVEA_RT_EXPORT void fovea_rt_tree_destroy(fovea_rt_tree *tree);

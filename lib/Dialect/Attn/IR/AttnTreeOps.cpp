@@ -100,9 +100,8 @@ static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
   Type found = shapeOf(rows).getElementType();
   Type expected = shapeOf(tree).getElementType();
   if (found != expected)
-    return op->emitOpError()
-           << "expects " << name << " to hold " << expected
-           << ", the element type of tree, but got " << found;
+    return op->emitOpError() << "expects " << name << " to hold " << expected
+                             << ", the element type of tree, but got " << found;
   if (failed(verifyExtent(op, name, rows, 0, extent(tree, 0), "batch")) ||
       failed(verifyExtent(op, name, rows, 1, count, what)) ||
       failed(verifyExtent(op, name, rows, 2, extent(tree, 2), "width of tree")))
@@ -139,8 +138,8 @@ static LogicalResult verifyNodes(Operation *op, Value level, Value index,
 /// Checks that `numbers` is of the type that sums over `elementType` have.
 static LogicalResult verifyNumbers(Operation *op, StringRef name, Value numbers,
                                    Type elementType) {
-  Type expected = elementType.isF64() ? elementType
-                                      : Float32Type::get(op->getContext());
+  Type expected =
+      elementType.isF64() ? elementType : Float32Type::get(op->getContext());
   Type found = shapeOf(numbers).getElementType();
   if (found != expected)
     return op->emitOpError() << "expects " << name << " to hold " << expected
@@ -173,8 +172,8 @@ LogicalResult TreeBuildOp::verify() {
   int64_t nodes = tokens / segment * getShape().getNodesPerRoot();
   if (failed(verifyExtent(*this, "tree", getTree(), 1, nodes,
                           "nodes over the tokens of input")) ||
-      failed(verifyRows(*this, "input", getInput(), getTree(), tokens,
-                        "tokens")))
+      failed(
+          verifyRows(*this, "input", getInput(), getTree(), tokens, "tokens")))
     return failure();
   if (!getMask() != !getCounts())
     return emitOpError("expects counts in outs with a mask, and none without");
@@ -230,8 +229,8 @@ LogicalResult TreeUpdateOp::verify() {
        listed > roots * getShape().getRootSegment()))
     return emitOpError() << "expects a number of nodes that can cover the "
                             "sequence, "
-                         << roots << " and a multiple of " << added
-                         << " up to " << roots * getShape().getRootSegment()
+                         << roots << " and a multiple of " << added << " up to "
+                         << roots * getShape().getRootSegment()
                          << " in all, but got " << listed;
   return attn::detail::verifyDestinationStyle(*this);
 }
@@ -294,9 +293,8 @@ LogicalResult TreeSelectOp::verify() {
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   if (!yield)
     return emitOpError("expects a region that ends in attn.yield");
-  Type state = type.getElementType().isF64()
-                   ? type.getElementType()
-                   : Float32Type::get(getContext());
+  Type state = type.getElementType().isF64() ? type.getElementType()
+                                             : Float32Type::get(getContext());
   Type scoreType = yield.getScores().getType();
   Type scoreElement = cast<RankedTensorType>(scoreType).getElementType();
   if (!scoreElement.isF32() && !scoreElement.isF64())
@@ -316,21 +314,19 @@ LogicalResult TreeSelectOp::verify() {
       if (!canBe(block.getArgument(0).getType(),
                  {batch, candidates, type.getDimSize(2)},
                  type.getElementType()))
-        return emitOpError()
-               << "expects a region that takes rows of the " << candidates
-               << " candidates of level " << level << ", but got "
-               << block.getArgument(0).getType();
-      if (numArguments == 2 && !canBe(block.getArgument(1).getType(),
-                                      {batch, candidates}, state))
-        return emitOpError()
-               << "expects a region that takes " << state
-               << " log weights of the " << candidates
-               << " candidates of level " << level << ", but got "
-               << block.getArgument(1).getType();
+        return emitOpError() << "expects a region that takes rows of the "
+                             << candidates << " candidates of level " << level
+                             << ", but got " << block.getArgument(0).getType();
+      if (numArguments == 2 &&
+          !canBe(block.getArgument(1).getType(), {batch, candidates}, state))
+        return emitOpError() << "expects a region that takes " << state
+                             << " log weights of the " << candidates
+                             << " candidates of level " << level << ", but got "
+                             << block.getArgument(1).getType();
       if (!canBe(scoreType, {batch, candidates}, scoreElement))
-        return emitOpError() << "expects scores of the " << candidates
-                             << " candidates of level " << level
-                             << ", but got " << scoreType;
+        return emitOpError()
+               << "expects scores of the " << candidates
+               << " candidates of level " << level << ", but got " << scoreType;
     }
     listed += budget * (shape.getRatio() - 1);
     candidates = budget * shape.getRatio();
@@ -400,15 +396,15 @@ LogicalResult TreeSplitOp::verify() {
                          << candidates << " candidates";
   int64_t batch = extent(getNewLevel(), 0);
   int64_t listed = getNumFrontier();
-  if (getLevel() && failed(verifyList(*this, "level", getLevel(), batch,
-                                      listed, "nodes of the frontier")))
+  if (getLevel() && failed(verifyList(*this, "level", getLevel(), batch, listed,
+                                      "nodes of the frontier")))
     return failure();
-  if (getLevel() && failed(verifyList(*this, "index", getIndex(), batch,
-                                      listed, "nodes of the frontier")))
+  if (getLevel() && failed(verifyList(*this, "index", getIndex(), batch, listed,
+                                      "nodes of the frontier")))
     return failure();
-  if (getCandidates() && failed(verifyExtent(*this, "candidates",
-                                             getCandidates(), 0, batch,
-                                             "batch")))
+  if (getCandidates() &&
+      failed(verifyExtent(*this, "candidates", getCandidates(), 0, batch,
+                          "batch")))
     return failure();
   if (listed < candidates || listed < 1)
     return emitOpError() << "expects a frontier of at least " << candidates
@@ -418,8 +414,8 @@ LogicalResult TreeSplitOp::verify() {
     return failure();
   if (failed(verifyExtent(*this, "new_index", getNewIndex(), 1,
                           extent(getNewLevel(), 1), "nodes of new_level")) ||
-      failed(verifyExtent(*this, "new_index", getNewIndex(), 0, batch,
-                          "batch")) ||
+      failed(
+          verifyExtent(*this, "new_index", getNewIndex(), 0, batch, "batch")) ||
       failed(verifyList(*this, "children", getChildren(), batch, split * ratio,
                         "children of the split nodes")))
     return failure();
@@ -485,8 +481,8 @@ LogicalResult TreeScoreOp::verify() {
   if (Value weight = getLogWeight()) {
     if (getExponential())
       return emitOpError("expects no log weights with exponential");
-    if (failed(verifyNumbers(*this, "log_weight", weight,
-                             q.getElementType())) ||
+    if (failed(
+            verifyNumbers(*this, "log_weight", weight, q.getElementType())) ||
         failed(verifyList(*this, "log_weight", weight, batch, candidates,
                           "candidates")))
       return failure();

@@ -21,20 +21,19 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-static void checkNodes(ModuleOp module, Operation *op, Value level,
-                       Value index, Value tree, TreeAttr shape,
-                       bool mustCover) {
+static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
+                       Value tree, TreeAttr shape, bool mustCover) {
   RuntimeCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
-  int64_t roots = cast<MemRefType>(tree.getType()).getDimSize(1) /
-                  shape.getNodesPerRoot();
+  int64_t roots =
+      cast<MemRefType>(tree.getType()).getDimSize(1) / shape.getNodesPerRoot();
   calls.call("fovea_rt_check_nodes",
              {calls.address(level, zero), calls.integer(calls.stride(level)),
               calls.address(index, zero), calls.integer(calls.stride(index)),
               calls.integer(calls.extent(level, 0)),
               calls.integer(calls.extent(level, 1)), calls.integer(roots),
-              calls.integer(shape.getRatio()),
-              calls.integer(shape.getLevels()), calls.integer(mustCover)});
+              calls.integer(shape.getRatio()), calls.integer(shape.getLevels()),
+              calls.integer(mustCover)});
 }
 
 static void checkBudget(ModuleOp module, TreeSplitOp op) {
@@ -44,17 +43,15 @@ static void checkBudget(ModuleOp module, TreeSplitOp op) {
   RuntimeCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
   Value candidates = op.getCandidates();
-  int64_t firstRow =
-      op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
-  calls.call("fovea_rt_check_budget",
-             {calls.address(counts, zero, firstRow),
-              calls.integer(calls.stride(counts)),
-              calls.address(candidates, zero),
-              candidates ? calls.integer(calls.stride(candidates))
-                         : calls.integer(0),
-              calls.integer(calls.extent(counts, 0)),
-              calls.integer(op.getNumCandidates()),
-              calls.integer(op.getAt()), calls.integer(op.getSplit())});
+  int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
+  calls.call(
+      "fovea_rt_check_budget",
+      {calls.address(counts, zero, firstRow),
+       calls.integer(calls.stride(counts)), calls.address(candidates, zero),
+       candidates ? calls.integer(calls.stride(candidates)) : calls.integer(0),
+       calls.integer(calls.extent(counts, 0)),
+       calls.integer(op.getNumCandidates()), calls.integer(op.getAt()),
+       calls.integer(op.getSplit())});
 }
 
 namespace {

@@ -46,7 +46,7 @@ struct ScoreBuilder {
   }
   Value reshape(Value tensor, ArrayRef<ReassociationIndices> groups,
                 ArrayRef<OpFoldResult> sizes) {
-    auto [shape, dynamic] = 
+    auto [shape, dynamic] =
         decomposeMixedValues(SmallVector<OpFoldResult>(sizes));
     auto type = RankedTensorType::get(
         shape, cast<RankedTensorType>(tensor.getType()).getElementType());
@@ -64,8 +64,7 @@ struct ScoreBuilder {
     };
     Value zero =
         arith::ConstantOp::create(b, b.getFloatAttr(type.getElementType(), 0));
-    Value value =
-        linalg::FillOp::create(b, zero, makeZeros(key)).getResult(0);
+    Value value = linalg::FillOp::create(b, zero, makeZeros(key)).getResult(0);
     Value output = makeZeros(query);
     if (!init)
       init = empty({size(query, 0), size(query, 1), size(query, 2)}, stateType);
@@ -113,9 +112,8 @@ struct ExpandTreeScore : OpRewritePattern<TreeScoreOp> {
         s.logSum(query, key, weight ? s.addHead(weight) : Value(), scale);
     // Where nothing can be looked at, minus infinity takes the token out.
     Value minusInfinity = s.number(-std::numeric_limits<double>::infinity());
-    Value negated =
-        s.empty({s.size(totals, 0), s.size(totals, 1), s.size(totals, 2)},
-                s.stateType);
+    Value negated = s.empty(
+        {s.size(totals, 0), s.size(totals, 1), s.size(totals, 2)}, s.stateType);
     AffineMap identity = b.getMultiDimIdentityMap(3);
     SmallVector<utils::IteratorType> parallel(3, utils::IteratorType::parallel);
     negated = linalg::GenericOp::create(
@@ -135,9 +133,9 @@ struct ExpandTreeScore : OpRewritePattern<TreeScoreOp> {
     if (groups != heads) {
       OpFoldResult shared = b.getIndexAttr(heads / groups);
       OpFoldResult group = b.getIndexAttr(groups);
-      Value split = s.reshape(query, {{0}, {1, 2}, {3}, {4}},
-                              {s.size(query, 0), group, shared, tokens,
-                               s.size(query, 3)});
+      Value split = s.reshape(
+          query, {{0}, {1, 2}, {3}, {4}},
+          {s.size(query, 0), group, shared, tokens, s.size(query, 3)});
       query = tensor::CollapseShapeOp::create(
           b, split, ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}, {4}});
       split = s.reshape(negated, {{0}, {1, 2}, {3}},
@@ -151,11 +149,11 @@ struct ExpandTreeScore : OpRewritePattern<TreeScoreOp> {
     Value count = getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens);
     count = b.createOrFold<arith::MaxSIOp>(count, one);
     count = arith::IndexCastOp::create(b, b.getI64Type(), count);
-    Value looks = arith::MulFOp::create(
-        b, arith::SIToFPOp::create(b, s.stateType, count),
-        s.number(static_cast<double>(heads)));
-    Value output = linalg::FillOp::create(b, s.number(0.0), op.getOutput())
-                       .getResult(0);
+    Value looks =
+        arith::MulFOp::create(b, arith::SIToFPOp::create(b, s.stateType, count),
+                              s.number(static_cast<double>(heads)));
+    Value output =
+        linalg::FillOp::create(b, s.number(0.0), op.getOutput()).getResult(0);
     // Domain (batch, candidate, head).
     MLIRContext *context = b.getContext();
     auto map = [&](ArrayRef<unsigned> dims) {

@@ -11,8 +11,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_EXPANDTREESELECTPASS
@@ -51,8 +51,8 @@ public:
       auto split = TreeSplitOp::create(
           b, {newLevel.getType(), newIndex.getType(), children.getType()},
           scores, indices, frontierLevel, frontierIndex, op.getCounts(),
-          newLevel, newIndex, children, shape,
-          b.getI64IntegerAttr(level), b.getI64IntegerAttr(budget));
+          newLevel, newIndex, children, shape, b.getI64IntegerAttr(level),
+          b.getI64IntegerAttr(budget));
       frontierLevel = split.getResult(0);
       frontierIndex = split.getResult(1);
       indices = split.getResult(2);
@@ -93,10 +93,10 @@ private:
           makeEmpty({batch, count, width}, treeType.getElementType())};
       if (wantsWeights)
         inits.push_back(makeEmpty({batch, count}, getStateType()));
-      auto fetch = TreeFetchOp::create(
-          b, ValueRange(inits).getTypes(), op.getTree(), levels, indices,
-          op.getCounts(), inits[0], wantsWeights ? inits[1] : Value(),
-          op.getShape());
+      auto fetch =
+          TreeFetchOp::create(b, ValueRange(inits).getTypes(), op.getTree(),
+                              levels, indices, op.getCounts(), inits[0],
+                              wantsWeights ? inits[1] : Value(), op.getShape());
       rows = fetch.getResult(0);
       if (wantsWeights)
         weights = fetch.getResult(1);

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // An update moves all tokens of the listed nodes and builds the tree anew, a
-// choice counts how many candidates are better: nothing here knows the shortcuts
-// that the kernels take.
+// choice counts how many candidates are better: nothing here knows the
+// shortcuts that the kernels take.
 //
 //===----------------------------------------------------------------------===//
 
@@ -133,8 +133,7 @@ void fovea::attn::lowerToReference(TreeBuildOp op) {
   ReferenceTree tree(ref, op.getShape(), extent(op.getTree(), 1));
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
     auto isPresent = [&](Value t) -> Value {
-      return memref::LoadOp::create(tree.b, op.getMask(),
-                                    ValueRange{batch, t});
+      return memref::LoadOp::create(tree.b, op.getMask(), ValueRange{batch, t});
     };
     function_ref<Value(Value)> present;
     if (op.getMask())
@@ -150,20 +149,19 @@ void fovea::attn::lowerToReference(TreeBuildOp op) {
     if (!op.getCounts())
       return;
     for (int64_t level = 0; level <= op.getShape().getLevels(); ++level)
-      ref.forEach(
-          ref.index(op.getShape().getNumNodes(level, tree.roots)),
-          [&](Value x) {
-            Value segment = ref.index(op.getShape().getSegment(level));
-            Value first = ref.mul(x, segment);
-            Value count = ref.accumulate(
-                first, ref.add(first, segment), ref.index(0),
-                [&](Value t, Value sum) {
-                  return ref.select(isPresent(t), ref.add(sum, ref.index(1)),
-                                    sum);
-                });
-            tree.storeIndex(count, op.getCounts(),
-                            {batch, tree.node(level, x)});
-          });
+      ref.forEach(ref.index(op.getShape().getNumNodes(level, tree.roots)),
+                  [&](Value x) {
+                    Value segment = ref.index(op.getShape().getSegment(level));
+                    Value first = ref.mul(x, segment);
+                    Value count = ref.accumulate(
+                        first, ref.add(first, segment), ref.index(0),
+                        [&](Value t, Value sum) {
+                          return ref.select(isPresent(t),
+                                            ref.add(sum, ref.index(1)), sum);
+                        });
+                    tree.storeIndex(count, op.getCounts(),
+                                    {batch, tree.node(level, x)});
+                  });
   });
   op.erase();
 }
@@ -241,8 +239,8 @@ void fovea::attn::lowerToReference(TreeUpdateOp op) {
           if (op.getCounts()) {
             Value count =
                 tree.loadIndex(op.getCounts(), {batch, tree.node(l, x)});
-            change = ref.select(tree.equal(count, zero), ref.number(0.0),
-                                change);
+            change =
+                ref.select(tree.equal(count, zero), ref.number(0.0), change);
           }
           ref.forEach(first, ref.add(first, segment), [&](Value t) {
             ref.store(ref.addNumbers(ref.load(moved, t), change), moved, t);
@@ -277,9 +275,8 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
 
   ref.forEach(ref.extent(op.getNewLevel(), 0), [&](Value batch) {
     auto indexOf = [&](Value m) {
-      return op.getCandidates()
-                 ? tree.loadIndex(op.getCandidates(), {batch, m})
-                 : m;
+      return op.getCandidates() ? tree.loadIndex(op.getCandidates(), {batch, m})
+                                : m;
     };
     auto hasTokens = [&](Value m) -> Value {
       if (!haveCounts)
@@ -298,8 +295,7 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
       Value earlier = ref.less(other, m);
       if (op.getScores()) {
         Value a = scoreOf(other), c = scoreOf(m);
-        Value above =
-            arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c);
+        Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c);
         Value tie = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, a, c);
         earlier = ref.either(above, ref.both(tie, earlier));
       }
@@ -314,8 +310,8 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
     };
 
     // Where the next node, child and candidate are.
-    Value places = memref::AllocOp::create(
-        b, MemRefType::get({3}, b.getIndexType()));
+    Value places =
+        memref::AllocOp::create(b, MemRefType::get({3}, b.getIndexType()));
     auto next = [&](int64_t which) -> Value {
       Value at = ref.index(which);
       Value place = memref::LoadOp::create(b, places, at);
@@ -378,14 +374,12 @@ void fovea::attn::lowerToReference(TreeScoreOp op) {
   };
   // log(sum over entries of exp): minus infinity without any.
   auto logSum = [&](Value count, function_ref<Value(Value)> score) {
-    Value top = ref.accumulate(zero, count, ref.minusInfinity(),
-                               [&](Value e, Value top) {
-                                 return ref.maxNumbers(top, score(e));
-                               });
-    Value shift =
-        ref.select(ref.isMinusInfinity(top), ref.number(0.0), top);
-    Value sum = ref.accumulate(
-        zero, count, ref.number(0.0), [&](Value e, Value sum) {
+    Value top = ref.accumulate(
+        zero, count, ref.minusInfinity(),
+        [&](Value e, Value top) { return ref.maxNumbers(top, score(e)); });
+    Value shift = ref.select(ref.isMinusInfinity(top), ref.number(0.0), top);
+    Value sum =
+        ref.accumulate(zero, count, ref.number(0.0), [&](Value e, Value sum) {
           return ref.addNumbers(sum, ref.exp(ref.subNumbers(score(e), shift)));
         });
     return ref.addNumbers(shift, ref.log(sum));
@@ -393,8 +387,8 @@ void fovea::attn::lowerToReference(TreeScoreOp op) {
   ref.forEach(ref.extent(output, 0), [&](Value batch) {
     if (op.getExponential()) {
       ref.forEach(candidates, [&](Value x) {
-        Value score = logSum(
-            tokens, [&](Value i) { return scoreOf(batch, zero, i, x); });
+        Value score =
+            logSum(tokens, [&](Value i) { return scoreOf(batch, zero, i, x); });
         ref.store(score, output, {batch, x});
       });
       return;
@@ -403,14 +397,13 @@ void fovea::attn::lowerToReference(TreeScoreOp op) {
                 [&](Value x) { ref.store(ref.number(0.0), sums, x); });
     ref.forEach(heads, [&](Value head) {
       ref.forEach(tokens, [&](Value i) {
-        Value total = logSum(candidates, [&](Value x) {
-          return scoreOf(batch, head, i, x);
-        });
+        Value total = logSum(
+            candidates, [&](Value x) { return scoreOf(batch, head, i, x); });
         // Where nothing can be looked at, every probability is zero.
         Value nothing = ref.isMinusInfinity(total);
         ref.forEach(candidates, [&](Value x) {
-          Value share = ref.exp(
-              ref.subNumbers(scoreOf(batch, head, i, x), total));
+          Value share =
+              ref.exp(ref.subNumbers(scoreOf(batch, head, i, x), total));
           share = ref.select(nothing, ref.number(0.0), share);
           ref.store(ref.addNumbers(ref.load(sums, x), share), sums, x);
         });

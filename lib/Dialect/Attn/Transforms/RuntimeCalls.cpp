@@ -42,11 +42,11 @@ Value RuntimeCalls::address(Value memref, Value batch, int64_t column) {
     return LLVM::ZeroOp::create(builder, pointer);
   auto type = cast<MemRefType>(memref.getType());
   auto [strides, offset] = type.getStridesAndOffset();
-  Value start = ShapedType::isDynamic(offset)
-                    ? Value(memref::ExtractStridedMetadataOp::create(
-                                builder, memref)
-                                .getOffset())
-                    : Value(arith::ConstantIndexOp::create(builder, offset));
+  Value start =
+      ShapedType::isDynamic(offset)
+          ? Value(memref::ExtractStridedMetadataOp::create(builder, memref)
+                      .getOffset())
+          : Value(arith::ConstantIndexOp::create(builder, offset));
   auto add = [&](Value a, Value b) {
     return builder.createOrFold<arith::AddIOp>(a, b);
   };
@@ -57,12 +57,9 @@ Value RuntimeCalls::address(Value memref, Value batch, int64_t column) {
     return arith::ConstantIndexOp::create(builder, value);
   };
   Value element = add(add(start, mul(batch, stride(memref))), index(column));
-  Value bytes =
-      mul(element, index(type.getElementTypeBitWidth() / 8));
-  Value base =
-      memref::ExtractAlignedPointerAsIndexOp::create(builder, memref);
-  return LLVM::IntToPtrOp::create(builder, pointer,
-                                  integer(add(base, bytes)));
+  Value bytes = mul(element, index(type.getElementTypeBitWidth() / 8));
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(builder, memref);
+  return LLVM::IntToPtrOp::create(builder, pointer, integer(add(base, bytes)));
 }
 
 void RuntimeCalls::call(StringRef name, ValueRange arguments) {

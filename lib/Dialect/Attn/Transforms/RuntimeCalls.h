@@ -29,7 +29,8 @@ public:
   /// An index as an integer.
   Value integer(Value index);
   Value extent(Value memref, int64_t dim);
-  /// The elements from one entry of the first dimension of a memref to the next.
+  /// The elements from one entry of the first dimension of a memref to the
+  /// next.
   Value stride(Value memref);
   /// The address of element `[batch, column]` of a memref of rank 2; null
   /// without a memref.

@@ -18,10 +18,10 @@ using namespace fovea::attn;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Goes through the tokens once, a group of siblings at a time. Their mean waits
-/// in `means` until those of all its siblings are there; then that group is
-/// next. A tree with few roots is cut into subtrees, whose tops are the leaves of
-/// a second, small run.
+/// Goes through the tokens once, a group of siblings at a time. Their mean
+/// waits in `means` until those of all its siblings are there; then that group
+/// is next. A tree with few roots is cut into subtrees, whose tops are the
+/// leaves of a second, small run.
 class BuildKernel : TreeKernel {
 public:
   BuildKernel(OpBuilder &builder, TreeBuildOp op, const TreeTarget &target)
@@ -78,18 +78,19 @@ private:
     // About 256 rows to a task.
     int64_t perTask =
         std::max<int64_t>(1, 256 / std::max<int64_t>(groups * getRatio(), 1));
-    forEachTask(b.index((subtrees + perTask - 1) / perTask), [&](Value task) {
-      makeTables();
-      firstColumn = b.index(0);
-      // Children of the open nodes by level, and then the top.
-      int64_t slots = (height - 1) * getRatio() + 1;
-      means = b.scratch({slots, width}, b.getStateType());
-      if (op.getMask())
-        counts = b.scratch({slots}, b.getIndexType());
-      Value first = b.mul(task, perTask);
-      b.loop(first, b.min(b.add(first, perTask), subtrees), 1,
-             [&](Value subtree) { emitSubtree(run, subtree, groups); });
-    });
+    forEachTask(
+        b.index((subtrees + perTask - 1) / perTask), tree, [&](Value task) {
+          makeTables();
+          firstColumn = b.index(0);
+          // Children of the open nodes by level, and then the top.
+          int64_t slots = (height - 1) * getRatio() + 1;
+          means = b.scratch({slots, width}, b.getStateType());
+          if (op.getMask())
+            counts = b.scratch({slots}, b.getIndexType());
+          Value first = b.mul(task, perTask);
+          b.loop(first, b.min(b.add(first, perTask), subtrees), 1,
+                 [&](Value subtree) { emitSubtree(run, subtree, groups); });
+        });
   }
 
   void emitSubtree(const Run &run, Value subtree, int64_t groups) {
@@ -106,7 +107,9 @@ private:
           [&](Value child, const Columns &c) {
             return load(run.rows, {batch, b.add(firstChild, child)}, c);
           },
-          [&](Value child) { return countOfRow(run, b.add(firstChild, child)); },
+          [&](Value child) {
+            return countOfRow(run, b.add(firstChild, child));
+          },
           b.add(b.index(shape.getFirstRow(run.base, roots)), firstChild),
           height == 1 ? zero : slotOf(zero, group), run.base == 0);
       if (height == 1)
@@ -115,8 +118,8 @@ private:
       loopWhile(
           {zero, group},
           [&](ValueRange state) {
-            Value isLast = b.equal(b.rem(state[1], getRatio()),
-                                   b.index(getRatio() - 1));
+            Value isLast =
+                b.equal(b.rem(state[1], getRatio()), b.index(getRatio() - 1));
             return b.both(b.less(state[0], b.index(height - 1)), isLast);
           },
           [&](ValueRange state) {
@@ -124,10 +127,10 @@ private:
             Value next = b.add(step, 1);
             Value firstSlot = b.mul(step, getRatio());
             Value isTop = b.equal(next, b.index(height - 1));
-            Value slot = b.select(isTop, b.mul(next, getRatio()),
-                                  slotOf(next, parent));
-            Value row = rowOf(b.add(step, run.base + 1),
-                              b.mul(parent, getRatio()));
+            Value slot =
+                b.select(isTop, b.mul(next, getRatio()), slotOf(next, parent));
+            Value row =
+                rowOf(b.add(step, run.base + 1), b.mul(parent, getRatio()));
             emitGroup(
                 [&](Value child, const Columns &c) {
                   return load(means, b.add(firstSlot, child), c);
@@ -150,7 +153,7 @@ private:
       if (run.topRows)
         store(mean, run.topRows, {batch, subtree}, c);
       else
-        store(mean, tree, {batch, row}, c);
+        storeOutput(mean, tree, {batch, row}, c);
     });
     if (!op.getMask())
       return;
@@ -163,8 +166,8 @@ private:
   Value countOfRow(const Run &run, Value row) {
     if (run.counts)
       return loadIndex(run.counts, {batch, row});
-    Value present = memref::LoadOp::create(b, op.getMask(),
-                                           ValueRange{batch, row});
+    Value present =
+        memref::LoadOp::create(b, op.getMask(), ValueRange{batch, row});
     return b.select(present, b.index(1), b.index(0));
   }
 
@@ -178,15 +181,13 @@ private:
     Value isAbsent;
     if (op.getMask()) {
       Value total =
-          b.loop(zero, ratio, 1, zero,
-                 [&](Value child, ValueRange carried) {
-                   Value count = countOf(child);
-                   if (writeCounts)
-                     storeIndex(count, op.getCounts(),
-                                {batch, b.add(firstRow, child)});
-                   return Values{b.add(carried[0], count)};
-                 })
-              .front();
+          b.loop(zero, ratio, 1, zero, [&](Value child, ValueRange carried) {
+             Value count = countOf(child);
+             if (writeCounts)
+               storeIndex(count, op.getCounts(),
+                          {batch, b.add(firstRow, child)});
+             return Values{b.add(carried[0], count)};
+           }).front();
       storeIndex(total, counts, slot);
       // The mean of padding alone is that of its children.
       isAbsent = b.equal(total, zero);
@@ -217,8 +218,8 @@ private:
         Value mean = b.fmul(sum, fill(share, c));
         store(mean, means, slot, c);
         for (int64_t child = 0; child < getRatio(); ++child)
-          store(b.fsub(mean, numbers[child]), tree,
-                {batch, b.add(firstRow, child)}, c);
+          storeOutput(b.fsub(mean, numbers[child]), tree,
+                      {batch, b.add(firstRow, child)}, c);
         return;
       }
       Value sum = b.loop(zero, ratio, 1, fill(0.0, c),
@@ -229,8 +230,8 @@ private:
                       .front();
       Value mean = b.fmul(sum, fill(share, c));
       b.loop(zero, ratio, 1, [&](Value child) {
-        store(b.fsub(mean, loadChild(child, c)), tree,
-              {batch, b.add(firstRow, child)}, c);
+        storeOutput(b.fsub(mean, loadChild(child, c)), tree,
+                    {batch, b.add(firstRow, child)}, c);
       });
       store(mean, means, slot, c);
     });
@@ -261,13 +262,14 @@ public:
   void emit() {
     int64_t groups = shape.getNumNodes(1, roots);
     int64_t perTask = std::max<int64_t>(1, 256 / getRatio());
-    forEachTask(b.index((groups + perTask - 1) / perTask), [&](Value task) {
-      makeTables();
-      startPath(width, b.index(0), b.index(width));
-      Value first = b.mul(task, perTask);
-      b.loop(first, b.min(b.add(first, perTask), groups), 1,
-             [&](Value group) { emitGroup(group); });
-    });
+    forEachTask(b.index((groups + perTask - 1) / perTask), op.getOutput(),
+                [&](Value task) {
+                  makeTables();
+                  startPath(width, b.index(0), b.index(width));
+                  Value first = b.mul(task, perTask);
+                  b.loop(first, b.min(b.add(first, perTask), groups), 1,
+                         [&](Value group) { emitGroup(group); });
+                });
   }
 
 private:
@@ -279,8 +281,8 @@ private:
     b.loop(b.index(0), b.index(getRatio()), 1, [&](Value child) {
       forColumns([&](const Columns &c) {
         Value difference = load(tree, {batch, b.add(row, child)}, c);
-        store(b.fsub(getParentRow(level, c), difference), op.getOutput(),
-              {batch, b.add(first, child)}, c);
+        storeOutput(b.fsub(getParentRow(level, c), difference), op.getOutput(),
+                    {batch, b.add(first, child)}, c);
       });
     });
   }

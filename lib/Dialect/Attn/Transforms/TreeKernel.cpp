@@ -34,9 +34,57 @@ TreeKernel::TreeKernel(OpBuilder &builder, Location loc, TreeAttr shape,
   lanes = b.getLanes();
 }
 
+void TreeKernel::forEachTask(Value numTasks, Value output,
+                             function_ref<void(Value)> body) {
+  Value isAligned = canStream(output);
+  forEachTask(numTasks, [&](Value task) {
+    auto emit = [&](bool past) {
+      streams = past;
+      body(task);
+      b.freeScratch();
+      streams = false;
+    };
+    if (isAligned)
+      b.ifThenElse(isAligned, [&] { emit(true); }, [&] { emit(false); });
+    else
+      emit(false);
+  });
+}
+
+/// Caches are no help to an output much larger than those of a core; one that
+/// fits the last of them may be read from there next.
+Value TreeKernel::canStream(Value memref) {
+  constexpr int64_t kLargeBytes = 1 << 25;
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t elementBytes = type.getElementTypeBitWidth() / 8;
+  int64_t vectorBytes = lanes * elementBytes;
+  auto [strides, offset] = type.getStridesAndOffset();
+  int64_t batches = type.isDynamicDim(0) ? 1 : type.getDimSize(0);
+  if (batches * type.getDimSize(1) * width * elementBytes < kLargeBytes ||
+      width % lanes != 0)
+    return Value();
+  // Every row has to be as aligned as the first.
+  for (int64_t stride : {strides[0], strides[1]})
+    if (ShapedType::isDynamic(stride) || stride % lanes != 0)
+      return Value();
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+  if (ShapedType::isDynamic(offset) || offset % lanes != 0)
+    return Value();
+  return b.equal(b.rem(address, vectorBytes), b.index(0));
+}
+
+void TreeKernel::storeOutput(Value numbers, Value memref, ValueRange indices,
+                             const Columns &columns) {
+  if (!streams || columns.isScalar)
+    return store(numbers, memref, indices, columns);
+  Values position(indices);
+  position.push_back(columns.first);
+  b.storeVector(numbers, memref, position, /*streaming=*/true);
+}
+
 void TreeKernel::forEachTask(Value numTasks, function_ref<void(Value)> body) {
-  SmallVector<OpFoldResult> bounds = {
-      getAsOpFoldResult(b.extent(tree, 0)), getAsOpFoldResult(numTasks)};
+  SmallVector<OpFoldResult> bounds = {getAsOpFoldResult(b.extent(tree, 0)),
+                                      getAsOpFoldResult(numTasks)};
   scf::ForallOp::create(b, bounds, /*outputs=*/ValueRange(),
                         /*mapping=*/std::nullopt,
                         [&](OpBuilder &, Location, ValueRange ivs) {
@@ -172,13 +220,12 @@ void TreeKernel::walkTo(Value level, Value index) {
   Values met = loopWhile(
       b.add(level, 1),
       [&](ValueRange state) {
-        Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::sle,
-                                             state[0], top);
+        Value inside =
+            arith::CmpIOp::create(b, arith::CmpIPredicate::sle, state[0], top);
         // The load of a level above the roots' would be out of bounds.
         Value l = b.min(state[0], top);
         Value differs = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                              loadIndex(known, l),
-                                              ancestor(l));
+                                              loadIndex(known, l), ancestor(l));
         return b.both(inside, differs);
       },
       [&](ValueRange state) { return Values{b.add(state[0], 1)}; });

@@ -51,7 +51,11 @@ protected:
   int64_t getRatio() const { return shape.getRatio(); }
 
   /// A parallel loop over batch entries and `numTasks` tasks of each.
-  void forEachTask(Value numTasks,
+  void forEachTask(Value numTasks, llvm::function_ref<void(Value task)> body);
+  /// The same for a loop that writes `output` row by row and never reads it.
+  /// The body is emitted twice where the output is large: for memory that is
+  /// aligned `storeOutput` then goes past the caches.
+  void forEachTask(Value numTasks, Value output,
                    llvm::function_ref<void(Value task)> body);
 
   /// Calls `body` for all columns from `begin` to `end`; `begin` is a multiple
@@ -64,6 +68,8 @@ protected:
   Value load(Value memref, ValueRange indices, const Columns &columns);
   void store(Value numbers, Value memref, ValueRange indices,
              const Columns &columns);
+  void storeOutput(Value numbers, Value memref, ValueRange indices,
+                   const Columns &columns);
   /// A number in all columns.
   Value fill(Value number, const Columns &columns);
   Value fill(double number, const Columns &columns);
@@ -112,6 +118,11 @@ protected:
   Value firstColumn, endColumn;
 
 private:
+  /// Whether rows of `memref` can be stored past the caches, which is known at
+  /// run time; null when never.
+  Value canStream(Value memref);
+
+  bool streams = false;
   Value segments, firstRows;
   /// Rows by level, and the nodes they are of.
   Value path, known;

@@ -75,8 +75,7 @@ private:
       weight = math::LogOp::create(b, toNumber(count));
     } else {
       double step = std::log(static_cast<double>(getRatio()));
-      Value factor =
-          arith::ConstantOp::create(b, b.getF64FloatAttr(step));
+      Value factor = arith::ConstantOp::create(b, b.getF64FloatAttr(step));
       weight = arith::MulFOp::create(b, toNumber(level), factor);
     }
     if (b.getStateType().isF64())
@@ -94,8 +93,8 @@ private:
 
 namespace {
 /// Goes through the listed nodes in order. A node's change waits until those of
-/// all its siblings are known; then the parent's is their mean, and every sibling
-/// moves against it by the rest. What lies below a listed node stays.
+/// all its siblings are known; then the parent's is their mean, and every
+/// sibling moves against it by the rest. What lies below a listed node stays.
 class UpdateKernel : TreeKernel {
 public:
   UpdateKernel(OpBuilder &builder, TreeUpdateOp op, const TreeTarget &target)
@@ -165,8 +164,8 @@ private:
     loopWhile(
         start[0],
         [&](ValueRange state) {
-          Value more = b.either(b.less(state[0], end),
-                                negate(beginsRoot(state[0])));
+          Value more =
+              b.either(b.less(state[0], end), negate(beginsRoot(state[0])));
           return b.both(isInside(state[0]), more);
         },
         [&](ValueRange state) {

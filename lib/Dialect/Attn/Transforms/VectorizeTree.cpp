@@ -54,23 +54,21 @@ static void emitSplit(TreeSplitOp op, ModuleOp module) {
       [&](OpBuilder &, Location, ValueRange ivs) {
         Value batch = ivs[0];
         bool isDouble =
-            op.getScores() && cast<MemRefType>(op.getScores().getType())
-                                  .getElementType()
-                                  .isF64();
-        calls.call("fovea_rt_tree_split",
-                   {calls.address(op.getScores(), batch),
-                    calls.integer(isDouble),
-                    calls.address(op.getCandidates(), batch),
-                    calls.integer(op.getNumCandidates()),
-                    calls.address(op.getLevel(), batch),
-                    calls.address(op.getIndex(), batch),
-                    calls.integer(op.getNumFrontier()),
-                    calls.address(counts, batch, firstRow),
-                    calls.address(op.getNewLevel(), batch),
-                    calls.address(op.getNewIndex(), batch),
-                    calls.address(op.getChildren(), batch),
-                    calls.integer(op.getAt()), calls.integer(op.getSplit()),
-                    calls.integer(shape.getRatio())});
+            op.getScores() &&
+            cast<MemRefType>(op.getScores().getType()).getElementType().isF64();
+        calls.call(
+            "fovea_rt_tree_split",
+            {calls.address(op.getScores(), batch), calls.integer(isDouble),
+             calls.address(op.getCandidates(), batch),
+             calls.integer(op.getNumCandidates()),
+             calls.address(op.getLevel(), batch),
+             calls.address(op.getIndex(), batch),
+             calls.integer(op.getNumFrontier()),
+             calls.address(counts, batch, firstRow),
+             calls.address(op.getNewLevel(), batch),
+             calls.address(op.getNewIndex(), batch),
+             calls.address(op.getChildren(), batch), calls.integer(op.getAt()),
+             calls.integer(op.getSplit()), calls.integer(shape.getRatio())});
         scf::InParallelOp::create(b);
       });
 }

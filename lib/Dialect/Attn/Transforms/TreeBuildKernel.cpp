@@ -280,6 +280,8 @@ private:
     Value row = b.add(first, shape.getFirstRow(0, roots));
     b.loop(b.index(0), b.index(getRatio()), 1, [&](Value child) {
       forColumns([&](const Columns &c) {
+        Value next = b.add(b.add(row, child), 2);
+        prefetch(tree, {batch, next}, c);
         Value difference = load(tree, {batch, b.add(row, child)}, c);
         storeOutput(b.fsub(getParentRow(level, c), difference), op.getOutput(),
                     {batch, b.add(first, child)}, c);

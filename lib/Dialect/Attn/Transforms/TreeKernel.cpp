@@ -127,6 +127,15 @@ void TreeKernel::store(Value numbers, Value memref, ValueRange indices,
     b.storeVector(numbers, memref, position);
 }
 
+void TreeKernel::prefetch(Value memref, ValueRange indices,
+                          const Columns &columns) {
+  if (columns.isScalar)
+    return;
+  Values position(indices);
+  position.push_back(columns.first);
+  b.prefetch(memref, position, /*locality=*/2);
+}
+
 Value TreeKernel::fill(Value number, const Columns &columns) {
   return columns.isScalar ? number : b.broadcast(number);
 }
@@ -244,7 +253,10 @@ void TreeKernel::walkTo(Value level, Value index) {
                },
                [&] {
                  forColumns(firstColumn, endColumn, [&](const Columns &c) {
-                   Value above = loadLocal(path, b.add(l, 1), c);
+                   // Every level is a stream of its own, too slow for hardware
+                  // to notice.
+                  prefetch(tree, {batch, b.add(row, 1)}, c);
+                  Value above = loadLocal(path, b.add(l, 1), c);
                    Value difference = load(tree, {batch, row}, c);
                    storeLocal(b.fsub(above, difference), path, l, c);
                  });

@@ -70,6 +70,8 @@ protected:
              const Columns &columns);
   void storeOutput(Value numbers, Value memref, ValueRange indices,
                    const Columns &columns);
+  /// Asks for numbers that are loaded later; the row may be past the last.
+  void prefetch(Value memref, ValueRange indices, const Columns &columns);
   /// A number in all columns.
   Value fill(Value number, const Columns &columns);
   Value fill(double number, const Columns &columns);

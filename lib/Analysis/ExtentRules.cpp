@@ -35,16 +35,38 @@ public:
 
   void add(attn::StreamOp op) {
     Named query = {"query", op.getQuery()};
-    Named firstKeys = {"keys of source 0", op.getKeys().front()};
+    Named firstValues = {"values of source 0", op.getValues().front()};
     for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
       auto name = [&, index = index](StringRef what) {
         return llvm::formatv("{0} of source {1}", what, index).str();
       };
       Named keys = {name("keys"), source.keys};
-      addAttention(query, keys, {name("values"), source.values});
-      addEqual(keys, 1, firstKeys, 1);
-      addTerms(query, keys, {name("log_weight"), source.logWeight},
-               {name("bias"), source.bias});
+      Named values = {name("values"), source.values};
+      Named rows = keys;
+      if (source.codes) {
+        rows = {name("codes"), source.codes};
+        addEqual(rows, 0, query, 0);
+        addEqual(rows, 1, values, 1);
+      }
+      addBroadcast(keys, 0, query, 0);
+      addEqual(values, 0, query, 0);
+      addMultiple(query, 1, values, 1);
+      addBroadcast(keys, 1, values, 1);
+      addEqual(values, source.hasValueBlocks() ? 3 : 2, rows, 2);
+      addEqual(values, 1, firstValues, 1);
+      if (source.logWeight) {
+        Named weight = {name("log_weight"), source.logWeight};
+        addBroadcast(weight, 0, query, 0);
+        addBroadcast(weight, 1, values, 1);
+        addBroadcast(weight, source.hasLogWeightBlocks() ? 3 : 2, rows, 2);
+      }
+      if (source.bias) {
+        Named bias = {name("bias"), source.bias};
+        for (unsigned dim = 0; dim < 3; ++dim)
+          addBroadcast(bias, dim, query, dim);
+        if (!source.attr.getHasLocalBias())
+          addBroadcast(bias, 3, rows, 2);
+      }
     }
     addDestinations(query, op.getOutput(), op.getLse());
   }
@@ -81,6 +103,44 @@ public:
     addWeights(query, "query", op.getQueryWeights(), op.getQueryBiases());
     addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
     addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
+  }
+
+  void add(attn::QuantizeOp op) {
+    Named key = {"key", op.getKey()};
+    addBroadcast({"codebook", op.getCodebook()}, 0, key, 1);
+    addShape({"codes", op.getCodes()}, key, {0, 1, 2});
+    if (op.getQuantized())
+      addShape({"quantized", op.getQuantized()}, key, {0, 1, 2});
+  }
+
+  void add(attn::CodebookAccumulateOp op) {
+    addTokensAndState({"codes", op.getCodes()}, {"values", op.getValues()},
+                      {"mean", op.getMean()}, {"count", op.getCount()});
+  }
+
+  void add(attn::CodebookScanOp op) {
+    Named initial = {"initial_mean", op.getInitialMean()};
+    Named mean = {"mean", op.getMean()};
+    addTokensAndState({"codes", op.getCodes()}, {"values", op.getValues()},
+                      initial, {"initial_count", op.getInitialCount()});
+    addEqual(mean, 0, initial, 0);
+    addEqual(mean, 1, initial, 1);
+    addEqual(mean, 3, initial, 2);
+    addShape({"count", op.getCount()}, mean, {0, 1, 2, 3});
+  }
+
+  void add(attn::LogCountOp op) {
+    unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
+    addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
+             llvm::to_vector(llvm::seq(rank)));
+  }
+
+  void add(attn::CodebookUpdateOp op) {
+    Named key = {"key", op.getKey()}, codebook = {"codebook", op.getCodebook()};
+    addBroadcast(codebook, 0, key, 1);
+    addShape({"codes", op.getCodes()}, key, {0, 1, 2});
+    addShape({"sums", op.getSums()}, codebook, {0, 1});
+    addShape({"counts", op.getCounts()}, codebook, {0, 1});
   }
 
   void add(attn::TreeBuildOp op) {
@@ -171,6 +231,19 @@ private:
       addEqual(a, dimA, b, dimB);
   }
 
+  /// Extents `dims` of both are the same.
+  void addShape(const Named &a, const Named &b, ArrayRef<unsigned> dims) {
+    for (unsigned dim : dims)
+      addEqual(a, dim, b, dim);
+  }
+
+  void addTokensAndState(const Named &codes, const Named &values,
+                         const Named &mean, const Named &count) {
+    addShape(codes, values, {0, 1, 2});
+    addShape(mean, values, {0, 1});
+    addShape(count, mean, {0, 1, 2});
+  }
+
   void addAttention(const Named &query, const Named &key, const Named &value) {
     addEqual(key, 0, query, 0);
     addEqual(value, 0, query, 0);
@@ -225,7 +298,9 @@ void fovea::forEachExtentRule(Operation *op,
   llvm::TypeSwitch<Operation *>(op)
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
+            attn::LogCountOp, attn::CodebookUpdateOp, attn::TreeBuildOp,
+            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
+            attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

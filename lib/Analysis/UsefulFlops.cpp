@@ -161,15 +161,25 @@ public:
            countDensePairs(op.getMaskOrNone(), q[2], k[2]);
   }
 
+  /// Scores of a table's rows count once, whatever looks them up.
   double count(attn::StreamOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery());
+    SmallVector<attn::StreamOp::Source> sources = op.getSourceList();
+    SmallPtrSet<Value, 2> tables;
+    for (const attn::StreamOp::Source &source : sources)
+      if (source.codes)
+        tables.insert(source.keys);
     double flops = 0;
-    for (const attn::StreamOp::Source &source : op.getSourceList()) {
-      SmallVector<int64_t> k = shapeOf(source.keys), v = shapeOf(source.values);
+    for (Value table : tables)
+      flops += 2.0 * q[3] * q[0] * q[1] * q[2] * shapeOf(table)[2];
+    for (const attn::StreamOp::Source &source : sources) {
+      int64_t rows = shapeOf(source.getRowsOperand())[2];
+      int64_t valueWidth = shapeOf(source.values).back();
       if (!isKnown)
         return 0;
-      flops += 2.0 * (q[3] + v[3]) * q[0] * q[1] *
-               countSourcePairs(source.attr, op.getBlock(), q[2], k[2]);
+      int64_t width = tables.contains(source.keys) ? 0 : q[3];
+      flops += 2.0 * (width + valueWidth) * q[0] * q[1] *
+               countSourcePairs(source.attr, op.getBlock(), q[2], rows);
     }
     return flops;
   }
@@ -199,6 +209,12 @@ public:
     return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
                (tree.countNearPairs() + tree.countFarSummaryPairs()) +
            2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+  }
+
+  double count(attn::QuantizeOp op) {
+    SmallVector<int64_t> k = shapeOf(op.getKey()),
+                         c = shapeOf(op.getCodebook());
+    return isKnown ? 2.0 * c[1] * product(k) : 0;
   }
 
   /// False once an extent was not found.
@@ -247,11 +263,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
   function->walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-              attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
-            [&](auto attention) {
-              found = true;
-              flops += counter.count(attention);
-            });
+              attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
+              attn::QuantizeOp>([&](auto attention) {
+          found = true;
+          flops += counter.count(attention);
+        });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

@@ -108,6 +108,7 @@ fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
 #define FOVEA_ADD(name) add(#name, &::name)
   FOVEA_ADD(fovea_rt_parallel_for);
   FOVEA_ADD(fovea_rt_fail);
+  FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_nodes);

@@ -21,6 +21,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Every tensor.empty becomes a buffer of its own before CSE can merge two.
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());

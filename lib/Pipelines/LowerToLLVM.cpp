@@ -39,6 +39,7 @@ void fovea::addDeallocationPasses(OpPassManager &pm) {
 }
 
 void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
+  pm.addPass(attn::createLowerChecksPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerCopiesPass());
   pm.addPass(createConvertLinalgToLoopsPass());
   VectorTransferToSCFOptions transfers;

@@ -18,6 +18,7 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   addBufferizationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());

@@ -9,7 +9,7 @@ import pytest
 from conftest import BOUNDS, TYPES, check
 
 import fovea
-from fovea import reference_tree as reference
+from fovea.reference import _tree as reference
 
 # Half a unit in the last place, relative.
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}

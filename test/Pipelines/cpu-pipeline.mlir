@@ -6,6 +6,7 @@
 // The order in which a pattern becomes code; a change of it has to be made here.
 
 // PASSES: attn-check-shapes
+// PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
 // PASSES: empty-tensor-to-alloc-tensor
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}

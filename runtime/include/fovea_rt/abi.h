@@ -105,6 +105,18 @@ FOVEA_RT_EXPORT void fovea_rt_check_multiple(const char *rule, int64_t found,
                                              int64_t divisor);
 
 /*
+ * Checks a strided array of codes, num_batches x num_heads x num_tokens of
+ * them; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT and the
+ * text `rule`, the position of the first code that is negative or not below
+ * num_codes, and that code.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_codes(const char *rule, const int32_t *codes,
+                     int64_t num_batches, int64_t num_heads, int64_t num_tokens,
+                     int64_t batch_stride, int64_t head_stride,
+                     int64_t token_stride, int64_t num_codes);
+
+/*
  * Trees of averages. Nodes are pairs of a level and an index, in two lists of
  * int32_t; entry j of batch entry b of a list is list[b * stride + j].
  *

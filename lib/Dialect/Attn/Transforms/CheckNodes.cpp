@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RuntimeCalls.h"
+#include "ListCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,7 +23,7 @@ using namespace fovea::attn;
 
 static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
                        Value tree, TreeAttr shape, bool mustCover) {
-  RuntimeCalls calls(module, op);
+  ListCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
   int64_t roots =
       cast<MemRefType>(tree.getType()).getDimSize(1) / shape.getNodesPerRoot();
@@ -40,7 +40,7 @@ static void checkBudget(ModuleOp module, TreeSplitOp op) {
   Value counts = op.getCounts();
   if (!counts || op.getSplit() == 0)
     return;
-  RuntimeCalls calls(module, op);
+  ListCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
   Value candidates = op.getCandidates();
   int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());

@@ -42,14 +42,22 @@ public:
            llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
            mlir::Value logWeight = {}, mlir::Value bias = {});
 
+  /// Adds a source of any kind; the attribute of `source` is not looked at.
+  void add(const StreamOp::Source &source,
+           llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
+           bool hasLocalBias = false);
+
   /// The soft-max over the union of the sources, for blocks of `block` queries.
-  /// `lse` may be null.
+  /// `lse` may be null. Row 0 of the queries is row `firstRow` of `numRows`,
+  /// where these are given.
   StreamOp build(mlir::OpBuilder &builder, mlir::Location loc,
                  mlir::Value query, mlir::Value output, mlir::Value lse,
-                 int64_t block, double scale) const;
+                 int64_t block, double scale,
+                 Weighting weighting = Weighting::Softmax,
+                 mlir::Value firstRow = {}, mlir::Value numRows = {}) const;
 
 private:
-  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
+  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes;
   llvm::SmallVector<mlir::Attribute> attrs;
 };
 

@@ -43,8 +43,10 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp, TreeBuildOp, TreeFetchOp,
-                TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
+                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, TreeBuildOp,
+                TreeFetchOp, TreeMaterializeOp, TreeScoreOp, TreeSplitOp,
+                TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -1,4 +1,4 @@
-//===- RuntimeCalls.cpp - Calls of the runtime ----------------------------===//
+//===- RuntimeCalls.cpp - Calls of the runtime from IR --------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -7,70 +7,47 @@
 //===----------------------------------------------------------------------===//
 
 #include "RuntimeCalls.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
-Value RuntimeCalls::integer(int64_t value) {
-  return arith::ConstantIntOp::create(builder, value, /*width=*/64);
+void RuntimeCalls::emitCheck(ImplicitLocOpBuilder &b, StringRef function,
+                             StringRef text, ValueRange arguments) {
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  SmallVector<Value> operands = {
+      LLVM::AddressOfOp::create(b, pointer, getText(b, text).getSymName())};
+  llvm::append_range(operands, arguments);
+  LLVM::LLVMFuncOp callee =
+      getFunction(b, function, ValueRange(operands).getTypes());
+  LLVM::CallOp::create(b, callee, operands);
 }
 
-Value RuntimeCalls::integer(Value index) {
-  return arith::IndexCastOp::create(builder, builder.getI64Type(), index);
+LLVM::LLVMFuncOp RuntimeCalls::getFunction(ImplicitLocOpBuilder &b,
+                                           StringRef name,
+                                           TypeRange argumentTypes) {
+  if (auto function = symbols.lookup<LLVM::LLVMFuncOp>(name))
+    return function;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module.getBody());
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  SmallVector<Type>(argumentTypes));
+  auto function = LLVM::LLVMFuncOp::create(b, name, type);
+  symbols.insert(function);
+  return function;
 }
 
-Value RuntimeCalls::extent(Value memref, int64_t dim) {
-  return builder.createOrFold<memref::DimOp>(memref, dim);
-}
-
-Value RuntimeCalls::stride(Value memref) {
-  auto [strides, offset] =
-      cast<MemRefType>(memref.getType()).getStridesAndOffset();
-  if (!ShapedType::isDynamic(strides[0]))
-    return arith::ConstantIndexOp::create(builder, strides[0]);
-  return memref::ExtractStridedMetadataOp::create(builder, memref)
-      .getStrides()[0];
-}
-
-Value RuntimeCalls::address(Value memref, Value batch, int64_t column) {
-  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  if (!memref)
-    return LLVM::ZeroOp::create(builder, pointer);
-  auto type = cast<MemRefType>(memref.getType());
-  auto [strides, offset] = type.getStridesAndOffset();
-  Value start =
-      ShapedType::isDynamic(offset)
-          ? Value(memref::ExtractStridedMetadataOp::create(builder, memref)
-                      .getOffset())
-          : Value(arith::ConstantIndexOp::create(builder, offset));
-  auto add = [&](Value a, Value b) {
-    return builder.createOrFold<arith::AddIOp>(a, b);
-  };
-  auto mul = [&](Value a, Value b) {
-    return builder.createOrFold<arith::MulIOp>(a, b);
-  };
-  auto index = [&](int64_t value) -> Value {
-    return arith::ConstantIndexOp::create(builder, value);
-  };
-  Value element = add(add(start, mul(batch, stride(memref))), index(column));
-  Value bytes = mul(element, index(type.getElementTypeBitWidth() / 8));
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(builder, memref);
-  return LLVM::IntToPtrOp::create(builder, pointer, integer(add(base, bytes)));
-}
-
-void RuntimeCalls::call(StringRef name, ValueRange arguments) {
-  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
-  if (!function) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(module.getBody());
-    auto type = LLVM::LLVMFunctionType::get(
-        LLVM::LLVMVoidType::get(builder.getContext()),
-        llvm::to_vector(arguments.getTypes()));
-    function = LLVM::LLVMFuncOp::create(builder, name, type);
-  }
-  LLVM::CallOp::create(builder, function, arguments);
+LLVM::GlobalOp RuntimeCalls::getText(ImplicitLocOpBuilder &b, StringRef text) {
+  LLVM::GlobalOp &global = texts[text];
+  if (global)
+    return global;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module.getBody());
+  std::string bytes = text.str() + '\0';
+  global = LLVM::GlobalOp::create(
+      b, LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size()),
+      /*isConstant=*/true, LLVM::Linkage::Internal, "attn_check_text",
+      b.getStringAttr(bytes));
+  symbols.insert(global);
+  return global;
 }

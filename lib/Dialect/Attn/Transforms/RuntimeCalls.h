@@ -1,4 +1,4 @@
-//===- RuntimeCalls.h - Calls of the runtime --------------------*- C++ -*-===//
+//===- RuntimeCalls.h - Calls of the runtime from IR ------------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -9,39 +9,34 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_RUNTIMECALLS_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_RUNTIMECALLS_H
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace fovea::attn {
 
-/// Emits calls of functions of the runtime before `op`. Arguments are 64-bit
-/// integers and pointers.
+/// Emits calls of checks: functions of the runtime without a result, whose
+/// first argument is the text that a failure begins with.
 class RuntimeCalls {
 public:
-  using Value = mlir::Value;
+  explicit RuntimeCalls(mlir::ModuleOp module)
+      : module(module), symbols(module) {}
 
-  RuntimeCalls(mlir::ModuleOp module, mlir::Operation *op)
-      : module(module), builder(op->getLoc(), op) {}
-
-  mlir::ImplicitLocOpBuilder &getBuilder() { return builder; }
-
-  Value integer(int64_t value);
-  /// An index as an integer.
-  Value integer(Value index);
-  Value extent(Value memref, int64_t dim);
-  /// The elements from one entry of the first dimension of a memref to the
-  /// next.
-  Value stride(Value memref);
-  /// The address of element `[batch, column]` of a memref of rank 2; null
-  /// without a memref.
-  Value address(Value memref, Value batch, int64_t column = 0);
-
-  /// Calls `name`, which returns nothing.
-  void call(llvm::StringRef name, mlir::ValueRange arguments);
+  void emitCheck(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef function,
+                 llvm::StringRef text, mlir::ValueRange arguments);
 
 private:
+  mlir::LLVM::LLVMFuncOp getFunction(mlir::ImplicitLocOpBuilder &builder,
+                                     llvm::StringRef name,
+                                     mlir::TypeRange argumentTypes);
+  mlir::LLVM::GlobalOp getText(mlir::ImplicitLocOpBuilder &builder,
+                               llvm::StringRef text);
+
   mlir::ModuleOp module;
-  mlir::ImplicitLocOpBuilder builder;
+  mlir::SymbolTable symbols;
+  llvm::StringMap<mlir::LLVM::GlobalOp> texts;
 };
 
 } // namespace fovea::attn

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RuntimeCalls.h"
+#include "ListCalls.h"
 #include "TreeKernel.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -42,7 +42,7 @@ static LogicalResult verifyOperands(Operation *op) {
 
 /// One choice is O(r) steps of one thread, in the runtime.
 static void emitSplit(TreeSplitOp op, ModuleOp module) {
-  RuntimeCalls calls(module, op);
+  ListCalls calls(module, op);
   ImplicitLocOpBuilder &b = calls.getBuilder();
   Value counts = op.getCounts();
   TreeAttr shape = op.getShape();

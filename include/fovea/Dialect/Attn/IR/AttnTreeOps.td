@@ -169,7 +169,7 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
   }];
 }
 
-def Attn_TreeUpdateOp : Attn_Op<"tree_update"> {
+def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
   let summary = "move the nodes of a tree to new rows";
   let description = [{
     Afterwards node `(level[b, j], index[b, j])` has row `rows[b, j]`, and every

@@ -31,6 +31,44 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
   ];
 }
 
+def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
+  let summary = "check codes of keys at run time";
+  let description = [{
+    Adds `attn.check_codes` before every operation that uses codes as indices of
+    a codebook or of summaries, unless `attn.quantize` made them. What the operation
+    expands to need not check again.
+
+    ```mlir
+    %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
+    ```
+    becomes
+    ```mlir
+    attn.check_codes %codes below %num_codes {name = "attn.codebook_accumulate: codes"} : ...
+    %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
+    ```
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
+  let summary = "lower attn.check_codes on memrefs to calls of the runtime";
+  let description = [{
+    Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
+    fails the invocation if a code is not below the bound:
+
+    ```
+    attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let summary = "expand attention patterns to summaries and attn.stream";
   let description = [{

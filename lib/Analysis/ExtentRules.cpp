@@ -129,6 +129,17 @@ public:
     addShape({"count", op.getCount()}, mean, {0, 1, 2, 3});
   }
 
+  void add(attn::VQOp op) {
+    addQuantized(op, op.getLse());
+    addState(op, "state", op.getState());
+    addState(op, "next_state", op.getNextState());
+  }
+
+  void add(attn::VQDecodeOp op) {
+    addQuantized(op, /*lse=*/Value());
+    addState(op, "state", op.getState());
+  }
+
   void add(attn::LogCountOp op) {
     unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
     addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
@@ -244,6 +255,27 @@ private:
     addShape(count, mean, {0, 1, 2});
   }
 
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addShape(value, query, {0, 2});
+    addMultiple(query, 1, value, 1);
+    addShape({"codes", op.getCodes()}, value, {0, 1, 2});
+    addBroadcast({"codebook", op.getCodebook()}, 0, value, 1);
+    if (op.getBias())
+      for (unsigned dim = 0; dim < 3; ++dim)
+        addBroadcast({"bias", op.getBias()}, dim, query, dim);
+    addDestinations(query, op.getOutput(), lse);
+  }
+
+  /// Batch and heads of the parts of a state.
+  template <typename OpTy>
+  void addState(OpTy op, StringRef name, ValueRange state) {
+    StringRef parts[] = {"mean", "count", "kept codes", "kept values"};
+    for (auto [part, operand] : llvm::zip(parts, state))
+      addShape({llvm::formatv("{0} of {1}", part, name).str(), operand},
+               {"value", op.getValue()}, {0, 1});
+  }
+
   void addAttention(const Named &query, const Named &key, const Named &value) {
     addEqual(key, 0, query, 0);
     addEqual(value, 0, query, 0);
@@ -299,8 +331,9 @@ void fovea::forEachExtentRule(Operation *op,
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
-            attn::LogCountOp, attn::CodebookUpdateOp, attn::TreeBuildOp,
-            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
-            attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp,
+            attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
+            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
+            attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

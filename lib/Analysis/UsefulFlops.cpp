@@ -217,6 +217,38 @@ public:
     return isKnown ? 2.0 * c[1] * product(k) : 0;
   }
 
+  /// Scores of the codewords and products with the values of what is read: with
+  /// blocks n and n - 1 one by one where a bias or a state asks for it.
+  double count(attn::VQOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    double heads = double(q[0]) * q[1], rows = q[2], codes = c[1];
+    double entries = codes * rows;
+    if (op.getCausal()) {
+      bool readsTwo =
+          op.getBias() || !op.getState().empty() || !op.getNextState().empty();
+      int64_t block = op.getBlock(), lag = readsTwo ? 2 : 1;
+      entries = 0;
+      for (int64_t i = 0; i < q[2]; ++i) {
+        int64_t first = std::max<int64_t>(i / block + 1 - lag, 0) * block;
+        // No codeword is read before some token is older than the local ones.
+        entries += double(i - first + 1) + (first > 0 ? codes : 0);
+      }
+    }
+    return 2.0 * heads * (q[3] * rows * codes + v[3] * entries);
+  }
+
+  double count(attn::VQDecodeOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    return 2.0 * q[0] * q[1] *
+           (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
+  }
+
   /// False once an extent was not found.
   bool isKnown = true;
 
@@ -264,10 +296,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
               attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-              attn::QuantizeOp>([&](auto attention) {
-          found = true;
-          flops += counter.count(attention);
-        });
+              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp>(
+            [&](auto attention) {
+              found = true;
+              flops += counter.count(attention);
+            });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

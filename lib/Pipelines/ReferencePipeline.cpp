@@ -9,6 +9,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -19,6 +20,7 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
+  pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());

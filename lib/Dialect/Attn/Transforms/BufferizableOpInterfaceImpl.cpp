@@ -110,5 +110,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     TreeUpdateOp::attachInterface<AttnOpInterface<TreeUpdateOp>>(*context);
     TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
         *context);
+    VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
+    VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });
 }

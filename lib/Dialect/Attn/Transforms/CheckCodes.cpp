@@ -42,6 +42,12 @@ static std::optional<CodesOperand> getCodesOperand(Operation *op) {
       .Case([](CodebookScanOp op) {
         return CodesOperand{op.getCodes(), op.getInitialMean(), 2};
       })
+      .Case([](VQOp op) {
+        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
+      })
+      .Case([](VQDecodeOp op) {
+        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
+      })
       .Case([](CodebookUpdateOp op) {
         return CodesOperand{op.getCodes(), op.getCodebook(), 1};
       })

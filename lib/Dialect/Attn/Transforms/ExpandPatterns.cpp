@@ -8,9 +8,11 @@
 
 #include "ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
@@ -30,6 +32,7 @@ using namespace fovea::attn::detail;
 RangeExprs::RangeExprs(MLIRContext *context)
     : block(getAffineDimExpr(0, context)),
       rows(getAffineSymbolExpr(0, context)),
+      queries(getAffineSymbolExpr(1, context)),
       zero(getAffineConstantExpr(0, context)) {}
 
 AffineMap RangeExprs::range(AffineExpr begin, AffineExpr end) const {
@@ -105,6 +108,13 @@ struct ExpandPatternsPass
   using ExpandPatternsPassBase::ExpandPatternsPassBase;
 
   void runOnOperation() override {
+    std::optional<Reduction> chosen = symbolizeReduction(reduction);
+    if (!chosen) {
+      getOperation().emitError("expects reduction to be auto, serial, matmul, "
+                               "associative or input_scan, but got ")
+          << reduction.getValue();
+      return signalPassFailure();
+    }
     // Scores of trees become attn.dense.
     RewritePatternSet scores(&getContext());
     populateExpandTreePatterns(scores);
@@ -113,12 +123,14 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns);
+    populateExpandVQPatterns(patterns, *chosen);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 
     // Summaries need tensors of their own: a pattern on buffers stays as it
     // is, and later passes know only attn.stream.
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, TreeScoreOp>(op))
+      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
+               TreeScoreOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

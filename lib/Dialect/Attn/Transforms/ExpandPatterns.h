@@ -31,7 +31,7 @@ struct RangeExprs {
   /// `(b)[rows, n] -> (0, rows)`.
   mlir::AffineMap allRows() const { return range(zero, rows); }
 
-  mlir::AffineExpr block, rows, zero;
+  mlir::AffineExpr block, rows, queries, zero;
 };
 
 /// A pattern as the list of its sources.
@@ -67,6 +67,9 @@ MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
 void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
+/// `reduction` other than auto overrides that of the operations.
+void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
+                              Reduction reduction);
 
 } // namespace fovea::attn::detail
 

@@ -144,6 +144,8 @@ void lowerToReference(TreeMaterializeOp op);
 void lowerToReference(TreeScoreOp op);
 void lowerToReference(TreeSplitOp op);
 void lowerToReference(TreeUpdateOp op);
+void lowerToReference(VQOp op);
+void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn
 

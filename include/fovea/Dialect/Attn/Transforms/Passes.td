@@ -80,6 +80,8 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     | `attn.dense` | all rows, with its mask |
     | `attn.fast_multipole` | rows of blocks `b-1, b, b+1`; per level, the interaction list among its summaries |
     | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
+    | `attn.vq` | tokens of blocks `b-1, b` through their codes; the codebook with log counts and mean values as of block `b-2` |
+    | `attn.vq_decode` | the same for one query |
     | `attn.tree_score` | all rows, for the `lse`: of the candidates, then of the VIP tokens |
 
     ```mlir
@@ -92,9 +94,15 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
         outs(%o : ...) {scale = ...} -> ...
     ```
   }];
+  let options = [
+    Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
+           "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
+           "the operation, otherwise serial, matmul, associative or input_scan">
+  ];
   let dependentDialects = [
-    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
-    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
     "::mlir::tensor::TensorDialect"
   ];
 }
@@ -187,6 +195,34 @@ def VectorizeSummarizePass
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> {
+  let summary = "lower linalg operations on memrefs to parallel vector code";
+  let description = [{
+    Replaces linalg operations on memrefs by parallel loops of vector code, so
+    that the layers around attention need no other compiler:
+
+    - sums of products (`linalg.matmul`, `batch_matmul`, `contract`, or a `generic`
+      that says the same) by register tiles of a packed panel, accumulated in
+      `f32` (`f64` for `f64`) and rounded once, whatever the layout;
+    - everything else whose body is made of elementwise operations by loops over
+      vectors of the output's last dimension, or over those of a row that is
+      reduced. Functions of the `math` dialect on vectors become polynomials.
+
+    What is neither is left for upstream's conversion to loops.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -488,6 +488,102 @@ def test_tree_says_what_it_is():
         tree.level(2)
 
 
+UPDATE = """
+func.func @update(%t: memref<2x7x20xf32>, %l: memref<2x3xi32>, %i: memref<2x3xi32>, %r: memref<2x3x20xf32>) {
+  attn.tree_update ins(%r : memref<2x3x20xf32>) nodes(%l, %i : memref<2x3xi32>, memref<2x3xi32>)
+      outs(%t : memref<2x7x20xf32>) {shape = #attn.tree<ratio = 2, levels = 2>}
+  return
+}
+"""
+
+
+def test_kernel_checks_before_it_writes(target):
+    """Lists in buffers are known at run time only: a bad one leaves the tree as it
+    was, a good one changes it where it lies."""
+    kernel = fovea.compile(UPDATE, target=target)
+    tree, _ = build_both((2, 2, 2, 1, 20))
+    rows = np.zeros((2, 3, 20), np.float32)
+    good = ([1, 0, 0], [0, 2, 3])
+    for level, index, text in [
+        ([1, 0, 0], [0, 2, 2], r"node 2 \(level 0, index 2\) overlaps"),
+        ([1, 0, 0], [1, 0, 1], r"node 0 \(level 1, index 1\) leaves a gap"),
+        ([1, 0, 3], [0, 2, 0], "level of node 2 in batch entry 1, expected 0 to 2, but got 3"),
+        ([0, 0, 0], [0, 1, 2], "they end at token 3, expected 4"),
+        ([1, 0, 0], [0, 2, 4], "index of node 2 in batch entry 1, expected 0 to 3 at level 0"),
+    ]:
+        nodes = tree.nodes.copy()
+        # The first batch entry is good: nothing of it may be written either.
+        lists = [np.array(pair, np.int32) for pair in zip(good, (level, index))]
+        with pytest.raises(fovea.FoveaError, match=text):
+            kernel(nodes, *lists, rows)
+        assert nodes.tobytes() == tree.nodes.tobytes()
+    nodes = tree.nodes.copy()
+    kernel(nodes, *[np.array([part] * 2, np.int32) for part in good], rows)
+    wanted = fovea.tree_update(tree, *good, rows)
+    close(nodes, wanted.nodes, "float32")
+
+
+def test_budget_in_a_kernel(target):
+    kernel = fovea.compile(
+        """
+func.func @select(%t: tensor<1x20x3xf32>, %n: tensor<1x20xi32>, %s: tensor<1x4xf32>) -> tensor<1x10xi32> {
+  %e = tensor.empty() : tensor<1x10xi32>
+  %f = tensor.empty() : tensor<1x10xi32>
+  %l, %i = attn.tree_select ins(%t : tensor<1x20x3xf32>) counts(%n : tensor<1x20xi32>)
+      outs(%e, %f : tensor<1x10xi32>, tensor<1x10xi32>)
+      {shape = #attn.tree<ratio = 4, levels = 1>, budgets = array<i64: 2>} -> tensor<1x10xi32>, tensor<1x10xi32> score {
+  ^bb0(%rows: tensor<1x4x3xf32>, %weight: tensor<1x4xf32>):
+    attn.yield %weight : tensor<1x4xf32>
+  }
+  return %i : tensor<1x10xi32>
+}
+""",
+        target=target,
+    )
+    tree, scores = np.zeros((1, 20, 3), np.float32), np.zeros((1, 4), np.float32)
+    for present, split in (([0, 4, 0, 1], [1, 3]), ([2, 4, 1, 3], [1, 3])):
+        counts = np.array([present + [1] * 16], np.int32)
+        index = kernel(tree, counts, scores)
+        wanted = [[4 * x + j for j in range(4)] if x in split else [x] for x in range(4)]
+        assert index.tolist() == [sum(wanted, [])]
+    with pytest.raises(fovea.FoveaError, match="budget of level 1 in batch entry 0, expected at most the 1"):
+        kernel(tree, np.array([[0, 4, 0, 0] + [1] * 16], np.int32), scores)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "native"])
+@pytest.mark.parametrize("type", ["f32", "bf16"])
+def test_cpus(cpu, type):
+    """Vectors of any length, with columns that fill them and columns that do not."""
+    shape = "shape = #attn.tree<ratio = 3, levels = 2>"
+    for F in (5, 16, 83):
+        c, t, r = (f"tensor<?x{n}x{F}x{type}>" for n in (18, 26, 6))
+        l = "tensor<?x6xi32>"
+        text = f"""
+func.func @f(%c: {c}, %t: {t}, %l: {l}, %i: {l}, %r: {r}) -> ({c}, {r}) {{
+  %0 = attn.tree_build ins(%c : {c}) outs(%t : {t}) {{{shape}}} -> {t}
+  %1 = attn.tree_update ins(%r : {r}) nodes(%l, %i : {l}, {l}) outs(%0 : {t}) {{{shape}}} -> {t}
+  %2 = attn.tree_fetch ins(%1 : {t}) nodes(%l, %i : {l}, {l}) outs(%r : {r}) {{{shape}}} -> {r}
+  %3 = attn.tree_materialize ins(%1 : {t}) outs(%c : {c}) {{{shape}}} -> {c}
+  return %3, %2 : {c}, {r}
+}}"""
+        try:
+            kernel = fovea.compile(text, cpu=cpu)
+        except fovea.FoveaError as error:
+            if "cannot run code for CPU" in str(error):
+                pytest.skip(f"this machine is no {cpu}")
+            raise
+        name = {"f32": "float32", "bf16": "bfloat16"}[type]
+        rng = np.random.default_rng(F)
+        tokens, rows = (rng.standard_normal((2, n, F)).astype(TYPES[name]) for n in (18, 6))
+        level, index = [[2, 1, 1, 0, 0, 0]] * 2, [[0, 3, 4, 15, 16, 17]] * 2
+        level, index = np.array(level, np.int32), np.array(index, np.int32)
+        found = kernel(tokens, np.zeros((2, 26, F), TYPES[name]), level, index, rows)
+        mirror = reference.tree_build(tokens, ratio=3, levels=2)
+        mirror = reference.tree_update(mirror, level, index, rows)
+        close(found[0], mirror.tokens, name, 3)
+        close(found[1], reference.tree_fetch(mirror, level, index), name, 3)
+
+
 # ----------------------------------------------------------------------------
 # Bad input
 # ----------------------------------------------------------------------------

@@ -184,7 +184,8 @@ TEST(TreeTest, BuffersOfTheHost) {
   EXPECT_EQ(tree.roots, 3);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tree.data) % 64, 0u);
   ASSERT_NE(tree.counts, nullptr);
-  // Levels are views: the roots first, then level by level, then the next entry.
+  // Levels are views: the roots first, then level by level, then the next
+  // entry.
   auto *data = static_cast<float *>(tree.data);
   int64_t nodes = 0;
   EXPECT_EQ(fovea_rt_tree_level(&tree, 0, 2, &nodes), data);
@@ -210,12 +211,12 @@ TEST(TreeTest, BuffersThatCannotBe) {
       "fovea_rt_tree_create: expected tokens that are a multiple of "
       "ratio^levels, at least one column and elements of 2, 4 or 8 bytes, but "
       "got 50 tokens, ratio 4, levels 2, width 10 and 4 bytes");
-  EXPECT_EQ(fovea_rt_tree_create(1, 1 << 30, int64_t(1) << 33, 2, 1, 8, 0,
-                                 &tree),
-            FOVEA_RT_INVALID_ARGUMENT);
-  EXPECT_EQ(fovea_rt_tree_create(1, 1 << 30, int64_t(1) << 27, 2, 1, 8, 0,
-                                 &tree),
-            FOVEA_RT_OUT_OF_MEMORY);
+  EXPECT_EQ(
+      fovea_rt_tree_create(1, 1 << 30, int64_t(1) << 33, 2, 1, 8, 0, &tree),
+      FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      fovea_rt_tree_create(1, 1 << 30, int64_t(1) << 27, 2, 1, 8, 0, &tree),
+      FOVEA_RT_OUT_OF_MEMORY);
   EXPECT_EQ(tree.data, nullptr);
 }
 

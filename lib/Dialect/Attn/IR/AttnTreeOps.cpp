@@ -290,9 +290,12 @@ LogicalResult TreeSelectOp::verify() {
     return emitOpError() << "expects a region of 1 or 2 arguments, the rows "
                             "and log weights of candidates, but got "
                          << numArguments;
-  auto yield = dyn_cast<YieldOp>(block.getTerminator());
-  if (!yield)
-    return emitOpError("expects a region that ends in attn.yield");
+  // What is inside has not been verified yet.
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
+  if (!yield || yield->getNumOperands() != 1 ||
+      !isa<RankedTensorType>(yield->getOperand(0).getType()))
+    return emitOpError(
+        "expects a region that ends in attn.yield of one tensor");
   Type state = type.getElementType().isF64() ? type.getElementType()
                                              : Float32Type::get(getContext());
   Type scoreType = yield.getScores().getType();
@@ -387,8 +390,11 @@ LogicalResult TreeSplitOp::verify() {
   if (!getCandidates() && at != shape.getLevels())
     return emitOpError() << "expects a frontier to split level " << at
                          << ", which is not that of the roots";
+  if (split < 0 || split > extent(getNewLevel(), 1))
+    return emitOpError() << "expects to split 0 to " << extent(getNewLevel(), 1)
+                         << " nodes, but got " << split;
   int64_t candidates = getNumCandidates();
-  if (split < 0 || split > candidates)
+  if (split > candidates)
     return emitOpError() << "expects to split 0 to " << candidates
                          << " candidates, but got " << split;
   if (!getScores() && split != 0 && split != candidates)

@@ -254,9 +254,9 @@ void TreeKernel::walkTo(Value level, Value index) {
                [&] {
                  forColumns(firstColumn, endColumn, [&](const Columns &c) {
                    // Every level is a stream of its own, too slow for hardware
-                  // to notice.
-                  prefetch(tree, {batch, b.add(row, 1)}, c);
-                  Value above = loadLocal(path, b.add(l, 1), c);
+                   // to notice.
+                   prefetch(tree, {batch, b.add(row, 1)}, c);
+                   Value above = loadLocal(path, b.add(l, 1), c);
                    Value difference = load(tree, {batch, row}, c);
                    storeLocal(b.fsub(above, difference), path, l, c);
                  });

@@ -468,3 +468,33 @@ func.func @score(%q: tensor<1x1x3x8xf32>, %k: tensor<1x1x5x8xf32>, %o: tensor<1x
   %0 = attn.tree_score ins(%q, %k : tensor<1x1x3x8xf32>, tensor<1x1x5x8xf32>) log_weight(%w : tensor<1x5xf32>) outs(%o : tensor<1x5xf32>) {exponential} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
+
+// -----
+
+func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x2xi32>, %c: tensor<1x2xi32>) -> tensor<1x2xi32> {
+  // expected-error @below {{'attn.tree_split' op expects to split 0 to 2 nodes, but got 4611686018427387904}}
+  %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 2 : i64, split = 4611686018427387904 : i64} -> tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>
+  return %0 : tensor<1x2xi32>
+}
+
+// -----
+
+func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>) -> tensor<1x3xi32> {
+  // expected-error @below {{'attn.tree_select' op expects a region that ends in attn.yield of one tensor}}
+  %0, %1 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x3xi32>, tensor<1x3xi32> score {
+  ^bb0(%rows: tensor<1x?x4xf32>):
+    func.return
+  }
+  return %0 : tensor<1x3xi32>
+}
+
+// -----
+
+func.func @select(%t: memref<1x7x4xf32>, %l: memref<1x3xi32>, %s: tensor<1x?xf32>) {
+  // expected-error @below {{'attn.tree_select' op expects tensors: expand it before bufferization}}
+  attn.tree_select ins(%t : memref<1x7x4xf32>) outs(%l, %l : memref<1x3xi32>, memref<1x3xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} score {
+  ^bb0(%rows: tensor<1x?x4xf32>):
+    attn.yield %s : tensor<1x?xf32>
+  }
+  return
+}

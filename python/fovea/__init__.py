@@ -13,6 +13,7 @@ holds plain NumPy versions of the functions here.
 
 from ._fovea import FoveaError, Kernel
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from ._vq import VQState, vq, vq_decode
 from .ops import dense, fast_multipole, fast_multipole_linear
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "FoveaError",
     "Kernel",
     "TARGETS",
+    "VQState",
     "clear_cache",
     "compile",
     "dense",
@@ -28,4 +30,6 @@ __all__ = [
     "fast_multipole_linear",
     "num_threads",
     "set_num_threads",
+    "vq",
+    "vq_decode",
 ]

@@ -13,6 +13,7 @@ holds plain NumPy versions of the functions here.
 
 from ._fovea import FoveaError, Kernel
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from ._vq import VQState, vq, vq_decode
 from .ops import dense, fast_multipole, fast_multipole_linear
 from .tree import (
     Tree,
@@ -31,6 +32,7 @@ __all__ = [
     "Kernel",
     "TARGETS",
     "Tree",
+    "VQState",
     "clear_cache",
     "compile",
     "dense",
@@ -44,4 +46,6 @@ __all__ = [
     "tree_score",
     "tree_select",
     "tree_update",
+    "vq",
+    "vq_decode",
 ]

@@ -12,6 +12,7 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from .ops import dense, fast_multipole, fast_multipole_linear
 
@@ -22,10 +23,12 @@ __all__ = [
     "Kernel",
     "TARGETS",
     "clear_cache",
+    "codebook_update",
     "compile",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
     "num_threads",
+    "quantize",
     "set_num_threads",
 ]

@@ -20,6 +20,7 @@ using namespace mlir;
 
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
@@ -39,6 +40,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  pm.addPass(attn::createCheckNodesPass());
+  attn::VectorizeTreePassOptions trees;
+  trees.vectorBits = cpu.vectorBits;
+  pm.addPass(attn::createVectorizeTreePass(trees));
   attn::VectorizeLinalgPassOptions linalg;
   linalg.vectorBits = cpu.vectorBits;
   linalg.numRegisters = cpu.numRegisters;

@@ -17,10 +17,12 @@ using namespace mlir;
 
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
+  pm.addPass(attn::createCheckNodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);
   addLowerToLLVMPasses(pm);

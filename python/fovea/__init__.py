@@ -15,6 +15,15 @@ from ._fovea import FoveaError, Kernel
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from .ops import dense, fast_multipole, fast_multipole_linear
+from .tree import (
+    Tree,
+    tree_build,
+    tree_fetch,
+    tree_materialize,
+    tree_score,
+    tree_select,
+    tree_update,
+)
 
 __version__ = "0.1.0"
 
@@ -22,6 +31,7 @@ __all__ = [
     "FoveaError",
     "Kernel",
     "TARGETS",
+    "Tree",
     "clear_cache",
     "codebook_update",
     "compile",
@@ -31,4 +41,10 @@ __all__ = [
     "num_threads",
     "quantize",
     "set_num_threads",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_score",
+    "tree_select",
+    "tree_update",
 ]

@@ -12,6 +12,7 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
 from .ops import dense, fast_multipole, fast_multipole_linear
@@ -34,11 +35,13 @@ __all__ = [
     "Tree",
     "VQState",
     "clear_cache",
+    "codebook_update",
     "compile",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
     "num_threads",
+    "quantize",
     "set_num_threads",
     "tree_build",
     "tree_fetch",

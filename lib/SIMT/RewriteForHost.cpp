@@ -154,10 +154,10 @@ void Rewriter::instrument(Function &function) {
   const DataLayout &layout = module.getDataLayout();
   FunctionCallee access =
       getFunction("fovea_simt_access", Type::getVoidTy(context),
-                  {pointer, i32, i32, pointer});
+                  {pointer, i32, i32, i32, pointer});
   enum { Reads, Writes, Atomics };
   auto note = [&](Instruction &instruction, Value *address, Value *bytes,
-                  int kind) {
+                  int kind, Align alignment) {
     unsigned space = address->getType()->getPointerAddressSpace();
     // Generic addresses may be of shared memory, unless they are local.
     if (!isSharedSpace(space) &&
@@ -168,10 +168,10 @@ void Rewriter::instrument(Function &function) {
     fovea::simt::Op &op = result.table.add();
     op.name = kind == Reads ? "load" : kind == Writes ? "store" : "atomic";
     op.where = describe(instruction);
-    builder.CreateCall(access,
-                       {builder.CreateAddrSpaceCast(address, pointer),
-                        builder.CreateZExtOrTrunc(bytes, i32),
-                        builder.getInt32(kind), getAddress(builder, op)});
+    builder.CreateCall(
+        access, {builder.CreateAddrSpaceCast(address, pointer),
+                 builder.CreateZExtOrTrunc(bytes, i32), builder.getInt32(kind),
+                 builder.getInt32(alignment.value()), getAddress(builder, op)});
   };
   auto size = [&](Type *type) {
     return ConstantInt::get(i32, layout.getTypeStoreSize(type));
@@ -182,22 +182,24 @@ void Rewriter::instrument(Function &function) {
   for (Instruction *instruction : all) {
     if (auto *load = dyn_cast<LoadInst>(instruction))
       note(*load, load->getPointerOperand(), size(load->getType()),
-           load->isAtomic() ? Atomics : Reads);
+           load->isAtomic() ? Atomics : Reads, load->getAlign());
     else if (auto *store = dyn_cast<StoreInst>(instruction))
       note(*store, store->getPointerOperand(),
            size(store->getValueOperand()->getType()),
-           store->isAtomic() ? Atomics : Writes);
+           store->isAtomic() ? Atomics : Writes, store->getAlign());
     else if (auto *update = dyn_cast<AtomicRMWInst>(instruction))
       note(*update, update->getPointerOperand(),
-           size(update->getValOperand()->getType()), Atomics);
+           size(update->getValOperand()->getType()), Atomics,
+           update->getAlign());
     else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(instruction))
       note(*exchange, exchange->getPointerOperand(),
-           size(exchange->getNewValOperand()->getType()), Atomics);
+           size(exchange->getNewValOperand()->getType()), Atomics,
+           exchange->getAlign());
     else if (auto *copy = dyn_cast<AnyMemTransferInst>(instruction)) {
-      note(*copy, copy->getRawSource(), copy->getLength(), Reads);
-      note(*copy, copy->getRawDest(), copy->getLength(), Writes);
+      note(*copy, copy->getRawSource(), copy->getLength(), Reads, Align(1));
+      note(*copy, copy->getRawDest(), copy->getLength(), Writes, Align(1));
     } else if (auto *fill = dyn_cast<AnyMemSetInst>(instruction)) {
-      note(*fill, fill->getRawDest(), fill->getLength(), Writes);
+      note(*fill, fill->getRawDest(), fill->getLength(), Writes, Align(1));
     }
   }
 }

@@ -31,6 +31,10 @@ static thread_local const void *faultAddress = nullptr;
     fail(nullptr, "access outside shared memory: +%zd of %u bytes",
          static_cast<const char *>(faultAddress) - block.shared,
          block.sharedBytes);
+  if (!faultAddress)
+    // The machine gives none for what it does not even try.
+    fail(nullptr, "access to the null pointer, to an address that no machine "
+                  "has, or to one that is not aligned as the type demands");
   std::string *near = new std::string(describeDevice(faultAddress));
   const Op *last = block.current ? block.current->op : nullptr;
   char place[160] = "";

@@ -121,8 +121,9 @@ uint64_t fovea_simt_register(uint32_t number);
 char *fovea_simt_shared(void);
 /// The value of a register that a warpgroup product may have written.
 uint32_t fovea_simt_accumulator(uint32_t bits, const fovea::simt::Op *op);
+/// Before a load (kind 0), a store (1) or an atomic operation (2).
 void fovea_simt_access(const void *address, uint32_t bytes, uint32_t kind,
-                       const fovea::simt::Op *op);
+                       uint32_t alignment, const fovea::simt::Op *op);
 /// At the end of a loop that may wait for another thread.
 void fovea_simt_pause(const fovea::simt::Op *op);
 void fovea_simt_trap(const fovea::simt::Op *op);

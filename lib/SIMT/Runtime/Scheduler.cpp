@@ -184,6 +184,7 @@ static void completeWarp(Warp &warp, const Op &op, uint32_t mask,
     out[lane] = thread.out;
   }
   warp.arrived &= ~mask;
+  warp.banks.flush(*warp.block->counters);
   count(*warp.block, op);
   ++warp.block->counters->collectives;
   op.warp(warp, op, in, out, mask);
@@ -195,11 +196,17 @@ static void completeWarp(Warp &warp, const Op &op, uint32_t mask,
     }
 }
 
+/// The lanes that take part in the warp operation that `thread` is in.
+static uint32_t getMask(const Thread &thread) {
+  int mask = thread.op->mask;
+  return mask == AllLanes    ? 0xffffffffu
+         : mask == LiveLanes ? thread.warp->live
+                             : uint32_t(thread.in[mask]);
+}
+
 static void executeWarp(Thread &thread, const Op &op) {
   Warp &warp = *thread.warp;
-  uint32_t mask = op.mask == AllLanes    ? 0xffffffffu
-                  : op.mask == LiveLanes ? warp.live
-                                         : uint32_t(thread.in[op.mask]);
+  uint32_t mask = getMask(thread);
   if (!(mask >> thread.lane & 1))
     fail(&op, "lane %u is not in its own member mask 0x%08x", thread.lane,
          mask);
@@ -273,14 +280,19 @@ static void exitThread(Thread &thread) {
   --block.live;
   ++block.progress;
   setWait(thread, Wait::Exited);
-  if (warp.arrived) {
-    // Lanes at an aligned barrier now wait for fewer.
-    Thread &waiting = warp.getThread(__builtin_ctz(warp.arrived));
-    if (waiting.op->mask != LiveLanes)
-      fail(waiting.op, "lane %u leaves the kernel while lane %u waits for it",
-           thread.lane, waiting.lane);
-    if ((warp.arrived & warp.live) == warp.live)
-      completeWarp(warp, *waiting.op, warp.live, nullptr);
+  if (!warp.live)
+    warp.banks.flush(*block.counters);
+  for (uint32_t waiting = warp.arrived; waiting; waiting &= waiting - 1) {
+    Thread &other = warp.getThread(__builtin_ctz(waiting));
+    if (other.op->mask != LiveLanes && (getMask(other) & bit))
+      fail(other.op, "lane %u leaves the kernel while lane %u waits for it",
+           thread.lane, other.lane);
+  }
+  if (warp.arrived && warp.arrived == warp.live) {
+    // All that are left wait at an aligned barrier, which now needs no more.
+    const Op &op = *warp.getThread(__builtin_ctz(warp.live)).op;
+    if (op.mask == LiveLanes)
+      completeWarp(warp, op, warp.live, nullptr);
   }
   barriersAfterExit(block);
 }
@@ -616,13 +628,19 @@ bool Block::isShared(const void *address) const {
 }
 
 void fovea_simt_access(const void *address, uint32_t bytes, uint32_t kind,
-                       const Op *op) {
+                       uint32_t alignment, const Op *op) {
   Block &block = *currentBlock;
+  if (reinterpret_cast<uintptr_t>(address) & (alignment - 1))
+    fail(op, "misaligned access: address %p is no multiple of %u", address,
+         alignment);
   if (!block.isShared(address))
     return;
   uint32_t offset =
       block.getOffset(reinterpret_cast<uintptr_t>(address), bytes, *op);
   static constexpr Access kinds[] = {Access::Read, Access::Write,
                                      Access::Atomic};
-  block.races.access(*block.current->warp, offset, bytes, kinds[kind], *op);
+  Warp &warp = *block.current->warp;
+  block.races.access(warp, offset, bytes, kinds[kind], *op);
+  if (block.options->bankConflicts)
+    warp.banks.note(op, block.current->lane, offset, bytes);
 }

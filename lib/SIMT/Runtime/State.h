@@ -10,6 +10,7 @@
 #define FOVEA_LIB_SIMT_RUNTIME_STATE_H
 
 #include "Accumulators.h"
+#include "BankConflicts.h"
 #include "Fiber.h"
 #include "Ops.h"
 #include "Races.h"
@@ -106,6 +107,7 @@ struct Warp {
   uint32_t proxyFences = 0;
   Clock fencedClock;
   WarpProducts products;
+  BankCounter banks;
 
   Thread &getThread(unsigned lane) const;
 };

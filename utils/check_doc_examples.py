@@ -24,7 +24,7 @@ def definitions(text):
     starts = list(re.finditer(r"^def (Attn_\w+(?:Op|Attr))\s*:\s*(\w+)", text, re.M))
     ends = [start.start() for start in starts[1:]] + [len(text)]
     for start, end in zip(starts, ends):
-        if start.group(2) in ("Attn_Op", "Attn_Attr"):
+        if start.group(2) in ("Attn_Op", "Attn_Attr", "Op", "EnumAttr"):
             yield start.group(1), text[start.start() : end]
 
 

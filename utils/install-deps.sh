@@ -18,7 +18,7 @@ packages=(
   # Build tools.
   cmake ninja-build ccache clang-format-22 git
   # Tests and the Python package.
-  libgtest-dev python3-dev python3-venv
+  libgtest-dev libgmock-dev python3-dev python3-venv
 )
 
 check_only=0

@@ -30,7 +30,7 @@ class Measurement:
         self.row, self.threads = row, threads
         self.rounds = []
         self.baselines = {}
-        self.error = None
+        self.error = self.error_bound = None
         self.failure = None
 
     def collect(self, name):
@@ -112,12 +112,12 @@ class Driver:
         bench = report["bench"]
         if is_first:
             # What is not correct has no time.
-            measurement.error = row.expected.error(inputs, result)
-            bound = row.expected.bound()
-            if not measurement.error <= bound:
+            error, bound = row.expected.check(inputs, result)
+            measurement.error, measurement.error_bound = error, bound
+            if not error <= bound:
                 raise KernelError(
-                    f"wrong result: differs from the reference by {measurement.error:.3g}, "
-                    f"relative to its largest element; the bound is {bound:g}"
+                    f"wrong result: differs from the reference by {error:.3g}, "
+                    f"relative to its largest element; the bound is {bound:.3g}"
                 )
         flops = row.workload.flops()
         if abs(bench.get("useful_gflop", flops * 1e-9) - flops * 1e-9) > 1e-6 * flops * 1e-9:

@@ -6,10 +6,11 @@ built extension."""
 
 import importlib.util
 import pathlib
+import sys
 
-_PATH = pathlib.Path(__file__).resolve().parents[2] / "python" / "fovea" / "reference.py"
-_spec = importlib.util.spec_from_file_location("fovea_reference", _PATH)
-_module = importlib.util.module_from_spec(_spec)
+_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "python" / "fovea" / "reference"
+_spec = importlib.util.spec_from_file_location("fovea_reference", _FOLDER / "__init__.py")
+_module = sys.modules["fovea_reference"] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
 
 average_weights = _module.average_weights

@@ -110,7 +110,7 @@ def rows(suite, found):
         if row.kind == "compile":
             entry.update(measurement.rounds[-1])
             continue
-        entry["error"], entry["error_bound"] = measurement.error, workload.bound()
+        entry["error"], entry["error_bound"] = measurement.error, measurement.error_bound
         entry["seconds"] = seconds = measurement.seconds()
         for name in ("gflops", "fraction_of_peak", "peak_gflops"):
             entry[name] = measurement.metric(name)

@@ -35,16 +35,38 @@ public:
 
   void add(attn::StreamOp op) {
     Named query = {"query", op.getQuery()};
-    Named firstKeys = {"keys of source 0", op.getKeys().front()};
+    Named firstValues = {"values of source 0", op.getValues().front()};
     for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
       auto name = [&, index = index](StringRef what) {
         return llvm::formatv("{0} of source {1}", what, index).str();
       };
       Named keys = {name("keys"), source.keys};
-      addAttention(query, keys, {name("values"), source.values});
-      addEqual(keys, 1, firstKeys, 1);
-      addTerms(query, keys, {name("log_weight"), source.logWeight},
-               {name("bias"), source.bias});
+      Named values = {name("values"), source.values};
+      Named rows = keys;
+      if (source.codes) {
+        rows = {name("codes"), source.codes};
+        addEqual(rows, 0, query, 0);
+        addEqual(rows, 1, values, 1);
+      }
+      addBroadcast(keys, 0, query, 0);
+      addEqual(values, 0, query, 0);
+      addMultiple(query, 1, values, 1);
+      addBroadcast(keys, 1, values, 1);
+      addEqual(values, source.hasValueBlocks() ? 3 : 2, rows, 2);
+      addEqual(values, 1, firstValues, 1);
+      if (source.logWeight) {
+        Named weight = {name("log_weight"), source.logWeight};
+        addBroadcast(weight, 0, query, 0);
+        addBroadcast(weight, 1, values, 1);
+        addBroadcast(weight, source.hasLogWeightBlocks() ? 3 : 2, rows, 2);
+      }
+      if (source.bias) {
+        Named bias = {name("bias"), source.bias};
+        for (unsigned dim = 0; dim < 3; ++dim)
+          addBroadcast(bias, dim, query, dim);
+        if (!source.attr.getHasLocalBias())
+          addBroadcast(bias, 3, rows, 2);
+      }
     }
     addDestinations(query, op.getOutput(), op.getLse());
   }
@@ -83,7 +105,123 @@ public:
     addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
   }
 
+  void add(attn::QuantizeOp op) {
+    Named key = {"key", op.getKey()};
+    addBroadcast({"codebook", op.getCodebook()}, 0, key, 1);
+    addShape({"codes", op.getCodes()}, key, {0, 1, 2});
+    if (op.getQuantized())
+      addShape({"quantized", op.getQuantized()}, key, {0, 1, 2});
+  }
+
+  void add(attn::CodebookAccumulateOp op) {
+    addTokensAndState({"codes", op.getCodes()}, {"values", op.getValues()},
+                      {"mean", op.getMean()}, {"count", op.getCount()});
+  }
+
+  void add(attn::CodebookScanOp op) {
+    Named initial = {"initial_mean", op.getInitialMean()};
+    Named mean = {"mean", op.getMean()};
+    addTokensAndState({"codes", op.getCodes()}, {"values", op.getValues()},
+                      initial, {"initial_count", op.getInitialCount()});
+    addEqual(mean, 0, initial, 0);
+    addEqual(mean, 1, initial, 1);
+    addEqual(mean, 3, initial, 2);
+    addShape({"count", op.getCount()}, mean, {0, 1, 2, 3});
+  }
+
+  void add(attn::VQOp op) {
+    addQuantized(op, op.getLse());
+    addState(op, "state", op.getState());
+    addState(op, "next_state", op.getNextState());
+  }
+
+  void add(attn::VQDecodeOp op) {
+    addQuantized(op, /*lse=*/Value());
+    addState(op, "state", op.getState());
+  }
+
+  void add(attn::LogCountOp op) {
+    unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
+    addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
+             llvm::to_vector(llvm::seq(rank)));
+  }
+
+  void add(attn::CodebookUpdateOp op) {
+    Named key = {"key", op.getKey()}, codebook = {"codebook", op.getCodebook()};
+    addBroadcast(codebook, 0, key, 1);
+    addShape({"codes", op.getCodes()}, key, {0, 1, 2});
+    addShape({"sums", op.getSums()}, codebook, {0, 1});
+    addShape({"counts", op.getCounts()}, codebook, {0, 1});
+  }
+
+  void add(attn::TreeBuildOp op) {
+    Named input = {"input", op.getInput()};
+    addEqual({"tree", op.getTree()}, 0, input, 0);
+    if (op.getMask())
+      addEqual({"mask", op.getMask()}, 0, input, 0);
+    if (op.getCounts())
+      addEqual({"counts", op.getCounts()}, 0, input, 0);
+  }
+
+  void add(attn::TreeFetchOp op) {
+    Named rows = {"rows", op.getRows()};
+    addNodes({"tree", op.getTree()}, rows, op.getLevel(), op.getIndex(),
+             op.getCounts());
+    if (op.getLogWeight())
+      addLike({"log_weight", op.getLogWeight()}, rows);
+  }
+
+  void add(attn::TreeUpdateOp op) {
+    addNodes({"tree", op.getTree()}, {"rows", op.getRows()}, op.getLevel(),
+             op.getIndex(), op.getCounts());
+  }
+
+  void add(attn::TreeMaterializeOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"tree", op.getTree()}, 0);
+  }
+
+  void add(attn::TreeSplitOp op) {
+    Named newLevel = {"new_level", op.getNewLevel()};
+    for (auto [name, operand] :
+         {std::pair<StringRef, Value>{"new_index", op.getNewIndex()},
+          {"children", op.getChildren()},
+          {"scores", op.getScores()},
+          {"candidates", op.getCandidates()},
+          {"level", op.getLevel()},
+          {"index", op.getIndex()},
+          {"counts", op.getCounts()}})
+      if (operand)
+        addEqual({name.str(), operand}, 0, newLevel, 0);
+    if (op.getScores() && op.getCandidates())
+      addEqual({"scores", op.getScores()}, 1,
+               {"candidates", op.getCandidates()}, 1);
+  }
+
+  void add(attn::TreeScoreOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          output = {"output", op.getOutput()};
+    addEqual(key, 0, query, 0);
+    addEqual(output, 0, query, 0);
+    addEqual(output, 1, key, 2);
+    if (op.getLogWeight())
+      addLike({"log_weight", op.getLogWeight()}, output);
+  }
+
 private:
+  void addLike(const Named &a, const Named &b) {
+    addEqual(a, 0, b, 0);
+    addEqual(a, 1, b, 1);
+  }
+
+  void addNodes(const Named &tree, const Named &rows, Value level, Value index,
+                Value counts) {
+    addEqual(rows, 0, tree, 0);
+    addLike({"level", level}, rows);
+    addLike({"index", index}, rows);
+    if (counts)
+      addEqual({"counts", counts}, 0, tree, 0);
+  }
+
   void addEqual(const Named &a, unsigned dimA, const Named &b, unsigned dimB) {
     visit({ExtentRule::Equal,
            {a.name, a.operand, dimA},
@@ -102,6 +240,40 @@ private:
                     unsigned dimB) {
     if (cast<ShapedType>(a.operand.getType()).getDimSize(dimA) != 1)
       addEqual(a, dimA, b, dimB);
+  }
+
+  /// Extents `dims` of both are the same.
+  void addShape(const Named &a, const Named &b, ArrayRef<unsigned> dims) {
+    for (unsigned dim : dims)
+      addEqual(a, dim, b, dim);
+  }
+
+  void addTokensAndState(const Named &codes, const Named &values,
+                         const Named &mean, const Named &count) {
+    addShape(codes, values, {0, 1, 2});
+    addShape(mean, values, {0, 1});
+    addShape(count, mean, {0, 1, 2});
+  }
+
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addShape(value, query, {0, 2});
+    addMultiple(query, 1, value, 1);
+    addShape({"codes", op.getCodes()}, value, {0, 1, 2});
+    addBroadcast({"codebook", op.getCodebook()}, 0, value, 1);
+    if (op.getBias())
+      for (unsigned dim = 0; dim < 3; ++dim)
+        addBroadcast({"bias", op.getBias()}, dim, query, dim);
+    addDestinations(query, op.getOutput(), lse);
+  }
+
+  /// Batch and heads of the parts of a state.
+  template <typename OpTy>
+  void addState(OpTy op, StringRef name, ValueRange state) {
+    StringRef parts[] = {"mean", "count", "kept codes", "kept values"};
+    for (auto [part, operand] : llvm::zip(parts, state))
+      addShape({llvm::formatv("{0} of {1}", part, name).str(), operand},
+               {"value", op.getValue()}, {0, 1});
   }
 
   void addAttention(const Named &query, const Named &key, const Named &value) {
@@ -157,6 +329,11 @@ void fovea::forEachExtentRule(Operation *op,
                               function_ref<void(const ExtentRule &)> visit) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-            attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
+            attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
+            attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
+            attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp,
+            attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
+            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
+            attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -161,15 +161,25 @@ public:
            countDensePairs(op.getMaskOrNone(), q[2], k[2]);
   }
 
+  /// Scores of a table's rows count once, whatever looks them up.
   double count(attn::StreamOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery());
+    SmallVector<attn::StreamOp::Source> sources = op.getSourceList();
+    SmallPtrSet<Value, 2> tables;
+    for (const attn::StreamOp::Source &source : sources)
+      if (source.codes)
+        tables.insert(source.keys);
     double flops = 0;
-    for (const attn::StreamOp::Source &source : op.getSourceList()) {
-      SmallVector<int64_t> k = shapeOf(source.keys), v = shapeOf(source.values);
+    for (Value table : tables)
+      flops += 2.0 * q[3] * q[0] * q[1] * q[2] * shapeOf(table)[2];
+    for (const attn::StreamOp::Source &source : sources) {
+      int64_t rows = shapeOf(source.getRowsOperand())[2];
+      int64_t valueWidth = shapeOf(source.values).back();
       if (!isKnown)
         return 0;
-      flops += 2.0 * (q[3] + v[3]) * q[0] * q[1] *
-               countSourcePairs(source.attr, op.getBlock(), q[2], k[2]);
+      int64_t width = tables.contains(source.keys) ? 0 : q[3];
+      flops += 2.0 * (width + valueWidth) * q[0] * q[1] *
+               countSourcePairs(source.attr, op.getBlock(), q[2], rows);
     }
     return flops;
   }
@@ -199,6 +209,44 @@ public:
     return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
                (tree.countNearPairs() + tree.countFarSummaryPairs()) +
            2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+  }
+
+  double count(attn::QuantizeOp op) {
+    SmallVector<int64_t> k = shapeOf(op.getKey()),
+                         c = shapeOf(op.getCodebook());
+    return isKnown ? 2.0 * c[1] * product(k) : 0;
+  }
+
+  /// Scores of the codewords and products with the values of what is read: with
+  /// blocks n and n - 1 one by one where a bias or a state asks for it.
+  double count(attn::VQOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    double heads = double(q[0]) * q[1], rows = q[2], codes = c[1];
+    double entries = codes * rows;
+    if (op.getCausal()) {
+      bool readsTwo =
+          op.getBias() || !op.getState().empty() || !op.getNextState().empty();
+      int64_t block = op.getBlock(), lag = readsTwo ? 2 : 1;
+      entries = 0;
+      for (int64_t i = 0; i < q[2]; ++i) {
+        int64_t first = std::max<int64_t>(i / block + 1 - lag, 0) * block;
+        // No codeword is read before some token is older than the local ones.
+        entries += double(i - first + 1) + (first > 0 ? codes : 0);
+      }
+    }
+    return 2.0 * heads * (q[3] * rows * codes + v[3] * entries);
+  }
+
+  double count(attn::VQDecodeOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    return 2.0 * q[0] * q[1] *
+           (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
   }
 
   /// False once an extent was not found.
@@ -247,7 +295,8 @@ fovea::countUsefulFlops(FunctionOpInterface function,
   function->walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-              attn::FastMultipoleOp, attn::FastMultipoleLinearOp>(
+              attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
+              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

@@ -107,8 +107,12 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
 #define FOVEA_ADD(name) add(#name, &::name)
   FOVEA_ADD(fovea_rt_parallel_for);
   FOVEA_ADD(fovea_rt_fail);
+  FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_multiple);
+  FOVEA_ADD(fovea_rt_check_nodes);
+  FOVEA_ADD(fovea_rt_check_budget);
+  FOVEA_ADD(fovea_rt_tree_split);
   FOVEA_ADD(fovea_rt_alloc);
   FOVEA_ADD(fovea_rt_free);
   FOVEA_ADD(_mlir_memref_to_llvm_alloc);

@@ -14,6 +14,15 @@ holds plain NumPy versions of the functions here.
 from ._fovea import FoveaError, Kernel
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from .ops import dense, fast_multipole, fast_multipole_linear
+from .tree import (
+    Tree,
+    tree_build,
+    tree_fetch,
+    tree_materialize,
+    tree_score,
+    tree_select,
+    tree_update,
+)
 
 __version__ = "0.1.0"
 
@@ -21,6 +30,7 @@ __all__ = [
     "FoveaError",
     "Kernel",
     "TARGETS",
+    "Tree",
     "clear_cache",
     "compile",
     "dense",
@@ -28,4 +38,10 @@ __all__ = [
     "fast_multipole_linear",
     "num_threads",
     "set_num_threads",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_score",
+    "tree_select",
+    "tree_update",
 ]

@@ -64,8 +64,7 @@ def check(found, expected, type="float32"):
         assert lse.shape == expected_lse.shape
         finite = np.isfinite(expected_lse)
         assert np.array_equal(lse[~finite], expected_lse[~finite])
-        # Data of 16 bits reach the scores exactly, summaries rounded.
-        bound = {"float32": 1e-5, "float64": 1e-12}.get(type, 3e-2)
+        bound = 1e-12 if type == "float64" else 1e-5
         np.testing.assert_allclose(lse[finite], expected_lse[finite], rtol=0, atol=bound)
         return
     assert found.dtype == TYPES[type]

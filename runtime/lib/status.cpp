@@ -11,6 +11,7 @@
 #include "fovea_rt/fovea_rt.h"
 #include "scratch.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <csetjmp>
 #include <cstdarg>
@@ -132,6 +133,41 @@ void fovea_rt_check_multiple(const char *rule, int64_t found, int64_t divisor) {
     fail(FOVEA_RT_INVALID_ARGUMENT,
          "%s, expected a multiple of %" PRId64 ", but got %" PRId64, rule,
          divisor, found);
+}
+
+void fovea_rt_check_codes(const char *rule, const int32_t *codes,
+                          int64_t num_batches, int64_t num_heads,
+                          int64_t num_tokens, int64_t batch_stride,
+                          int64_t head_stride, int64_t token_stride,
+                          int64_t num_codes) {
+  // Negative codes are large as unsigned numbers.
+  auto bound = static_cast<uint32_t>(
+      std::clamp<int64_t>(num_codes, 0, int64_t(INT32_MAX) + 1));
+  auto isOut = [=](int32_t code) {
+    return static_cast<uint32_t>(code) >= bound;
+  };
+  for (int64_t batch = 0; batch < num_batches; ++batch) {
+    for (int64_t head = 0; head < num_heads; ++head) {
+      const int32_t *row = codes + batch * batch_stride + head * head_stride;
+      // Without an early exit the loop is vectorised.
+      bool anyOut = false;
+      if (token_stride == 1)
+        for (int64_t token = 0; token < num_tokens; ++token)
+          anyOut |= isOut(row[token]);
+      else
+        for (int64_t token = 0; token < num_tokens; ++token)
+          anyOut |= isOut(row[token * token_stride]);
+      if (!anyOut)
+        continue;
+      int64_t token = 0;
+      while (!isOut(row[token * token_stride]))
+        ++token;
+      fail(FOVEA_RT_INVALID_ARGUMENT,
+           "%s[%" PRId64 ", %" PRId64 ", %" PRId64
+           "] must be at least 0 and below %" PRId64 ", but got %" PRId32,
+           rule, batch, head, token, num_codes, row[token * token_stride]);
+    }
+  }
 }
 
 const char *fovea_rt_last_error(void) { return status.lastError; }

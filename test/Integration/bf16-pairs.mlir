@@ -6,6 +6,8 @@
 // RUN: fovea-run %s --entry=window --cpu=native,+fast-bf16-dot --random=2 --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=terms --cpu=native,+fast-bf16-dot --random=3 --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=gathered --cpu=native,+fast-bf16-dot --random=4 --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=mixed --cpu=native,+fast-bf16-dot --random=5 --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=unrounded --cpu=native,+fast-bf16-dot --random=6 --compare=reference | FileCheck %s
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=native,+fast-bf16-dot | FileCheck %s --check-prefix=LLVM
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=native,-fast-bf16-dot | FileCheck %s --check-prefix=NONE
 
@@ -45,4 +47,36 @@ func.func @gathered(%q: tensor<1x1x96x16xbf16>, %k: tensor<1x1x96x16xbf16>, %v: 
           ranges [affine_map<(b)[rows, n] -> (0, b * 2 + 1)>, affine_map<(b)[rows, n] -> (b * 3 + 3, b * 3 + 6)>]
       outs(%init : tensor<1x1x96x16xbf16>) {block = 33 : i64, scale = 0.25 : f64} -> tensor<1x1x96x16xbf16>
   return %out : tensor<1x1x96x16xbf16>
+}
+
+// Pairs where both sides are bf16, converted rows and f32 in place elsewhere.
+func.func @mixed(%q: tensor<1x2x96x16xbf16>, %k: tensor<1x1x96x16xbf16>, %v: tensor<1x1x96x24xbf16>, %ks: tensor<1x1x13x16xf32>, %vs: tensor<1x1x13x24xf32>,
+    %kt: tensor<1x1x301x16xf16>, %vt: tensor<1x1x301x24xbf16>) -> (tensor<1x2x96x24xbf16>, tensor<1x2x96xf32>) {
+  %init = tensor.empty() : tensor<1x2x96x24xbf16>
+  %l = tensor.empty() : tensor<1x2x96xf32>
+  %out:2 = attn.stream query(%q : tensor<1x2x96x16xbf16>)
+      source(%ks, %vs : tensor<1x1x13x16xf32>, tensor<1x1x13x24xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b * 2 + 1)>, affine_map<(b)[rows, n] -> (b * 3 + 3, b * 3 + 6)>]
+      source(%k, %v : tensor<1x1x96x16xbf16>, tensor<1x1x96x24xbf16>)
+          ranges [affine_map<(b)[rows, n] -> (b * 33 - 33, b * 33 + 33)>] mask <causal>
+      source(%kt, %vt : tensor<1x1x301x16xf16>, tensor<1x1x301x24xbf16>)
+          ranges [affine_map<(b)[rows, n] -> (b, b + 201)>]
+      outs(%init, %l : tensor<1x2x96x24xbf16>, tensor<1x2x96xf32>) {block = 33 : i64, scale = 0.25 : f64} -> tensor<1x2x96x24xbf16>, tensor<1x2x96xf32>
+  return %out#0, %out#1 : tensor<1x2x96x24xbf16>, tensor<1x2x96xf32>
+}
+
+// Pairs would round weights to bf16: an output of f32 has none.
+func.func @unrounded(%q: tensor<1x2x96x16xbf16>, %k: tensor<1x1x96x16xbf16>, %v: tensor<1x1x96x24xbf16>, %ks: tensor<1x1x13x16xf32>, %vs: tensor<1x1x13x24xf32>,
+    %kt: tensor<1x1x301x16xf16>, %vt: tensor<1x1x301x24xbf16>) -> (tensor<1x2x96x24xf32>, tensor<1x2x96xf32>) {
+  %init = tensor.empty() : tensor<1x2x96x24xf32>
+  %l = tensor.empty() : tensor<1x2x96xf32>
+  %out:2 = attn.stream query(%q : tensor<1x2x96x16xbf16>)
+      source(%ks, %vs : tensor<1x1x13x16xf32>, tensor<1x1x13x24xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b * 2 + 1)>, affine_map<(b)[rows, n] -> (b * 3 + 3, b * 3 + 6)>]
+      source(%k, %v : tensor<1x1x96x16xbf16>, tensor<1x1x96x24xbf16>)
+          ranges [affine_map<(b)[rows, n] -> (b * 33 - 33, b * 33 + 33)>] mask <causal>
+      source(%kt, %vt : tensor<1x1x301x16xf16>, tensor<1x1x301x24xbf16>)
+          ranges [affine_map<(b)[rows, n] -> (b, b + 201)>]
+      outs(%init, %l : tensor<1x2x96x24xf32>, tensor<1x2x96xf32>) {block = 33 : i64, scale = 0.25 : f64} -> tensor<1x2x96x24xf32>, tensor<1x2x96xf32>
+  return %out#0, %out#1 : tensor<1x2x96x24xf32>, tensor<1x2x96xf32>
 }

@@ -18,6 +18,7 @@
 //                          every pair of query and key summaries; plus the
 //                          summaries of queries, keys and values
 //   summarize              2 p N D for every head
+//   quantize               2 N S D for every head
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 1
+#define FOVEA_RT_ABI_VERSION 2
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -107,6 +107,63 @@ FOVEA_RT_EXPORT void fovea_rt_check_extent(const char *rule, int64_t found,
                                            int64_t expected);
 FOVEA_RT_EXPORT void fovea_rt_check_multiple(const char *rule, int64_t found,
                                              int64_t divisor);
+
+/*
+ * Checks a strided array of codes, num_batches x num_heads x num_tokens of
+ * them; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT and the
+ * text `rule`, the position of the first code that is negative or not below
+ * num_codes, and that code.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_codes(const char *rule, const int32_t *codes,
+                     int64_t num_batches, int64_t num_heads, int64_t num_tokens,
+                     int64_t batch_stride, int64_t head_stride,
+                     int64_t token_stride, int64_t num_codes);
+
+/*
+ * Trees of averages. Nodes are pairs of a level and an index, in two lists of
+ * int32_t; entry j of batch entry b of a list is list[b * stride + j].
+ *
+ * Checks that each of `count` nodes in each of `batches` lists is one of a tree
+ * with `levels` levels over the tokens, the uppermost of `roots` nodes, each of
+ * `ratio` children. With `must_cover`, they must also cover the sequence in
+ * order without overlap. Fails with FOVEA_RT_INVALID_ARGUMENT.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
+                     const int32_t *index, int64_t index_stride,
+                     int64_t batches, int64_t count, int64_t roots,
+                     int64_t ratio, int64_t levels, int64_t must_cover);
+
+/*
+ * Checks that at least `split` candidates of `level` have a token. counts[x] is
+ * the number of tokens of node x of that level; without candidates (null),
+ * candidate m is node m.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
+                      const int32_t *candidates, int64_t candidates_stride,
+                      int64_t batches, int64_t num_candidates, int64_t level,
+                      int64_t split);
+
+/*
+ * One step of the selection, for one batch entry. The nodes (level[j],
+ * index[j]) cover a sequence in order; those of level `at` are the candidates,
+ * in order. The `split` candidates with the highest score (ties: the first; NaN
+ * is lowest) are replaced by their `ratio` children, which are also listed in
+ * `children`. A candidate x with counts[x] == 0 is never split.
+ *
+ * Null `scores`: all are split that can be. Null `candidates`, `level` and
+ * `index`: the nodes are 0, 1, ... of level `at`. Null `counts`: none is 0.
+ * Fails without memory.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
+                    const int32_t *candidates, int64_t num_candidates,
+                    const int32_t *level, const int32_t *index,
+                    int64_t num_nodes, const int32_t *counts,
+                    int32_t *new_level, int32_t *new_index, int32_t *children,
+                    int64_t at, int64_t split, int64_t ratio);
 
 /*
  * Allocates `bytes` bytes of uninitialised memory, aligned to `alignment` or 64

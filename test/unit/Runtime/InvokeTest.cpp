@@ -60,6 +60,42 @@ TEST_F(InvokeTest, checksOfExtentsSayWhatIsExpected) {
             FOVEA_RT_INVALID_ARGUMENT);
 }
 
+TEST_F(InvokeTest, checksOfCodesTellTheFirstThatIsWrong) {
+  // Two batch entries of three heads of five tokens, every second element.
+  std::vector<int32_t> codes(60, 7);
+  auto check = [&](int64_t numCodes, int64_t numTokens = 5) {
+    return invoke([&] {
+      fovea_rt_check_codes("attn.vq: codes", codes.data(), 2, 3, numTokens, 30,
+                           10, 2, numCodes);
+    });
+  };
+  EXPECT_EQ(check(8), FOVEA_RT_OK);
+  EXPECT_EQ(check(int64_t(1) << 40), FOVEA_RT_OK);
+  EXPECT_EQ(check(0, /*numTokens=*/0), FOVEA_RT_OK);
+  EXPECT_EQ(check(7), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(), "attn.vq: codes[0, 0, 0] must be at "
+                                      "least 0 and below 7, but got 7");
+  EXPECT_EQ(check(0), FOVEA_RT_INVALID_ARGUMENT);
+  // Elements in between are not codes.
+  codes[1] = 99;
+  EXPECT_EQ(check(8), FOVEA_RT_OK);
+  codes[30 + 2 * 10 + 2 * 3] = -1;
+  codes[30 + 2 * 10 + 2 * 4] = 8;
+  EXPECT_EQ(check(8), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(), "attn.vq: codes[1, 2, 3] must be at "
+                                      "least 0 and below 8, but got -1");
+  codes[30 + 2 * 10 + 2 * 3] = INT32_MAX;
+  EXPECT_EQ(check(INT32_MAX), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(check(int64_t(INT32_MAX) + 1), FOVEA_RT_OK);
+  // Neighbours.
+  EXPECT_EQ(invoke([&] {
+              fovea_rt_check_codes("c", codes.data(), 1, 1, 2, 60, 60, 1, 99);
+            }),
+            FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "c[0, 0, 1] must be at least 0 and below 99, but got 99");
+}
+
 TEST_F(InvokeTest, aFailureIsNeverSuccess) {
   for (int code : {0, -1, INT32_MIN})
     EXPECT_EQ(invoke([code] { fovea_rt_fail(code, "x"); }), FOVEA_RT_INTERNAL);

@@ -20,6 +20,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.cpp.inc"
+#include "fovea/Dialect/Attn/IR/AttnEnums.cpp.inc"
 
 // ranges ::= `[` (affine-map (`,` affine-map)*)? `]`
 static ParseResult parseRanges(AsmParser &parser,
@@ -119,7 +120,8 @@ static bool hasPositiveDivisors(AffineMap map) {
 
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<AffineMap> ranges, MaskAttr mask,
-                                 bool hasLogWeight, bool hasBias) {
+                                 bool hasLogWeight, bool hasBias, bool hasCodes,
+                                 bool hasLocalBias) {
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))
@@ -139,6 +141,12 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   }
   if (!mask)
     return emitError() << "expected a mask";
+  if (hasLocalBias && (!hasBias || ranges.size() != 1))
+    return emitError()
+           << "expected a bias and one range with a local bias, but "
+              "got "
+           << ranges.size() << " ranges and " << (hasBias ? "a" : "no")
+           << " bias";
   return success();
 }
 

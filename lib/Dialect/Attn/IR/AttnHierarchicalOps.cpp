@@ -92,9 +92,12 @@ LogicalResult SummarizeOp::verify() {
     return emitOpError("expects a static width of input and output");
   if (input.getDimSize(3) == 0)
     return emitOpError("expects a width of at least 1");
-  if (input.getElementType() != output.getElementType())
-    return emitOpError() << "expects output to hold " << input.getElementType()
-                         << ", but got " << output.getElementType();
+  Type data = input.getElementType(), state = getStateType(data),
+       found = output.getElementType();
+  if (found != data && found != state)
+    return emitOpError() << "expects output to hold " << data
+                         << (state == data ? "" : " or f32") << ", but got "
+                         << found;
   if (failed(verifyWeights(*this, "weights", getWeights(), getBias(),
                            input.getDimSize(1), input.getDimSize(3),
                            input.getElementType())))

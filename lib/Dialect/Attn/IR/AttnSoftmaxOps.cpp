@@ -134,24 +134,166 @@ MutableOperandRange StreamOp::getDpsInitsMutable() {
 
 SmallVector<StreamOp::Source> StreamOp::getSourceList() {
   SmallVector<Source> sources;
-  unsigned nextWeight = 0, nextBias = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextCodes = 0;
   for (auto [keys, values, attr] :
        llvm::zip(getKeys(), getValues(), getSources())) {
     auto source = cast<SourceAttr>(attr);
-    Value weight, bias;
+    Value weight, bias, codes;
     if (source.getHasLogWeight())
       weight = getLogWeights()[nextWeight++];
     if (source.getHasBias())
       bias = getBiases()[nextBias++];
-    sources.push_back({keys, values, weight, bias, source});
+    if (source.getHasCodes())
+      codes = getCodes()[nextCodes++];
+    sources.push_back({keys, values, weight, bias, codes, source});
   }
   return sources;
 }
 
-LogicalResult StreamOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 7})))
+static int64_t getRank(Value value) {
+  return cast<ShapedType>(value.getType()).getRank();
+}
+
+static int64_t getExtent(Value value, int64_t dim) {
+  return cast<ShapedType>(value.getType()).getDimSize(dim);
+}
+
+bool StreamOp::Source::hasValueBlocks() const { return getRank(values) == 5; }
+
+bool StreamOp::Source::hasLogWeightBlocks() const {
+  return logWeight && getRank(logWeight) == 4;
+}
+
+/// Checks keys, values and codes of a source that is more than `[B, G, M, D]`
+/// and `[B, G, M, E]`.
+static LogicalResult verifyTableSource(StreamOp op, unsigned index,
+                                       const StreamOp::Source &source) {
+  using attn::detail::verifyExtent;
+  auto q = cast<ShapedType>(op.getQuery().getType());
+  auto name = [&](StringRef what) {
+    return llvm::formatv("{0} of source {1}", what, index).str();
+  };
+  std::string keys = name("keys"), values = name("values");
+  for (auto [what, operand] :
+       {std::pair{keys, source.keys}, std::pair{values, source.values},
+        std::pair{std::string("output"), Value(op.getOutput())}}) {
+    Type found = cast<ShapedType>(operand.getType()).getElementType();
+    if (getStateType(found) != getStateType(q.getElementType()))
+      return op.emitOpError()
+             << "expects " << what
+             << (q.getElementType().isF64() ? " to hold f64"
+                                            : " not to hold f64")
+             << ", since query holds " << q.getElementType() << ", but got "
+             << found;
+  }
+  int64_t last = getRank(source.values) - 1;
+  int64_t valueWidth = getExtent(source.values, last);
+  int64_t keyHeads = getExtent(source.values, 1);
+  if (ShapedType::isDynamic(q.getDimSize(3)) ||
+      ShapedType::isDynamic(valueWidth) ||
+      ShapedType::isDynamic(getExtent(source.keys, 3)))
+    return op.emitOpError("expects static head and value widths");
+  if (q.getDimSize(3) == 0 || valueWidth == 0)
+    return op.emitOpError("expects head and value widths of at least 1");
+  if (failed(verifyExtent(op, values, source.values, 0, q.getDimSize(0),
+                          "batch")) ||
+      failed(verifyExtent(op, keys, source.keys, 0, q.getDimSize(0), "batch",
+                          /*mayBroadcast=*/true)) ||
+      failed(verifyExtent(op, keys, source.keys, 1, keyHeads, "heads of values",
+                          /*mayBroadcast=*/true)) ||
+      failed(verifyExtent(op, keys, source.keys, 3, q.getDimSize(3),
+                          "head width of query")) ||
+      failed(verifyExtent(op, values, source.values, last - 1,
+                          getExtent(source.getRowsOperand(), 2),
+                          source.codes ? "rows of codes" : "rows of keys")))
     return failure();
-  size_t numSources = getSources().size(), numWeights = 0, numBiases = 0;
+  int64_t heads = q.getDimSize(1);
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
+      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
+    return op.emitOpError()
+           << "expects the query heads to be a multiple of the key heads, but "
+              "got "
+           << heads << " query heads and " << keyHeads << " key heads";
+  if (source.codes) {
+    std::string codes = name("codes");
+    for (int64_t dim : {0, 1})
+      if (failed(verifyExtent(op, codes, source.codes, dim,
+                              getExtent(source.values, dim), values)))
+        return failure();
+    int64_t tableRows = getExtent(source.keys, 2);
+    if (ShapedType::isDynamic(tableRows) || tableRows == 0)
+      return op.emitOpError() << "expects " << keys
+                              << " to be a table with a static number of rows "
+                                 "of at least 1, since the source has codes";
+  }
+  return attn::detail::verifyDestinations(op, op.getQuery(), valueWidth,
+                                          op.getOutput(), op.getLse(),
+                                          op.getScale());
+}
+
+/// Checks that operands with an axis of query blocks have an entry for each
+/// block. A tile does not know how many there are.
+static LogicalResult verifyBlockAxis(StreamOp op, const Twine &name,
+                                     Value operand) {
+  if (op.getBlock() == 0)
+    return op.emitOpError() << "expects a block size, since " << name
+                            << " has an axis of query blocks";
+  int64_t found = getExtent(operand, 2), rows = getExtent(op.getQuery(), 2);
+  if (op.getFirstRow() || ShapedType::isDynamic(found) ||
+      ShapedType::isDynamic(rows))
+    return success();
+  int64_t needed = llvm::divideCeil(rows, op.getBlock());
+  if (found < needed)
+    return op.emitOpError()
+           << "expects " << name << " to have an entry for each of the "
+           << needed << " query blocks, but got " << found;
+  return success();
+}
+
+/// Checks log weights and bias of a source.
+static LogicalResult verifySourceTerms(StreamOp op, unsigned index,
+                                       const StreamOp::Source &source) {
+  auto q = cast<ShapedType>(op.getQuery().getType());
+  int64_t keyRows = getExtent(source.getRowsOperand(), 2);
+  auto name = [&](StringRef what) {
+    return llvm::formatv("{0} of source {1}", what, index).str();
+  };
+  if (source.hasValueBlocks() &&
+      failed(verifyBlockAxis(op, name("values"), source.values)))
+    return failure();
+  if (source.logWeight) {
+    SmallVector<int64_t> shape = {getExtent(source.values, 0),
+                                  getExtent(source.values, 1)};
+    if (source.hasLogWeightBlocks()) {
+      if (failed(verifyBlockAxis(op, name("log_weight"), source.logWeight)))
+        return failure();
+      shape.push_back(getExtent(source.logWeight, 2));
+    }
+    shape.push_back(keyRows);
+    if (failed(attn::detail::verifyScoreTerm(op, "log_weight", source.logWeight,
+                                             shape, q.getElementType())))
+      return failure();
+  }
+  if (!source.bias)
+    return success();
+  int64_t columns = getExtent(source.bias, 3);
+  if (!source.attr.getHasLocalBias())
+    columns = keyRows;
+  else if (ShapedType::isDynamic(columns) || columns == 0)
+    return op.emitOpError() << "expects " << name("local_bias")
+                            << " to have a static number of columns of at "
+                               "least 1";
+  return attn::detail::verifyScoreTerm(
+      op, source.attr.getHasLocalBias() ? "local_bias" : "bias", source.bias,
+      {q.getDimSize(0), q.getDimSize(1), q.getDimSize(2), columns},
+      q.getElementType());
+}
+
+LogicalResult StreamOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 8})))
+    return failure();
+  size_t numSources = getSources().size(), numWeights = 0, numBiases = 0,
+         numCodes = 0;
   if (numSources == 0)
     return emitOpError("expects at least one source");
   if (getKeys().size() != numSources || getValues().size() != numSources)
@@ -161,44 +303,50 @@ LogicalResult StreamOp::verify() {
   for (auto source : getSources().getAsRange<SourceAttr>()) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
+    numCodes += source.getHasCodes();
   }
   if (getLogWeights().size() != numWeights || getBiases().size() != numBiases)
     return emitOpError() << "expects " << numWeights << " log weights and "
                          << numBiases << " biases, as the sources say, but got "
                          << getLogWeights().size() << " and "
                          << getBiases().size();
+  if (getCodes().size() != numCodes)
+    return emitOpError() << "expects codes for " << numCodes
+                         << " sources, as they say, but got "
+                         << getCodes().size();
   if (!getFirstRow() != !getNumRows())
     return emitOpError("expects first_row and num_rows together");
   if (static_cast<int64_t>(getBlock()) < 0)
     return emitOpError()
            << "expects a block size that is not negative, but got "
            << static_cast<int64_t>(getBlock());
+  if (getLse() && getWeighting() != Weighting::Softmax)
+    return emitOpError() << "expects no lse with weighting "
+                         << stringifyWeighting(getWeighting())
+                         << ", which has no normaliser";
 
-  auto q = cast<ShapedType>(getQuery().getType());
   Source first = getSourceList().front();
-  auto firstKeys = cast<ShapedType>(first.keys.getType());
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
-    if (failed(attn::detail::verifyAttention(*this, getQuery(), source.keys,
-                                             source.values, getOutput(),
-                                             getLse(), getScale())))
-      return failure();
-    std::string keysName = llvm::formatv("keys of source {0}", index);
+    bool broadcasts = false;
     for (int64_t dim : {0, 1})
-      if (failed(attn::detail::verifyExtent(*this, keysName, source.keys, dim,
-                                            firstKeys.getDimSize(dim),
-                                            "keys of source 0")))
-        return failure();
-    auto k = cast<ShapedType>(source.keys.getType());
-    if (source.logWeight &&
-        failed(attn::detail::verifyScoreTerm(
-            *this, "log_weight", source.logWeight, k.getShape().take_front(3),
-            q.getElementType())))
+      broadcasts |= getExtent(source.keys, dim) == 1 &&
+                    getExtent(source.values, dim) != 1;
+    bool isPlain = !source.codes && !source.hasValueBlocks() && !broadcasts;
+    if (failed(isPlain ? attn::detail::verifyAttention(
+                             *this, getQuery(), source.keys, source.values,
+                             getOutput(), getLse(), getScale(),
+                             attn::detail::ElementTypes::SameState)
+                       : verifyTableSource(*this, index, source)))
       return failure();
-    if (source.bias &&
-        failed(attn::detail::verifyScoreTerm(*this, "bias", source.bias,
-                                             {q.getDimSize(0), q.getDimSize(1),
-                                              q.getDimSize(2), k.getDimSize(2)},
-                                             q.getElementType())))
+    Value own = isPlain ? source.keys : source.values;
+    std::string name =
+        llvm::formatv("{0} of source {1}", isPlain ? "keys" : "values", index);
+    for (int64_t dim : {0, 1})
+      if (failed(attn::detail::verifyExtent(
+              *this, name, own, dim, getExtent(first.values, dim),
+              isPlain ? "keys of source 0" : "values of source 0")))
+        return failure();
+    if (failed(verifySourceTerms(*this, index, source)))
       return failure();
     if (getBlock() == 0)
       for (AffineMap range : source.attr.getRanges())
@@ -218,13 +366,13 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
                                 PatternRewriter &rewriter) const override {
     SmallVector<StreamOp::Source> kept;
     for (StreamOp::Source source : op.getSourceList()) {
-      auto rows = cast<ShapedType>(source.keys.getType()).getDimSize(2);
+      int64_t rows = getExtent(source.getRowsOperand(), 2);
       if (!source.attr.getRanges().empty() && rows != 0)
         kept.push_back(source);
     }
     if (kept.size() == op.getSources().size() || kept.empty())
       return failure();
-    SmallVector<Value> keys, values, weights, biases;
+    SmallVector<Value> keys, values, weights, biases, codes;
     SmallVector<Attribute> attrs;
     for (StreamOp::Source source : kept) {
       keys.push_back(source.keys);
@@ -233,6 +381,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
         weights.push_back(source.logWeight);
       if (source.bias)
         biases.push_back(source.bias);
+      if (source.codes)
+        codes.push_back(source.codes);
       attrs.push_back(source.attr);
     }
     rewriter.modifyOpInPlace(op, [&] {
@@ -240,6 +390,7 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
       op.getValuesMutable().assign(values);
       op.getLogWeightsMutable().assign(weights);
       op.getBiasesMutable().assign(biases);
+      op.getCodesMutable().assign(codes);
       op.setSourcesAttr(rewriter.getArrayAttr(attrs));
     });
     return success();
@@ -258,7 +409,8 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 
 // stream ::= `query` `(` %q `:` type `)` source+ tile? outs attr-dict result?
 // source ::= `source` `(` %k `,` %v `:` type `,` type `)`
-//            (`log_weight` `(` %w `:` type `)`)? (`bias` `(` %b `:` type `)`)?
+//            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
+//            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
 //            `ranges` `[` affine-map-list `]` (`mask` mask)?
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
@@ -290,9 +442,9 @@ parseTypedOperands(OpAsmParser &parser, unsigned min, unsigned max,
 
 ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   using Operands = SmallVector<OpAsmParser::UnresolvedOperand>;
-  Operands query, keys, values, weights, biases, rows, outs;
+  Operands query, keys, values, weights, biases, codes, rows, outs;
   SmallVector<Type> queryType, keyTypes, valueTypes, weightTypes, biasTypes,
-      outTypes;
+      codeTypes, outTypes;
   Builder &builder = parser.getBuilder();
   MLIRContext *context = parser.getContext();
   SMLoc loc = parser.getCurrentLocation();
@@ -311,10 +463,15 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
     values.push_back(pair[1]);
     keyTypes.push_back(pairTypes[0]);
     valueTypes.push_back(pairTypes[1]);
+    bool hasCodes = succeeded(parser.parseOptionalKeyword("codes"));
+    if (hasCodes && parseTypedOperands(parser, 1, 1, codes, codeTypes))
+      return failure();
     bool hasWeight = succeeded(parser.parseOptionalKeyword("log_weight"));
     if (hasWeight && parseTypedOperands(parser, 1, 1, weights, weightTypes))
       return failure();
-    bool hasBias = succeeded(parser.parseOptionalKeyword("bias"));
+    bool hasLocalBias = succeeded(parser.parseOptionalKeyword("local_bias"));
+    bool hasBias =
+        hasLocalBias || succeeded(parser.parseOptionalKeyword("bias"));
     if (hasBias && parseTypedOperands(parser, 1, 1, biases, biasTypes))
       return failure();
     SmallVector<AffineMap> ranges;
@@ -336,7 +493,8 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
         return failure();
     }
     auto source = parser.getChecked<SourceAttr>(
-        loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias);
+        loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
+        hasCodes, hasLocalBias);
     if (!source)
       return failure();
     sources.push_back(source);
@@ -367,10 +525,11 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                       builder.getArrayAttr(sources));
   auto size = [](auto &range) { return static_cast<int32_t>(range.size()); };
   int32_t hasRows = rows.empty() ? 0 : 1, hasLse = outs.size() == 2 ? 1 : 0;
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr(
-                          {1, size(keys), size(values), size(weights),
-                           size(biases), hasRows, hasRows, 1, hasLse}));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr({1, size(keys), size(values), size(weights),
+                                    size(biases), size(codes), hasRows, hasRows,
+                                    1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(
       parser.resolveOperands(query, queryType, loc, result.operands) ||
@@ -378,6 +537,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.resolveOperands(values, valueTypes, loc, result.operands) ||
       parser.resolveOperands(weights, weightTypes, loc, result.operands) ||
       parser.resolveOperands(biases, biasTypes, loc, result.operands) ||
+      parser.resolveOperands(codes, codeTypes, loc, result.operands) ||
       parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
       parser.resolveOperands(outs, outTypes, loc, result.operands));
 }
@@ -389,12 +549,15 @@ void StreamOp::print(OpAsmPrinter &printer) {
     printer.printNewline();
     printer << "source(" << source.keys << ", " << source.values << " : "
             << source.keys.getType() << ", " << source.values.getType() << ")";
+    if (source.codes)
+      printer << " codes(" << source.codes << " : " << source.codes.getType()
+              << ")";
     if (source.logWeight)
       printer << " log_weight(" << source.logWeight << " : "
               << source.logWeight.getType() << ")";
     if (source.bias)
-      printer << " bias(" << source.bias << " : " << source.bias.getType()
-              << ")";
+      printer << (source.attr.getHasLocalBias() ? " local_bias(" : " bias(")
+              << source.bias << " : " << source.bias.getType() << ")";
     printer << " ranges [";
     llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
       printer.printAttribute(AffineMapAttr::get(map));
@@ -418,9 +581,11 @@ void StreamOp::print(OpAsmPrinter &printer) {
   if (getLse())
     printer << ", " << getLse().getType();
   printer << ")";
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(),
-      {getSourcesAttrName(), getOperandSegmentSizesAttrName()});
+  SmallVector<StringRef> elided = {getSourcesAttrName(),
+                                   getOperandSegmentSizesAttrName()};
+  if (getWeighting() == Weighting::Softmax)
+    elided.push_back(getWeightingAttrName());
+  printer.printOptionalAttrDict((*this)->getAttrs(), elided);
   if (getNumResults() != 0)
     printer << " -> " << getResultTypes();
 }

@@ -55,9 +55,10 @@ LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   return success();
 }
 
-/// The type that sums and soft-max state have for data of type `type`.
-static Type getStateType(Type type) {
-  return type.isF64() ? type : Float32Type::get(type.getContext());
+FloatType attn::getStateType(Type type) {
+  if (type.isF64())
+    return cast<FloatType>(type);
+  return Float32Type::get(type.getContext());
 }
 
 LogicalResult attn::detail::verifyScoreTerm(Operation *op, StringRef name,
@@ -80,7 +81,8 @@ LogicalResult attn::detail::verifyScoreTerm(Operation *op, StringRef name,
 LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
                                             Value key, Value value,
                                             Value output, Value lse,
-                                            std::optional<APFloat> scale) {
+                                            std::optional<APFloat> scale,
+                                            ElementTypes types) {
   auto q = cast<ShapedType>(query.getType());
   auto k = cast<ShapedType>(key.getType());
   auto v = cast<ShapedType>(value.getType());
@@ -92,10 +94,15 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
   for (Named other :
        {Named{"key", key}, {"value", value}, {"output", output}}) {
     Type found = cast<ShapedType>(other.operand.getType()).getElementType();
-    if (found != elementType)
+    if (types == ElementTypes::SameAsQuery && found != elementType)
       return op->emitOpError() << "expects " << other.name
                                << " to have the element type of query, "
                                << elementType << ", but got " << found;
+    if (getStateType(found) != getStateType(elementType))
+      return op->emitOpError()
+             << "expects " << other.name
+             << (elementType.isF64() ? " to hold f64" : " not to hold f64")
+             << ", since query holds " << elementType << ", but got " << found;
   }
   int64_t width = q.getDimSize(3), valueWidth = v.getDimSize(3);
   for (Value operand : {query, key, value, output})
@@ -120,7 +127,15 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
            << "expects the query heads to be a multiple of the key heads, but "
               "got "
            << heads << " query heads and " << keyHeads << " key heads";
+  return verifyDestinations(op, query, valueWidth, output, lse, scale);
+}
 
+LogicalResult attn::detail::verifyDestinations(Operation *op, Value query,
+                                               int64_t valueWidth, Value output,
+                                               Value lse,
+                                               std::optional<APFloat> scale) {
+  auto q = cast<ShapedType>(query.getType());
+  Type elementType = q.getElementType();
   for (int64_t dim : {0, 1, 2})
     if (failed(verifyExtent(op, "output", output, dim, q.getDimSize(dim),
                             "from query")))
@@ -151,10 +166,11 @@ void attn::detail::getDestinationStyleEffects(
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<MemRefType>(operand.get().getType()))
       continue;
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
+    bool isInit = op.isDpsInit(&operand);
+    if (!isInit || op->hasTrait<UpdatesInits>())
       effects.emplace_back(MemoryEffects::Read::get(), &operand);
+    if (isInit)
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
 }
 

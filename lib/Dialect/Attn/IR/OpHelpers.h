@@ -23,13 +23,29 @@ mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
                                  int64_t expected, llvm::StringRef what,
                                  bool mayBroadcast = false);
 
+/// What the element types of key, value and output have to be.
+enum class ElementTypes {
+  /// That of query.
+  SameAsQuery,
+  /// Any whose sums are kept in the same type as those of query.
+  SameState,
+};
+
 /// Checks what every attention op shares: query [B,H,N,D], key [B,G,M,D],
-/// value [B,G,M,E], output [B,H,N,E], lse [B,H,N], one element type, head
-/// counts that divide, a finite scale, static head width, destination style.
-mlir::LogicalResult verifyAttention(mlir::Operation *op, mlir::Value query,
-                                    mlir::Value key, mlir::Value value,
-                                    mlir::Value output, mlir::Value lse,
-                                    std::optional<llvm::APFloat> scale);
+/// value [B,G,M,E], output [B,H,N,E], lse [B,H,N], element types, head counts
+/// that divide, a finite scale, static head width, destination style.
+mlir::LogicalResult
+verifyAttention(mlir::Operation *op, mlir::Value query, mlir::Value key,
+                mlir::Value value, mlir::Value output, mlir::Value lse,
+                std::optional<llvm::APFloat> scale,
+                ElementTypes types = ElementTypes::SameAsQuery);
+
+/// The part of verifyAttention about `output`, `lse`, `scale` and destination
+/// style.
+mlir::LogicalResult verifyDestinations(mlir::Operation *op, mlir::Value query,
+                                       int64_t valueWidth, mlir::Value output,
+                                       mlir::Value lse,
+                                       std::optional<llvm::APFloat> scale);
 
 /// Checks log weights `[B, G, M]` or a bias `[B, H, N, M]`: an element type of
 /// f32 (f64 for f64 data) or the data's, extents of 1 broadcasting.
@@ -57,7 +73,7 @@ mlir::LogicalResult verifySingleOperands(OpTy op,
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 
 /// Memory effects of a destination-style op: none on tensors; on memrefs, reads
-/// the inputs and writes the inits.
+/// the inputs, writes the inits, and reads those that it updates.
 void getDestinationStyleEffects(
     mlir::DestinationStyleOpInterface op,
     llvm::SmallVectorImpl<

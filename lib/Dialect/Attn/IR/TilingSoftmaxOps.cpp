@@ -125,12 +125,20 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
     return emitOpError("cannot be tiled on memrefs, only on tensors");
   Location loc = getLoc();
   Tiler tiler(builder, loc, offsets, sizes);
-  if (failed(tiler.mapHeads(getQuery(), getKeys().front())))
+  // Keys that are a table may be shared by all heads; values never are.
+  if (failed(tiler.mapHeads(getQuery(), getValues().front())))
     return emitOpError(partialHeadsError);
-  SmallVector<Value> keys, values, weights, biases;
+  // Sources that share a table go on doing so.
+  DenseMap<Value, Value> tables;
+  SmallVector<Value> keys, values, weights, biases, codes;
   for (const Source &source : getSourceList()) {
-    keys.push_back(tiler.sliceKeyLike(source.keys));
+    Value &table = tables[source.keys];
+    if (!table)
+      table = tiler.sliceKeyLike(source.keys, true);
+    keys.push_back(table);
     values.push_back(tiler.sliceKeyLike(source.values));
+    if (source.codes)
+      codes.push_back(tiler.sliceKeyLike(source.codes));
     if (source.logWeight)
       weights.push_back(tiler.sliceKeyLike(source.logWeight, true));
     if (source.bias)
@@ -149,10 +157,10 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
   else
     numRows = getValueOrCreateConstantIndexOp(
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
-  auto tiled = StreamOp::create(builder, loc, tensorTypes(inits), query, keys,
-                                values, weights, biases, firstRow, numRows,
-                                inits[0], lse, getSourcesAttr(), getBlockAttr(),
-                                getScaleAttr(), getTilesAttr());
+  auto tiled = StreamOp::create(
+      builder, loc, tensorTypes(inits), query, keys, values, weights, biases,
+      codes, firstRow, numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
+      getScaleAttr(), getWeightingAttr(), getTilesAttr());
   return TilingResult{{tiled},
                       SmallVector<Value>(tiled->getResults()),
                       llvm::to_vector(tiler.getSlices())};

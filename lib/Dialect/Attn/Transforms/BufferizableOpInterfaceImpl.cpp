@@ -18,13 +18,14 @@ using namespace fovea::attn;
 
 namespace {
 /// Every op of the dialect reads its inputs and overwrites its destinations
-/// completely, so a destination is never read.
+/// completely, so a destination is never read unless the op says so.
 template <typename OpTy>
 struct AttnOpInterface
     : DstBufferizableOpInterfaceExternalModel<AttnOpInterface<OpTy>, OpTy> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
-    return cast<DestinationStyleOpInterface>(op).isDpsInput(&operand);
+    return cast<DestinationStyleOpInterface>(op).isDpsInput(&operand) ||
+           op->hasTrait<UpdatesInits>();
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
@@ -51,6 +52,37 @@ struct AttnOpInterface
     return success();
   }
 };
+
+/// A check reads its codes and has no result.
+struct CheckCodesOpInterface
+    : BufferizableOpInterface::ExternalModel<CheckCodesOpInterface,
+                                             CheckCodesOp> {
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto check = cast<CheckCodesOp>(op);
+    FailureOr<Value> buffer =
+        getBuffer(rewriter, check.getCodes(), options, state);
+    if (failed(buffer))
+      return failure();
+    rewriter.modifyOpInPlace(op,
+                             [&] { check.getCodesMutable().assign(*buffer); });
+    return success();
+  }
+};
 } // namespace
 
 void fovea::attn::registerBufferizableOpInterfaceExternalModels(
@@ -63,5 +95,22 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
         *context);
     FastMultipoleLinearOp::attachInterface<
         AttnOpInterface<FastMultipoleLinearOp>>(*context);
+    QuantizeOp::attachInterface<AttnOpInterface<QuantizeOp>>(*context);
+    CheckCodesOp::attachInterface<CheckCodesOpInterface>(*context);
+    CodebookAccumulateOp::attachInterface<
+        AttnOpInterface<CodebookAccumulateOp>>(*context);
+    CodebookScanOp::attachInterface<AttnOpInterface<CodebookScanOp>>(*context);
+    CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
+        *context);
+    LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
+    TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
+    TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
+    TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);
+    TreeScoreOp::attachInterface<AttnOpInterface<TreeScoreOp>>(*context);
+    TreeUpdateOp::attachInterface<AttnOpInterface<TreeUpdateOp>>(*context);
+    TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
+        *context);
+    VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
+    VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });
 }

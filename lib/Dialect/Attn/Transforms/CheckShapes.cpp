@@ -6,18 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "RuntimeCalls.h"
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Analysis/ExtentRules.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace fovea::attn {
@@ -27,6 +24,7 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea;
+using fovea::attn::RuntimeCalls;
 
 static bool isDynamic(const OperandExtent &extent) {
   return cast<ShapedType>(extent.operand.getType()).isDynamicDim(extent.dim);
@@ -56,7 +54,7 @@ namespace {
 struct CheckShapesPass
     : fovea::attn::impl::CheckShapesPassBase<CheckShapesPass> {
   void runOnOperation() override {
-    SymbolTable symbols(getOperation());
+    RuntimeCalls calls(getOperation());
     getOperation().walk([&](func::FuncOp function) {
       if (function.isExternal())
         return;
@@ -65,15 +63,15 @@ struct CheckShapesPass
         forEachExtentRule(op, [&](const ExtentRule &rule) {
           if ((isDynamic(rule.first) || isDynamic(rule.second)) &&
               !haveSameOrigin(rule, entry))
-            emitCheck(op, rule, symbols);
+            emitCheck(op, rule, calls);
         });
       });
     });
-    texts.clear();
   }
 
 private:
-  void emitCheck(Operation *op, const ExtentRule &rule, SymbolTable &symbols) {
+  static void emitCheck(Operation *op, const ExtentRule &rule,
+                        RuntimeCalls &calls) {
     ImplicitLocOpBuilder b(op->getLoc(), op);
     Value found = getExtent(b, rule.first);
     Value expected = getExtent(b, rule.second);
@@ -83,17 +81,14 @@ private:
           b, b.getLoc(), rows.ceilDiv(rule.interval) * rule.rank,
           OpFoldResult(expected));
     }
-    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-    LLVM::GlobalOp text = getText(b, describe(op, rule), symbols);
-    Value address = LLVM::AddressOfOp::create(b, pointer, text.getSymName());
     StringRef name = rule.kind == ExtentRule::Multiple
                          ? "fovea_rt_check_multiple"
                          : "fovea_rt_check_extent";
     auto asI64 = [&](Value value) -> Value {
       return arith::IndexCastOp::create(b, b.getI64Type(), value);
     };
-    LLVM::CallOp::create(b, getChecker(b, name, symbols),
-                         ValueRange{address, asI64(found), asI64(expected)});
+    calls.emitCheck(b, name, describe(op, rule),
+                    {asI64(found), asI64(expected)});
   }
 
   static Value getExtent(ImplicitLocOpBuilder &b, const OperandExtent &extent) {
@@ -101,38 +96,5 @@ private:
       return b.createOrFold<memref::DimOp>(extent.operand, extent.dim);
     return b.createOrFold<tensor::DimOp>(extent.operand, extent.dim);
   }
-
-  LLVM::LLVMFuncOp getChecker(ImplicitLocOpBuilder &b, StringRef name,
-                              SymbolTable &symbols) {
-    if (auto function = symbols.lookup<LLVM::LLVMFuncOp>(name))
-      return function;
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(getOperation().getBody());
-    auto type =
-        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
-                                    {LLVM::LLVMPointerType::get(b.getContext()),
-                                     b.getI64Type(), b.getI64Type()});
-    auto function = LLVM::LLVMFuncOp::create(b, name, type);
-    symbols.insert(function);
-    return function;
-  }
-
-  LLVM::GlobalOp getText(ImplicitLocOpBuilder &b, const std::string &text,
-                         SymbolTable &symbols) {
-    LLVM::GlobalOp &global = texts[text];
-    if (global)
-      return global;
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(getOperation().getBody());
-    std::string bytes = text + '\0';
-    global = LLVM::GlobalOp::create(
-        b, LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size()),
-        /*isConstant=*/true, LLVM::Linkage::Internal, "attn_extent_rule",
-        b.getStringAttr(bytes));
-    symbols.insert(global);
-    return global;
-  }
-
-  llvm::StringMap<LLVM::GlobalOp> texts;
 };
 } // namespace

@@ -31,11 +31,6 @@ static int64_t extent(Value value, int64_t dim) {
   return cast<ShapedType>(value.getType()).getDimSize(dim);
 }
 
-/// The type of sums and soft-max state for data of type `type`.
-static Type getStateType(Type type) {
-  return type.isF64() ? type : Float32Type::get(type.getContext());
-}
-
 namespace {
 /// The shape of a hierarchy: numbers that both forms are built from.
 struct Hierarchy {
@@ -75,7 +70,9 @@ enum class Multiplicity {
 };
 } // namespace
 
-/// `init` of shape `[B, heads, rows, width]`, batch and heads as in `like`.
+/// `init` of shape `[B, heads, rows, width]`, batch and heads as in `like`. In
+/// the type that sums are kept in: what is computed from other sums is rounded
+/// once, at the very end, and `lse` not at all.
 static Value createEmpty(OpBuilder &builder, Location loc, Value like,
                          int64_t rows, int64_t width) {
   SmallVector<OpFoldResult> sizes = {
@@ -83,7 +80,7 @@ static Value createEmpty(OpBuilder &builder, Location loc, Value like,
       tensor::getMixedSize(builder, loc, like, 1), builder.getIndexAttr(rows),
       builder.getIndexAttr(width)};
   return tensor::EmptyOp::create(builder, loc, sizes,
-                                 getElementTypeOrSelf(like));
+                                 getStateType(getElementTypeOrSelf(like)));
 }
 
 /// Summaries of one level, written to `init`; `biases` may be empty.
@@ -285,9 +282,8 @@ struct ExpandFastMultipoleLinear : OpRewritePattern<FastMultipoleLinearOp> {
     StreamSources near;
     addNearField(near, exprs, shape, op.getKey(), op.getValue(),
                  op.getCausal());
-    Value nearInit = tensor::EmptyOp::create(
-        rewriter, loc, tensor::getMixedSizes(rewriter, loc, op.getOutput()),
-        getElementTypeOrSelf(op.getOutput()));
+    Value nearInit = createEmpty(rewriter, loc, op.getQuery(), shape.tokens,
+                                 extent(op.getValue(), 3));
     SmallVector<Value> parts = {near.build(rewriter, loc, op.getQuery(),
                                            nearInit, /*lse=*/Value(),
                                            shape.group, op.getScaleOrDefault())
@@ -360,15 +356,11 @@ private:
     maps.push_back(identity);
 
     Type elementType = getElementTypeOrSelf(op.getOutput());
-    Type stateType = getStateType(elementType);
     auto addParts = [&](OpBuilder &nested, Location loc, ValueRange args) {
-      Value sum;
-      for (Value part : args.drop_back()) {
-        if (stateType != elementType)
-          part = arith::ExtFOp::create(nested, loc, stateType, part);
-        sum = sum ? arith::AddFOp::create(nested, loc, sum, part) : part;
-      }
-      if (stateType != elementType)
+      Value sum = args.front();
+      for (Value part : args.drop_front().drop_back())
+        sum = arith::AddFOp::create(nested, loc, sum, part);
+      if (sum.getType() != elementType)
         sum = arith::TruncFOp::create(nested, loc, elementType, sum);
       linalg::YieldOp::create(nested, loc, sum);
     };

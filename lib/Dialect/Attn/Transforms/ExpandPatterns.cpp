@@ -8,8 +8,11 @@
 
 #include "ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
@@ -29,6 +32,7 @@ using namespace fovea::attn::detail;
 RangeExprs::RangeExprs(MLIRContext *context)
     : block(getAffineDimExpr(0, context)),
       rows(getAffineSymbolExpr(0, context)),
+      queries(getAffineSymbolExpr(1, context)),
       zero(getAffineConstantExpr(0, context)) {}
 
 AffineMap RangeExprs::range(AffineExpr begin, AffineExpr end) const {
@@ -49,33 +53,44 @@ AffineMap RangeExprs::rangeInPool(AffineExpr begin, AffineExpr end,
 void StreamSources::add(Value newKeys, Value newValues,
                         ArrayRef<AffineMap> ranges, MaskAttr mask,
                         Value logWeight, Value bias) {
-  MLIRContext *context = newKeys.getContext();
+  add({newKeys, newValues, logWeight, bias, /*codes=*/Value(), SourceAttr()},
+      ranges, mask);
+}
+
+void StreamSources::add(const StreamOp::Source &source,
+                        ArrayRef<AffineMap> ranges, MaskAttr mask,
+                        bool hasLocalBias) {
+  MLIRContext *context = source.keys.getContext();
   if (!mask)
     mask = MaskAttr::get(context, /*causal=*/false, /*window=*/0);
-  keys.push_back(newKeys);
-  values.push_back(newValues);
-  if (logWeight)
-    logWeights.push_back(logWeight);
-  if (bias)
-    biases.push_back(bias);
+  keys.push_back(source.keys);
+  values.push_back(source.values);
+  if (source.logWeight)
+    logWeights.push_back(source.logWeight);
+  if (source.bias)
+    biases.push_back(source.bias);
+  if (source.codes)
+    codes.push_back(source.codes);
   attrs.push_back(SourceAttr::get(context, ranges, mask,
-                                  /*hasLogWeight=*/logWeight != nullptr,
-                                  /*hasBias=*/bias != nullptr));
+                                  /*hasLogWeight=*/source.logWeight != nullptr,
+                                  /*hasBias=*/source.bias != nullptr,
+                                  /*hasCodes=*/source.codes != nullptr,
+                                  hasLocalBias));
 }
 
 StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
                               Value output, Value lse, int64_t block,
-                              double scale) const {
+                              double scale, Weighting weighting, Value firstRow,
+                              Value numRows) const {
   SmallVector<Type> resultTypes;
   for (Value init : {output, lse})
     if (init && isa<TensorType>(init.getType()))
       resultTypes.push_back(init.getType());
-  return StreamOp::create(builder, loc, resultTypes, query, keys, values,
-                          logWeights, biases, /*first_row=*/Value(),
-                          /*num_rows=*/Value(), output, lse,
-                          builder.getArrayAttr(attrs),
-                          builder.getI64IntegerAttr(block),
-                          builder.getF64FloatAttr(scale), /*tiles=*/nullptr);
+  return StreamOp::create(
+      builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
+      firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
+      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
+      WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr);
 }
 
 MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {
@@ -93,15 +108,29 @@ struct ExpandPatternsPass
   using ExpandPatternsPassBase::ExpandPatternsPassBase;
 
   void runOnOperation() override {
+    std::optional<Reduction> chosen = symbolizeReduction(reduction);
+    if (!chosen) {
+      getOperation().emitError("expects reduction to be auto, serial, matmul, "
+                               "associative or input_scan, but got ")
+          << reduction.getValue();
+      return signalPassFailure();
+    }
+    // Scores of trees become attn.dense.
+    RewritePatternSet scores(&getContext());
+    populateExpandTreePatterns(scores);
+    walkAndApplyPatterns(getOperation(), std::move(scores));
+
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns);
+    populateExpandVQPatterns(patterns, *chosen);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 
     // Summaries need tensors of their own: a pattern on buffers stays as it
     // is, and later passes know only attn.stream.
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa<FastMultipoleOp, FastMultipoleLinearOp>(op))
+      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
+               TreeScoreOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

@@ -31,7 +31,7 @@ struct RangeExprs {
   /// `(b)[rows, n] -> (0, rows)`.
   mlir::AffineMap allRows() const { return range(zero, rows); }
 
-  mlir::AffineExpr block, rows, zero;
+  mlir::AffineExpr block, rows, queries, zero;
 };
 
 /// A pattern as the list of its sources.
@@ -42,14 +42,22 @@ public:
            llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
            mlir::Value logWeight = {}, mlir::Value bias = {});
 
+  /// Adds a source of any kind; the attribute of `source` is not looked at.
+  void add(const StreamOp::Source &source,
+           llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
+           bool hasLocalBias = false);
+
   /// The soft-max over the union of the sources, for blocks of `block` queries.
-  /// `lse` may be null.
+  /// `lse` may be null. Row 0 of the queries is row `firstRow` of `numRows`,
+  /// where these are given.
   StreamOp build(mlir::OpBuilder &builder, mlir::Location loc,
                  mlir::Value query, mlir::Value output, mlir::Value lse,
-                 int64_t block, double scale) const;
+                 int64_t block, double scale,
+                 Weighting weighting = Weighting::Softmax,
+                 mlir::Value firstRow = {}, mlir::Value numRows = {}) const;
 
 private:
-  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
+  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes;
   llvm::SmallVector<mlir::Attribute> attrs;
 };
 
@@ -58,6 +66,10 @@ MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
 
 void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
+void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
+/// `reduction` other than auto overrides that of the operations.
+void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
+                              Reduction reduction);
 
 } // namespace fovea::attn::detail
 

@@ -43,7 +43,10 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp>(
+                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
+                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+                TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

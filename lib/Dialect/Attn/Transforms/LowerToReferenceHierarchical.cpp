@@ -195,7 +195,7 @@ void fovea::attn::lowerToReference(FastMultipoleOp op) {
           auto value = [&](Value column) {
             return ref.load(valueRows, {b, g, j, column});
           };
-          return visit({score, value}, state);
+          return visit({score, /*logWeight=*/Value(), value}, state);
         };
         auto walk = [&](Value state, EntryVisitor visit) {
           state = pattern.walkTokens(i, state, [&](Value j, Value state) {
@@ -266,7 +266,7 @@ void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
               auto value = [&](Value column) {
                 return ref.load(valueRows, {b, g, j, column});
               };
-              return visit({score, value}, state);
+              return visit({score, /*logWeight=*/Value(), value}, state);
             };
             if (level == 0)
               return pattern.walkTokens(i, state, [&](Value j, Value state) {

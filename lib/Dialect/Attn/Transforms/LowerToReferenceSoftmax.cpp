@@ -16,7 +16,7 @@ namespace {
 /// A query row: where its numbers are, and where it lies in the sequence.
 struct QueryRow {
   Value query, batch, head, keyHead, row;
-  Value position, numRows;
+  Value position, numRows, block;
 };
 } // namespace
 
@@ -32,46 +32,59 @@ static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
   return ref.both(ref.lessOrEqual(key, query), inWindow);
 }
 
-/// Visits the entries of key rows `begin <= j < end` of a source.
+/// Visits the entries of key rows `begin <= j < end` of a source. Row j takes
+/// column `j - biasBegin` of the bias.
 static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
                       const StreamOp::Source &source, MaskAttr mask,
-                      double scale, Value begin, Value end, Value first,
-                      EntryVisitor visit) {
+                      double scale, Value begin, Value end, Value biasBegin,
+                      Value first, EntryVisitor visit) {
   return ref.accumulate(begin, end, first, [&](Value key, Value state) {
-    auto visitPresent = [&](ArrayRef<Value> terms) {
-      Value product = ref.dot(at.query, {at.batch, at.head, at.row},
-                              source.keys, {at.batch, at.keyHead, key});
+    auto visitPresent = [&](Value bias, Value logWeight) {
+      Value row = key;
+      if (source.codes)
+        row = ref.loadIndex(source.codes, {at.batch, at.keyHead, key});
+      Value product = ref.dot(
+          at.query, {at.batch, at.head, at.row}, source.keys,
+          ref.broadcastIndices(source.keys, {at.batch, at.keyHead, row}));
       Value score = ref.mulNumbers(ref.number(scale), product);
-      for (Value term : terms)
-        score = ref.addNumbers(score, term);
+      if (bias)
+        score = ref.addNumbers(score, bias);
       auto value = [&](Value column) {
+        if (source.hasValueBlocks())
+          return ref.load(source.values,
+                          {at.batch, at.keyHead, at.block, key, column});
         return ref.load(source.values, {at.batch, at.keyHead, key, column});
       };
-      return visit({score, value}, state);
+      return visit({score, logWeight, value}, state);
     };
 
     // A term of minus infinity removes the entry, as a mask does.
     auto visitAdmitted = [&]() -> Value {
-      SmallVector<Value> terms;
-      if (source.logWeight)
-        terms.push_back(
-            ref.loadBroadcast(source.logWeight, {at.batch, at.keyHead, key}));
+      Value bias, logWeight, isPresent;
+      if (source.hasLogWeightBlocks())
+        logWeight = ref.loadBroadcast(source.logWeight,
+                                      {at.batch, at.keyHead, at.block, key});
+      else if (source.logWeight)
+        logWeight =
+            ref.loadBroadcast(source.logWeight, {at.batch, at.keyHead, key});
       if (source.bias)
-        terms.push_back(
-            ref.loadBroadcast(source.bias, {at.batch, at.head, at.row, key}));
-      Value isPresent;
-      for (Value term : terms) {
+        bias = ref.loadBroadcast(
+            source.bias, {at.batch, at.head, at.row, ref.sub(key, biasBegin)});
+      for (Value term : {logWeight, bias}) {
+        if (!term)
+          continue;
         Value counts = ref.isNotMinusInfinity(term);
         isPresent = isPresent ? ref.both(isPresent, counts) : counts;
       }
       if (!isPresent)
-        return visitPresent(terms);
-      return ref.when(isPresent, [&] { return visitPresent(terms); }, state);
+        return visitPresent(bias, logWeight);
+      return ref.when(
+          isPresent, [&] { return visitPresent(bias, logWeight); }, state);
     };
 
     if (mask.isTrivial())
       return visitAdmitted();
-    Value numKeys = ref.extent(source.keys, 2);
+    Value numKeys = ref.extent(source.getRowsOperand(), 2);
     Value query = ref.sub(ref.add(at.position, numKeys), at.numRows);
     return ref.when(admits(ref, mask, query, key), visitAdmitted, state);
   });
@@ -80,7 +93,7 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
 /// Runs `walk` for every query row and stores what it gives.
 static void lowerRows(
     ReferenceBuilder &ref, Value query, Value key, Value output, Value lse,
-    Value firstRow, Value numRows,
+    Value firstRow, Value numRows, int64_t block, Weighting weighting,
     llvm::function_ref<Value(const QueryRow &, Value, EntryVisitor)> walk) {
   int64_t width = cast<ShapedType>(output.getType()).getDimSize(3);
   Value row = ref.allocate({width});
@@ -91,13 +104,18 @@ static void lowerRows(
       Value g = ref.keyHead(query, key, h);
       ref.forEach(ref.extent(query, 2), [&](Value i) {
         Value position = firstRow ? ref.add(firstRow, i) : i;
-        QueryRow at = {query, b, h, g, i, position, numRows};
-        Value sum = emitSoftmaxRow(
-            ref,
-            [&](Value state, EntryVisitor visit) {
-              return walk(at, state, visit);
-            },
-            row);
+        Value blockIndex =
+            block == 0 ? ref.index(0) : ref.div(position, ref.index(block));
+        QueryRow at = {query, b, h, g, i, position, numRows, blockIndex};
+        auto walkEntries = [&](Value state, EntryVisitor visit) {
+          return walk(at, state, visit);
+        };
+        if (weighting == Weighting::SquaredRelu) {
+          emitSquaredReluRow(ref, walkEntries, row);
+          ref.storeRow(row, output, {b, h, i});
+          return;
+        }
+        Value sum = emitSoftmaxRow(ref, walkEntries, row);
         ref.storeRow(row, output, {b, h, i});
         if (lse)
           ref.store(sum, lse, {b, h, i});
@@ -110,13 +128,15 @@ void fovea::attn::lowerToReference(DenseOp op) {
   ReferenceBuilder ref(op);
   MaskAttr mask = op.getMaskOrNone();
   double scale = op.getScaleOrDefault();
-  StreamOp::Source source = {op.getKey(), op.getValue(), op.getLogWeight(),
-                             op.getBias(), SourceAttr()};
+  StreamOp::Source source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
+                             op.getBias(), /*codes=*/Value(), SourceAttr()};
   lowerRows(ref, op.getQuery(), op.getKey(), op.getOutput(), op.getLse(),
-            /*firstRow=*/Value(), /*numRows=*/Value(),
+            /*firstRow=*/Value(), /*numRows=*/Value(), /*block=*/0,
+            Weighting::Softmax,
             [&](const QueryRow &at, Value state, EntryVisitor visit) {
               return walkRows(ref, at, source, mask, scale, ref.index(0),
-                              ref.extent(op.getKey(), 2), state, visit);
+                              ref.extent(op.getKey(), 2), ref.index(0), state,
+                              visit);
             });
   op.erase();
 }
@@ -124,30 +144,32 @@ void fovea::attn::lowerToReference(DenseOp op) {
 void fovea::attn::lowerToReference(StreamOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
-  int64_t block = op.getBlock();
   SmallVector<StreamOp::Source> sources = op.getSourceList();
   auto walk = [&](const QueryRow &at, Value state, EntryVisitor visit) {
-    Value blockIndex =
-        block == 0 ? ref.index(0) : ref.div(at.position, ref.index(block));
     for (const StreamOp::Source &source : sources) {
-      Value rows = ref.extent(source.keys, 2);
+      Value rows = ref.extent(source.getRowsOperand(), 2);
       for (AffineMap range : source.attr.getRanges()) {
-        SmallVector<Value, 8> bounds =
-            *affine::expandAffineMap(ref.getBuilder(), op.getLoc(), range,
-                                     {blockIndex, rows, at.numRows});
+        SmallVector<Value, 8> bounds = *affine::expandAffineMap(
+            ref.getBuilder(), op.getLoc(), range, {at.block, rows, at.numRows});
         Value begin = ref.max(bounds[0], ref.index(0));
         Value end = ref.min(bounds[1], rows);
         if (bounds.size() == 4) {
           begin = ref.max(begin, bounds[2]);
           end = ref.min(end, bounds[3]);
         }
+        Value biasBegin = ref.index(0);
+        if (source.attr.getHasLocalBias()) {
+          biasBegin = bounds[0];
+          end = ref.min(end, ref.add(biasBegin, ref.extent(source.bias, 3)));
+        }
         state = walkRows(ref, at, source, source.attr.getMask(), scale, begin,
-                         end, state, visit);
+                         end, biasBegin, state, visit);
       }
     }
     return state;
   };
-  lowerRows(ref, op.getQuery(), op.getKeys().front(), op.getOutput(),
-            op.getLse(), op.getFirstRow(), op.getNumRows(), walk);
+  lowerRows(ref, op.getQuery(), op.getValues().front(), op.getOutput(),
+            op.getLse(), op.getFirstRow(), op.getNumRows(), op.getBlock(),
+            op.getWeighting(), walk);
   op.erase();
 }

@@ -107,11 +107,27 @@ Value ReferenceBuilder::maxNumbers(Value a, Value b) {
 Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
 
 Value ReferenceBuilder::log(Value a) {
-  if (isa<IndexType>(a.getType())) {
-    a = arith::IndexCastOp::create(builder, builder.getI64Type(), a);
-    a = arith::SIToFPOp::create(builder, builder.getF64Type(), a);
-  }
+  if (isa<IndexType>(a.getType()))
+    a = toNumber(a);
   return math::LogOp::create(builder, a);
+}
+
+Value ReferenceBuilder::lessNumber(Value a, Value b) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::OLT, a, b);
+}
+
+Value ReferenceBuilder::equalNumber(Value a, Value b) {
+  return arith::CmpFOp::create(builder, arith::CmpFPredicate::OEQ, a, b);
+}
+
+Value ReferenceBuilder::toNumber(Value index) {
+  index = arith::IndexCastOp::create(builder, builder.getI64Type(), index);
+  return arith::SIToFPOp::create(builder, builder.getF64Type(), index);
+}
+
+Value ReferenceBuilder::toIndex(Value number) {
+  number = arith::FPToSIOp::create(builder, builder.getI64Type(), number);
+  return arith::IndexCastOp::create(builder, builder.getIndexType(), number);
 }
 
 Value ReferenceBuilder::isMinusInfinity(Value a) {
@@ -152,7 +168,8 @@ Value ReferenceBuilder::load(Value buffer, ValueRange indices) {
   return element;
 }
 
-Value ReferenceBuilder::loadBroadcast(Value buffer, ValueRange indices) {
+SmallVector<Value> ReferenceBuilder::broadcastIndices(Value buffer,
+                                                      ValueRange indices) {
   auto type = cast<MemRefType>(buffer.getType());
   SmallVector<Value> clamped;
   for (auto [dim, position] : llvm::enumerate(indices)) {
@@ -161,7 +178,11 @@ Value ReferenceBuilder::loadBroadcast(Value buffer, ValueRange indices) {
     else
       clamped.push_back(position);
   }
-  return load(buffer, clamped);
+  return clamped;
+}
+
+Value ReferenceBuilder::loadBroadcast(Value buffer, ValueRange indices) {
+  return load(buffer, broadcastIndices(buffer, indices));
 }
 
 void ReferenceBuilder::store(Value number, Value buffer, ValueRange indices) {
@@ -171,6 +192,18 @@ void ReferenceBuilder::store(Value number, Value buffer, ValueRange indices) {
   if (type.getIntOrFloatBitWidth() < 32)
     number = arith::TruncFOp::create(builder, type, number);
   memref::StoreOp::create(builder, number, buffer, indices);
+}
+
+Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
+  Value element = memref::LoadOp::create(builder, buffer, indices);
+  return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
+}
+
+void ReferenceBuilder::storeIndex(Value index, Value buffer,
+                                  ValueRange indices) {
+  Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  Value element = arith::IndexCastOp::create(builder, type, index);
+  memref::StoreOp::create(builder, element, buffer, indices);
 }
 
 void ReferenceBuilder::storeRow(Value row, Value buffer, ValueRange indices) {
@@ -237,25 +270,53 @@ Value ReferenceBuilder::keyHead(Value query, Value key, Value head) {
 // Soft-max
 //===----------------------------------------------------------------------===//
 
+/// Adds `weight * value` of an entry to `row`.
+static void addEntry(ReferenceBuilder &ref, const ReferenceEntry &entry,
+                     Value weight, Value row) {
+  ref.forEach(ref.extent(row, 0), [&](Value column) {
+    Value value = ref.poisonInfinity(entry.value(column));
+    Value term = ref.mulNumbers(weight, value);
+    ref.store(ref.addNumbers(ref.load(row, column), term), row, column);
+  });
+}
+
+static void clear(ReferenceBuilder &ref, Value row) {
+  ref.forEach(ref.extent(row, 0),
+              [&](Value column) { ref.store(ref.number(0.0), row, column); });
+}
+
+void fovea::attn::emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,
+                                     Value row) {
+  clear(ref, row);
+  Value zero = ref.number(0.0);
+  walk(zero, [&](const ReferenceEntry &entry, Value state) -> Value {
+    Value positive = ref.maxNumbers(entry.score, zero);
+    Value weight = ref.mulNumbers(positive, positive);
+    if (entry.logWeight)
+      weight = ref.mulNumbers(weight, ref.exp(entry.logWeight));
+    addEntry(ref, entry, weight, row);
+    return state;
+  });
+}
+
 Value fovea::attn::emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
                                   Value row) {
   Value columns = ref.extent(row, 0);
+  auto scoreOf = [&](const ReferenceEntry &entry) {
+    return entry.logWeight ? ref.addNumbers(entry.score, entry.logWeight)
+                           : entry.score;
+  };
   Value top =
       walk(ref.minusInfinity(), [&](const ReferenceEntry &entry, Value top) {
-        return ref.maxNumbers(top, entry.score);
+        return ref.maxNumbers(top, scoreOf(entry));
       });
   // No score is minus infinity, so this is a row without entries.
   Value isEmpty = ref.isMinusInfinity(top);
-  ref.forEach(columns,
-              [&](Value column) { ref.store(ref.number(0.0), row, column); });
-  Value sum = walk(
-      ref.number(0.0), [&](const ReferenceEntry &entry, Value sum) -> Value {
-        Value weight = ref.exp(ref.subNumbers(entry.score, top));
-        ref.forEach(columns, [&](Value column) {
-          Value value = ref.poisonInfinity(entry.value(column));
-          Value term = ref.mulNumbers(weight, value);
-          ref.store(ref.addNumbers(ref.load(row, column), term), row, column);
-        });
+  clear(ref, row);
+  Value sum =
+      walk(ref.number(0.0), [&](const ReferenceEntry &entry, Value sum) {
+        Value weight = ref.exp(ref.subNumbers(scoreOf(entry), top));
+        addEntry(ref, entry, weight, row);
         return ref.addNumbers(sum, weight);
       });
   Value divisor = ref.select(isEmpty, ref.number(1.0), sum);

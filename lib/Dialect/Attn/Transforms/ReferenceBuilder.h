@@ -54,6 +54,12 @@ public:
   Value exp(Value a);
   /// The logarithm of an index.
   Value log(Value a);
+  /// Comparisons of numbers, false when one is NaN.
+  Value lessNumber(Value a, Value b);
+  Value equalNumber(Value a, Value b);
+  /// An index as a number, and back.
+  Value toNumber(Value index);
+  Value toIndex(Value number);
   Value isMinusInfinity(Value a);
   /// The opposite; also true of NaN.
   Value isNotMinusInfinity(Value a);
@@ -65,9 +71,14 @@ public:
   // Buffers.
   Value allocate(llvm::ArrayRef<int64_t> shape, ValueRange dynamicExtents = {});
   Value load(Value buffer, ValueRange indices);
+  /// `indices`, with 0 where static extents of 1 stand for any extent.
+  llvm::SmallVector<Value> broadcastIndices(Value buffer, ValueRange indices);
   /// `load` where static extents of 1 stand for any extent.
   Value loadBroadcast(Value buffer, ValueRange indices);
   void store(Value number, Value buffer, ValueRange indices);
+  /// The same for buffers of codes or counts.
+  Value loadIndex(Value buffer, ValueRange indices);
+  void storeIndex(Value index, Value buffer, ValueRange indices);
   /// Stores `row`, a buffer of columns, to `buffer[indices, :]`.
   void storeRow(Value row, Value buffer, ValueRange indices);
 
@@ -92,9 +103,10 @@ private:
   mlir::ImplicitLocOpBuilder builder;
 };
 
-/// One entry that a query row reads: its score, and its value by column.
+/// One entry that a query row reads: its score, its log weight (null is 0), and
+/// its value by column.
 struct ReferenceEntry {
-  mlir::Value score;
+  mlir::Value score, logWeight;
   llvm::function_ref<mlir::Value(mlir::Value column)> value;
 };
 
@@ -112,11 +124,28 @@ using EntryWalker =
 mlir::Value emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
                            mlir::Value row);
 
+/// `sum_e exp(log_weight(e)) max(score(e), 0)^2 value(e)`, in `row`.
+void emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,
+                        mlir::Value row);
+
 void lowerToReference(DenseOp op);
 void lowerToReference(StreamOp op);
 void lowerToReference(SummarizeOp op);
 void lowerToReference(FastMultipoleOp op);
 void lowerToReference(FastMultipoleLinearOp op);
+void lowerToReference(QuantizeOp op);
+void lowerToReference(CodebookAccumulateOp op);
+void lowerToReference(CodebookScanOp op);
+void lowerToReference(LogCountOp op);
+void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(TreeBuildOp op);
+void lowerToReference(TreeFetchOp op);
+void lowerToReference(TreeMaterializeOp op);
+void lowerToReference(TreeScoreOp op);
+void lowerToReference(TreeSplitOp op);
+void lowerToReference(TreeUpdateOp op);
+void lowerToReference(VQOp op);
+void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn
 

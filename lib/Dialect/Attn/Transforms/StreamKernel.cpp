@@ -11,29 +11,49 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
-static FloatType getStateType(StreamOp op) {
-  auto type = cast<MemRefType>(op.getQuery().getType());
-  return type.getElementType().isF64() ? cast<FloatType>(type.getElementType())
-                                       : Float32Type::get(op.getContext());
-}
-
 StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
     : op(op), tiles(*op.getTiles()),
-      b(op.getLoc(), builder, getStateType(op), tiles.getLanes()),
+      b(op.getLoc(), builder, getStateType(getElementTypeOrSelf(op.getQuery())),
+        tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
-      ranges(op) {
+      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
-  converts = query.getElementType() != b.getStateType();
-  usesPairs = options.bf16Pairs && query.getElementType().isBF16() &&
-              lanes == 16 && width % 2 == 0;
+  // Pairs round the weights of the values to bf16, as if the output were.
+  allowsPairs = options.bf16Pairs && isSoftmax && op.getCodes().empty() &&
+                query.getElementType().isBF16() &&
+                getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
+                width % 2 == 0;
+  collectKeyTables();
+  usesPairs = isAny(Arithmetic::Pairs);
+}
+
+StreamKernel::Arithmetic
+StreamKernel::getArithmetic(const StreamOp::Source &source) {
+  Type keys = getElementTypeOrSelf(source.keys);
+  Type values = getElementTypeOrSelf(source.values);
+  // Keys of a table are not read row by row.
+  if (findKeyTable(source.keys))
+    keys = b.getStateType();
+  if (keys == b.getStateType() && values == b.getStateType())
+    return Arithmetic::InPlace;
+  if (allowsPairs && keys.isBF16() && values.isBF16())
+    return Arithmetic::Pairs;
+  return Arithmetic::Converted;
+}
+
+bool StreamKernel::isAny(Arithmetic arithmetic) {
+  return llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
+    return getArithmetic(source) == arithmetic;
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -68,9 +88,15 @@ void StreamKernel::allocateScratch() {
     queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
     weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
     valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
-  } else if (converts) {
+  }
+  if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({rows, width}, state);
     stagedValues = b.scratch({rows, valueWidth}, state);
+  }
+  for (KeyTable &keys : keyTables) {
+    keys.scores = b.scratch({keys.numRows, queries}, state);
+    if (getElementTypeOrSelf(keys.operand) != state)
+      keys.staged = b.scratch({keys.numRows, width}, state);
   }
   if (int64_t tableRows = ranges.getMaxTableRows()) {
     table = b.scratch({tableRows}, b.getIndexType());
@@ -123,19 +149,31 @@ void StreamKernel::emit() {
 void StreamKernel::emitHead(Value batch, Value head) {
   Value heads = b.extent(op.getQuery(), 1);
   sources.clear();
+  // All sources have the same key heads.
+  Value keyHeads = b.extent(op.getValues().front(), 1);
+  Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
+  viewKeyTables(batch, keyHead);
   for (const StreamOp::Source &source : op.getSourceList()) {
-    Value keyHeads = b.extent(source.keys, 1);
-    Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
     SourceView view;
-    view.keys = rowView(source.keys, {batch, keyHead});
+    view.keys =
+        rowView(source.keys, {broadcastIndex(b, source.keys, 0, batch),
+                              broadcastIndex(b, source.keys, 1, keyHead)});
+    view.keyTable = findKeyTable(source.keys);
     view.values = rowView(source.values, {batch, keyHead});
-    view.rows = b.extent(source.keys, 2);
+    if (source.hasValueBlocks())
+      view.valueBlocks = view.values;
+    if (source.codes)
+      view.codes = rowView(source.codes, {batch, keyHead});
+    view.rows = b.extent(source.getRowsOperand(), 2);
     view.attr = source.attr;
+    view.arithmetic = getArithmetic(source);
     if (Value weight = source.logWeight) {
       view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
                                         broadcastIndex(b, weight, 1, keyHead)});
+      if (source.hasLogWeightBlocks())
+        view.logWeightBlocks = view.logWeight;
       view.weightBroadcasts =
-          cast<MemRefType>(weight.getType()).getDimSize(2) == 1;
+          cast<MemRefType>(weight.getType()).getShape().back() == 1;
     }
     if (Value bias = source.bias) {
       auto type = cast<MemRefType>(bias.getType());
@@ -183,10 +221,19 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   blockQueries = numQueries;
   if (usesPairs)
     packQueryPairs(query, numQueries);
-  else
+  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
+  for (SourceView &source : sources) {
+    if (source.valueBlocks)
+      source.values = rowView(source.valueBlocks, blockIndex);
+    if (source.logWeightBlocks)
+      source.logWeight =
+          rowView(source.logWeightBlocks,
+                  broadcastIndex(b, source.logWeightBlocks, 0, blockIndex));
+  }
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
+  scoreTables(shorts);
   State state;
   state.maximum.assign(vectors, b.splat(softmax::kMasked));
   state.sum.assign(vectors, b.splat(0.0));
@@ -236,6 +283,7 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
     return stagedQueries;
   };
   Value rows;
+  bool converts = getElementTypeOrSelf(queryRows) != b.getStateType();
   if (converts || width % lanes != 0) {
     rows = stage();
   } else {
@@ -258,7 +306,8 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
         },
         [&]() -> Value { return memref::CastOp::create(b, type, stage()); });
   }
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  Value scale = b.fmul(b.splat(op.getScale().convertToDouble()),
+                       b.broadcast(getTermScale()));
   b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
       Values tile;
@@ -274,7 +323,9 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
 void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   int64_t queries = tiles.getQueryLanes();
   for (int64_t v = 0; v < vectors; ++v)
-    b.storeVector(softmax::inverseSum(b, state.maximum[v], state.sum[v]),
+    b.storeVector(isSoftmax
+                      ? softmax::inverseSum(b, state.maximum[v], state.sum[v])
+                      : b.splat(1.0),
                   factors, b.index(v * lanes));
 
   Value zero = b.splat(0.0);

@@ -59,6 +59,7 @@ public:
     Value keys, values; // 2-d views
     Value base;         // first row in `keys` and `values`
     Value row;          // first row in the source: position, weight and bias
+    Value biasColumn;   // column of the first row in the bias
     Value count;        // number of rows
     Value skip;         // leading rows of a diagonal that lie before the source
     Value scoreRow;     // first row of S
@@ -76,15 +77,35 @@ public:
   void emit();
 
 private:
+  /// How the rows of a source are multiplied.
+  enum class Arithmetic {
+    InPlace,   // they have the state's type: read where they lie
+    Converted, // narrower: copied to rows of the state's type first
+    Pairs,     // bf16: products of pairs (StreamPairs.cpp)
+  };
+
   /// Running maximum and sum, one vector each per vector of queries.
   struct State {
     Values maximum, sum;
   };
 
+  /// Keys that several sources read as rows of one table: their scores are
+  /// computed once for a query block and looked up (StreamTables.cpp).
+  struct KeyTable {
+    Value operand; // of the op
+    Value keys;    // 2-d view
+    Value staged;  // scratch in the state's type, null where `keys` has it
+    Value scores;  // scratch [rows][L]
+    int64_t numRows;
+  };
+
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
-    Value keys, values, logWeight, bias, rows;
+    Value keys, values, logWeight, bias, codes, rows;
+    Value valueBlocks, logWeightBlocks; // with an axis of query blocks
+    const KeyTable *keyTable;           // null for keys of the source's own
     SourceAttr attr;
+    Arithmetic arithmetic;
     bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
   };
 
@@ -94,6 +115,7 @@ private:
 
   // Stages, in the order they run.
   void packQueries(Value query, Value numQueries);
+  void scoreTables(llvm::ArrayRef<Segment> segments);
   void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
   void attendTile(Segment tile, State &state);
   void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
@@ -104,7 +126,7 @@ private:
   void packQueryPairs(Value query, Value numQueries);
   void packValuePairs(const Segment &segment);
   Values multiplyPairs(const Segment &segment, mlir::ValueRange rows,
-                       unsigned firstVector, mlir::ValueRange initial);
+                       unsigned firstVector);
   void exponentiatePairs(const Segment &segment, const Values &maximum,
                          Values &sum);
   void accumulatePairs(const Segment &segment, Value column, int64_t numColumns,
@@ -116,7 +138,7 @@ private:
                        llvm::SmallVectorImpl<Segment> &shorts);
   Segment buildTable(unsigned source, llvm::ArrayRef<unsigned> ranges,
                      Value blockIndex);
-  void splitByMask(unsigned source, Value begin, Value end,
+  void splitByMask(unsigned source, Value begin, Value end, Value biasBegin,
                    llvm::SmallVectorImpl<Segment> &segments);
   Segment stage(Segment segment);
   void packBias(const Segment &segment);
@@ -128,15 +150,23 @@ private:
   int64_t getLineElements(const Segment &segment);
   Value canStream(Value view);
 
+  // Keys that are rows of a table (StreamTables.cpp).
+  void collectKeyTables();
+  void viewKeyTables(Value batch, Value keyHead);
+  const KeyTable *findKeyTable(Value keys);
+  Values lookUp(const Segment &segment, Value offset, int64_t numRows,
+                unsigned firstVector);
+
   // Parts of a pass over segments.
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
                  unsigned firstVector, bool masked, Values &maximum);
   Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
-                  unsigned firstVector, mlir::ValueRange initial);
+                  unsigned firstVector);
   Value maskScore(const Segment &segment, Value row, unsigned vector,
                   Value score);
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
+  void squarePositive(const Segment &segment);
   void accumulate(const Segment &segment, Value column, int64_t numColumns,
                   Values &accumulators);
   /// Sets every output to `combine(old, product with the values, vector)`.
@@ -150,15 +180,25 @@ private:
                        llvm::function_ref<void(Value, Value, unsigned)> body);
 
   Value tableRow(const Segment &segment, Value entry);
+  Value sourceRow(const Segment &segment, Value entry);
+  Value logWeightAt(const SourceView &source, Value row);
+  Value getTermScale();
   Value rowView(Value memref, mlir::ValueRange leading);
+
+  Arithmetic getArithmetic(const StreamOp::Source &source);
+  bool isAny(Arithmetic arithmetic);
+  Arithmetic arithmeticOf(const Segment &segment) {
+    return sources[segment.source].arithmetic;
+  }
 
   StreamOp op;
   TilesAttr tiles;
   KernelBuilder b;
   int64_t lanes, vectors, width, valueWidth;
-  bool converts; // data is narrower than the soft-max state
   bool hasBias, manageCache;
-  bool usesPairs; // products of bf16 pairs instead of converted data
+  bool isSoftmax;   // or weights are squared positive scores
+  bool allowsPairs; // bf16 query and output: pairs for sources of bf16
+  bool usesPairs;   // and some source is
   RangeAnalysis ranges;
 
   // Scratch.
@@ -168,6 +208,7 @@ private:
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
+  llvm::SmallVector<KeyTable, 1> keyTables;
   Value queryRows, outputView, lseView;
   Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;
 };

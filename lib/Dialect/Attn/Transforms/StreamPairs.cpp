@@ -118,10 +118,9 @@ Value StreamKernel::broadcastPair(Value memref, ValueRange indices) {
 
 StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
                                                  ValueRange rows,
-                                                 unsigned firstVector,
-                                                 ValueRange initial) {
+                                                 unsigned firstVector) {
   int64_t live = vectors - firstVector;
-  Values zeros(initial.size(), b.splat(0.0));
+  Values zeros(rows.size() * live, b.splat(0.0));
   Values products = b.loop(
       b.index(0), b.index(width), 2, zeros, [&](Value k, ValueRange sums) {
         Values queries, next;
@@ -138,10 +137,9 @@ StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
         return next;
       });
   Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
-  Values scaled;
-  for (auto [product, weight] : llvm::zip(products, initial))
-    scaled.push_back(b.fma(product, scale, weight));
-  return scaled;
+  for (Value &product : products)
+    product = b.fmul(product, scale);
+  return products;
 }
 
 void StreamKernel::exponentiatePairs(const Segment &segment,

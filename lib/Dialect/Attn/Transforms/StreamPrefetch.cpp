@@ -35,7 +35,8 @@ int64_t StreamKernel::getLineElements(const Segment &segment) {
 /// A streamed tile asks for the next one: its keys are needed first and at
 /// once, so they go to the first cache level, the values to the second.
 void StreamKernel::lookAhead(Segment &tile) {
-  if (!manageCache || tile.kind != Segment::Rows)
+  if (!manageCache || tile.kind != Segment::Rows ||
+      sources[tile.source].keyTable)
     return;
   const SourceView &source = sources[tile.source];
   Value next = b.add(tile.row, tiles.getKey());
@@ -48,7 +49,7 @@ void StreamKernel::lookAhead(MutableArrayRef<Segment> segments) {
   if (!manageCache || op.getBlock() == 0)
     return;
   for (Segment &segment : segments) {
-    if (segment.kind != Segment::Rows)
+    if (segment.kind != Segment::Rows || sources[segment.source].keyTable)
       continue;
     const SourceView &source = sources[segment.source];
     Value end = b.add(segment.row, segment.count);

@@ -49,16 +49,33 @@ static int64_t evaluate(AffineExpr expr, int64_t block,
   }
 }
 
+/// A bound on the rows of `range` that holds for every block: the rows of the
+/// source, or the length where begin and end move together.
+static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {
+  std::optional<int64_t> bound;
+  if (!ShapedType::isDynamic(rows))
+    bound = rows;
+  for (unsigned first = 0; first < range.getNumResults(); first += 2) {
+    AffineExpr length = simplifyAffineExpr(
+        range.getResult(first + 1) - range.getResult(first), 1, 2);
+    if (auto constant = dyn_cast<AffineConstantExpr>(length)) {
+      int64_t value = std::max<int64_t>(constant.getValue(), 0);
+      bound = bound ? std::min(*bound, value) : value;
+    }
+  }
+  return bound;
+}
+
 /// The most rows that `range` names for any block, if that can be known.
 static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
                                            int64_t rows,
                                            std::optional<int64_t> numQueries) {
   if (ShapedType::isDynamic(rows) || !numQueries)
-    return std::nullopt;
+    return getUniformLength(range, rows);
   int64_t numBlocks =
       block ? llvm::divideCeil(*numQueries, static_cast<uint64_t>(block)) : 1;
   if (numBlocks > kMaxBlocks)
-    return std::nullopt;
+    return getUniformLength(range, rows);
   int64_t symbols[2] = {rows, *numQueries}, longest = 0;
   for (int64_t index = 0; index < numBlocks; ++index) {
     auto bound = [&](unsigned result) {
@@ -84,7 +101,8 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     numQueries = extent;
 
   for (const StreamOp::Source &source : op.getSourceList()) {
-    int64_t rows = cast<ShapedType>(source.keys.getType()).getDimSize(2);
+    int64_t rows =
+        cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
     int64_t tableRows = 0;
     auto &sourceKinds = kinds.emplace_back();
     for (AffineMap range : source.attr.getRanges()) {
@@ -93,7 +111,8 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
       if (length && *length == 0) {
         sourceKinds.push_back(RangeKind::Empty);
       } else if (length && *length <= kMaxTableRange &&
-                 source.attr.getMask().isTrivial()) {
+                 source.attr.getMask().isTrivial() &&
+                 !source.attr.getHasLocalBias()) {
         sourceKinds.push_back(RangeKind::Table);
         tableRows += *length;
       } else if (length && maxShortRows + *length <= kMaxShortRows) {

@@ -16,11 +16,16 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Evaluates a range for one block, clamped to the rows that exist. Empty
-/// ranges may have their end before their begin.
-static std::pair<Value, Value> getBounds(KernelBuilder &b, AffineMap range,
-                                         Value block, Value rows,
-                                         Value numQueries) {
+namespace {
+/// A range for one block, clamped to the rows that exist. Empty ranges may have
+/// their end before their begin. `first` is where it begins before that.
+struct Bounds {
+  Value low, high, first;
+};
+} // namespace
+
+static Bounds getBounds(KernelBuilder &b, AffineMap range, Value block,
+                        Value rows, Value numQueries) {
   auto bounds =
       affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
   Value low = b.max((*bounds)[0], b.index(0));
@@ -29,7 +34,7 @@ static std::pair<Value, Value> getBounds(KernelBuilder &b, AffineMap range,
     low = b.max(low, (*bounds)[2]);
     high = b.min(high, (*bounds)[3]);
   }
-  return {low, high};
+  return {low, high, (*bounds)[0]};
 }
 
 void StreamKernel::collectSegments(Value blockIndex,
@@ -45,8 +50,15 @@ void StreamKernel::collectSegments(Value blockIndex,
         listed.push_back(number);
         continue;
       }
-      auto [low, high] = getBounds(b, range, blockIndex, source.rows, numRows);
-      splitByMask(index, low, high, kind == RangeKind::Short ? shorts : longs);
+      auto [low, high, first] =
+          getBounds(b, range, blockIndex, source.rows, numRows);
+      Value biasBegin = b.index(0);
+      if (source.attr.getHasLocalBias()) {
+        biasBegin = first;
+        high = b.min(high, b.add(first, b.extent(source.bias, 1)));
+      }
+      splitByMask(index, low, high, biasBegin,
+                  kind == RangeKind::Short ? shorts : longs);
     }
     if (!listed.empty())
       shorts.push_back(buildTable(index, listed, blockIndex));
@@ -54,6 +66,7 @@ void StreamKernel::collectSegments(Value blockIndex,
 }
 
 void StreamKernel::splitByMask(unsigned index, Value low, Value high,
+                               Value biasBegin,
                                SmallVectorImpl<Segment> &segments) {
   const SourceView &source = sources[index];
   MaskAttr mask = source.attr.getMask();
@@ -64,6 +77,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     segment.keys = source.keys;
     segment.values = source.values;
     segment.base = segment.row = begin;
+    segment.biasColumn = b.sub(begin, biasBegin);
     segment.count = b.max(b.sub(end, begin), b.index(0));
     segment.skip = b.index(0);
     segments.push_back(segment);
@@ -96,7 +110,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
   // Triangles could cut a pair of rows in two.
-  if (mask.hasWindow() || usesPairs)
+  if (mask.hasWindow() || source.arithmetic == Arithmetic::Pairs)
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
@@ -111,19 +125,15 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   int64_t start = ranges.getTableStart(index);
   Value count = b.index(start);
   for (unsigned number : listed) {
-    auto [low, high] = getBounds(b, source.attr.getRanges()[number], blockIndex,
-                                 source.rows, numRows);
+    auto [low, high, first] = getBounds(b, source.attr.getRanges()[number],
+                                        blockIndex, source.rows, numRows);
     Value length = b.max(b.sub(high, low), b.index(0));
     b.loop(b.index(0), length, 1, [&, low = low, count](Value offset) {
       Value row = b.add(low, offset), entry = b.add(count, offset);
       memref::StoreOp::create(b, row, table, entry);
       Value weight = b.scalar(0.0);
-      if (source.logWeight) {
-        Value at = source.weightBroadcasts ? b.index(0) : row;
-        weight = b.fmul(b.loadScalar(source.logWeight, at),
-                        b.scalar(softmax::kLog2E));
-        weight = b.fmax(b.scalar(softmax::kMasked), weight);
-      }
+      if (source.logWeight)
+        weight = logWeightAt(source, row);
       memref::StoreOp::create(b, weight, tableWeights, entry);
     });
     count = b.add(count, length);
@@ -153,14 +163,33 @@ Value StreamKernel::tableRow(const Segment &segment, Value entry) {
   return memref::LoadOp::create(b, table, b.add(segment.table, entry));
 }
 
+/// The row of the source that entry `entry` of a segment is.
+Value StreamKernel::sourceRow(const Segment &segment, Value entry) {
+  return segment.kind == Segment::Table ? tableRow(segment, entry)
+                                        : b.add(segment.row, entry);
+}
+
+/// What natural log weights are multiplied by, and what is added to scores.
+Value StreamKernel::getTermScale() {
+  return b.scalar(isSoftmax ? softmax::kLog2E : 1.0);
+}
+
+/// The log weight of a row, in base 2; masked where it is minus infinity.
+Value StreamKernel::logWeightAt(const SourceView &source, Value row) {
+  Value at = source.weightBroadcasts ? b.index(0) : row;
+  Value weight =
+      b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
+  return b.fmax(b.scalar(softmax::kMasked), weight);
+}
+
 /// Copies a segment's keys and values to rows of the state type.
 StreamKernel::Segment StreamKernel::stage(Segment segment) {
-  if (usesPairs) {
+  if (arithmeticOf(segment) == Arithmetic::InPlace)
+    return segment;
+  if (arithmeticOf(segment) == Arithmetic::Pairs) {
     packValuePairs(segment);
     return segment;
   }
-  if (!converts)
-    return segment;
   auto copy = [&](Value from, Value to, int64_t columns) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(segment, offset)
@@ -175,7 +204,8 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
       });
     });
   };
-  copy(segment.keys, stagedKeys, width);
+  if (!sources[segment.source].keyTable)
+    copy(segment.keys, stagedKeys, width);
   copy(segment.values, stagedValues, valueWidth);
   segment.keys = stagedKeys;
   segment.values = stagedValues;
@@ -188,16 +218,17 @@ void StreamKernel::packBias(const Segment &segment) {
   const SourceView &source = sources[segment.source];
   if (!source.bias)
     return;
-  Value log2e = b.scalar(softmax::kLog2E);
+  Value termScale = getTermScale();
   auto packElements = [&](Value lowRow, Value lowQuery, Value highQuery) {
     b.loop(lowRow, segment.count, 1, [&](Value offset) {
-      Value key = segment.kind == Segment::Table ? tableRow(segment, offset)
-                                                 : b.add(segment.row, offset);
+      Value key = segment.kind == Segment::Table
+                      ? tableRow(segment, offset)
+                      : b.add(segment.biasColumn, offset);
       Value at = source.biasKeyBroadcasts ? b.index(0) : key;
       b.loop(lowQuery, highQuery, 1, [&](Value query) {
         Value row =
             source.biasRowBroadcasts ? b.index(0) : b.add(blockQuery, query);
-        Value element = b.fmul(b.loadScalar(source.bias, {row, at}), log2e);
+        Value element = b.fmul(b.loadScalar(source.bias, {row, at}), termScale);
         b.storeScalar(b.fmax(b.scalar(softmax::kMasked), element), packedBias,
                       {b.add(segment.scoreRow, offset), query});
       });
@@ -218,8 +249,8 @@ void StreamKernel::packBias(const Segment &segment) {
       for (int64_t i = 0; i < lanes; ++i)
         tile.push_back(b.fmul(
             b.loadVector(source.bias, {b.add(b.add(blockQuery, query), i),
-                                       b.add(segment.row, offset)}),
-            b.splat(softmax::kLog2E)));
+                                       b.add(segment.biasColumn, offset)}),
+            b.broadcast(termScale)));
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
         b.storeVector(b.fmax(b.splat(softmax::kMasked), vector), packedBias,
                       {b.add(b.add(segment.scoreRow, offset), i), query});

@@ -9,6 +9,7 @@
 #include "SoftmaxAlgebra.h"
 #include "StreamKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -29,7 +30,8 @@ static StreamKernel::Segment slice(KernelBuilder &b,
                                    const StreamKernel::Segment &segment,
                                    Value offset, int64_t size) {
   StreamKernel::Segment part = segment;
-  for (Value *start : {&part.base, &part.row, &part.scoreRow, &part.table})
+  for (Value *start :
+       {&part.base, &part.row, &part.biasColumn, &part.scoreRow, &part.table})
     if (*start)
       *start = b.add(*start, offset);
   part.count = b.min(b.sub(segment.count, offset), b.index(size));
@@ -63,11 +65,15 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
 
 void StreamKernel::attendTile(Segment tile, State &state) {
   Values maximum = state.maximum, sum(vectors, b.splat(0.0)), rescale;
+  auto rescaling = [&](int64_t v) {
+    return isSoftmax ? softmax::exp2(b, b.fsub(state.maximum[v], maximum[v]))
+                     : b.splat(1.0);
+  };
   scoreSegments(tile, maximum);
   // Sums of a tile start from zero: many short sums lose less than a long one.
   exponentiate(tile, maximum, sum);
   for (int64_t v = 0; v < vectors; ++v) {
-    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    rescale.push_back(rescaling(v));
     sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
   }
   accumulateColumns(tile, [&](Value old, Value total, int64_t v) {
@@ -86,7 +92,7 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
     rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
     sum.push_back(b.fmul(state.sum[v], rescale[v]));
   }
-  if (ranges.hasLongRanges())
+  if (ranges.hasLongRanges() && isSoftmax)
     b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
       for (int64_t v = 0; v < vectors; ++v) {
         Values at = {column, b.index(v * lanes)};
@@ -127,6 +133,7 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     packBias(segment);
     scoreSegment(segment, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
+    // Pairs of rows start at even ones.
     if (usesPairs)
       numRows = b.roundDown(b.add(numRows, 1), 2);
     scoreRow = b.add(scoreRow, numRows);
@@ -194,35 +201,38 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
   Values carried(maximum.begin() + firstVector, maximum.end());
   carried =
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
-        // Where each key row lies, and its log weight as the initial score.
-        Values rows, initial;
-        bool gathers =
-            segment.kind == Segment::Table && (!converts || usesPairs);
+        // Where each key row lies, and its log weight. That is added last: it
+        // is larger than the products, whose sum would lose bits to it.
+        Values rows, weights;
+        bool gathers = segment.kind == Segment::Table &&
+                       arithmeticOf(segment) != Arithmetic::Converted;
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
           rows.push_back(gathers ? tableRow(segment, entry)
                                  : b.add(segment.base, entry));
           Value weight;
-          if (segment.kind == Segment::Table) {
+          // Without a soft-max the weight takes it as a factor.
+          if (!isSoftmax)
+            weight = Value();
+          else if (segment.kind == Segment::Table)
             weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
-          } else if (source.logWeight) {
-            Value at = source.weightBroadcasts ? b.index(0)
-                                               : b.add(segment.row, entry);
-            weight = b.fmul(b.loadScalar(source.logWeight, at),
-                            b.scalar(softmax::kLog2E));
-            weight = b.fmax(b.scalar(softmax::kMasked), weight);
-          }
-          initial.append(live, weight ? b.broadcast(weight) : b.splat(0.0));
+          else if (source.logWeight)
+            weight = logWeightAt(source, b.add(segment.row, entry));
+          weights.push_back(weight ? b.broadcast(weight) : Value());
         }
-        Values acc =
-            usesPairs ? multiplyPairs(segment, rows, firstVector, initial)
-                      : multiply(segment, offset, rows, firstVector, initial);
+        Values products = source.keyTable
+                              ? lookUp(segment, offset, step, firstVector)
+                          : arithmeticOf(segment) == Arithmetic::Pairs
+                              ? multiplyPairs(segment, rows, firstVector)
+                              : multiply(segment, offset, rows, firstVector);
         Values next(running);
         for (int64_t i = 0; i < step; ++i) {
           Value entry = b.add(offset, i);
           Value scoreRow = b.add(segment.scoreRow, entry);
           for (int64_t v = 0; v < live; ++v) {
-            Value score = acc[i * live + v];
+            Value score = products[i * live + v];
+            if (weights[i])
+              score = b.fadd(score, weights[i]);
             Value lane = b.index((firstVector + v) * lanes);
             if (source.bias)
               score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
@@ -238,12 +248,12 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
   llvm::copy(carried, maximum.begin() + firstVector);
 }
 
-/// Adds the products of key rows and queries to `initial`.
+/// The products of key rows and queries.
 StreamKernel::Values StreamKernel::multiply(const Segment &segment,
                                             Value offset, ValueRange rows,
-                                            unsigned firstVector,
-                                            ValueRange initial) {
+                                            unsigned firstVector) {
   int64_t step = rows.size(), live = vectors - firstVector;
+  Values initial(step * live, b.splat(0.0));
   // One cache line of each prefetched operand in every turn of the loop. The
   // rest is not worth the code.
   bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();
@@ -318,8 +328,10 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
 
 void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
-  if (usesPairs)
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
     return exponentiatePairs(segment, maximum, sum);
+  if (!isSoftmax)
+    return squarePositive(segment);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     Values carried(sum.begin() + first, sum.end());
     carried =
@@ -339,9 +351,33 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
   });
 }
 
+/// The weights of `squared_relu`, in place of the scores. A masked score is
+/// negative.
+void StreamKernel::squarePositive(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    b.loop(low, high, 1, [&](Value offset) {
+      Value row = b.add(segment.scoreRow, offset), factor;
+      if (segment.kind == Segment::Table)
+        factor = b.loadScalar(tableWeights, b.add(segment.table, offset));
+      else if (source.logWeight)
+        factor = logWeightAt(source, b.add(segment.row, offset));
+      if (factor)
+        factor = b.broadcast(math::Exp2Op::create(b, factor));
+      for (int64_t v = first; v < vectors; ++v) {
+        Values at = {row, b.index(v * lanes)};
+        // The second operand wins when it is NaN.
+        Value positive = b.fmax(b.splat(0.0), b.loadVector(scores, at));
+        Value weight = b.fmul(positive, positive);
+        b.storeVector(factor ? b.fmul(weight, factor) : weight, scores, at);
+      }
+    });
+  });
+}
+
 void StreamKernel::accumulate(const Segment &segment, Value column,
                               int64_t numColumns, Values &accumulators) {
-  if (usesPairs)
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
     return accumulatePairs(segment, column, numColumns, accumulators);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     int64_t live = vectors - first;
@@ -349,7 +385,8 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = first; v < vectors; ++v)
         carried.push_back(accumulators[c * vectors + v]);
-    bool gathers = segment.kind == Segment::Table && !converts;
+    bool gathers = segment.kind == Segment::Table &&
+                   arithmeticOf(segment) == Arithmetic::InPlace;
     carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
       Value row =
           gathers ? tableRow(segment, offset) : b.add(segment.base, offset);

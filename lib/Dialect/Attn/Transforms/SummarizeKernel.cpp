@@ -8,6 +8,7 @@
 
 #include "SummarizeKernel.h"
 #include "KernelBuilder.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -114,9 +115,7 @@ private:
 SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
                                  const SummarizePlan &plan)
     : b(SummarizeOp(ops.front()).getLoc(), builder,
-        getSummaryAccumulatorType(
-            cast<MemRefType>(SummarizeOp(ops.front()).getInput().getType())
-                .getElementType()),
+        getStateType(getElementTypeOrSelf(SummarizeOp(ops.front()).getInput())),
         plan.lanes),
       plan(plan) {
   SummarizeOp finest = ops.front();
@@ -400,9 +399,6 @@ void SummarizeKernel::emitAcross(const Level &level, const Chunk &chunk,
             b.index(0)};
   };
   int64_t numTile = numSums * plan.streams;
-  Values tile;
-  for (int64_t i = 0; i < numTile; ++i)
-    tile.push_back(b.loadVector(sums, place(i)));
   Value shift = level.strips == 1
                     ? b.rem(chunk.start, level.interval)
                     : b.rem(getPlace(chunk, instance), level.interval);
@@ -413,8 +409,11 @@ void SummarizeKernel::emitAcross(const Level &level, const Chunk &chunk,
   else
     ends = b.both(chunk.last, b.equal(b.rem(instance.strip, level.strips),
                                       b.index(level.strips - 1)));
-  tile = emitTile(level, chunk, instance, firstSum, numSums, b.index(0),
-                  chunk.rows, shift, tile);
+  // Sums of a chunk start from zero: many short sums lose less than a long one.
+  Values tile = emitTile(level, chunk, instance, firstSum, numSums, b.index(0),
+                         chunk.rows, shift, Values(numTile, b.splat(0.0)));
+  for (int64_t i = 0; i < numTile; ++i)
+    tile[i] = b.fadd(b.loadVector(sums, place(i)), tile[i]);
   b.ifThenElse(
       ends,
       [&] {

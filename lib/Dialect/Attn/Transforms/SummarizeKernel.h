@@ -73,9 +73,6 @@ struct SummarizeTarget {
   int64_t minTasks;
 };
 
-/// `f64` sums for `f64` data, `f32` sums for everything else.
-mlir::FloatType getSummaryAccumulatorType(mlir::Type elementType);
-
 /// Plans the loops for `levels`, which read the same input with intervals that
 /// double.
 SummarizePlan planSummaries(llvm::ArrayRef<SummarizeOp> levels,

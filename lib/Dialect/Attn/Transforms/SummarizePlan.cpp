@@ -37,12 +37,6 @@ static constexpr int64_t kInstancesWithStrips = 16, kMaxStrips = 8;
 /// Rows of one task that make the start of a task negligible.
 static constexpr int64_t kMinRowsPerTask = 8192;
 
-FloatType fovea::attn::getSummaryAccumulatorType(Type elementType) {
-  if (elementType.isF64())
-    return cast<FloatType>(elementType);
-  return Float32Type::get(elementType.getContext());
-}
-
 /// Splits `count` into equal parts of at most `limit`.
 static int64_t balance(int64_t count, int64_t limit) {
   return llvm::divideCeil(count, llvm::divideCeil(count, limit));
@@ -81,8 +75,8 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
   int64_t sets = cast<MemRefType>(finest.getWeights().getType()).getDimSize(0);
   SummarizePlan plan;
 
-  plan.lanes = target.vectorBits /
-               getSummaryAccumulatorType(input.getElementType()).getWidth();
+  plan.lanes =
+      target.vectorBits / getStateType(input.getElementType()).getWidth();
   while (plan.lanes > width)
     plan.lanes /= 2;
   plan.vectors = llvm::divideCeil(width, plan.lanes);

@@ -26,8 +26,9 @@ struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
   void runOnOperation() override {
     SmallVector<StreamOp> ops;
     getOperation().walk([&](StreamOp op) {
-      // A tile already knows its place in the sequence.
-      if (op.getTiles() && !op.getFirstRow() && op->getNumResults() != 0)
+      // What is in a parallel loop is a tile.
+      if (op.getTiles() && !op->getParentOfType<scf::ForallOp>() &&
+          op->getNumResults() != 0)
         ops.push_back(op);
     });
     IRRewriter rewriter(&getContext());

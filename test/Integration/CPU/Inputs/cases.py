@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import random
+import sys
 
 import numpy as np
 from kernels import NAMES, Failure, Library
@@ -19,9 +20,9 @@ CPUS = ["native", "x86-64", "x86-64-v3", "x86-64-v4"]
 
 
 def load_reference(source):
-    path = os.path.join(source, "python", "fovea", "reference.py")
+    path = os.path.join(source, "python", "fovea", "reference", "__init__.py")
     spec = importlib.util.spec_from_file_location("fovea_reference", path)
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["fovea_reference"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -159,6 +160,28 @@ def dense_text(dtype, B, H, G, N, M, D, E, *, causal=False, window=None, log_wei
         f"  %r:{len(results)} = {text}    outs({outs} : {', '.join(results)}) "
         f"{{{', '.join(attributes)}}} -> {', '.join(results)}\n"
         f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {', '.join(results)}\n}}\n"
+    )
+
+
+def multipole_text(dtype, B, H, G, N, D, group, rank, levels, *, causal=False, lse=False):
+    """attn.fast_multipole of q, k, v, and of weights shared by all heads: those
+    of the keys, level 1 first, and then those of the values."""
+    data = [tensor(s, dtype) for s in ((B, H, N, D), (B, G, N, D), (B, G, N, D))]
+    weights = [tensor((1, rank, group << level, D), dtype) for level in range(levels)]
+    results = [data[0]] + [tensor((B, H, N), state(dtype))] * lse
+    arguments = [f"%{name}: {t}" for name, t in zip("qkv", data)]
+    text = f"  %r:{len(results)} = attn.fast_multipole ins(%q, %k, %v : {', '.join(data)})\n"
+    for side in ("key", "value"):
+        names = [f"%{side}{level}" for level in range(levels)]
+        arguments += [f"{n}: {t}" for n, t in zip(names, weights)]
+        text += f"    {side}_weights({', '.join(names)} : {', '.join(weights)})\n"
+    body = "".join(f"  %o{i} = tensor.empty() : {t}\n" for i, t in enumerate(results))
+    kinds = ", ".join(results)
+    return (
+        f"func.func @f({', '.join(arguments)}) -> ({kinds}) {{\n{body}{text}"
+        f"    outs({', '.join(f'%o{i}' for i in range(len(results)))} : {kinds})"
+        f" {{group = {group} : i64{', causal' * causal}}} -> {kinds}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 # Order of fovea_element_type.
-_TYPES = [np.float16, bfloat16, np.float32, np.float64]
+_TYPES = [np.float16, bfloat16, np.float32, np.float64, np.bool_, np.int8, np.int16, np.int32, np.int64]
 NAMES = {"f16": np.float16, "bf16": bfloat16, "f32": np.float32, "f64": np.float64}
 
 

@@ -43,6 +43,8 @@ FACTORS = {
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
+    # Types of sources and output beside the query's.
+    "mixed": [False, True],
 }
 
 
@@ -74,6 +76,7 @@ def run(index, case):
     rng = np.random.default_rng(index)
     N, block, dtype, dynamic = (case[key] for key in ("N", "block", "dtype", "dynamic"))
     (D, E), (B, H, G) = case["width"], case["heads"]
+    kinds = ["f32", "bf16", "f16"] if case["mixed"] and dtype != "f64" else [dtype]
     arrays, names, types = [], [], []
 
     def operand(name, shape, kind):
@@ -89,8 +92,8 @@ def run(index, case):
     scores, values, scale = [], [], 1 / math.sqrt(D)
     for u, (kind, rows, mask, weight, bias) in enumerate(case["sources"]):
         rows = N if rows == "same" else rows
-        k, k_name, k_type = operand(f"%k{u}", (B, G, rows, D), dtype)
-        v, v_name, v_type = operand(f"%v{u}", (B, G, rows, E), dtype)
+        k, k_name, k_type = operand(f"%k{u}", (B, G, rows, D), kinds[(index + u) % len(kinds)])
+        v, v_name, v_type = operand(f"%v{u}", (B, G, rows, E), kinds[(index // 3 + u) % len(kinds)])
         text += f"    source({k_name}, {v_name} : {k_type}, {v_type})"
         groups = H // G
         score = scale * q.astype(float) @ np.repeat(k.astype(float), groups, 1).swapaxes(-1, -2)
@@ -107,7 +110,8 @@ def run(index, case):
         text += f" ranges [{maps}]" + mask_text(*mask).replace("mask = #attn.mask", " mask ") + "\n"
         scores.append(np.where(admitted(N, rows, block, ranges, mask), score, -np.inf))
         values.append(np.repeat(v.astype(float), groups, 1))
-    out_type = tensor([None if dynamic else n for n in (B, H, N)] + [E], dtype)
+    out_kind = kinds[index % 2 % len(kinds)]
+    out_type = tensor([None if dynamic else n for n in (B, H, N)] + [E], out_kind)
     lse_type = tensor([None if dynamic else n for n in (B, H, N)], state(dtype))
     body = "".join(f"  %c{i} = arith.constant {i} : index\n  %d{i} = tensor.dim %q, %c{i} : {q_type}\n" for i in range(3))
     sizes = "%d0, %d1, %d2" if dynamic else ""
@@ -127,7 +131,7 @@ def run(index, case):
     with np.errstate(divide="ignore"):
         lse = (np.where(total == 0, 0, top) + np.log(total))[..., 0]
     what = f"case {index} {case}"
-    check.close(found[0], out, BOUNDS[dtype], what)
+    check.close(found[0], out, BOUNDS[out_kind], what)
     check.close(found[1], lse, 1e-5, what + " lse", absolute=True)
 
 

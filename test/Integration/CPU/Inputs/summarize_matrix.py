@@ -4,7 +4,7 @@
 """attn.summarize at one level and at several, which become one loop nest."""
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, pairwise, tensor
+from cases import BOUNDS, Checker, normal, pairwise, state, tensor
 
 check = Checker()
 
@@ -21,6 +21,8 @@ FACTORS = {
     "bias": [False, True],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
+    # Rounded to the data type, or not.
+    "rounded": [True, False],
 }
 
 
@@ -42,6 +44,7 @@ def run(index, case):
     rng = np.random.default_rng(index)
     dtype, D, p, dynamic = (case[key] for key in ("dtype", "width", "rank", "dynamic"))
     (first, levels), (B, G, W) = case["interval"], case["heads"]
+    out = dtype if case["rounded"] else state(dtype)
     intervals = [first * p << level for level in range(levels)]
     N = max(0, case["rows"][0] * intervals[-1] + case["rows"][1])
 
@@ -59,7 +62,7 @@ def run(index, case):
         if dynamic:
             body += (f"  %rows{level} = affine.apply affine_map<(n) -> (n ceildiv {interval} * {p})>(%d2)\n")
             rows, sizes = None, f"%d0, %d1, %rows{level}"
-        o_type = tensor([None, None, None, D] if dynamic else (B, G, rows, D), dtype)
+        o_type = tensor([None, None, None, D] if dynamic else (B, G, rows, D), out)
         arrays.append(weights)
         arguments.append(f"%w{level}: {w_type}")
         text = f"attn.summarize ins(%x : {x_type}) weights(%w{level} : {w_type})"
@@ -82,7 +85,7 @@ def run(index, case):
     again = kernel(*arrays)
     what = f"case {index} {case}"
     for level, (one, other, reference) in enumerate(zip(found, again, expected)):
-        check.close(one, reference, BOUNDS[dtype], f"{what} level {level}")
+        check.close(one, reference, BOUNDS[out], f"{what} level {level}")
         check.require(one.tobytes() == other.tobytes(), f"{what} level {level}: differs with 3 threads")
 
 

@@ -11,6 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnDialect.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 
 class Attn_Attr<string name, string mnemonicName> : AttrDef<Attn_Dialect, name> {
   let mnemonic = mnemonicName;
@@ -61,7 +62,11 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       to `[lower, upper)` first: so one source can hold several levels of
       summaries one after the other. Ranges of one source must not overlap.
     - `mask`: an optional mask that cuts single entries inside the ranges.
-    - `log_weight`, `bias`: whether the source has that operand.
+    - `log_weight`, `bias`, `codes`: whether the source has that operand.
+    - `local_bias`: whether the bias counts its columns from where the range
+      begins instead of from row 0 of the source. There is one range then, and
+      row `j` takes column `j - begin`, with the `begin` that the map gives, before
+      it is clamped. The range ends with the last column at the latest.
 
     The custom form of `attn.stream` writes all of it beside the operands. Alone:
 
@@ -75,17 +80,43 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     ArrayRefParameter<"::mlir::AffineMap">:$ranges,
     "::fovea::attn::MaskAttr":$mask,
     "bool":$hasLogWeight,
-    "bool":$hasBias
+    "bool":$hasBias,
+    DefaultValuedParameter<"bool", "false">:$hasCodes,
+    DefaultValuedParameter<"bool", "false">:$hasLocalBias
   );
   let assemblyFormat = [{
     `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
-    `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias `>`
+    `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias
+    (`codes` `=` $hasCodes^)? (`local_bias` `=` $hasLocalBias^)? `>`
   }];
   let genVerifyDecl = 1;
 }
 
 def Attn_SourceArrayAttr
     : TypedArrayAttrBase<Attn_SourceAttr, "array of source descriptions">;
+
+def Attn_Weighting : I32Enum<"Weighting", "how scores become weights", [
+    I32EnumCase<"Softmax", 0, "softmax">,
+    I32EnumCase<"SquaredRelu", 1, "squared_relu">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_WeightingAttr : EnumAttr<Attn_Dialect, Attn_Weighting, "weighting"> {
+  let summary = "how scores become weights";
+  let description = [{
+    | weighting | weight of an entry with score `s` and log weight `w` |
+    |---|---|
+    | `softmax` | `exp(s + w)`, divided by the sum over the entries of the row |
+    | `squared_relu` | `exp(w) max(s, 0)^2`: element by element, without a sum |
+
+    Example:
+
+    ```mlir
+    #elementwise = #attn.weighting<squared_relu>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
 
 def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
   let summary = "tile sizes chosen for the streaming core";
@@ -117,6 +148,39 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
     /// Query rows covered by one register tile.
     int64_t getQueryLanes() const { return getLanes() * getVectors(); }
   }];
+}
+
+def Attn_Reduction : I32Enum<"Reduction", "how summaries of blocks are accumulated across blocks", [
+    I32EnumCase<"Auto", 0, "auto">,
+    I32EnumCase<"Serial", 1, "serial">,
+    I32EnumCase<"Matmul", 2, "matmul">,
+    I32EnumCase<"Associative", 3, "associative">,
+    I32EnumCase<"InputScan", 4, "input_scan">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_ReductionAttr : EnumAttr<Attn_Dialect, Attn_Reduction, "reduction"> {
+  let summary = "how summaries of blocks are accumulated across blocks";
+  let description = [{
+    Choices of evaluation with the same result, to rounding (Transformer-VQ,
+    appendices B and E); counts are exact in all of them. With `T` blocks of `L`
+    tokens, `S` codes and values of width `E`, for one head:
+
+    | reduction | evaluation | time | stored |
+    |---|---|---|---|
+    | `serial` | a running state, copied after every block | `T (L + S) E` | `T S E` |
+    | `matmul` | blocks on their own, then a product with the lower triangle of ones | `T (L + T S) E` | `2 T S E` |
+    | `associative` | blocks on their own, then a tree of merged pairs | `T (L + 2 S) E` | `T S E` |
+    | `input_scan` | the consumer runs inside the loop over blocks | `T L E` | `S E` |
+    | `auto` | what the cost model finds best | | |
+
+    Example:
+
+    ```mlir
+    #blocks_at_once = #attn.reduction<associative>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
 }
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD

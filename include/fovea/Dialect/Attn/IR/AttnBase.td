@@ -20,11 +20,32 @@ include "mlir/Interfaces/TilingInterface.td"
 /// for f64), whatever the element type.
 def Attn_Float : AnyTypeOf<[F32, F64, BF16, F16]>;
 
-
+def Attn_Rank2 : AnyTypeOf<[2DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [2]>],
+    "rank-2 tensor or memref of f32, f64, bf16 or f16">;
 def Attn_Rank3 : AnyTypeOf<[3DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [3]>],
     "rank-3 tensor or memref of f32, f64, bf16 or f16">;
 def Attn_Rank4 : AnyTypeOf<[4DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [4]>],
     "rank-4 tensor or memref of f32, f64, bf16 or f16">;
+def Attn_Rank5 : AnyTypeOf<[TensorRankOf<[Attn_Float], [5]>, MemRefRankOf<[Attn_Float], [5]>],
+    "rank-5 tensor or memref of f32, f64, bf16 or f16">;
+
+/// Codes, and counts of tokens.
+def Attn_Int3 : AnyTypeOf<[3DTensorOf<[I32]>, MemRefRankOf<[I32], [3]>],
+    "rank-3 tensor or memref of i32">;
+def Attn_Int4 : AnyTypeOf<[4DTensorOf<[I32]>, MemRefRankOf<[I32], [4]>],
+    "rank-4 tensor or memref of i32">;
+
+/// Of an operation that updates its destinations: it reads what they hold before
+/// it writes them. All others overwrite them completely.
+def Attn_UpdatesInits : NativeOpTrait<"UpdatesInits"> {
+  let cppNamespace = "::fovea::attn";
+}
+
+/// Operands of a source that may have an axis of query blocks.
+def Attn_Rank3Or4 : AnyTypeOf<[Attn_Rank3, Attn_Rank4],
+    "rank-3 or rank-4 tensor or memref of f32, f64, bf16 or f16">;
+def Attn_Rank4Or5 : AnyTypeOf<[Attn_Rank4, Attn_Rank5],
+    "rank-4 or rank-5 tensor or memref of f32, f64, bf16 or f16">;
 
 /// Every operation of the dialect is in destination style: the trailing
 /// operands are the tensors (or buffers) that the results are written to.

@@ -15,6 +15,7 @@
 #include "mlir/IR/Dialect.h"
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h.inc"
+#include "fovea/Dialect/Attn/IR/AttnEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnAttributes.h.inc"

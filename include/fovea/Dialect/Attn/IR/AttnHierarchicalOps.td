@@ -35,7 +35,8 @@ def Attn_SummarizeOp : Attn_Op<"summarize", [
     | `bias` | `[W, p, D]` |
     | `output` | `[B, G, ceil(N / I) p, D]` |
 
-    Sums are accumulated in `f32` (`f64` for `f64`) and rounded once.
+    Sums are accumulated in `f32` (`f64` for `f64`) and rounded once, to the
+    element type of `output`: that of `input`, or `f32` for narrower data.
 
     Example:
 
@@ -93,7 +94,8 @@ def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
     The number of levels must be the least `L` with `m 2^(L+1) >= N`; no levels
     means dense attention. With `causal`, entries with `j > i` are absent; coarse
     levels only ever look at wholly past intervals. Time is
-    `O(N (3m + 3pL) (D + E))`, extra memory `O(N p/m (D + E))`.
+    `O(N (3m + 3pL) (D + E))`, extra memory `O(N p/m (D + E))`: summaries are kept
+    in `f32` (`f64` for `f64`), whatever the element type.
 
     Example:
 

@@ -84,18 +84,39 @@ def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
     `#attn.source`). The result is one soft-max over the union of all sources:
 
     ```
-    s[i, (u, j)] = scale * q[i] . keys_u[j] + log_weight_u[j] + bias_u[i, j]   for rows j that block(i) reads and mask_u admits
+    s[i, (u, j)] = scale * q[i] . key_u[j] + log_weight_u[j] + bias_u[i, j]   for rows j that block(i) reads and mask_u admits
     out[i] = sum_(u,j) softmax(s[i])[u, j] * values_u[j]
     lse[i] = log(sum_(u,j) exp(s[i, (u, j)]))
+    key_u[j] = keys_u[codes_u[j]] with codes, keys_u[j] without
     ```
 
-    | operand | shape |
-    |---|---|
-    | `query` | `[B, H, N, D]` |
-    | `keys[u]`, `values[u]` | `[B, G, M_u, D]`, `[B, G, M_u, E]` |
-    | `log_weights` | `[B, G, M_u]`, static extents of 1 broadcast, one for each source that says `log_weight` |
-    | `biases` | `[B, H, N, M_u]`, static extents of 1 broadcast, one for each source that says `bias` |
-    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
+    With `weighting = squared_relu` the weight of an entry is
+    `exp(log_weight) max(scale * q . key + bias, 0)^2` instead; there is no
+    normaliser then, and no `lse`.
+
+    | operand | shape | |
+    |---|---|---|
+    | `query` | `[B, H, N, D]` | |
+    | `keys[u]` | `[B, G, M_u, D]` | with codes a table `[B, G, S_u, D]`; static extents of 1 of batch and heads broadcast |
+    | `values[u]` | `[B, G, M_u, E]` or `[B, G, T, M_u, E]` | |
+    | `codes` | `[B, G, M_u]` | one for each source that says `codes` |
+    | `log_weights` | `[B, G, M_u]` or `[B, G, T, M_u]`, static extents of 1 broadcast | one for each source that says `log_weight` |
+    | `biases` | `[B, H, N, M_u]`, static extents of 1 broadcast; columns as the ranges say with `local_bias` | one for each source that says `bias` or `local_bias` |
+    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` | |
+
+    An axis of `T` query blocks makes values and log weights differ block by block:
+    block `b` reads entry `b`, and `T` is at least the number of blocks.
+
+    Keys that are rows of a table need no product of their own: the scores of the
+    `S_u` rows of a table are computed once for a tile of queries, and the score of
+    a row is looked up by its code. Sources that name the same table, with codes or
+    as their keys, share these scores. Codes outside `0 .. S_u - 1` are undefined;
+    `attn.check_codes` refuses them.
+
+    Sources, and the output, may have element types of their own: any of `f32`,
+    `bf16` and `f16` together, or all `f64`. Data is never rounded to a narrower
+    type on the way: so summaries of `bf16` tokens that are kept in `f32` leave
+    `lse` as exact as they are.
 
     `block` is 0 when no range depends on the block index. `first_row` and
     `num_rows` are present on a tile: query row 0 of the tile is row `first_row`
@@ -113,15 +134,33 @@ def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
         outs(%init : tensor<1x1x64x16xf32>)
         {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
     ```
+
+    Quantized keys: two blocks through their codes, and all older tokens as one
+    mean value per code, which differs from block to block:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%c, %v : tensor<1x1x8x16xf32>, tensor<1x1x64x16xf32>) codes(%z : tensor<1x1x64xi32>)
+            local_bias(%bias : tensor<1x1x64x32xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        source(%c, %mean : tensor<1x1x8x16xf32>, tensor<1x1x4x8x16xf32>)
+            log_weight(%log : tensor<1x1x4x8xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
+    ```
   }];
   let arguments = (ins
     Attn_Rank4:$query,
-    Variadic<Attn_Rank4>:$keys, Variadic<Attn_Rank4>:$values,
-    Variadic<Attn_Rank3>:$log_weights, Variadic<Attn_Rank4>:$biases,
+    Variadic<Attn_Rank4>:$keys, Variadic<Attn_Rank4Or5>:$values,
+    Variadic<Attn_Rank3Or4>:$log_weights, Variadic<Attn_Rank4>:$biases,
+    Variadic<Attn_Int3>:$codes,
     Optional<Index>:$first_row, Optional<Index>:$num_rows,
     Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
     Attn_SourceArrayAttr:$sources,
     DefaultValuedAttr<I64Attr, "0">:$block, F64Attr:$scale,
+    DefaultValuedAttr<Attn_WeightingAttr,
+                      "::fovea::attn::Weighting::Softmax">:$weighting,
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -132,8 +171,14 @@ def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
 
     /// One source with its operands; absent operands are null.
     struct Source {
-      ::mlir::Value keys, values, logWeight, bias;
+      ::mlir::Value keys, values, logWeight, bias, codes;
       SourceAttr attr;
+
+      /// The operand whose extent 2 counts the rows of the source.
+      ::mlir::Value getRowsOperand() const { return codes ? codes : keys; }
+      /// Whether values or log weights differ from query block to query block.
+      bool hasValueBlocks() const;
+      bool hasLogWeightBlocks() const;
     };
     ::llvm::SmallVector<Source> getSourceList();
   }];

@@ -31,6 +31,44 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
   ];
 }
 
+def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
+  let summary = "check codes of keys at run time";
+  let description = [{
+    Adds `attn.check_codes` before every operation that uses codes as indices of
+    a codebook or of summaries, unless `attn.quantize` made them. What the operation
+    expands to need not check again.
+
+    ```mlir
+    %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
+    ```
+    becomes
+    ```mlir
+    attn.check_codes %codes below %num_codes {name = "attn.codebook_accumulate: codes"} : ...
+    %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
+    ```
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
+  let summary = "lower attn.check_codes on memrefs to calls of the runtime";
+  let description = [{
+    Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
+    fails the invocation if a code is not below the bound:
+
+    ```
+    attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let summary = "expand attention patterns to summaries and attn.stream";
   let description = [{
@@ -42,6 +80,9 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     | `attn.dense` | all rows, with its mask |
     | `attn.fast_multipole` | rows of blocks `b-1, b, b+1`; per level, the interaction list among its summaries |
     | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
+    | `attn.vq` | tokens of blocks `b-1, b` through their codes; the codebook with log counts and mean values as of block `b-2` |
+    | `attn.vq_decode` | the same for one query |
+    | `attn.tree_score` | all rows, for the `lse`: of the candidates, then of the VIP tokens |
 
     ```mlir
     %out = attn.dense ins(%q, %k, %v : ...) outs(%o : ...) {mask = #attn.mask<causal>} -> ...
@@ -52,6 +93,28 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
         source(%k, %v : ...) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
         outs(%o : ...) {scale = ...} -> ...
     ```
+  }];
+  let options = [
+    Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
+           "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
+           "the operation, otherwise serial, matmul, associative or input_scan">
+  ];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def ExpandTreeSelectPass
+    : Pass<"attn-expand-tree-select", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.tree_select to one step for each level";
+  let description = [{
+    Algorithm 1, unrolled: at each level that has candidates, their rows (a view of
+    the tree for the roots, an `attn.tree_fetch` below), a copy of the region that
+    scores them, and an `attn.tree_split`. Levels at which all or no candidates are
+    split need no scores.
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
@@ -112,6 +175,53 @@ def VectorizeStreamPass
   ];
 }
 
+def VectorizeQuantizePass
+    : Pass<"attn-vectorize-quantize", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.quantize on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.quantize` on memrefs by a parallel loop over batch, head
+    and runs of keys. Blocks of keys are transposed; register tiles of codewords
+    and keys start from half the squared norms of the codewords, and only the
+    best score of every key and its code are kept. With `manage-cache`, a block
+    prefetches the keys of the next one.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">,
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "add prefetches">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeCodebookPass
+    : Pass<"attn-vectorize-codebook", "::mlir::func::FuncOp"> {
+  let summary = "lower summaries and updates of codebooks on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.codebook_accumulate`, `attn.codebook_scan`,
+    `attn.codebook_update` and `attn.log_count` on memrefs by loops vectorised
+    along the width of values and keys, parallel over batch and heads; blocks of a
+    scan by `associative` or `matmul`, and slices of the width of an update, are
+    parallel, too. Tokens are taken in in order, so results do not depend on the
+    number of threads.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def VectorizeSummarizePass
     : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
   let summary = "lower attn.summarize on memrefs to parallel vector code";
@@ -132,6 +242,71 @@ def VectorizeSummarizePass
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> {
+  let summary = "lower linalg operations on memrefs to parallel vector code";
+  let description = [{
+    Replaces linalg operations on memrefs by parallel loops of vector code, so
+    that the layers around attention need no other compiler:
+
+    - sums of products (`linalg.matmul`, `batch_matmul`, `contract`, or a `generic`
+      that says the same) by register tiles of a packed panel, accumulated in
+      `f32` (`f64` for `f64`) and rounded once, whatever the layout;
+    - everything else whose body is made of elementwise operations by loops over
+      vectors of the output's last dimension, or over those of a row that is
+      reduced. Functions of the `math` dialect on vectors become polynomials.
+
+    What is neither is left for upstream's conversion to loops.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
+  let summary = "lower trees of averages on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.tree_build`, `tree_fetch`, `tree_update` and `tree_materialize`
+    on memrefs by parallel loops, vectorised over the columns, that touch the data
+    once, and `attn.tree_split` by a call of the runtime for each batch entry. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
+  let summary = "check lists of tree nodes at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.tree_fetch` and
+    `attn.tree_update` on memrefs: nodes that the tree does not have, and for an
+    update lists that do not cover the sequence in order, fail the invocation
+    before anything is written. Likewise before an `attn.tree_split` with counts,
+    whose budget may be above what exists.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
   ];
 }
 

@@ -50,6 +50,14 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 
 // -----
 
+func.func @f(%x: tensor<1x4x100x8xbf16>, %w: tensor<2x2x16x8xbf16>, %o: tensor<1x4x14x8xf16>) {
+  // expected-error @below {{'attn.summarize' op expects output to hold 'bf16' or f32, but got 'f16'}}
+  %0 = attn.summarize ins(%x : tensor<1x4x100x8xbf16>) weights(%w : tensor<2x2x16x8xbf16>) outs(%o : tensor<1x4x14x8xf16>) -> tensor<1x4x14x8xf16>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf16>, %o: tensor<1x4x14x8xf32>) {
   // expected-error @below {{'attn.summarize' op expects weights to hold 'f32', but got 'f16'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf16>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>

@@ -23,6 +23,14 @@ func.func @summarize_bias(%x: tensor<?x4x?x8xbf16>, %w: tensor<2x2x16x8xbf16>, %
   return %0 : tensor<?x4x?x8xbf16>
 }
 
+// Sums of narrow data may be kept as they are.
+// CHECK-LABEL: func @summarize_unrounded(
+// CHECK: outs(%{{.*}} : tensor<1x2x14x8xf32>) -> tensor<1x2x14x8xf32>
+func.func @summarize_unrounded(%x: tensor<1x2x100x8xf16>, %w: tensor<1x2x16x8xf16>, %o: tensor<1x2x14x8xf32>) -> tensor<1x2x14x8xf32> {
+  %0 = attn.summarize ins(%x : tensor<1x2x100x8xf16>) weights(%w : tensor<1x2x16x8xf16>) outs(%o : tensor<1x2x14x8xf32>) -> tensor<1x2x14x8xf32>
+  return %0 : tensor<1x2x14x8xf32>
+}
+
 // CHECK-LABEL: func @summarize_memref(
 // CHECK: attn.summarize ins(%{{.*}} : memref<1x?x64x8xf16, strided<[?, ?, 8, 1], offset: ?>>) weights(%{{.*}} : memref<2x1x32x8xf16>) bias(%{{.*}} : memref<2x1x8xf16>) outs(%{{.*}} : memref<1x?x2x8xf16>){{$}}
 func.func @summarize_memref(%x: memref<1x?x64x8xf16, strided<[?, ?, 8, 1], offset: ?>>, %w: memref<2x1x32x8xf16>, %b: memref<2x1x8xf16>, %o: memref<1x?x2x8xf16>) {

@@ -9,6 +9,7 @@
 #previous_and_own_block = #attn.source<
     ranges = [(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)], mask = <causal>,
     log_weight = false, bias = true>
+#elementwise = #attn.weighting<squared_relu>
 #tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
 
 // CHECK-LABEL: func @attributes()
@@ -17,7 +18,8 @@
 // CHECK-SAME: a.recent = #attn.mask<causal, window = 128>
 // CHECK-SAME: a.source = #attn.source<ranges = [(d0)[s0, s1] -> (d0 * 16 - 16, d0 * 16 + 16)], mask = <causal>, log_weight = false, bias = true>
 // CHECK-SAME: a.tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
-func.func @attributes() attributes {a.past = #past, a.near = #near, a.recent = #recent, a.source = #previous_and_own_block, a.tiles = #tiles} {
+// CHECK-SAME: a.weighting = #attn.weighting<squared_relu>
+func.func @attributes() attributes {a.past = #past, a.near = #near, a.recent = #recent, a.source = #previous_and_own_block, a.weighting = #elementwise, a.tiles = #tiles} {
   return
 }
 
@@ -44,5 +46,23 @@ func.func @stream(%q: tensor<1x1x64x16xf32>, %k: tensor<1x1x64x16xf32>, %v: tens
             ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
         outs(%init : tensor<1x1x64x16xf32>)
         {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+  return %out : tensor<1x1x64x16xf32>
+}
+
+// CHECK-LABEL: func @stream_of_table(
+// CHECK: attn.stream query
+// CHECK-NEXT: source({{.*}}) codes({{.*}}) local_bias({{.*}}) ranges
+// CHECK-NEXT: source({{.*}} : tensor<1x1x8x16xf32>, tensor<1x1x4x8x16xf32>) log_weight({{.*}} : tensor<1x1x4x8xf32>)
+func.func @stream_of_table(%q: tensor<1x1x64x16xf32>, %c: tensor<1x1x8x16xf32>, %z: tensor<1x1x64xi32>, %v: tensor<1x1x64x16xf32>,
+    %bias: tensor<1x1x64x32xf32>, %mean: tensor<1x1x4x8x16xf32>, %log: tensor<1x1x4x8xf32>, %init: tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32> {
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%c, %v : tensor<1x1x8x16xf32>, tensor<1x1x64x16xf32>) codes(%z : tensor<1x1x64xi32>)
+            local_bias(%bias : tensor<1x1x64x32xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        source(%c, %mean : tensor<1x1x8x16xf32>, tensor<1x1x4x8x16xf32>)
+            log_weight(%log : tensor<1x1x4x8xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
   return %out : tensor<1x1x64x16xf32>
 }

@@ -153,6 +153,21 @@ func.func @stream_everything(%q: tensor<1x4x64x16xf16>, %k: tensor<1x2x64x16xf16
   return %0, %lse : tensor<1x4x64x16xf16>, tensor<1x4x64xf32>
 }
 
+// Sources and output have element types of their own.
+// CHECK-LABEL: func @stream_mixed_types(
+// CHECK: attn.stream query(%{{.*}} : tensor<1x4x64x16xbf16>)
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x2x64x16xbf16>, tensor<1x2x64x16xf16>)
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+// CHECK-NEXT: outs(%{{.*}} : tensor<1x4x64x16xf32>)
+func.func @stream_mixed_types(%q: tensor<1x4x64x16xbf16>, %k: tensor<1x2x64x16xbf16>, %v: tensor<1x2x64x16xf16>, %s: tensor<1x2x8x16xf32>,
+    %o: tensor<1x4x64x16xf32>) -> tensor<1x4x64x16xf32> {
+  %0 = attn.stream query(%q : tensor<1x4x64x16xbf16>)
+      source(%k, %v : tensor<1x2x64x16xbf16>, tensor<1x2x64x16xf16>) ranges [#near]
+      source(%s, %s : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) ranges [#all]
+      outs(%o : tensor<1x4x64x16xf32>) {block = 16 : i64, scale = 0.25} -> tensor<1x4x64x16xf32>
+  return %0 : tensor<1x4x64x16xf32>
+}
+
 // CHECK-LABEL: func @stream_dynamic_memref(
 // CHECK: attn.stream query(%{{.*}} : memref<?x?x?x16xf64, strided<[?, ?, ?, 1], offset: ?>>)
 // CHECK-NEXT: source(%{{.*}}, %{{.*}} : memref<?x?x?x16xf64>, memref<?x?x?x8xf64>) log_weight(%{{.*}} : memref<?x?x?xf64>) bias(%{{.*}} : memref<?x1x?x?xf64>)
@@ -172,5 +187,30 @@ func.func @stream_dynamic_memref(%q: memref<?x?x?x16xf64, strided<[?, ?, ?, 1], 
 func.func @source_attribute() attributes {
     a.none = #attn.source<ranges = [], mask = <none>, log_weight = true, bias = false>,
     a.two = #attn.source<ranges = [(b)[rows, n] -> (0, 1), (b)[rows, n] -> (b, n)], mask = <causal, window = 2>, log_weight = false, bias = true>} {
+  return
+}
+
+// CHECK-LABEL: func @stream_of_table(
+// CHECK: attn.stream query
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x1x8x16xf32>, tensor<2x2x?x4xf32>) codes(%{{.*}} : tensor<2x2x?xi32>) log_weight(%{{.*}} : tensor<2x2x?xf32>) local_bias(%{{.*}} : tensor<1x4x1x32xf32>) ranges [#{{.*}}] mask <causal>
+// CHECK-NEXT: source(%{{.*}}, %{{.*}} : tensor<1x1x8x16xf32>, tensor<2x2x?x8x4xf32>) log_weight(%{{.*}} : tensor<1x1x?x8xf32>) ranges [#{{.*}}]
+// CHECK-NEXT: tile(%{{.*}} of %{{.*}}) outs(%{{.*}} : tensor<2x4x?x4xf32>)
+// CHECK-SAME: {block = 16 : i64, scale = 1.000000e+00 : f64, weighting = #attn.weighting<squared_relu>}
+func.func @stream_of_table(%q: tensor<2x4x?x16xf32>, %c: tensor<1x1x8x16xf32>, %z: tensor<2x2x?xi32>, %v: tensor<2x2x?x4xf32>, %w: tensor<2x2x?xf32>,
+    %bias: tensor<1x4x1x32xf32>, %mean: tensor<2x2x?x8x4xf32>, %log: tensor<1x1x?x8xf32>, %init: tensor<2x4x?x4xf32>, %first: index, %n: index) -> tensor<2x4x?x4xf32> {
+  %out = attn.stream query(%q : tensor<2x4x?x16xf32>)
+      source(%c, %v : tensor<1x1x8x16xf32>, tensor<2x2x?x4xf32>) codes(%z : tensor<2x2x?xi32>) log_weight(%w : tensor<2x2x?xf32>) local_bias(%bias : tensor<1x4x1x32xf32>) ranges [#near] mask <causal>
+      source(%c, %mean : tensor<1x1x8x16xf32>, tensor<2x2x?x8x4xf32>) log_weight(%log : tensor<1x1x?x8xf32>) ranges [#all]
+      tile(%first of %n) outs(%init : tensor<2x4x?x4xf32>)
+      {block = 16 : i64, scale = 1.0 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<2x4x?x4xf32>
+  return %out : tensor<2x4x?x4xf32>
+}
+
+// CHECK-LABEL: func @table_source_attribute(
+// CHECK-SAME: a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>
+// CHECK-SAME: a.local = #attn.source<ranges = [(d0)[s0, s1] -> (d0, s1)], mask = <none>, log_weight = false, bias = true local_bias = true>
+func.func @table_source_attribute() attributes {
+    a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>,
+    a.local = #attn.source<ranges = [(b)[rows, n] -> (b, n)], mask = <none>, log_weight = false, bias = true local_bias = true>} {
   return
 }

@@ -218,3 +218,35 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+// A table that two sources share is one slice for both; a shared head of it is no
+// slice of heads. Operands with an axis of query blocks keep the axis.
+// CHECK-LABEL: func @stream_of_table(
+// CHECK-SAME: %{{.*}}: tensor<1x4x64x16xf32>, %[[C:[^:]*]]: tensor<1x1x8x16xf32>, %[[Z:[^:]*]]: tensor<1x2x64xi32>, %{{.*}}: tensor<1x2x64x16xf32>, %[[M:[^:]*]]: tensor<1x2x4x8x16xf32>, %[[L:[^:]*]]: tensor<1x2x4x8xf32>
+// CHECK: scf.forall (%[[H:.*]], %[[T:.*]]) in (4, 2)
+// CHECK-DAG: %[[G:.*]] = affine.apply {{.*}}(%[[H]])
+// CHECK-DAG: %[[ZT:.*]] = tensor.extract_slice %[[Z]][0, %[[G]], 0] [1, 1, 64]
+// CHECK-DAG: %[[MT:.*]] = tensor.extract_slice %[[M]][0, %[[G]], 0, 0, 0] [1, 1, 4, 8, 16]
+// CHECK-DAG: %[[LT:.*]] = tensor.extract_slice %[[L]][0, %[[G]], 0, 0] [1, 1, 4, 8]
+// CHECK: attn.stream query
+// CHECK-NEXT: source(%[[C]], %{{.*}}) codes(%[[ZT]] : tensor<1x1x64xi32>)
+// CHECK-NEXT: source(%[[C]], %[[MT]] : {{.*}}) log_weight(%[[LT]] : {{.*}})
+// CHECK: weighting = #attn.weighting<squared_relu>
+func.func @stream_of_table(%q: tensor<1x4x64x16xf32>, %c: tensor<1x1x8x16xf32>, %z: tensor<1x2x64xi32>, %v: tensor<1x2x64x16xf32>,
+    %mean: tensor<1x2x4x8x16xf32>, %log: tensor<1x2x4x8xf32>) -> tensor<1x4x64x16xf32> {
+  %out = attn.stream query(%q : tensor<1x4x64x16xf32>)
+      source(%c, %v : tensor<1x1x8x16xf32>, tensor<1x2x64x16xf32>) codes(%z : tensor<1x2x64xi32>) ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+      source(%c, %mean : tensor<1x1x8x16xf32>, tensor<1x2x4x8x16xf32>) log_weight(%log : tensor<1x2x4x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x4x64x16xf32>) {block = 16 : i64, scale = 1.0, weighting = #attn.weighting<squared_relu>} -> tensor<1x4x64x16xf32>
+  return %out : tensor<1x4x64x16xf32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["attn.stream"]} in %m : (!transform.any_op) -> !transform.any_op
+    %t, %l = transform.structured.tile_using_forall %0 tile_sizes [1, 1, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

@@ -8,8 +8,8 @@
 //  CHECK-SAME:   %[[Q:.*]]: tensor<1x?x8x4xf32>, %[[K:.*]]: tensor<1x2x?x4xf32>, %[[V:.*]]: tensor<1x2x?x4xf32>
 //       CHECK:   tensor.empty
 //       CHECK:   %[[H:.*]] = tensor.dim %[[Q]], %{{.*}}
-//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$HEADS]]
 //       CHECK:   %[[FOUND:.*]] = arith.index_cast %[[H]] : index to i64
+//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$HEADS]]
 //       CHECK:   llvm.call @fovea_rt_check_multiple(%[[RULE]], %[[FOUND]], %{{.*}})
 //       CHECK:   tensor.dim %[[V]]
 //       CHECK:   tensor.dim %[[K]]
@@ -65,4 +65,20 @@ func.func @summarize(%x: tensor<1x1x?x4xf32>, %w: tensor<1x2x8x4xf32>, %o: tenso
   %r = attn.summarize ins(%x : tensor<1x1x?x4xf32>) weights(%w : tensor<1x2x8x4xf32>)
       outs(%o : tensor<1x1x?x4xf32>) -> tensor<1x1x?x4xf32>
   return %r : tensor<1x1x?x4xf32>
+}
+
+// -----
+
+//   CHECK-DAG: "attn.quantize: extent 2 of codes must be extent 2 of key\00"
+//   CHECK-DAG: "attn.codebook_accumulate: extent 2 of codes must be extent 2 of values\00"
+//   CHECK-DAG: "attn.codebook_accumulate: extent 2 of count must be extent 2 of mean\00"
+//   CHECK-DAG: "attn.log_count: extent 2 of log_weight must be extent 2 of count\00"
+// CHECK-LABEL: func.func @codes
+func.func @codes(%k: tensor<1x1x?x4xf32>, %c: tensor<1x5x4xf32>, %z: tensor<1x1x?xi32>, %m: tensor<1x1x?x4xf32>, %n: tensor<1x1x?xi32>,
+                 %w: tensor<1x1x?xf32>) -> (tensor<1x1x?xi32>, tensor<1x1x?xf32>) {
+  %0 = attn.quantize ins(%k, %c : tensor<1x1x?x4xf32>, tensor<1x5x4xf32>) outs(%z : tensor<1x1x?xi32>) -> tensor<1x1x?xi32>
+  %1:2 = attn.codebook_accumulate ins(%z, %k : tensor<1x1x?xi32>, tensor<1x1x?x4xf32>) outs(%m, %n : tensor<1x1x?x4xf32>, tensor<1x1x?xi32>)
+      -> tensor<1x1x?x4xf32>, tensor<1x1x?xi32>
+  %2 = attn.log_count ins(%1#1 : tensor<1x1x?xi32>) outs(%w : tensor<1x1x?xf32>) -> tensor<1x1x?xf32>
+  return %0, %2 : tensor<1x1x?xi32>, tensor<1x1x?xf32>
 }

@@ -20,3 +20,12 @@ func.func @linear_buffers(%x: memref<1x1x16x4xf32>, %w: memref<1x2x4x4xf32>, %o:
       outs(%o : memref<1x1x16x4xf32>) {group = 4 : i64}
   return
 }
+
+// -----
+
+func.func @quantized_buffers(%q: memref<1x1x16x4xf32>, %z: memref<1x1x16xi32>, %c: memref<1x5x4xf32>, %o: memref<1x1x16x4xf32>) {
+  // expected-error @below {{'attn.vq' op expects tensors to be expanded, but got memrefs: expand patterns before bufferization}}
+  attn.vq ins(%q, %z, %q, %c : memref<1x1x16x4xf32>, memref<1x1x16xi32>, memref<1x1x16x4xf32>, memref<1x5x4xf32>)
+      outs(%o : memref<1x1x16x4xf32>) {block = 4 : i64}
+  return
+}

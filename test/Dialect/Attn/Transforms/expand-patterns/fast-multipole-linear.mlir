@@ -14,28 +14,25 @@
 // CHECK-SAME: (%[[Q:[a-z0-9]+]]: {{.*}}, %[[K:[a-z0-9]+]]: {{.*}}, %[[V:[a-z0-9]+]]: {{.*}}, %[[QW1:[a-z0-9]+]]: {{.*}}, %[[QW2:[a-z0-9]+]]: {{.*}}, %[[QB1:[a-z0-9]+]]: {{.*}}, %[[QB2:[a-z0-9]+]]: {{.*}}, %[[VW1:[a-z0-9]+]]: {{.*}}, %[[VW2:[a-z0-9]+]]: {{.*}}, %[[O:[a-z0-9]+]]: {{.*}})
 // CHECK: %[[NEAR_OUT:.+]] = attn.stream query(%[[Q]] :
 // CHECK-NEXT: source(%[[K]], %[[V]] : {{.*}}) ranges [#[[$NEAR]]]{{$}}
-// CHECK-NEXT: {block = 2 : i64, scale = 5.000000e-01 : f64}
-// CHECK: %[[Q1:.+]] = attn.summarize ins(%[[Q]] : {{.*}}) weights(%[[QW1]] : {{.*}}) bias(%[[QB1]] : {{.*}}) outs(%{{.*}} : tensor<1x2x10x4xbf16>)
-// CHECK: %[[K1:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[QW1]] : {{.*}}) outs(%{{.*}} : tensor<1x1x10x4xbf16>)
-// CHECK: %[[V1:.+]] = attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW1]] : {{.*}}) outs(%{{.*}} : tensor<1x1x10x8xbf16>)
+// CHECK-NEXT: outs(%{{.*}} : tensor<1x2x10x8xf32>) {block = 2 : i64, scale = 5.000000e-01 : f64}
+// CHECK: %[[Q1:.+]] = attn.summarize ins(%[[Q]] : {{.*}}) weights(%[[QW1]] : {{.*}}) bias(%[[QB1]] : {{.*}}) outs(%{{.*}} : tensor<1x2x10x4xf32>)
+// CHECK: %[[K1:.+]] = attn.summarize ins(%[[K]] : {{.*}}) weights(%[[QW1]] : {{.*}}) outs(%{{.*}} : tensor<1x1x10x4xf32>)
+// CHECK: %[[V1:.+]] = attn.summarize ins(%[[V]] : {{.*}}) weights(%[[VW1]] : {{.*}}) outs(%{{.*}} : tensor<1x1x10x8xf32>)
 // CHECK: %[[OUT1:.+]] = attn.stream query(%[[Q1]] :
-// CHECK-NEXT: source(%[[K1]], %[[V1]] : {{.*}}xbf16>) ranges [#[[$LEFT1]], #[[$RIGHT1]]]{{$}}
-// CHECK-NEXT: outs(%{{.*}} : tensor<1x2x10x8xbf16>) {block = 2 : i64, scale = 5.000000e-01 : f64}
-// CHECK: %[[Q2:.+]] = attn.summarize ins(%[[Q]] : {{.*}}) weights(%[[QW2]] : {{.*}}) bias(%[[QB2]] : {{.*}}) outs(%{{.*}} : tensor<1x2x6x4xbf16>)
+// CHECK-NEXT: source(%[[K1]], %[[V1]] : {{.*}}xf32>) ranges [#[[$LEFT1]], #[[$RIGHT1]]]{{$}}
+// CHECK-NEXT: outs(%{{.*}} : tensor<1x2x10x8xf32>) {block = 2 : i64, scale = 5.000000e-01 : f64}
+// CHECK: %[[Q2:.+]] = attn.summarize ins(%[[Q]] : {{.*}}) weights(%[[QW2]] : {{.*}}) bias(%[[QB2]] : {{.*}}) outs(%{{.*}} : tensor<1x2x6x4xf32>)
 // CHECK: %[[LOG:.+]] = arith.constant dense<{{\[\[\[}}0.000000e+00, 0.000000e+00, 0.000000e+00, 0.000000e+00, 0.000000e+00, 0xFF800000]]]> : tensor<1x1x6xf32>
 // CHECK: %[[OUT2:.+]] = attn.stream query(%[[Q2]] :
 // CHECK-NEXT: source({{.*}}) log_weight(%[[LOG]] : {{.*}}) ranges [#[[$LEFT2]], #[[$RIGHT2]]]{{$}}
-// CHECK-NEXT: outs(%{{.*}} : tensor<1x2x6x8xbf16>) {block = 2 : i64
+// CHECK-NEXT: outs(%{{.*}} : tensor<1x2x6x8xf32>) {block = 2 : i64
 // CHECK: %[[SUM:.+]] = linalg.generic {indexing_maps = [#[[$ID]], #[[$ID]], #[[$PAIRS]], #[[$ID]]], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
 // CHECK-SAME: ins(%[[NEAR_OUT]], %[[OUT1]], %[[OUT2]] :
 // CHECK-SAME: outs(%[[O]] :
 // Added in f32, rounded once.
-// CHECK-NEXT: ^bb0(%[[A:.+]]: bf16, %[[B:.+]]: bf16, %[[C:.+]]: bf16, %{{.*}}: bf16):
-// CHECK-NEXT: %[[A32:.+]] = arith.extf %[[A]] : bf16 to f32
-// CHECK-NEXT: %[[B32:.+]] = arith.extf %[[B]] : bf16 to f32
-// CHECK-NEXT: %[[AB:.+]] = arith.addf %[[A32]], %[[B32]] : f32
-// CHECK-NEXT: %[[C32:.+]] = arith.extf %[[C]] : bf16 to f32
-// CHECK-NEXT: %[[ABC:.+]] = arith.addf %[[AB]], %[[C32]] : f32
+// CHECK-NEXT: ^bb0(%[[A:.+]]: f32, %[[B:.+]]: f32, %[[C:.+]]: f32, %{{.*}}: bf16):
+// CHECK-NEXT: %[[AB:.+]] = arith.addf %[[A]], %[[B]] : f32
+// CHECK-NEXT: %[[ABC:.+]] = arith.addf %[[AB]], %[[C]] : f32
 // CHECK-NEXT: %[[R:.+]] = arith.truncf %[[ABC]] : f32 to bf16
 // CHECK-NEXT: linalg.yield %[[R]] : bf16
 // CHECK: return %[[SUM]]
@@ -72,7 +69,7 @@ func.func @full(%q: tensor<1x2x10x4xbf16>, %k: tensor<1x1x10x4xbf16>,
 // CHECK: %[[ROWS:.+]] = tensor.extract_slice %[[LEVEL]][0, 0, 0, 0] [%{{.*}}, %{{.*}}, 7, 4] [1, 1, 1, 1] : tensor<?x?x8x4xf32> to tensor<?x?x7x4xf32>
 // CHECK: linalg.generic
 // CHECK-SAME: ins(%{{.*}}, %[[ROWS]] : tensor<?x?x7x4xf32>, tensor<?x?x7x4xf32>)
-// CHECK-NOT: arith.extf
+// CHECK-NOT: arith.truncf
 // CHECK: arith.addf
 func.func @causal(%x: tensor<?x?x7x4xf32>, %w: tensor<1x2x2x4xf32>) -> tensor<?x?x7x4xf32> {
   %out = attn.fast_multipole_linear

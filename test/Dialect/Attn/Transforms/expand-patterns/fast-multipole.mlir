@@ -56,15 +56,15 @@ func.func @full(%q: tensor<2x4x256x16xf32>, %k: tensor<2x2x256x16xf32>,
 // CHECK-SAME: (%[[Q:[a-z0-9]+]]: {{.*}}, %[[K:[a-z0-9]+]]: {{.*}}, %[[V:[a-z0-9]+]]: {{.*}}, %[[W1:[a-z0-9]+]]: {{.*}}, %[[W2:[a-z0-9]+]]: {{.*}}, %[[B1:[a-z0-9]+]]: {{.*}}, %[[B2:[a-z0-9]+]]: {{.*}}, %[[O:[a-z0-9]+]]: {{.*}}, %[[L:[a-z0-9]+]]: {{.*}})
 // CHECK-DAG: %[[BATCH:.+]] = tensor.dim %[[K]], %c0
 // CHECK-DAG: %[[HEADS:.+]] = tensor.dim %[[K]], %c1
-// CHECK: tensor.empty(%[[BATCH]], %[[HEADS]]) : tensor<?x?x16x4xbf16>
-// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W1]] : {{.*}}) bias(%[[B1]] : {{.*}}) outs(%{{.*}} : tensor<?x?x10x4xbf16>)
-// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W2]] : {{.*}}) bias(%[[B2]] : {{.*}}) outs(%{{.*}} : tensor<?x?x6x4xbf16>)
+// CHECK: tensor.empty(%[[BATCH]], %[[HEADS]]) : tensor<?x?x16x4xf32>
+// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W1]] : {{.*}}) bias(%[[B1]] : {{.*}}) outs(%{{.*}} : tensor<?x?x10x4xf32>)
+// CHECK: attn.summarize ins(%[[K]] : {{.*}}) weights(%[[W2]] : {{.*}}) bias(%[[B2]] : {{.*}}) outs(%{{.*}} : tensor<?x?x6x4xf32>)
 // CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[W1]] : {{.*}}) outs(
 // CHECK: attn.summarize ins(%[[V]] : {{.*}}) weights(%[[W2]] : {{.*}}) outs(
 // CHECK: %[[LOG:.+]] = arith.constant dense<{{\[\[\[(0.000000e\+00, ){10}(0.693147182, ){5}0.693147182]]]}}> : tensor<1x1x16xf32>
 // CHECK: attn.stream query(%[[Q]] :
 // CHECK-NEXT: source(%[[K]], %[[V]] : {{.*}}) ranges [#[[$NEAR]]] mask <causal>{{$}}
-// CHECK-NEXT: source({{.*}}xbf16>) log_weight(%[[LOG]] : {{.*}}) ranges [#[[$LEFT1]], #[[$LEFT2]]]{{$}}
+// CHECK-NEXT: source({{.*}}xf32>) log_weight(%[[LOG]] : {{.*}}) ranges [#[[$LEFT1]], #[[$LEFT2]]]{{$}}
 // CHECK-NEXT: outs(%[[O]], %[[L]] : tensor<?x?x10x4xbf16>, tensor<?x?x10xf32>) {block = 2 : i64, scale = 3.000000e-01 : f64}
 func.func @causal(%q: tensor<?x?x10x4xbf16>, %k: tensor<?x?x10x4xbf16>,
                   %v: tensor<?x?x10x4xbf16>, %w1: tensor<1x2x2x4xbf16>,

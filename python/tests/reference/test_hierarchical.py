@@ -1,261 +1,13 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The NumPy references against loops over single entries, and their laws."""
+"""The fast multipole references against loops over single entries, and their laws."""
 
-import importlib.util
-import inspect
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-# Loaded by path: the references need NumPy only, not the compiled package.
-_spec = importlib.util.spec_from_file_location(
-    "fovea_reference", Path(__file__).resolve().parents[1] / "fovea" / "reference.py"
-)
-ref = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(ref)
-
-
-def make(B=1, H=2, G=2, N=16, M=None, D=4, E=3, seed=0):
-    rng = np.random.default_rng(seed)
-    M = N if M is None else M
-    return (
-        rng.standard_normal((B, H, N, D)),
-        rng.standard_normal((B, G, M, D)),
-        rng.standard_normal((B, G, M, E)),
-    )
-
-
-def make_weights(N, m, p, D, W=1, seed=1, biases=False):
-    rng = np.random.default_rng(seed)
-    sizes = [2**index * m for index in range(ref.num_levels(N, m))]
-    if biases:
-        return [rng.standard_normal((W, p, D)) for _ in sizes]
-    return [rng.standard_normal((W, p, size, D)) / math.sqrt(size) for size in sizes]
-
-
-def averages(N, m, p, D):
-    return [
-        ref.average_weights(p, 2**index * m, D) for index in range(ref.num_levels(N, m))
-    ]
-
-
-def loop_softmax(terms, width):
-    """(score, value) pairs, one query: the definition, with plain sums."""
-    if not terms:
-        return np.zeros(width), -math.inf
-    top = max(score for score, _ in terms)
-    total = sum(math.exp(score - top) for score, _ in terms)
-    out = sum(math.exp(score - top) / total * value for score, value in terms)
-    return out, top + math.log(total)
-
-
-def loop_dense(q, k, v, scale, causal, window, log_weight, bias):
-    B, H, N, _ = q.shape
-    G, M, E = k.shape[1], k.shape[2], v.shape[3]
-    out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
-    for b, h, i in np.ndindex(B, H, N):
-        g = h // (H // G)
-        terms = []
-        for j in range(M):
-            distance = i + M - N - j
-            if causal and distance < 0:
-                continue
-            if window is not None and abs(distance) >= window:
-                continue
-            score = scale * sum(q[b, h, i, d] * k[b, g, j, d] for d in range(q.shape[3]))
-            if log_weight is not None:
-                score += log_weight[b, g, j]
-            if bias is not None:
-                score += bias[b, h, i, j]
-            terms.append((score, v[b, g, j]))
-        out[b, h, i], lse[b, h, i] = loop_softmax(terms, E)
-    return out, lse
-
-
-# Levels found by walking down from the coarsest interval, unlike the
-# two-sided condition of the reference: entry (i,j) belongs to the coarsest
-# level at which its intervals are not equal or neighbours.
-def loop_level(i, j, m, L):
-    for level in range(L, 0, -1):
-        size = 2 ** (level - 1) * m
-        if abs(i // size - j // size) > 1:
-            return level
-    return 0
-
-
-def loop_summary(x, weights, bias, g_tokens, a):
-    total = np.zeros(x.shape[-1]) if bias is None else bias[a].copy()
-    for t, token in enumerate(g_tokens):
-        total += weights[a, t] * x[token]
-    return total
-
-
-def loop_multipole(
-    q, k, v, kw, vw, m, causal, kb, vb, scale, multiplicity, qw=None, qb=None
-):
-    """Distinct summaries with log weights; with `qw` the linear form."""
-    B, H, N, _ = q.shape
-    G, E, L = k.shape[1], v.shape[3], len(kw)
-    out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
-
-    def pick(weights, head):
-        return weights[0 if weights.shape[0] == 1 else head]
-
-    for b, h, i in np.ndindex(B, H, N):
-        g = h // (H // G)
-        by_level = [{} for _ in range(L + 1)]
-        for j in range(N):
-            if causal and j > i:
-                continue
-            level = loop_level(i, j, m, L)
-            size = 2 ** (level - 1) * m if level else 1
-            p = kw[level - 1].shape[1] if level else 1
-            index = j // (size // p)
-            by_level[level][index] = by_level[level].get(index, 0) + 1
-        terms = [[] for _ in range(L + 1)]
-        for level, summaries in enumerate(by_level):
-            for index, count in summaries.items():
-                query = q[b, h, i]
-                if level == 0:
-                    key, value = k[b, g, index], v[b, g, index]
-                else:
-                    size, p = 2 ** (level - 1) * m, kw[level - 1].shape[1]
-                    interval = index // p
-                    tokens = range(interval * size, min((interval + 1) * size, N))
-                    bias = None if kb is None else pick(kb[level - 1], g)
-                    key = loop_summary(
-                        k[b, g], pick(kw[level - 1], g), bias, tokens, index % p
-                    )
-                    bias = None if vb is None else pick(vb[level - 1], g)
-                    value = loop_summary(
-                        v[b, g], pick(vw[level - 1], g), bias, tokens, index % p
-                    )
-                    if qw is not None:
-                        mine = i // size
-                        tokens = range(mine * size, min((mine + 1) * size, N))
-                        bias = None if qb is None else pick(qb[level - 1], g)
-                        query = loop_summary(
-                            q[b, h],
-                            pick(qw[level - 1], g),
-                            bias,
-                            tokens,
-                            (i % size) // (size // p),
-                        )
-                score = scale * float(query @ key)
-                if multiplicity:
-                    score += math.log(count)
-                terms[level].append((score, value))
-        if qw is None:
-            out[b, h, i], lse[b, h, i] = loop_softmax(sum(terms, []), E)
-        else:
-            out[b, h, i] = sum(loop_softmax(level, E)[0] for level in terms)
-    return out, lse
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-
-# ---- dense -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("H,G", [(1, 1), (2, 2), (4, 2), (3, 1)])
-@pytest.mark.parametrize("N,M", [(5, 5), (3, 7), (7, 3), (1, 1)])
-@pytest.mark.parametrize("causal,window", [(0, None), (1, None), (0, 2), (1, 3), (1, 0)])
-def test_dense_equals_loops(H, G, N, M, causal, window):
-    q, k, v = make(B=2, H=H, G=G, N=N, M=M)
-    rng = np.random.default_rng(3)
-    log_weight = rng.standard_normal((2, G, M))
-    bias = rng.standard_normal((2, H, N, M))
-    for lw, extra in ((None, None), (log_weight, bias)):
-        out, lse = ref.dense(
-            q, k, v, scale=0.7, causal=bool(causal), window=window,
-            log_weight=lw, bias=extra, return_lse=True,
-        )
-        want_out, want_lse = loop_dense(q, k, v, 0.7, causal, window, lw, extra)
-        close(out, want_out)
-        close(lse, want_lse)
-
-
-def test_dense_default_scale_and_result_form():
-    q, k, v = make(D=4)
-    close(ref.dense(q, k, v), ref.dense(q, k, v, scale=0.5))
-    assert ref.dense(q, k, v).dtype == np.float64
-    assert isinstance(ref.dense(q, k, v, return_lse=True), tuple)
-
-
-def test_dense_empty_rows_are_zero():
-    q, k, v = make(N=5, M=2)
-    out, lse = ref.dense(q, k, v, causal=True, return_lse=True)
-    # Query i reads keys up to i - 3.
-    assert (out[:, :, :3] == 0).all() and np.isneginf(lse[:, :, :3]).all()
-    assert np.isfinite(lse[:, :, 3:]).all()
-    out, lse = ref.dense(q, k[:, :, :0], v[:, :, :0], return_lse=True)
-    assert (out == 0).all() and np.isneginf(lse).all()
-    out, lse = ref.dense(q, k, v, log_weight=np.full((1, 1, 2), -np.inf), return_lse=True)
-    assert (out == 0).all() and np.isneginf(lse).all()
-
-
-@pytest.mark.parametrize("B,N,M", [(0, 4, 4), (1, 0, 4), (1, 0, 0)])
-def test_dense_zero_extents(B, N, M):
-    q, k, v = make(B=B, N=N, M=M)
-    out, lse = ref.dense(q, k, v, return_lse=True)
-    assert out.shape == (B, 2, N, 3) and lse.shape == (B, 2, N)
-
-
-def test_dense_bias_and_log_weight_broadcast():
-    q, k, v = make(B=2, H=4, G=2, N=3, M=5)
-    rng = np.random.default_rng(4)
-    for shape in ((1, 1, 3, 5), (2, 1, 1, 5), (1, 4, 3, 1), (1, 1, 1, 1)):
-        bias = rng.standard_normal(shape)
-        close(
-            ref.dense(q, k, v, bias=bias),
-            ref.dense(q, k, v, bias=np.broadcast_to(bias, (2, 4, 3, 5)).copy()),
-        )
-    weight = rng.standard_normal((1, 1, 5))
-    close(
-        ref.dense(q, k, v, log_weight=weight),
-        ref.dense(q, k, v, log_weight=np.broadcast_to(weight, (2, 2, 5)).copy()),
-    )
-
-
-def test_dense_log_weight_counts_repeated_keys():
-    q, k, v = make(N=4, M=3)
-    counts = np.array([1, 4, 2])
-    out, lse = ref.dense(q, k, v, log_weight=np.log(counts)[None, None], return_lse=True)
-    want = ref.dense(
-        q, np.repeat(k, counts, axis=2), np.repeat(v, counts, axis=2), return_lse=True
-    )
-    close(out, want[0])
-    close(lse, want[1])
-
-
-def test_dense_large_scores_do_not_overflow():
-    q, k, v = make(N=6)
-    out, lse = ref.dense(q * 1e4, k, v, return_lse=True)
-    assert np.isfinite(out).all() and np.isfinite(lse).all()
-
-
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_dense_nonfinite_reaches_readers_only(poison):
-    q, k, v = make(B=2, H=2, G=2, N=6)
-    clean = ref.dense(q, k, v, causal=True)
-    for tensor, columns in ((k, slice(None)), (v, slice(1, 2))):
-        dirty = tensor.copy()
-        dirty[0, 1, 3, 1] = poison
-        args = (q, dirty, v) if tensor is k else (q, k, dirty)
-        out = ref.dense(*args, causal=True)
-        assert np.isnan(out[0, 1, 3:, columns]).all()
-        touched = np.zeros(out.shape, dtype=bool)
-        touched[0, 1, 3:, columns] = True
-        np.testing.assert_array_equal(out[~touched], clean[~touched])
-
-
-# ---- levels ----------------------------------------------------------------
+from loops import averages, close, loop_level, loop_multipole, loop_summary, make, make_weights, ref
 
 
 def test_num_levels():
@@ -286,7 +38,7 @@ def test_levels_tile_the_matrix_once(N, m):
     # The far field listed per query block is the same set.
     for block in range(-(-N // m)):
         row = np.zeros(N, dtype=int)
-        for level, (start, stop) in ref._far_intervals(block, N, m, L, False):
+        for level, (start, stop) in ref._hierarchical_blocked._far_intervals(block, N, m, L, False):
             size = 2 ** (level - 1) * m
             assert (row[start * size : stop * size] == 0).all()
             row[start * size : stop * size] = level
@@ -310,9 +62,6 @@ def test_summary_counts():
         assert ref.summary_counts(N, 4, 8).sum() == N
 
 
-# ---- summaries -------------------------------------------------------------
-
-
 @pytest.mark.parametrize("N", [8, 10, 3, 1])
 @pytest.mark.parametrize("W", [1, 2])
 def test_summarize_equals_loops(N, W):
@@ -325,7 +74,7 @@ def test_summarize_equals_loops(N, W):
         tokens = range(r // 2 * 4, min(r // 2 * 4 + 4, N))
         head = h if W == 2 else 0
         close(out[b, h, r], loop_summary(x[b, h], w[head], bias[head], tokens, r % 2))
-    close(ref._fast_summaries(x, w, bias, np.float64), out)
+    close(ref._hierarchical_blocked._fast_summaries(x, w, bias, np.float64), out)
 
 
 def test_summarize_averages():
@@ -341,8 +90,6 @@ def test_summarize_ignores_weights_of_absent_tokens():
     w_nan[:, :, 1:] = np.nan
     close(ref.summarize(x, w_nan, interval=4)[0, 0, 1], x[0, 0, 4])
 
-
-# ---- fast multipole --------------------------------------------------------
 
 CASES = [
     # N, m, p: exact, ragged by a part of a summary, by whole summaries, by
@@ -505,9 +252,6 @@ def test_multipole_nonfinite_reaches_readers_only():
     np.testing.assert_array_equal(out[0, 1], clean[0, 1])
 
 
-# ---- linear ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("N,m,p", CASES)
 @pytest.mark.parametrize("causal", [False, True])
 def test_linear_equals_loops(N, m, p, causal):
@@ -549,51 +293,6 @@ def test_linear_causal_needs_the_flag():
     q, k, v = make(N=8)
     with pytest.raises(ValueError, match="causal.*allow_query_lookahead"):
         ref.fast_multipole_linear(q, k, v, [], [], [], group=4, causal=True)
-
-
-# ---- arguments -------------------------------------------------------------
-
-
-def test_signatures():
-    def names(function):
-        return list(inspect.signature(function).parameters)
-
-    assert names(ref.dense) == (
-        "q k v scale causal window log_weight bias return_lse".split()
-    )
-    assert names(ref.fast_multipole) == (
-        "q k v key_weights value_weights group causal key_biases value_biases scale "
-        "multiplicity return_lse".split()
-    )
-    assert names(ref.fast_multipole_linear) == (
-        "q k v query_weights key_weights value_weights group causal "
-        "allow_query_lookahead query_biases key_biases value_biases scale".split()
-    )
-    assert names(ref.summarize) == "x weights bias interval".split()
-
-
-@pytest.mark.parametrize(
-    "change,message",
-    [
-        (dict(q=np.zeros((2, 4, 4))), "q: found rank 3, needed rank 4"),
-        (dict(q=np.zeros((1, 2, 4, 4), int)), "q: found element type int64"),
-        (dict(k=np.zeros((1, 2, 4, 5))), "k: found head width 5, needed 4"),
-        (dict(k=np.zeros((2, 2, 4, 4))), "k: found batch 2, needed 1"),
-        (dict(k=np.zeros((1, 3, 4, 4))), "k: found 3 heads, needed a divisor"),
-        (dict(k=np.zeros((1, 0, 4, 4))), "k: found 0 heads"),
-        (dict(v=np.zeros((1, 1, 4, 3))), "v: found head count 1, needed 2"),
-        (dict(v=np.zeros((1, 2, 5, 3))), "v: found length 5, needed 4"),
-        (dict(scale=math.nan), "scale: found nan, needed a finite number"),
-        (dict(window=-1), "window: found -1, needed an integer of at least 0"),
-        (dict(window=1.5), "window: found 1.5"),
-        (dict(bias=np.zeros((1, 2, 4, 5))), "bias: found shape"),
-        (dict(log_weight=np.zeros((1, 2, 5))), "log_weight: found shape"),
-    ],
-)
-def test_dense_bad_arguments(change, message):
-    q, k, v = make(N=4)
-    with pytest.raises(ValueError, match=message):
-        ref.dense(**{**dict(q=q, k=k, v=v), **change})
 
 
 @pytest.mark.parametrize(
@@ -640,17 +339,6 @@ def test_summarize_bad_arguments():
         ref.average_weights(4, 6, 3)
 
 
-# ---- useful work -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("N,M", [(7, 7), (5, 9), (9, 5), (300, 300)])
-@pytest.mark.parametrize("causal,window", [(0, None), (1, None), (0, 3), (1, 3), (1, 0)])
-def test_dense_flops(N, M, causal, window):
-    admitted = ref._dense_mask(np.arange(N), N, M, causal, window)
-    flops = ref.dense_flops(N, M, 8, 4, causal=causal, window=window)
-    assert flops == 2 * 12 * admitted.sum()
-
-
 @pytest.mark.parametrize("N,m,p", CASES)
 @pytest.mark.parametrize("causal", [False, True])
 def test_multipole_flops(N, m, p, causal):
@@ -666,20 +354,3 @@ def test_multipole_flops(N, m, p, causal):
     attention, summaries = ref.fast_multipole_flops(N, m, p, 8, 4, causal=causal)
     assert attention == 2 * 12 * pairs
     assert summaries == 2 * p * N * L * 12
-
-
-# ---- real input ------------------------------------------------------------
-
-
-def test_example_data():
-    data = Path(__file__).resolve().parents[2] / "examples" / "data"
-    q, k, v = (np.load(data / f"{name}.npy") for name in "qkv")
-    for array in (q, k, v):
-        assert array.shape == (1, 12, 512, 32) and array.dtype == np.dtype("<f4")
-        assert array.flags.c_contiguous and np.isfinite(array).all()
-    # The figures of examples/README.md.
-    want = ref.dense(q, k, v)
-    for p, ratio in ((4, 0.26), (64, 0.14)):
-        weights = averages(512, 64, p, 32)
-        error = ref.fast_multipole(q, k, v, weights, weights, group=64) - want
-        assert abs(np.linalg.norm(error) / np.linalg.norm(want) - ratio) < 0.005

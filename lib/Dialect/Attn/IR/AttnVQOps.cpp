@@ -1,0 +1,245 @@
+//===- AttnVQOps.cpp - Attention over quantized keys ----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using attn::detail::verifyExtent;
+
+static ShapedType shapedType(Value value) {
+  return cast<ShapedType>(value.getType());
+}
+
+//===----------------------------------------------------------------------===//
+// What both operations share
+//===----------------------------------------------------------------------===//
+
+/// Checks the parts of a state against values `[B, G, N, E]` and `S` codewords.
+static LogicalResult verifyState(Operation *op, StringRef name,
+                                 OperandRange state, Value value,
+                                 int64_t numCodes, int64_t block) {
+  if (state.size() != 5)
+    return op->emitOpError()
+           << "expects 5 operands of " << name
+           << " (mean, count, kept codes, kept values, position), but got "
+           << state.size();
+  ShapedType v = shapedType(value);
+  int64_t batch = v.getDimSize(0), heads = v.getDimSize(1);
+  struct Part {
+    StringRef name;
+    Type elementType;
+    SmallVector<int64_t> shape;
+  };
+  MLIRContext *context = op->getContext();
+  auto i32 = IntegerType::get(context, 32);
+  Part parts[] = {{"mean",
+                   getStateType(v.getElementType()),
+                   {batch, heads, numCodes, v.getDimSize(3)}},
+                  {"count", i32, {batch, heads, numCodes}},
+                  {"kept codes", i32, {batch, heads, 2 * block}},
+                  {"kept values",
+                   v.getElementType(),
+                   {batch, heads, 2 * block, v.getDimSize(3)}},
+                  {"position", IntegerType::get(context, 64), {}}};
+  for (auto [part, operand] : llvm::zip_equal(parts, state)) {
+    ShapedType found = shapedType(operand);
+    std::string full = (part.name + " of " + name).str();
+    if (found.getElementType() != part.elementType ||
+        found.getRank() != static_cast<int64_t>(part.shape.size()))
+      return op->emitOpError()
+             << "expects " << full << " to have rank " << part.shape.size()
+             << " and hold " << part.elementType << ", but got " << found;
+    for (auto [dim, extent] : llvm::enumerate(part.shape))
+      if (failed(verifyExtent(op, full, operand, dim, extent,
+                              "from value, codebook and block")))
+        return failure();
+  }
+  if (shapedType(state[2]).isDynamicDim(2) ||
+      shapedType(state[3]).isDynamicDim(2))
+    return op->emitOpError()
+           << "expects kept codes and kept values of " << name << " to have "
+           << 2 * block << " rows, but got a dynamic extent";
+  return success();
+}
+
+/// Checks query, codes, value, codebook, bias and destinations.
+template <typename OpTy>
+static LogicalResult verifyQuantized(OpTy op, Value lse) {
+  ShapedType q = shapedType(op.getQuery()), v = shapedType(op.getValue()),
+             c = shapedType(op.getCodebook());
+  Type elementType = q.getElementType();
+  for (auto [name, operand] : {std::pair{StringRef("value"), op.getValue()},
+                               {"codebook", op.getCodebook()},
+                               {"output", op.getOutput()}})
+    if (shapedType(operand).getElementType() != elementType)
+      return op.emitOpError()
+             << "expects " << name << " to have the element type of query, "
+             << elementType << ", but got "
+             << shapedType(operand).getElementType();
+  if (q.isDynamicDim(3) || v.isDynamicDim(3) || c.isDynamicDim(2))
+    return op.emitOpError("expects static head and value widths");
+  if (q.getDimSize(3) == 0 || v.getDimSize(3) == 0)
+    return op.emitOpError("expects head and value widths of at least 1");
+  if (c.isDynamicDim(1) || c.getDimSize(1) == 0)
+    return op.emitOpError("expects a static number of codewords of at least 1");
+  int64_t block = op.getBlock();
+  if (block < 1)
+    return op.emitOpError()
+           << "expects a block of at least 1 token, but got " << block;
+  if (block > (1 << 30))
+    return op.emitOpError()
+           << "expects a block of at most 1073741824 tokens, but got " << block;
+  Operation *operation = op.getOperation();
+  if (failed(verifyExtent(operation, "value", op.getValue(), 0, q.getDimSize(0),
+                          "batch")) ||
+      failed(verifyExtent(operation, "value", op.getValue(), 2, q.getDimSize(2),
+                          "rows of query")))
+    return failure();
+  for (int64_t dim : {0, 1, 2})
+    if (failed(verifyExtent(operation, "codes", op.getCodes(), dim,
+                            v.getDimSize(dim), "from value")))
+      return failure();
+  if (failed(verifyExtent(operation, "codebook", op.getCodebook(), 0,
+                          v.getDimSize(1), "heads of value",
+                          /*mayBroadcast=*/true)) ||
+      failed(verifyExtent(operation, "codebook", op.getCodebook(), 2,
+                          q.getDimSize(3), "head width of query")))
+    return failure();
+  int64_t heads = q.getDimSize(1), keyHeads = v.getDimSize(1);
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
+      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
+    return op.emitOpError()
+           << "expects the query heads to be a multiple of the key heads, but "
+              "got "
+           << heads << " query heads and " << keyHeads << " key heads";
+  if (op.getBias()) {
+    ShapedType bias = shapedType(op.getBias());
+    if (bias.getDimSize(3) != 2 * block)
+      return op.emitOpError()
+             << "expects extent 3 of bias to be " << 2 * block
+             << " (two blocks), but got "
+             << (bias.isDynamicDim(3) ? std::string("a dynamic extent")
+                                      : std::to_string(bias.getDimSize(3)));
+    if (failed(attn::detail::verifyScoreTerm(
+            operation, "bias", op.getBias(),
+            {q.getDimSize(0), heads, q.getDimSize(2), bias.getDimSize(3)},
+            elementType)))
+      return failure();
+  }
+  return attn::detail::verifyDestinations(operation, op.getQuery(),
+                                          v.getDimSize(3), op.getOutput(), lse,
+                                          op.getScale());
+}
+
+/// True when every element of the constant `value` is zero.
+static bool isConstantZero(Value value) {
+  DenseElementsAttr constant;
+  return matchPattern(value, m_Constant(&constant)) && constant.isSplat() &&
+         constant.getSplatValue<APFloat>().isZero();
+}
+
+//===----------------------------------------------------------------------===//
+// VQOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange VQOp::getDpsInitsMutable() {
+  unsigned numInits = 1 + (getLse() ? 1 : 0) + getNextState().size();
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
+}
+
+LogicalResult VQOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 3, 6})) ||
+      failed(verifyQuantized(*this, getLse())))
+    return failure();
+  if (!getCausal()) {
+    if (getBias())
+      return emitOpError("expects no bias without causal: no query has a "
+                         "present block then");
+    if (!getState().empty() || !getNextState().empty())
+      return emitOpError("expects no state without causal: every query reads "
+                         "the whole sequence then");
+  }
+  if (getLse() && getWeighting() != Weighting::Softmax)
+    return emitOpError() << "expects no lse with weighting "
+                         << stringifyWeighting(getWeighting())
+                         << ", which has no normaliser";
+  int64_t numCodes = shapedType(getCodebook()).getDimSize(1);
+  if (!getState().empty() &&
+      failed(verifyState(*this, "state", getState(), getValue(), numCodes,
+                         getBlock())))
+    return failure();
+  if (!getNextState().empty() &&
+      failed(verifyState(*this, "next_state", getNextState(), getValue(),
+                         numCodes, getBlock())))
+    return failure();
+  return success();
+}
+
+namespace {
+/// Adding zero to every score changes nothing.
+struct DropZeroBias : OpRewritePattern<VQOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(VQOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getBias() || !isConstantZero(op.getBias()))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] { op.getBiasMutable().clear(); });
+    return success();
+  }
+};
+
+/// Where nothing depends on where blocks begin, no block is longer than the
+/// sequence.
+struct ShrinkBlock : OpRewritePattern<VQOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(VQOp op,
+                                PatternRewriter &rewriter) const override {
+    int64_t rows = shapedType(op.getQuery()).getDimSize(2);
+    if (ShapedType::isDynamic(rows) || op.getBias() || !op.getState().empty() ||
+        !op.getNextState().empty())
+      return failure();
+    int64_t block = std::max<int64_t>(rows, 1);
+    if (static_cast<int64_t>(op.getBlock()) <= block)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] { op.setBlock(block); });
+    return success();
+  }
+};
+} // namespace
+
+void VQOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                       MLIRContext *context) {
+  patterns.add<DropZeroBias, ShrinkBlock>(context);
+}
+
+//===----------------------------------------------------------------------===//
+// VQDecodeOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange VQDecodeOp::getDpsInitsMutable() {
+  unsigned numInits = 1 + getState().size();
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
+}
+
+LogicalResult VQDecodeOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 3, 5})) ||
+      failed(verifyQuantized(*this, /*lse=*/Value())))
+    return failure();
+  if (shapedType(getQuery()).getDimSize(2) != 1 ||
+      shapedType(getValue()).getDimSize(2) != 1)
+    return emitOpError() << "expects one row of query and value, but got "
+                         << shapedType(getQuery()) << " and "
+                         << shapedType(getValue());
+  return verifyState(*this, "state", getState(), getValue(),
+                     shapedType(getCodebook()).getDimSize(1), getBlock());
+}

@@ -1,0 +1,160 @@
+//===- TilingQuantizeOps.cpp - Tiling of codebook ops ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tiler.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using attn::detail::getDomain;
+using attn::detail::getExtent;
+using attn::detail::Tiler;
+
+static SmallVector<utils::IteratorType> getParallelLoops(unsigned count) {
+  return SmallVector<utils::IteratorType>(count, utils::IteratorType::parallel);
+}
+
+/// Where a tile lies in a result whose leading dimensions are the loops.
+static LogicalResult resultPosition(OpBuilder &builder, Operation *op,
+                                    unsigned number,
+                                    ArrayRef<OpFoldResult> offsets,
+                                    ArrayRef<OpFoldResult> sizes,
+                                    SmallVector<OpFoldResult> &resultOffsets,
+                                    SmallVector<OpFoldResult> &resultSizes) {
+  Value init =
+      cast<DestinationStyleOpInterface>(op).getDpsInitOperand(number)->get();
+  resultOffsets.assign(offsets.begin(), offsets.end());
+  resultSizes.assign(sizes.begin(), sizes.end());
+  int64_t rank = cast<ShapedType>(init.getType()).getRank();
+  for (int64_t dim = offsets.size(); dim < rank; ++dim) {
+    resultOffsets.push_back(builder.getIndexAttr(0));
+    resultSizes.push_back(getExtent(builder, op->getLoc(), init, dim));
+  }
+  return success();
+}
+
+/// Cuts every operand along its leading dimensions, which are the loops.
+template <typename OpTy>
+static FailureOr<TilingResult> tileOperands(OpTy op, OpBuilder &builder,
+                                            ArrayRef<OpFoldResult> offsets,
+                                            ArrayRef<OpFoldResult> sizes) {
+  if (!op.hasPureTensorSemantics())
+    return op.emitOpError("can be tiled only on tensors");
+  Tiler tiler(builder, op.getLoc(), offsets, sizes);
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(tiler.sliceQueryLike(operand));
+  unsigned numInits = op.getNumDpsInits();
+  auto types = ValueRange(operands).take_back(numInits).getTypes();
+  auto tiled = OpTy::create(builder, op.getLoc(), TypeRange(types),
+                            ValueRange(operands), op->getAttrs());
+  return TilingResult{{tiled},
+                      SmallVector<Value>(tiled->getResults()),
+                      llvm::to_vector(tiler.getSlices())};
+}
+
+//===----------------------------------------------------------------------===//
+// QuantizeOp
+//===----------------------------------------------------------------------===//
+
+// The iteration domain is (batch, head, key).
+
+SmallVector<utils::IteratorType> QuantizeOp::getLoopIteratorTypes() {
+  return getParallelLoops(3);
+}
+
+SmallVector<Range> QuantizeOp::getIterationDomain(OpBuilder &builder) {
+  return getDomain(builder, getLoc(), getKey(), 3);
+}
+
+FailureOr<TilingResult>
+QuantizeOp::getTiledImplementation(OpBuilder &builder,
+                                   ArrayRef<OpFoldResult> offsets,
+                                   ArrayRef<OpFoldResult> sizes) {
+  if (!hasPureTensorSemantics())
+    return emitOpError("can be tiled only on tensors");
+  Tiler tiler(builder, getLoc(), offsets, sizes);
+  FailureOr<Value> codebook = tiler.sliceSets(getCodebook(), getKey());
+  if (failed(codebook))
+    return emitOpError(
+        "with a dynamic number of codebooks can be tiled only by "
+        "one head or all of them");
+  Value key = tiler.sliceQueryLike(getKey());
+  SmallVector<Value> inits = {tiler.sliceQueryLike(getCodes())};
+  if (getQuantized())
+    inits.push_back(tiler.sliceQueryLike(getQuantized()));
+  auto tiled = QuantizeOp::create(
+      builder, getLoc(), TypeRange(ValueRange(inits).getTypes()), key,
+      *codebook, inits.front(), getQuantized() ? inits.back() : Value());
+  return TilingResult{{tiled},
+                      SmallVector<Value>(tiled->getResults()),
+                      llvm::to_vector(tiler.getSlices())};
+}
+
+LogicalResult QuantizeOp::getResultTilePosition(
+    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
+                        resultSizes);
+}
+
+//===----------------------------------------------------------------------===//
+// CodebookAccumulateOp and CodebookScanOp
+//===----------------------------------------------------------------------===//
+
+// The iteration domain is (batch, head): tokens are taken in one after the
+// other.
+
+SmallVector<utils::IteratorType> CodebookAccumulateOp::getLoopIteratorTypes() {
+  return getParallelLoops(2);
+}
+
+SmallVector<Range>
+CodebookAccumulateOp::getIterationDomain(OpBuilder &builder) {
+  return getDomain(builder, getLoc(), getValues(), 2);
+}
+
+FailureOr<TilingResult>
+CodebookAccumulateOp::getTiledImplementation(OpBuilder &builder,
+                                             ArrayRef<OpFoldResult> offsets,
+                                             ArrayRef<OpFoldResult> sizes) {
+  return tileOperands(*this, builder, offsets, sizes);
+}
+
+LogicalResult CodebookAccumulateOp::getResultTilePosition(
+    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
+                        resultSizes);
+}
+
+SmallVector<utils::IteratorType> CodebookScanOp::getLoopIteratorTypes() {
+  return getParallelLoops(2);
+}
+
+SmallVector<Range> CodebookScanOp::getIterationDomain(OpBuilder &builder) {
+  return getDomain(builder, getLoc(), getValues(), 2);
+}
+
+FailureOr<TilingResult>
+CodebookScanOp::getTiledImplementation(OpBuilder &builder,
+                                       ArrayRef<OpFoldResult> offsets,
+                                       ArrayRef<OpFoldResult> sizes) {
+  return tileOperands(*this, builder, offsets, sizes);
+}
+
+LogicalResult CodebookScanOp::getResultTilePosition(
+    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
+                        resultSizes);
+}

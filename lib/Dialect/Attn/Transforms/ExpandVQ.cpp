@@ -1,0 +1,653 @@
+//===- ExpandVQ.cpp - Expand attention over quantized keys ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A query of block n reads
+//
+//   local   the tokens of blocks n - 1 and n, through their codes
+//   cache   the codebook, with mean values and log counts of older tokens
+//
+// Where neither a bias nor a state tells blocks n - 1 and n - 2 apart, block
+// n - 1 goes to the cache as well: the local source is block n alone.
+//
+// Blocks count from the start of the sequence. A window that begins `first`
+// tokens into a block numbers its own blocks from 0, and its query i is row
+// first + i of first + N, so that ranges and masks of attn.stream fit; `first`
+// is then n - rows in the range of a source of N rows. What the state keeps is
+// two sources more: `older`, the block before block 0 of the window, and
+// `begun`, the `first` tokens of block 0 that came before.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExpandPatterns.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/TypeUtilities.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+//===----------------------------------------------------------------------===//
+// Building blocks
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Means and counts by code.
+struct Summary {
+  Value mean, count;
+};
+
+/// Tokens with their codes.
+struct Tokens {
+  Value codes, values;
+};
+
+/// Emits the parts that expansions are made of.
+class VQBuilder {
+public:
+  VQBuilder(OpBuilder &builder, Location loc, Value codebook)
+      : builder(builder), loc(loc) {
+    bindSymbols(builder.getContext(), s[0], s[1], s[2]);
+    auto type = cast<RankedTensorType>(codebook.getType());
+    SmallVector<int64_t> shape = {1};
+    llvm::append_range(shape, type.getShape());
+    table = tensor::ExpandShapeOp::create(
+        builder, loc, RankedTensorType::get(shape, type.getElementType()),
+        codebook, ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  }
+
+  // Indices; constants fold.
+  OpFoldResult constant(int64_t value) { return builder.getIndexAttr(value); }
+  OpFoldResult apply(AffineExpr expr, ArrayRef<OpFoldResult> symbols) {
+    return affine::makeComposedFoldedAffineApply(builder, loc, expr, symbols);
+  }
+  OpFoldResult min(ArrayRef<AffineExpr> exprs, ArrayRef<OpFoldResult> symbols) {
+    return affine::makeComposedFoldedAffineMin(
+        builder, loc, getMap(exprs, symbols.size()), symbols);
+  }
+  OpFoldResult max(ArrayRef<AffineExpr> exprs, ArrayRef<OpFoldResult> symbols) {
+    return affine::makeComposedFoldedAffineMax(
+        builder, loc, getMap(exprs, symbols.size()), symbols);
+  }
+  Value value(OpFoldResult index) {
+    return getValueOrCreateConstantIndexOp(builder, loc, index);
+  }
+  OpFoldResult extent(Value tensor, int64_t dim) {
+    return tensor::getMixedSize(builder, loc, tensor, dim);
+  }
+  Value equal(OpFoldResult a, OpFoldResult b) {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                 value(a), value(b));
+  }
+
+  // Tensors.
+  Value slice(Value tensor, int64_t dim, OpFoldResult offset,
+              OpFoldResult size) {
+    auto [offsets, sizes, strides] = getSlice(tensor, dim, offset, size);
+    return tensor::ExtractSliceOp::create(builder, loc, tensor, offsets, sizes,
+                                          strides);
+  }
+  Value insert(Value part, Value tensor, int64_t dim, OpFoldResult offset) {
+    auto [offsets, sizes, strides] =
+        getSlice(tensor, dim, offset, extent(part, dim));
+    return tensor::InsertSliceOp::create(builder, loc, part, tensor, offsets,
+                                         sizes, strides);
+  }
+  Tokens slice(const Tokens &tokens, OpFoldResult offset, OpFoldResult size) {
+    return {slice(tokens.codes, 2, offset, size),
+            slice(tokens.values, 2, offset, size)};
+  }
+  Value empty(ArrayRef<OpFoldResult> sizes, Type elementType) {
+    return tensor::EmptyOp::create(builder, loc, sizes, elementType);
+  }
+  Value fillZero(Value init) {
+    Value zero = arith::ConstantOp::create(
+        builder, loc, builder.getZeroAttr(getElementTypeOrSelf(init)));
+    return linalg::FillOp::create(builder, loc, zero, init).getResult(0);
+  }
+
+  // Summaries.
+  Summary emptySummary(Value values) {
+    SmallVector<OpFoldResult> sizes = {extent(values, 0), extent(values, 1),
+                                       extent(table, 2), extent(values, 3)};
+    Type state = getStateType(getElementTypeOrSelf(values));
+    Value mean = empty(sizes, state);
+    sizes.pop_back();
+    return {fillZero(mean), fillZero(empty(sizes, builder.getI32Type()))};
+  }
+  Summary accumulate(const Tokens &tokens, const Summary &summary) {
+    auto op = CodebookAccumulateOp::create(
+        builder, loc,
+        TypeRange{summary.mean.getType(), summary.count.getType()},
+        tokens.codes, tokens.values, summary.mean, summary.count);
+    return {op->getResult(0), op->getResult(1)};
+  }
+  /// `condition ? then(summary) : otherwise(summary)`.
+  Summary when(Value condition, const Summary &summary,
+               function_ref<Summary(const Summary &)> then,
+               function_ref<Summary(const Summary &)> otherwise) {
+    auto ifOp = scf::IfOp::create(
+        builder, loc,
+        TypeRange{summary.mean.getType(), summary.count.getType()}, condition,
+        /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(builder);
+    for (auto [block, choice] : {std::pair{ifOp.thenBlock(), then},
+                                 std::pair{ifOp.elseBlock(), otherwise}}) {
+      builder.setInsertionPointToStart(block);
+      Summary chosen = choice(summary);
+      scf::YieldOp::create(builder, loc, ValueRange{chosen.mean, chosen.count});
+    }
+    return {ifOp.getResult(0), ifOp.getResult(1)};
+  }
+  Summary when(Value condition, const Summary &summary,
+               function_ref<Summary(const Summary &)> then) {
+    return when(condition, summary, then,
+                [](const Summary &same) { return same; });
+  }
+  /// The codewords, each with its mean value and log count.
+  void addCache(StreamSources &sources, const Summary &summary) {
+    Value init = empty(tensor::getMixedSizes(builder, loc, summary.count),
+                       getElementTypeOrSelf(summary.mean));
+    Value logs =
+        LogCountOp::create(builder, loc, init.getType(), summary.count, init)
+            ->getResult(0);
+    RangeExprs exprs(builder.getContext());
+    sources.add({table, summary.mean, logs, Value(), Value(), SourceAttr()},
+                exprs.allRows());
+  }
+
+  /// Puts the last tokens where the state keeps them: token t of the sequence
+  /// in row t mod 2 L. `position` is that of the first of `tokens`.
+  Tokens keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
+              int64_t block) {
+    OpFoldResult rows = extent(tokens.codes, 2);
+    OpFoldResult first = max({s[0] - 2 * block, constantExpr(0)}, {rows});
+    auto copyRow = [&](OpFoldResult row, Tokens kept) -> Tokens {
+      OpFoldResult target = apply((s[0] + s[1]) % (2 * block), {position, row});
+      Tokens token = slice(tokens, row, constant(1));
+      return {insert(token.codes, kept.codes, 2, target),
+              insert(token.values, kept.values, 2, target)};
+    };
+    if (getConstantIntValue(rows) == 1)
+      return copyRow(constant(0), kept);
+    auto loop = scf::ForOp::create(builder, loc, value(first), value(rows),
+                                   value(constant(1)),
+                                   ValueRange{kept.codes, kept.values});
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    Tokens next = copyRow(loop.getInductionVar(),
+                          {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
+    scf::YieldOp::create(builder, loc, ValueRange{next.codes, next.values});
+    return {loop.getResult(0), loop.getResult(1)};
+  }
+  /// The position that a state holds.
+  OpFoldResult loadPosition(Value position) {
+    Value element = tensor::ExtractOp::create(builder, loc, position,
+                                              /*indices=*/ValueRange());
+    return OpFoldResult(arith::IndexCastOp::create(
+        builder, loc, builder.getIndexType(), element));
+  }
+  Value storePosition(OpFoldResult position) {
+    Value element = arith::IndexCastOp::create(
+        builder, loc, builder.getI64Type(), value(position));
+    return tensor::FromElementsOp::create(
+        builder, loc, RankedTensorType::get({}, builder.getI64Type()), element);
+  }
+
+  AffineExpr constantExpr(int64_t value) {
+    return getAffineConstantExpr(value, builder.getContext());
+  }
+
+  OpBuilder &builder;
+  Location loc;
+  AffineExpr s[3]; // symbols
+  Value table;     // [1, G, S, D]
+
+private:
+  using Slice = std::tuple<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>,
+                           SmallVector<OpFoldResult>>;
+  Slice getSlice(Value tensor, int64_t dim, OpFoldResult offset,
+                 OpFoldResult size) {
+    SmallVector<OpFoldResult> sizes =
+        tensor::getMixedSizes(builder, loc, tensor);
+    SmallVector<OpFoldResult> offsets(sizes.size(), constant(0)),
+        strides(sizes.size(), constant(1));
+    offsets[dim] = offset;
+    sizes[dim] = size;
+    return {offsets, sizes, strides};
+  }
+  AffineMap getMap(ArrayRef<AffineExpr> exprs, unsigned numSymbols) {
+    return AffineMap::get(0, numSymbols, exprs, builder.getContext());
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// VQOp
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The decoder form of one attn.vq.
+class DecoderForm {
+public:
+  DecoderForm(OpBuilder &builder, VQOp op)
+      : op(op), b(builder, op.getLoc(), op.getCodebook()),
+        window{op.getCodes(), op.getValue()}, block(op.getBlock()),
+        numTokens(b.extent(op.getValue(), 2)) {}
+
+  /// The results of the operation.
+  SmallVector<Value> expand(Reduction reduction) {
+    bool hasState = !op.getState().empty() || !op.getNextState().empty();
+    readState();
+    lag = hasState || op.getBias() ? 2 : 1;
+    numRows = b.apply(b.s[0] + b.s[1], {first, numTokens});
+    numBlocks = b.apply(b.s[0].ceilDiv(block), {numRows});
+    std::optional<int64_t> known = getConstantIntValue(numBlocks);
+    if (!hasState && known && *known <= lag) {
+      // No token is ever older than the local ones.
+      Summary none;
+      return buildStream(op.getQuery(), op.getBias(), op.getOutput(),
+                         op.getLse(), none, first)
+          ->getResults();
+    }
+    return reduction == Reduction::InputScan ? expandInOrder()
+                                             : expandAtOnce(reduction);
+  }
+
+private:
+  void readState() {
+    first = position = b.constant(0);
+    if (op.getState().empty()) {
+      initial = b.emptySummary(op.getValue());
+      return;
+    }
+    OperandRange state = op.getState();
+    initial = {state[0], state[1]};
+    kept = {state[2], state[3]};
+    position = b.loadPosition(state[4]);
+    first = b.apply(b.s[0] % block, {position});
+    OpFoldResult half =
+        b.apply(b.s[0] % (2 * block) - b.s[0] % block, {position});
+    begun = b.slice(kept, half, first);
+    // The first block has none before it.
+    OpFoldResult size =
+        b.min({b.s[0] - b.s[0] % block, b.constantExpr(block)}, {position});
+    older = b.slice(kept, b.apply(block - b.s[0], {half}), size);
+  }
+
+  /// The stream of the queries from row `firstRow` on.
+  StreamOp buildStream(Value query, Value bias, Value output, Value lse,
+                       const Summary &cache, OpFoldResult firstRow) {
+    MLIRContext *context = op.getContext();
+    RangeExprs exprs(context);
+    AffineExpr start = exprs.block * block;
+    MaskAttr causal = getCausalMask(context, true);
+    bool hasBias = bias != nullptr;
+    StreamSources sources;
+    auto addLocal = [&](const Tokens &tokens, AffineExpr begin, AffineExpr end,
+                        MaskAttr mask) {
+      sources.add(
+          {b.table, tokens.values, Value(), bias, tokens.codes, SourceAttr()},
+          exprs.range(begin, end), mask, hasBias);
+    };
+    AffineExpr tokenStart = start;
+    if (!op.getState().empty()) {
+      addLocal(older, start, exprs.rows, MaskAttr());
+      addLocal(begun, start - block, exprs.rows, MaskAttr());
+      tokenStart = start - (exprs.queries - exprs.rows);
+    }
+    addLocal(window, tokenStart - (lag - 1) * block, tokenStart + block,
+             causal);
+    if (cache.mean)
+      b.addCache(sources, cache);
+    bool isWhole =
+        getConstantIntValue(firstRow) == 0 && query == Value(op.getQuery());
+    return sources.build(b.builder, b.loc, query, output, lse, block,
+                         op.getScale().convertToDouble(), op.getWeighting(),
+                         isWhole ? Value() : b.value(firstRow),
+                         isWhole ? Value() : b.value(numRows));
+  }
+
+  /// Rows `[begin, begin + size)` of the window that lie in its block `index`.
+  std::pair<OpFoldResult, OpFoldResult> rowsOfBlock(OpFoldResult index) {
+    if (isWholeBlocks())
+      return {b.apply(b.s[0] * block, {index}), b.constant(block)};
+    OpFoldResult begin =
+        b.max({b.s[0] * block - b.s[1], b.constantExpr(0)}, {index, first});
+    OpFoldResult end = b.min({b.s[0] * block + block - b.s[1], b.s[2]},
+                             {index, first, numTokens});
+    return {begin, b.apply(b.s[1] - b.s[0], {begin, end})};
+  }
+
+  /// Whether every block of the window is known to be complete.
+  bool isWholeBlocks() {
+    std::optional<int64_t> rows = getConstantIntValue(numTokens);
+    return getConstantIntValue(first) == 0 && rows && *rows % block == 0;
+  }
+
+  /// Takes block `index` of the window, and what of it came before.
+  Summary takeBlock(OpFoldResult index, Summary summary) {
+    if (!op.getState().empty())
+      summary = b.when(
+          b.equal(index, b.constant(0)), summary,
+          [&](const Summary &before) { return b.accumulate(begun, before); });
+    auto [begin, size] = rowsOfBlock(index);
+    return b.accumulate(b.slice(window, begin, size), summary);
+  }
+
+  /// What the cache of the block after block `index` has more than that of
+  /// block `index`: block `index` itself, or the one before it.
+  Summary advance(OpFoldResult index, const Summary &summary) {
+    if (lag == 1)
+      return takeBlock(index, summary);
+    return b.when(
+        b.equal(index, b.constant(0)), summary,
+        [&](const Summary &before) {
+          return op.getState().empty() ? before : b.accumulate(older, before);
+        },
+        [&](const Summary &before) {
+          return takeBlock(b.apply(b.s[0] - 1, {index}), before);
+        });
+  }
+
+  /// One block of queries after the other.
+  SmallVector<Value> expandInOrder() {
+    OpBuilder &builder = b.builder;
+    SmallVector<Value> carried = {op.getOutput()};
+    if (op.getLse())
+      carried.push_back(op.getLse());
+    carried.append({initial.mean, initial.count});
+    auto loop =
+        scf::ForOp::create(builder, b.loc, b.value(b.constant(0)),
+                           b.value(numBlocks), b.value(b.constant(1)), carried);
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(loop.getBody());
+      OpFoldResult index = loop.getInductionVar();
+      SmallVector<Value> state(loop.getRegionIterArgs());
+      Summary summary = {state.end()[-2], state.end()[-1]};
+      auto [begin, size] = rowsOfBlock(index);
+      Value query = b.slice(op.getQuery(), 2, begin, size), bias, lse;
+      if (Value all = op.getBias())
+        bias = cast<RankedTensorType>(all.getType()).getDimSize(2) == 1
+                   ? all
+                   : b.slice(all, 2, begin, size);
+      Value output = b.slice(state[0], 2, begin, size);
+      if (op.getLse())
+        lse = b.slice(state[1], 2, begin, size);
+      StreamOp stream = buildStream(query, bias, output, lse, summary,
+                                    b.apply(b.s[0] + b.s[1], {first, begin}));
+      for (auto [number, part] : llvm::enumerate(stream->getResults()))
+        state[number] = b.insert(part, state[number], 2, begin);
+      // The next block has one block more in its cache. The state after the
+      // last block has it only if that block is complete.
+      Summary next;
+      if (op.getNextState().empty() || isWholeBlocks()) {
+        next = advance(index, summary);
+      } else {
+        OpFoldResult end = b.apply(b.s[0] * block + block, {index});
+        Value isComplete =
+            arith::CmpIOp::create(builder, b.loc, arith::CmpIPredicate::sle,
+                                  b.value(end), b.value(numRows));
+        next = b.when(isComplete, summary, [&](const Summary &before) {
+          return advance(index, before);
+        });
+      }
+      state.end()[-2] = next.mean;
+      state.end()[-1] = next.count;
+      scf::YieldOp::create(builder, b.loc, state);
+    }
+    SmallVector<Value> results(loop.getResults().drop_back(2));
+    appendState({loop.getResults().end()[-2], loop.getResults().end()[-1]},
+                results);
+    return results;
+  }
+
+  /// Caches of all blocks, then all queries.
+  SmallVector<Value> expandAtOnce(Reduction reduction) {
+    Summary entries;
+    auto scan = [&](const Tokens &tokens, const Summary &start,
+                    const Summary &init) -> Summary {
+      auto op = CodebookScanOp::create(
+          b.builder, b.loc,
+          TypeRange{init.mean.getType(), init.count.getType()}, tokens.codes,
+          tokens.values, start.mean, start.count, init.mean, init.count, block,
+          reduction);
+      return {op->getResult(0), op->getResult(1)};
+    };
+    auto allocate = [&](OpFoldResult count) -> Summary {
+      SmallVector<OpFoldResult> sizes = {
+          b.extent(op.getValue(), 0), b.extent(op.getValue(), 1), count,
+          b.extent(b.table, 2), b.extent(op.getValue(), 3)};
+      Value mean = b.empty(sizes, getElementTypeOrSelf(initial.mean));
+      sizes.pop_back();
+      return {mean, b.empty(sizes, b.builder.getI32Type())};
+    };
+    if (lag == 1) {
+      // The scan's entries are the caches.
+      entries = scan(window, initial, allocate(numBlocks));
+    } else {
+      // Entry t is the cache of block t. The first two are the state, and the
+      // state with the block before the window; the scan starts with what the
+      // window's first block completes. One entry more is the next state.
+      OpFoldResult count = b.max({b.s[0] + 1, b.constantExpr(3)}, {numBlocks});
+      entries = allocate(count);
+      Summary second =
+          op.getState().empty() ? initial : b.accumulate(older, initial);
+      Summary third = takeBlock(b.constant(0), second);
+      entries = insertEntry(initial, entries, 0);
+      entries = insertEntry(second, entries, 1);
+      OpFoldResult offset = b.min({block - b.s[0], b.s[1]}, {first, numTokens});
+      OpFoldResult left = b.apply(b.s[0] - b.s[1], {numTokens, offset});
+      // A slice of nothing has to begin inside.
+      if (getConstantIntValue(left) == 0)
+        offset = b.constant(0);
+      Tokens rest = b.slice(window, offset, left);
+      OpFoldResult size = b.apply(b.s[0] - 2, {count});
+      Summary scanned = scan(rest, third,
+                             {b.slice(entries.mean, 2, b.constant(2), size),
+                              b.slice(entries.count, 2, b.constant(2), size)});
+      entries = {b.insert(scanned.mean, entries.mean, 2, b.constant(2)),
+                 b.insert(scanned.count, entries.count, 2, b.constant(2))};
+    }
+    SmallVector<Value> results(buildStream(op.getQuery(), op.getBias(),
+                                           op.getOutput(), op.getLse(), entries,
+                                           first)
+                                   ->getResults());
+    if (!op.getNextState().empty())
+      appendState(
+          extractEntry(entries, b.apply(b.s[0].floorDiv(block), {numRows})),
+          results);
+    return results;
+  }
+
+  /// Offsets, sizes and strides of entry `index`.
+  void getEntry(Value entries, OpFoldResult index,
+                SmallVectorImpl<OpFoldResult> &offsets,
+                SmallVectorImpl<OpFoldResult> &sizes,
+                SmallVectorImpl<OpFoldResult> &strides) {
+    sizes = tensor::getMixedSizes(b.builder, b.loc, entries);
+    offsets.assign(sizes.size(), b.constant(0));
+    strides.assign(sizes.size(), b.constant(1));
+    offsets[2] = index;
+    sizes[2] = b.constant(1);
+  }
+  Summary insertEntry(const Summary &entry, const Summary &entries,
+                      int64_t number) {
+    auto insert = [&](Value part, Value all) -> Value {
+      SmallVector<OpFoldResult> offsets, sizes, strides;
+      getEntry(all, b.constant(number), offsets, sizes, strides);
+      return tensor::InsertSliceOp::create(b.builder, b.loc, part, all, offsets,
+                                           sizes, strides);
+    };
+    return {insert(entry.mean, entries.mean),
+            insert(entry.count, entries.count)};
+  }
+  Summary extractEntry(const Summary &entries, OpFoldResult number) {
+    auto extract = [&](Value all, Value like) -> Value {
+      SmallVector<OpFoldResult> offsets, sizes, strides;
+      getEntry(all, number, offsets, sizes, strides);
+      return tensor::ExtractSliceOp::create(
+          b.builder, b.loc, cast<RankedTensorType>(like.getType()), all,
+          offsets, sizes, strides);
+    };
+    return {extract(entries.mean, initial.mean),
+            extract(entries.count, initial.count)};
+  }
+
+  void appendState(const Summary &summary, SmallVectorImpl<Value> &results) {
+    if (op.getNextState().empty())
+      return;
+    Tokens before = kept;
+    if (!before.codes)
+      before = {b.fillZero(op.getNextState()[2]),
+                b.fillZero(op.getNextState()[3])};
+    Tokens after = b.keep(window, before, position, block);
+    OpFoldResult end = b.apply(b.s[0] + b.s[1], {position, numTokens});
+    SmallVector<Value> parts = {summary.mean, summary.count, after.codes,
+                                after.values, b.storePosition(end)};
+    for (auto [part, init] : llvm::zip_equal(parts, op.getNextState())) {
+      if (part.getType() != init.getType())
+        part = tensor::CastOp::create(b.builder, b.loc, init.getType(), part);
+      results.push_back(part);
+    }
+  }
+
+  VQOp op;
+  VQBuilder b;
+  Tokens window, kept, older, begun;
+  int64_t block, lag;
+  OpFoldResult numTokens, position, first, numRows, numBlocks;
+  Summary initial;
+};
+
+struct ExpandVQ : OpRewritePattern<VQOp> {
+  ExpandVQ(MLIRContext *context, Reduction reduction)
+      : OpRewritePattern(context), reduction(reduction) {}
+
+  LogicalResult matchAndRewrite(VQOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.hasPureTensorSemantics())
+      return rewriter.notifyMatchFailure(op, "not on tensors");
+    if (!op.getCausal()) {
+      expandEncoder(op, rewriter);
+      return success();
+    }
+    Reduction chosen =
+        reduction == Reduction::Auto ? op.getReduction() : reduction;
+    if (chosen == Reduction::Auto)
+      chosen = Reduction::InputScan;
+    rewriter.replaceOp(op, DecoderForm(rewriter, op).expand(chosen));
+    return success();
+  }
+
+private:
+  /// One source: the codewords, with means and counts of all tokens.
+  static void expandEncoder(VQOp op, PatternRewriter &rewriter) {
+    VQBuilder b(rewriter, op.getLoc(), op.getCodebook());
+    StreamSources sources;
+    b.addCache(sources, b.accumulate({op.getCodes(), op.getValue()},
+                                     b.emptySummary(op.getValue())));
+    rewriter.replaceOp(op, sources.build(rewriter, op.getLoc(), op.getQuery(),
+                                         op.getOutput(), op.getLse(),
+                                         /*block=*/0,
+                                         op.getScale().convertToDouble(),
+                                         op.getWeighting()));
+  }
+
+  Reduction reduction;
+};
+
+//===----------------------------------------------------------------------===//
+// VQDecodeOp
+//===----------------------------------------------------------------------===//
+
+/// The token is put into the state first; the present and the previous block
+/// are then halves of what the state keeps.
+struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(VQDecodeOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.hasPureTensorSemantics())
+      return rewriter.notifyMatchFailure(op, "not on tensors");
+    Location loc = op.getLoc();
+    VQBuilder b(rewriter, loc, op.getCodebook());
+    int64_t block = op.getBlock();
+    OperandRange state = op.getState();
+    OpFoldResult position = b.loadPosition(state[4]);
+    OpFoldResult row = b.apply(b.s[0] % block, {position});
+    OpFoldResult half =
+        b.apply(b.s[0] % (2 * block) - b.s[0] % block, {position});
+    OpFoldResult otherHalf = b.apply(block - b.s[0], {half});
+    Tokens kept = b.keep({op.getCodes(), op.getValue()}, {state[2], state[3]},
+                         position, block);
+    OpFoldResult size = b.constant(block);
+    Tokens present = b.slice(kept, half, size);
+    Tokens previous = b.slice(kept, otherHalf, size);
+
+    // The first block has none before it.
+    Type stateType = getElementTypeOrSelf(state[0]);
+    Value hasPrevious =
+        arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::sge,
+                              b.value(position), b.value(size));
+    auto number = [&](double value) -> Value {
+      return arith::ConstantOp::create(rewriter, loc,
+                                       FloatAttr::get(stateType, value));
+    };
+    Value weight = tensor::FromElementsOp::create(
+        rewriter, loc, RankedTensorType::get({1, 1, 1}, stateType),
+        Value(arith::SelectOp::create(
+            rewriter, loc, hasPrevious, number(0.0),
+            number(-std::numeric_limits<double>::infinity()))));
+
+    Value presentBias, previousBias;
+    if (op.getBias()) {
+      previousBias = b.slice(op.getBias(), 3, b.constant(0), size);
+      presentBias = b.slice(op.getBias(), 3, size, size);
+    }
+    RangeExprs exprs(getContext());
+    StreamSources sources;
+    sources.add({b.table, present.values, Value(), presentBias, present.codes,
+                 SourceAttr()},
+                exprs.allRows(), getCausalMask(getContext(), true));
+    sources.add({b.table, previous.values, weight, previousBias, previous.codes,
+                 SourceAttr()},
+                exprs.allRows());
+    Summary summary = {state[0], state[1]};
+    b.addCache(sources, summary);
+    // Row `row` of a block: later rows hold tokens of two blocks before.
+    StreamOp stream = sources.build(
+        rewriter, loc, op.getQuery(), op.getOutput(), /*lse=*/Value(),
+        /*block=*/0, op.getScale().convertToDouble(), op.getWeighting(),
+        b.value(row), b.value(size));
+
+    // The last token of a block sends the block before to the cache.
+    Value isLast = b.equal(row, b.constant(block - 1));
+    Value moves = arith::AndIOp::create(rewriter, loc, isLast, hasPrevious);
+    Summary after = b.when(moves, summary, [&](const Summary &before) {
+      return b.accumulate(previous, before);
+    });
+    OpFoldResult next = b.apply(b.s[0] + 1, {position});
+    rewriter.replaceOp(op, {stream->getResult(0), after.mean, after.count,
+                            kept.codes, kept.values, b.storePosition(next)});
+    return success();
+  }
+};
+} // namespace
+
+void fovea::attn::detail::populateExpandVQPatterns(RewritePatternSet &patterns,
+                                                   Reduction reduction) {
+  patterns.add<ExpandVQ>(patterns.getContext(), reduction);
+  patterns.add<ExpandVQDecode>(patterns.getContext());
+}

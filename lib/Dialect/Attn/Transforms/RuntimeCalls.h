@@ -1,0 +1,44 @@
+//===- RuntimeCalls.h - Calls of the runtime from IR ------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_RUNTIMECALLS_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_RUNTIMECALLS_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fovea::attn {
+
+/// Emits calls of checks: functions of the runtime without a result, whose
+/// first argument is the text that a failure begins with.
+class RuntimeCalls {
+public:
+  explicit RuntimeCalls(mlir::ModuleOp module)
+      : module(module), symbols(module) {}
+
+  void emitCheck(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef function,
+                 llvm::StringRef text, mlir::ValueRange arguments);
+
+private:
+  mlir::LLVM::LLVMFuncOp getFunction(mlir::ImplicitLocOpBuilder &builder,
+                                     llvm::StringRef name,
+                                     mlir::TypeRange argumentTypes);
+  mlir::LLVM::GlobalOp getText(mlir::ImplicitLocOpBuilder &builder,
+                               llvm::StringRef text);
+
+  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
+  llvm::StringMap<mlir::LLVM::GlobalOp> texts;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_RUNTIMECALLS_H

@@ -1,0 +1,86 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""NumPy float64 references for the soft-max patterns.
+
+Written from the definitions alone, so that they can disagree with the
+compiler.  They favour being obviously right over being fast: `dense`,
+`fast_multipole` and `fast_multipole_linear` visit every (query, key) entry.
+`fast_multipole_blocked` is the exception: it does the same sums in time linear
+in N, for checks at lengths the others cannot reach, and is itself tested
+against `fast_multipole`.
+
+Arrays may have any floating type (bfloat16 from ml_dtypes included); all
+arithmetic and all results are float64 (`fast_multipole_blocked`: `dtype`).
+
+Non-finite numbers.  Every query that reads a key with a NaN or an infinity
+gets a NaN row; every query that reads a value with one gets a NaN in that
+column.  A query reads an entry that its mask admits and whose bias and log
+weight are not -inf.  Queries that do not read it are unaffected.  A
+non-finite query makes its own row NaN.
+"""
+
+from ._dense import dense, dense_flops
+from ._hierarchical import (
+    average_weights,
+    fast_multipole,
+    fast_multipole_linear,
+    num_levels,
+    owning_level,
+    summarize,
+    summary_counts,
+)
+from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._quantized import (
+    codebook_accumulate,
+    codebook_scan,
+    codebook_update,
+    commitment_loss,
+    quantize,
+)
+from ._tree import (
+    Tree,
+    head_probability,
+    log_weights,
+    tree_build,
+    tree_fetch,
+    tree_materialize,
+    tree_select,
+    tree_update,
+    vip_score,
+)
+from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
+
+__all__ = [
+    "Tree",
+    "VQState",
+    "average_weights",
+    "codebook_accumulate",
+    "codebook_scan",
+    "codebook_update",
+    "commitment_loss",
+    "dense",
+    "dense_flops",
+    "fast_multipole",
+    "fast_multipole_blocked",
+    "fast_multipole_flops",
+    "fast_multipole_linear",
+    "head_probability",
+    "log_weights",
+    "num_levels",
+    "owning_level",
+    "quantize",
+    "summarize",
+    "summary_counts",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_select",
+    "tree_update",
+    "vip_score",
+    "vq",
+    "vq_decode",
+    "vq_encoder",
+    "vq_initial_state",
+    "vq_linear",
+]

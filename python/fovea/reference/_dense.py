@@ -1,0 +1,83 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Dense attention."""
+
+import numpy as np
+
+from ._arguments import _broadcast, _integer, _queries_keys_values, _scale
+from ._softmax import _ROWS, _scores, _softmax, _weighted_values
+
+
+def _dense_mask(rows, N, M, causal, window):
+    """Entry (i,j) is admitted, for the query rows `rows` and all M keys."""
+    distance = rows[:, None] + (M - N) - np.arange(M)[None, :]
+    admitted = np.ones(distance.shape, dtype=bool)
+    if causal:
+        admitted &= distance >= 0
+        if window is not None:
+            admitted &= distance < window
+    elif window is not None:
+        admitted &= np.abs(distance) < window
+    return admitted
+
+
+def dense(
+    q,
+    k,
+    v,
+    *,
+    scale=None,
+    causal=False,
+    window=None,
+    log_weight=None,
+    bias=None,
+    return_lse=False,
+):
+    """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v."""
+    q, k, v = _queries_keys_values(q, k, v, same_length=False)
+    B, H, N, D = q.shape
+    G, M, E = k.shape[1], k.shape[2], v.shape[3]
+    scale = _scale(scale, D)
+    if window is not None:
+        window = _integer("window", window, 0)
+    if log_weight is not None:
+        log_weight = _broadcast("log_weight", log_weight, (B, G, M))
+    if bias is not None:
+        bias = _broadcast("bias", bias, (B, H, N, M))
+
+    out = np.zeros((B, H, N, E))
+    lse = np.full((B, H, N), -np.inf)
+    for b, h in np.ndindex(B, H):
+        g = h // (H // G)
+        for first in range(0, N, _ROWS):
+            rows = np.arange(first, min(first + _ROWS, N))
+            admitted = _dense_mask(rows, N, M, causal, window)
+            scores = scale * _scores(q[b, h, rows], k[b, g])
+            for term in (
+                None if log_weight is None else log_weight[b, g][None, :],
+                None if bias is None else bias[b, h, rows],
+            ):
+                if term is not None:
+                    # Minus infinity removes the entry, like the mask.
+                    admitted &= ~np.isneginf(term)
+                    scores += term
+            weights, lse[b, h, rows] = _softmax(scores, admitted)
+            out[b, h, rows] = _weighted_values(weights, admitted, v[b, g])
+    return (out, lse) if return_lse else out
+
+
+def dense_flops(N, M, D, E, *, causal=False, window=None):
+    """Useful floating-point operations of one head: 2 (D + E) per admitted
+    (query, key) pair."""
+    pairs = 0
+    for first in range(0, N, _ROWS):
+        rows = np.arange(first, min(first + _ROWS, N))
+        last = rows + (M - N) if causal else np.full(rows.shape, M - 1)
+        begin = np.zeros(rows.shape, dtype=np.int64)
+        if window is not None:
+            begin = np.maximum(begin, rows + (M - N) - window + 1)
+            last = np.minimum(last, rows + (M - N) + window - 1)
+        count = np.minimum(last, M - 1) - np.maximum(begin, 0) + 1
+        pairs += int(np.maximum(count, 0).sum())
+    return 2 * (D + E) * pairs

@@ -1,0 +1,51 @@
+// RUN: fovea-opt %s | fovea-opt | FileCheck %s
+// RUN: fovea-opt %s --mlir-print-op-generic | fovea-opt | FileCheck %s
+
+// CHECK-LABEL: func @everything(
+// CHECK: attn.vq ins(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x8xbf16>, tensor<2x2x?xi32>, tensor<2x2x?x6xbf16>, tensor<1x5x8xbf16>)
+// CHECK-SAME: bias(%{{[^ ,)]*}} : tensor<1x4x?x8xf32>)
+// CHECK-SAME: state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
+// CHECK-SAME: outs(%{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
+// CHECK-SAME: next_state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
+// CHECK-SAME: {block = 4 : i64, causal, reduction = #attn.reduction<serial>, scale = 5.000000e-01 : f64}
+// CHECK-SAME: -> tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>
+func.func @everything(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, %v: tensor<2x2x?x6xbf16>, %c: tensor<1x5x8xbf16>, %b: tensor<1x4x?x8xf32>,
+    %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xbf16>, %p: tensor<i64>,
+    %o: tensor<2x4x?x6xbf16>, %l: tensor<2x4x?xf32>) -> tensor<2x4x?x6xbf16> {
+  %0:7 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x?x8xbf16>, tensor<2x2x?xi32>, tensor<2x2x?x6xbf16>, tensor<1x5x8xbf16>)
+      bias(%b : tensor<1x4x?x8xf32>)
+      state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
+      outs(%o, %l : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
+      next_state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
+      {block = 4 : i64, causal, scale = 0.5, reduction = #attn.reduction<serial>}
+      -> tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>
+  return %0#0 : tensor<2x4x?x6xbf16>
+}
+
+// The encoder form, on memrefs.
+// CHECK-LABEL: func @memrefs(
+// CHECK: attn.vq ins({{[^:]*}} : memref<1x1x7x8xf64>, memref<1x1x7xi32>, memref<1x1x7x8xf64>, memref<1x5x8xf64>)
+// CHECK-SAME: outs(%{{[^ ,)]*}} : memref<1x1x7x8xf64>) {block = 4 : i64, weighting = #attn.weighting<squared_relu>}
+// CHECK-NOT: ->
+// CHECK: return
+func.func @memrefs(%q: memref<1x1x7x8xf64>, %z: memref<1x1x7xi32>, %c: memref<1x5x8xf64>, %o: memref<1x1x7x8xf64>) {
+  attn.vq ins(%q, %z, %q, %c : memref<1x1x7x8xf64>, memref<1x1x7xi32>, memref<1x1x7x8xf64>, memref<1x5x8xf64>)
+      outs(%o : memref<1x1x7x8xf64>) {block = 4 : i64, weighting = #attn.weighting<squared_relu>}
+  return
+}
+
+// CHECK-LABEL: func @decode(
+// CHECK: attn.vq_decode ins({{[^:]*}} : tensor<1x2x1x8xf16>, tensor<1x1x1xi32>, tensor<1x1x1x6xf16>, tensor<1x5x8xf16>)
+// CHECK-SAME: bias(%{{[^ ,)]*}} : tensor<1x2x1x8xf16>)
+// CHECK-SAME: outs(%{{[^ ,)]*}} : tensor<1x2x1x6xf16>)
+// CHECK-SAME: state({{[^:]*}} : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>)
+// CHECK-SAME: {block = 4 : i64, scale = 2.000000e+00 : f64}
+func.func @decode(%q: tensor<1x2x1x8xf16>, %z: tensor<1x1x1xi32>, %v: tensor<1x1x1x6xf16>, %c: tensor<1x5x8xf16>, %b: tensor<1x2x1x8xf16>,
+    %o: tensor<1x2x1x6xf16>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf16>, %p: tensor<i64>) -> tensor<i64> {
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<1x2x1x8xf16>, tensor<1x1x1xi32>, tensor<1x1x1x6xf16>, tensor<1x5x8xf16>)
+      bias(%b : tensor<1x2x1x8xf16>) outs(%o : tensor<1x2x1x6xf16>)
+      state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>)
+      {block = 4 : i64, scale = 2.0}
+      -> tensor<1x2x1x6xf16>, tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>
+  return %0#5 : tensor<i64>
+}

@@ -207,6 +207,9 @@ void makeReady(Thread &thread);
 /// A name for a thread's place: "block (0, 0, 0), thread 17".
 std::string describe(const Thread &thread);
 
+/// A sentence about threads of which none can go on.
+std::string describeDeadlock(Block &block);
+
 /// One operation of the running thread.
 void execute(const Op &op, const Slot *in, Slot *out);
 

@@ -105,8 +105,9 @@ fovea_rt_gpu_launch(fovea_rt_gpu_queue *queue, fovea_rt_gpu_function *function,
                     int64_t shared_bytes, void **params, int64_t num_params);
 
 /*
- * Device memory, aligned to 256 bytes, uninitialised; never null. Freed blocks
- * are reused by later work of any queue.
+ * Device memory, uninitialised; never null. On a GPU it is aligned to 256 bytes
+ * and freed blocks are reused by later work of any queue. In the emulator it is
+ * aligned to 16, so that a block can end where inaccessible memory begins.
  *
  * Fails: no memory (FOVEA_RT_OUT_OF_MEMORY, with the size asked for and free).
  */

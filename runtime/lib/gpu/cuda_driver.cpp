@@ -8,6 +8,7 @@
 
 #include "cuda_driver.h"
 #include "cuda_api.h"
+#include "cuda_staging.h"
 
 #include "fovea_rt/gpu_driver.h"
 
@@ -24,15 +25,6 @@ using namespace fovea::rt;
 using namespace fovea::rt::cuda;
 
 namespace {
-
-/// Two pieces of pinned memory, through which copies from and to the host go in
-/// turn: the device copies one while the CPU fills or empties the other.
-struct Staging {
-  static constexpr size_t kBytes = 4 << 20;
-  std::mutex lock;
-  void *piece[2] = {};
-  Event done[2] = {};
-};
 
 struct Device {
   const Api *api;
@@ -390,73 +382,6 @@ static int32_t locatePointer(void *device, const void *pointer,
   return FOVEA_RT_GPU_ELSEWHERE;
 }
 
-/// Makes the pieces of pinned memory; to be called with the lock.
-static Result prepare(const Api &api, Staging &staging) {
-  for (int i = 0; i < 2; ++i) {
-    if (!staging.piece[i])
-      if (Result result =
-              api.memHostAlloc(&staging.piece[i], Staging::kBytes, 0);
-          result != kSuccess) {
-        staging.piece[i] = nullptr;
-        return result;
-      }
-    // 2: without a time.
-    if (!staging.done[i])
-      if (Result result = api.eventCreate(&staging.done[i], 2);
-          result != kSuccess)
-        return result;
-  }
-  return kSuccess;
-}
-
-static Result copyToDevice(const Api &api, Staging &staging, Address to,
-                           const char *from, size_t bytes, Stream stream) {
-  for (int i = 0; bytes > 0; i ^= 1) {
-    size_t part = std::min(bytes, Staging::kBytes);
-    Result result = api.eventSynchronize(staging.done[i]);
-    if (result == kSuccess) {
-      memcpy(staging.piece[i], from, part);
-      result = api.copyToDevice(to, staging.piece[i], part, stream);
-    }
-    if (result == kSuccess)
-      result = api.eventRecord(staging.done[i], stream);
-    if (result != kSuccess)
-      return result;
-    to += part;
-    from += part;
-    bytes -= part;
-  }
-  return kSuccess;
-}
-
-static Result copyToHost(const Api &api, Staging &staging, char *to,
-                         Address from, size_t bytes, Stream stream) {
-  // The device is one piece ahead.
-  size_t asked = 0, got = 0;
-  for (int i = 0; got < bytes; i ^= 1) {
-    while (asked < bytes && asked < got + 2 * Staging::kBytes) {
-      size_t part = std::min(bytes - asked, Staging::kBytes);
-      int piece = int(asked / Staging::kBytes) & 1;
-      Result result = api.eventSynchronize(staging.done[piece]);
-      if (result == kSuccess)
-        result =
-            api.copyToHost(staging.piece[piece], from + asked, part, stream);
-      if (result == kSuccess)
-        result = api.eventRecord(staging.done[piece], stream);
-      if (result != kSuccess)
-        return result;
-      asked += part;
-    }
-    size_t part = std::min(bytes - got, Staging::kBytes);
-    if (Result result = api.eventSynchronize(staging.done[i]);
-        result != kSuccess)
-      return result;
-    memcpy(to + got, staging.piece[i], part);
-    got += part;
-  }
-  return kSuccess;
-}
-
 static fovea_rt_status copyMemory(void *device, void *to, int32_t toPlace,
                                   const void *from, int32_t fromPlace,
                                   int64_t bytes, void *stream, char *text) {
@@ -472,14 +397,12 @@ static fovea_rt_status copyMemory(void *device, void *to, int32_t toPlace,
     result = api.copyOnDevice(asAddress(to), asAddress(from), bytes,
                               asStream(stream));
   } else {
-    std::lock_guard<std::mutex> guard(self.staging.lock);
-    result = prepare(api, self.staging);
-    if (result == kSuccess)
-      result = toHost ? copyToHost(api, self.staging, static_cast<char *>(to),
-                                   asAddress(from), bytes, asStream(stream))
-                      : copyToDevice(api, self.staging, asAddress(to),
-                                     static_cast<const char *>(from), bytes,
-                                     asStream(stream));
+    result = toHost ? self.staging.copyToHost(api, static_cast<char *>(to),
+                                              asAddress(from), bytes,
+                                              asStream(stream))
+                    : self.staging.copyToDevice(api, asAddress(to),
+                                                static_cast<const char *>(from),
+                                                bytes, asStream(stream));
   }
   FOVEA_CUDA_TRY(result, "cannot copy %" PRId64 " bytes %s device %d", bytes,
                  toHost     ? "from"

@@ -246,6 +246,40 @@ TEST(TensorCopies, MoveBoxes) {
     }
 }
 
+TEST(TensorCopies, InInlineAssembly) {
+  // As MLIR writes those with a predicate.
+  auto replaceCall = [](std::string text, const std::string &name,
+                        const std::string &by) {
+    size_t at = text.find("  call void @llvm.nvvm." + name);
+    EXPECT_NE(at, std::string::npos) << name;
+    return text.replace(at, text.find('\n', at) - at, "  " + by);
+  };
+  std::string text = replaceCall(
+      tensorKernel, "cp.async.bulk.tensor.g2s",
+      "call void asm sideeffect \"@$5 cp.async.bulk.tensor.2d.shared::cluster."
+      "global.mbarrier::complete_tx::bytes [$0], [$1, {$2,$3} ], [$4];\", "
+      "\"l,l,r,r,r,b\"(ptr addrspace(7) %cluster, ptr %map, i32 %x, i32 %y, "
+      "ptr "
+      "addrspace(3) @bar, i1 %leader)");
+  text = replaceCall(
+      text, "cp.async.bulk.tensor.s2g",
+      "call void asm sideeffect \"@$4 cp.async.bulk.tensor.2d.global."
+      "shared::cta.bulk_group [$0, {$2, $3} ], [$1];\", \"l,r,r,r,b\"(ptr "
+      "%result, ptr addrspace(3) @box, i32 %x, i32 %y, i1 %leader)");
+  text = replaceCall(text, "mbarrier.init.shared",
+                     "call void asm sideeffect \"@$2 mbarrier.init.shared.b64 "
+                     "[$0], $1;\", \"r,r,b\"(ptr addrspace(3) @bar, i32 1, i1 "
+                     "%leader)");
+  text = replace(text,
+                 "%t = call i64 "
+                 "@llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space."
+                 "cta(ptr addrspace(3) @bar, i32 2048)",
+                 "call void asm sideeffect \"@$2 mbarrier.arrive.expect_tx."
+                 "shared.b64 _, [$0], $1;\", \"r,r,b\"(ptr addrspace(3) @bar, "
+                 "i32 2048, i1 %leader)");
+  EXPECT_EQ(TensorCopy().run(text), "");
+}
+
 TEST(TensorCopies, FillWithZerosOutside) {
   for (auto [x, y] : {std::pair(40, 10), std::pair(-8, -3), std::pair(80, 0),
                       std::pair(0, 20)}) {

@@ -154,7 +154,74 @@ public:
     addShape({"counts", op.getCounts()}, codebook, {0, 1});
   }
 
+  void add(attn::TreeBuildOp op) {
+    Named input = {"input", op.getInput()};
+    addEqual({"tree", op.getTree()}, 0, input, 0);
+    if (op.getMask())
+      addEqual({"mask", op.getMask()}, 0, input, 0);
+    if (op.getCounts())
+      addEqual({"counts", op.getCounts()}, 0, input, 0);
+  }
+
+  void add(attn::TreeFetchOp op) {
+    Named rows = {"rows", op.getRows()};
+    addNodes({"tree", op.getTree()}, rows, op.getLevel(), op.getIndex(),
+             op.getCounts());
+    if (op.getLogWeight())
+      addLike({"log_weight", op.getLogWeight()}, rows);
+  }
+
+  void add(attn::TreeUpdateOp op) {
+    addNodes({"tree", op.getTree()}, {"rows", op.getRows()}, op.getLevel(),
+             op.getIndex(), op.getCounts());
+  }
+
+  void add(attn::TreeMaterializeOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"tree", op.getTree()}, 0);
+  }
+
+  void add(attn::TreeSplitOp op) {
+    Named newLevel = {"new_level", op.getNewLevel()};
+    for (auto [name, operand] :
+         {std::pair<StringRef, Value>{"new_index", op.getNewIndex()},
+          {"children", op.getChildren()},
+          {"scores", op.getScores()},
+          {"candidates", op.getCandidates()},
+          {"level", op.getLevel()},
+          {"index", op.getIndex()},
+          {"counts", op.getCounts()}})
+      if (operand)
+        addEqual({name.str(), operand}, 0, newLevel, 0);
+    if (op.getScores() && op.getCandidates())
+      addEqual({"scores", op.getScores()}, 1,
+               {"candidates", op.getCandidates()}, 1);
+  }
+
+  void add(attn::TreeScoreOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          output = {"output", op.getOutput()};
+    addEqual(key, 0, query, 0);
+    addEqual(output, 0, query, 0);
+    addEqual(output, 1, key, 2);
+    if (op.getLogWeight())
+      addLike({"log_weight", op.getLogWeight()}, output);
+  }
+
 private:
+  void addLike(const Named &a, const Named &b) {
+    addEqual(a, 0, b, 0);
+    addEqual(a, 1, b, 1);
+  }
+
+  void addNodes(const Named &tree, const Named &rows, Value level, Value index,
+                Value counts) {
+    addEqual(rows, 0, tree, 0);
+    addLike({"level", level}, rows);
+    addLike({"index", index}, rows);
+    if (counts)
+      addEqual({"counts", counts}, 0, tree, 0);
+  }
+
   void addEqual(const Named &a, unsigned dimA, const Named &b, unsigned dimB) {
     visit({ExtentRule::Equal,
            {a.name, a.operand, dimA},
@@ -265,6 +332,8 @@ void fovea::forEachExtentRule(Operation *op,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
             attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp,
-            attn::VQDecodeOp>(
+            attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
+            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
+            attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JIT.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea_rt/abi.h"
 #include "llvm/ADT/bit.h"
 #include <cmath>
@@ -97,8 +97,7 @@ static float extendBF16(float carried) {
 // Table
 //===----------------------------------------------------------------------===//
 
-orc::SymbolMap
-fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
+orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
     symbols[mangle(name)] = {
@@ -111,6 +110,9 @@ fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_multiple);
+  FOVEA_ADD(fovea_rt_check_nodes);
+  FOVEA_ADD(fovea_rt_check_budget);
+  FOVEA_ADD(fovea_rt_tree_split);
   FOVEA_ADD(fovea_rt_alloc);
   FOVEA_ADD(fovea_rt_free);
   FOVEA_ADD(_mlir_memref_to_llvm_alloc);

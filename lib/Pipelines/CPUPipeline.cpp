@@ -12,6 +12,7 @@
 #include "fovea/Target/CPU/CPUInfo.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -19,9 +20,13 @@ using namespace mlir;
 
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
+  // Arithmetic on tensors, as one loop nest where it can be.
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addPass(createLinalgElementwiseOpFusionPass());
   // Every tensor.empty becomes a buffer of its own before CSE can merge two.
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
@@ -35,6 +40,14 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  pm.addPass(attn::createCheckNodesPass());
+  attn::VectorizeTreePassOptions trees;
+  trees.vectorBits = cpu.vectorBits;
+  pm.addPass(attn::createVectorizeTreePass(trees));
+  attn::VectorizeLinalgPassOptions linalg;
+  linalg.vectorBits = cpu.vectorBits;
+  linalg.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(linalg));
   attn::VectorizeSummarizePassOptions summaries;
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;

@@ -12,9 +12,19 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
 from .ops import dense, fast_multipole, fast_multipole_linear
+from .tree import (
+    Tree,
+    tree_build,
+    tree_fetch,
+    tree_materialize,
+    tree_score,
+    tree_select,
+    tree_update,
+)
 
 __version__ = "0.1.0"
 
@@ -22,14 +32,23 @@ __all__ = [
     "FoveaError",
     "Kernel",
     "TARGETS",
+    "Tree",
     "VQState",
     "clear_cache",
+    "codebook_update",
     "compile",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
     "num_threads",
+    "quantize",
     "set_num_threads",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_score",
+    "tree_select",
+    "tree_update",
     "vq",
     "vq_decode",
 ]

@@ -8,11 +8,14 @@
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
+// PASSES: convert-elementwise-to-linalg
+// PASSES: linalg-fuse-elementwise-ops
 // PASSES: empty-tensor-to-alloc-tensor
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
 // PASSES: attn-tile-stream
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
+// PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-quantize
 // PASSES: attn-vectorize-codebook

@@ -38,9 +38,21 @@ from ._quantized import (
     commitment_loss,
     quantize,
 )
+from ._tree import (
+    Tree,
+    head_probability,
+    log_weights,
+    tree_build,
+    tree_fetch,
+    tree_materialize,
+    tree_select,
+    tree_update,
+    vip_score,
+)
 from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
 
 __all__ = [
+    "Tree",
     "VQState",
     "average_weights",
     "codebook_accumulate",
@@ -53,11 +65,19 @@ __all__ = [
     "fast_multipole_blocked",
     "fast_multipole_flops",
     "fast_multipole_linear",
+    "head_probability",
+    "log_weights",
     "num_levels",
     "owning_level",
     "quantize",
     "summarize",
     "summary_counts",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_select",
+    "tree_update",
+    "vip_score",
     "vq",
     "vq_decode",
     "vq_encoder",

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 1
+#define FOVEA_RT_ABI_VERSION 2
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -42,7 +42,11 @@ enum {
   /* Memory ran out; the text says how much was asked for. */
   FOVEA_RT_OUT_OF_MEMORY = 2,
   /* A failure reported without a usable code. */
-  FOVEA_RT_INTERNAL = 3
+  FOVEA_RT_INTERNAL = 3,
+  /* A device or a library that is not on this machine; the text names it. */
+  FOVEA_RT_UNAVAILABLE = 4,
+  /* A device refused or failed; the text has its own. */
+  FOVEA_RT_DEVICE = 5
 };
 
 /*
@@ -115,6 +119,51 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t num_batches, int64_t num_heads, int64_t num_tokens,
                      int64_t batch_stride, int64_t head_stride,
                      int64_t token_stride, int64_t num_codes);
+
+/*
+ * Trees of averages. Nodes are pairs of a level and an index, in two lists of
+ * int32_t; entry j of batch entry b of a list is list[b * stride + j].
+ *
+ * Checks that each of `count` nodes in each of `batches` lists is one of a tree
+ * with `levels` levels over the tokens, the uppermost of `roots` nodes, each of
+ * `ratio` children. With `must_cover`, they must also cover the sequence in
+ * order without overlap. Fails with FOVEA_RT_INVALID_ARGUMENT.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
+                     const int32_t *index, int64_t index_stride,
+                     int64_t batches, int64_t count, int64_t roots,
+                     int64_t ratio, int64_t levels, int64_t must_cover);
+
+/*
+ * Checks that at least `split` candidates of `level` have a token. counts[x] is
+ * the number of tokens of node x of that level; without candidates (null),
+ * candidate m is node m.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
+                      const int32_t *candidates, int64_t candidates_stride,
+                      int64_t batches, int64_t num_candidates, int64_t level,
+                      int64_t split);
+
+/*
+ * One step of the selection, for one batch entry. The nodes (level[j],
+ * index[j]) cover a sequence in order; those of level `at` are the candidates,
+ * in order. The `split` candidates with the highest score (ties: the first; NaN
+ * is lowest) are replaced by their `ratio` children, which are also listed in
+ * `children`. A candidate x with counts[x] == 0 is never split.
+ *
+ * Null `scores`: all are split that can be. Null `candidates`, `level` and
+ * `index`: the nodes are 0, 1, ... of level `at`. Null `counts`: none is 0.
+ * Fails without memory.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
+                    const int32_t *candidates, int64_t num_candidates,
+                    const int32_t *level, const int32_t *index,
+                    int64_t num_nodes, const int32_t *counts,
+                    int32_t *new_level, int32_t *new_index, int32_t *children,
+                    int64_t at, int64_t split, int64_t ratio);
 
 /*
  * Allocates `bytes` bytes of uninitialised memory, aligned to `alignment` or 64

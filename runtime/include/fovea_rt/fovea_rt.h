@@ -74,6 +74,48 @@ FOVEA_RT_EXPORT void fovea_rt_release_scratch(void);
  */
 FOVEA_RT_EXPORT void fovea_rt_release_cache(void);
 
+/*
+ * A tree of averages over `batches` sequences, as kernels take and return it: a
+ * contiguous array [batches][nodes][width], coarsest level first, and, for a
+ * tree with padding, [batches][nodes] numbers of tokens. Uninitialised when
+ * created.
+ */
+typedef struct {
+  void *data;
+  int32_t *counts; /* null without padding */
+  int64_t batches, nodes, width;
+  int64_t ratio, levels, roots, element_bytes;
+} fovea_rt_tree;
+
+/*
+ * Nodes of a tree over `tokens` tokens, or -1 when `tokens` is not a positive
+ * multiple of ratio^levels or the nodes are more than 2^31 - 1.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_tree_nodes(int64_t tokens, int64_t ratio,
+                                            int64_t levels);
+
+/*
+ * Allocates a tree from the memory that kernels use: aligned to 64 bytes, and
+ * from 4 MiB on to 2 MiB with huge pages, and kept for reuse when it is
+ * destroyed. Elements have 2, 4 or 8 bytes. On failure *tree is all zeros and
+ * fovea_rt_last_error has the text.
+ */
+FOVEA_RT_EXPORT fovea_rt_status
+fovea_rt_tree_create(int64_t batches, int64_t tokens, int64_t width,
+                     int64_t ratio, int64_t levels, int64_t element_bytes,
+                     int32_t has_counts, fovea_rt_tree *tree);
+
+/* Frees the tree; one that was never created is ignored. */
+FOVEA_RT_EXPORT void fovea_rt_tree_destroy(fovea_rt_tree *tree);
+
+/*
+ * The rows of a level, [*num_nodes][width], without a copy. Null when the tree
+ * has no such level or batch entry. `num_nodes` may be null.
+ */
+FOVEA_RT_EXPORT void *fovea_rt_tree_level(const fovea_rt_tree *tree,
+                                          int64_t batch, int64_t level,
+                                          int64_t *num_nodes);
+
 /* Memory of the whole process, in bytes. */
 typedef struct {
   /* Scratch that all threads together hold, and the most they ever held. */

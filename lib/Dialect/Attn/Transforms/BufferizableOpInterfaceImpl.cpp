@@ -103,6 +103,13 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
+    TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
+    TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
+    TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);
+    TreeScoreOp::attachInterface<AttnOpInterface<TreeScoreOp>>(*context);
+    TreeUpdateOp::attachInterface<AttnOpInterface<TreeUpdateOp>>(*context);
+    TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
+        *context);
     VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
     VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
@@ -114,6 +115,11 @@ struct ExpandPatternsPass
           << reduction.getValue();
       return signalPassFailure();
     }
+    // Scores of trees become attn.dense.
+    RewritePatternSet scores(&getContext());
+    populateExpandTreePatterns(scores);
+    walkAndApplyPatterns(getOperation(), std::move(scores));
+
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns);
@@ -123,7 +129,8 @@ struct ExpandPatternsPass
     // Summaries need tensors of their own: a pattern on buffers stays as it
     // is, and later passes know only attn.stream.
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp>(op))
+      if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
+               TreeScoreOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

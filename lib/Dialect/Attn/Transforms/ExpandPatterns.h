@@ -66,6 +66,7 @@ MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
 
 void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
+void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
                               Reduction reduction);

@@ -138,6 +138,12 @@ void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(TreeBuildOp op);
+void lowerToReference(TreeFetchOp op);
+void lowerToReference(TreeMaterializeOp op);
+void lowerToReference(TreeScoreOp op);
+void lowerToReference(TreeSplitOp op);
+void lowerToReference(TreeUpdateOp op);
 void lowerToReference(VQOp op);
 void lowerToReference(VQDecodeOp op);
 

@@ -82,6 +82,7 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     | `attn.fast_multipole_linear` | the same lists, one `attn.stream` per level, outputs summed |
     | `attn.vq` | tokens of blocks `b-1, b` through their codes; the codebook with log counts and mean values as of block `b-2` |
     | `attn.vq_decode` | the same for one query |
+    | `attn.tree_score` | all rows, for the `lse`: of the candidates, then of the VIP tokens |
 
     ```mlir
     %out = attn.dense ins(%q, %k, %v : ...) outs(%o : ...) {mask = #attn.mask<causal>} -> ...
@@ -101,7 +102,23 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def ExpandTreeSelectPass
+    : Pass<"attn-expand-tree-select", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.tree_select to one step for each level";
+  let description = [{
+    Algorithm 1, unrolled: at each level that has candidates, their rows (a view of
+    the tree for the roots, an `attn.tree_fetch` below), a copy of the region that
+    scores them, and an `attn.tree_split`. Levels at which all or no candidates are
+    split need no scores.
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 
@@ -225,6 +242,71 @@ def VectorizeSummarizePass
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> {
+  let summary = "lower linalg operations on memrefs to parallel vector code";
+  let description = [{
+    Replaces linalg operations on memrefs by parallel loops of vector code, so
+    that the layers around attention need no other compiler:
+
+    - sums of products (`linalg.matmul`, `batch_matmul`, `contract`, or a `generic`
+      that says the same) by register tiles of a packed panel, accumulated in
+      `f32` (`f64` for `f64`) and rounded once, whatever the layout;
+    - everything else whose body is made of elementwise operations by loops over
+      vectors of the output's last dimension, or over those of a row that is
+      reduced. Functions of the `math` dialect on vectors become polynomials.
+
+    What is neither is left for upstream's conversion to loops.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
+  let summary = "lower trees of averages on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.tree_build`, `tree_fetch`, `tree_update` and `tree_materialize`
+    on memrefs by parallel loops, vectorised over the columns, that touch the data
+    once, and `attn.tree_split` by a call of the runtime for each batch entry. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
+  let summary = "check lists of tree nodes at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.tree_fetch` and
+    `attn.tree_update` on memrefs: nodes that the tree does not have, and for an
+    update lists that do not cover the sequence in order, fail the invocation
+    before anything is written. Likewise before an `attn.tree_split` with counts,
+    whose budget may be above what exists.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
   ];
 }
 

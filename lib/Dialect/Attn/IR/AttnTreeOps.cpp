@@ -1,0 +1,497 @@
+//===- AttnTreeOps.cpp - Trees of averages of a compressed sequence -------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using attn::detail::verifyExtent;
+
+static ShapedType shapeOf(Value value) {
+  return cast<ShapedType>(value.getType());
+}
+static int64_t extent(Value value, int64_t dim) {
+  return shapeOf(value).getDimSize(dim);
+}
+
+//===----------------------------------------------------------------------===//
+// TreeAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult TreeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t ratio, int64_t levels) {
+  if (ratio < 2)
+    return emitError() << "expected a ratio of at least 2, but got " << ratio;
+  if (levels < 1)
+    return emitError() << "expected at least 1 level above the tokens, but got "
+                       << levels;
+  // Nodes are numbered with 32 bits.
+  int64_t segment = 1;
+  for (int64_t level = 0; level < levels; ++level)
+    if (llvm::MulOverflow(segment, ratio, segment) || segment > INT32_MAX)
+      return emitError() << "expected roots of at most 2147483647 tokens, but "
+                            "got "
+                         << ratio << " to the power of " << levels;
+  return success();
+}
+
+int64_t TreeAttr::getSegment(int64_t level) const {
+  int64_t segment = 1;
+  for (int64_t i = 0; i < level; ++i)
+    segment *= getRatio();
+  return segment;
+}
+
+int64_t TreeAttr::getNodesPerRoot() const {
+  return getFirstRow(/*level=*/-1, /*roots=*/1);
+}
+
+int64_t TreeAttr::getNumNodes(int64_t level, int64_t roots) const {
+  return roots * getSegment(getLevels() - level);
+}
+
+int64_t TreeAttr::getFirstRow(int64_t level, int64_t roots) const {
+  int64_t row = 0;
+  for (int64_t above = getLevels(); above > level; --above)
+    row += getNumNodes(above, roots);
+  return row;
+}
+
+//===----------------------------------------------------------------------===//
+// What the operations have in common
+//===----------------------------------------------------------------------===//
+
+/// Checks that `tree` has as many nodes as some number of roots.
+static LogicalResult verifyTree(Operation *op, Value tree, TreeAttr shape) {
+  int64_t nodes = extent(tree, 1), width = extent(tree, 2);
+  if (ShapedType::isDynamic(nodes) || ShapedType::isDynamic(width))
+    return op->emitOpError() << "expects a static number of nodes and a static "
+                                "width of tree, but got "
+                             << tree.getType();
+  if (width == 0)
+    return op->emitOpError("expects a width of at least 1");
+  int64_t perRoot = shape.getNodesPerRoot();
+  if (nodes == 0 || nodes % perRoot != 0)
+    return op->emitOpError()
+           << "expects the nodes of tree to be a positive multiple of "
+           << perRoot << " for " << shape << ", but got " << nodes;
+  if (nodes > INT32_MAX)
+    return op->emitOpError()
+           << "expects at most 2147483647 nodes, but got " << nodes;
+  return success();
+}
+
+static int64_t countRoots(Value tree, TreeAttr shape) {
+  return extent(tree, 1) / shape.getNodesPerRoot();
+}
+
+/// Checks tokens or rows `[B, ..., F]` against the tree.
+static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
+                                Value tree, int64_t count, StringRef what) {
+  Type found = shapeOf(rows).getElementType();
+  Type expected = shapeOf(tree).getElementType();
+  if (found != expected)
+    return op->emitOpError() << "expects " << name << " to hold " << expected
+                             << ", the element type of tree, but got " << found;
+  if (failed(verifyExtent(op, name, rows, 0, extent(tree, 0), "batch")) ||
+      failed(verifyExtent(op, name, rows, 1, count, what)) ||
+      failed(verifyExtent(op, name, rows, 2, extent(tree, 2), "width of tree")))
+    return failure();
+  if (shapeOf(rows).isDynamicDim(2))
+    return op->emitOpError() << "expects a static width of " << name;
+  return success();
+}
+
+/// Checks an operand `[B, count]`.
+static LogicalResult verifyList(Operation *op, StringRef name, Value list,
+                                int64_t batch, int64_t count, StringRef what) {
+  return success(succeeded(verifyExtent(op, name, list, 0, batch, "batch")) &&
+                 succeeded(verifyExtent(op, name, list, 1, count, what)));
+}
+
+static LogicalResult verifyCounts(Operation *op, Value counts, Value tree) {
+  if (!counts)
+    return success();
+  return verifyList(op, "counts", counts, extent(tree, 0), extent(tree, 1),
+                    "nodes of tree");
+}
+
+/// Checks a list of nodes and one row for each.
+static LogicalResult verifyNodes(Operation *op, Value level, Value index,
+                                 Value rows, Value tree) {
+  int64_t batch = extent(tree, 0), count = extent(rows, 1);
+  return success(
+      succeeded(verifyList(op, "level", level, batch, count, "rows")) &&
+      succeeded(verifyList(op, "index", index, batch, count, "rows")) &&
+      succeeded(verifyRows(op, "rows", rows, tree, count, "rows")));
+}
+
+/// Checks that `numbers` is of the type that sums over `elementType` have.
+static LogicalResult verifyNumbers(Operation *op, StringRef name, Value numbers,
+                                   Type elementType) {
+  Type expected =
+      elementType.isF64() ? elementType : Float32Type::get(op->getContext());
+  Type found = shapeOf(numbers).getElementType();
+  if (found != expected)
+    return op->emitOpError() << "expects " << name << " to hold " << expected
+                             << ", but got " << found;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// TreeBuildOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange TreeBuildOp::getDpsInitsMutable() {
+  unsigned numInits = getCounts() ? 2 : 1;
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
+}
+
+LogicalResult TreeBuildOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 2})) ||
+      failed(verifyTree(*this, getTree(), getShape())))
+    return failure();
+  int64_t tokens = extent(getInput(), 1);
+  int64_t segment = getShape().getRootSegment();
+  if (ShapedType::isDynamic(tokens) || tokens == 0 || tokens % segment != 0)
+    return emitOpError() << "expects extent 1 of input to be a positive "
+                            "multiple of "
+                         << segment << ", the tokens of a root, but got "
+                         << (ShapedType::isDynamic(tokens)
+                                 ? std::string("a dynamic extent")
+                                 : std::to_string(tokens));
+  int64_t nodes = tokens / segment * getShape().getNodesPerRoot();
+  if (failed(verifyExtent(*this, "tree", getTree(), 1, nodes,
+                          "nodes over the tokens of input")) ||
+      failed(
+          verifyRows(*this, "input", getInput(), getTree(), tokens, "tokens")))
+    return failure();
+  if (!getMask() != !getCounts())
+    return emitOpError("expects counts in outs with a mask, and none without");
+  if (getMask() && failed(verifyList(*this, "mask", getMask(),
+                                     extent(getTree(), 0), tokens, "tokens")))
+    return failure();
+  if (failed(verifyCounts(*this, getCounts(), getTree())))
+    return failure();
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// TreeFetchOp, TreeUpdateOp, TreeMaterializeOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange TreeFetchOp::getDpsInitsMutable() {
+  unsigned numInits = getLogWeight() ? 2 : 1;
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
+}
+
+LogicalResult TreeFetchOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 4})) ||
+      failed(verifyTree(*this, getTree(), getShape())) ||
+      failed(
+          verifyNodes(*this, getLevel(), getIndex(), getRows(), getTree())) ||
+      failed(verifyCounts(*this, getCounts(), getTree())))
+    return failure();
+  if (Value weight = getLogWeight())
+    if (failed(verifyNumbers(*this, "log_weight", weight,
+                             shapeOf(getTree()).getElementType())) ||
+        failed(verifyList(*this, "log_weight", weight, extent(getTree(), 0),
+                          extent(getRows(), 1), "rows")))
+      return failure();
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+MutableOperandRange TreeUpdateOp::getDpsInitsMutable() {
+  return getTreeMutable();
+}
+
+LogicalResult TreeUpdateOp::verify() {
+  if (failed(verifyTree(*this, getTree(), getShape())) ||
+      failed(
+          verifyNodes(*this, getLevel(), getIndex(), getRows(), getTree())) ||
+      failed(verifyCounts(*this, getCounts(), getTree())))
+    return failure();
+  // Every split adds ratio - 1 nodes to the roots.
+  int64_t listed = extent(getRows(), 1);
+  int64_t roots = countRoots(getTree(), getShape());
+  int64_t added = getShape().getRatio() - 1;
+  if (!ShapedType::isDynamic(listed) &&
+      (listed < roots || (listed - roots) % added != 0 ||
+       listed > roots * getShape().getRootSegment()))
+    return emitOpError() << "expects a number of nodes that can cover the "
+                            "sequence, "
+                         << roots << " and a multiple of " << added << " up to "
+                         << roots * getShape().getRootSegment()
+                         << " in all, but got " << listed;
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+MutableOperandRange TreeMaterializeOp::getDpsInitsMutable() {
+  return getOutputMutable();
+}
+
+LogicalResult TreeMaterializeOp::verify() {
+  if (failed(verifyTree(*this, getTree(), getShape())))
+    return failure();
+  int64_t tokens =
+      countRoots(getTree(), getShape()) * getShape().getRootSegment();
+  if (failed(verifyRows(*this, "output", getOutput(), getTree(), tokens,
+                        "tokens under the nodes of tree")))
+    return failure();
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// TreeSelectOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange TreeSelectOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, getNumOperands() - 2, 2);
+}
+
+int64_t TreeSelectOp::getNumRoots() {
+  return countRoots(getTree(), getShape());
+}
+
+/// Checks that an argument or the result of the region can be `[B, c, ...]` at
+/// a level with `expected` extents.
+static bool canBe(Type type, ArrayRef<int64_t> expected, Type elementType) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getElementType() == elementType &&
+         tensor.getRank() == static_cast<int64_t>(expected.size()) &&
+         llvm::all_of(llvm::zip(tensor.getShape(), expected), [](auto pair) {
+           return attn::detail::extentsMatch(std::get<0>(pair),
+                                             std::get<1>(pair));
+         });
+}
+
+LogicalResult TreeSelectOp::verify() {
+  TreeAttr shape = getShape();
+  if (failed(verifyTree(*this, getTree(), shape)) ||
+      failed(verifyCounts(*this, getCounts(), getTree())))
+    return failure();
+  if (static_cast<int64_t>(getBudgets().size()) != shape.getLevels())
+    return emitOpError() << "expects a budget for each of the "
+                         << shape.getLevels() << " levels from 1 on, but got "
+                         << getBudgets().size();
+  auto type = cast<ShapedType>(getTree().getType());
+  Block &block = getScore().front();
+  unsigned numArguments = block.getNumArguments();
+  if (numArguments != 1 && numArguments != 2)
+    return emitOpError() << "expects a region of 1 or 2 arguments, the rows "
+                            "and log weights of candidates, but got "
+                         << numArguments;
+  // What is inside has not been verified yet.
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
+  if (!yield || yield->getNumOperands() != 1 ||
+      !isa<RankedTensorType>(yield->getOperand(0).getType()))
+    return emitOpError(
+        "expects a region that ends in attn.yield of one tensor");
+  Type state = type.getElementType().isF64() ? type.getElementType()
+                                             : Float32Type::get(getContext());
+  Type scoreType = yield.getScores().getType();
+  Type scoreElement = cast<RankedTensorType>(scoreType).getElementType();
+  if (!scoreElement.isF32() && !scoreElement.isF64())
+    return emitOpError() << "expects scores of f32 or f64, but got "
+                         << scoreType;
+
+  int64_t candidates = getNumRoots(), listed = candidates;
+  for (int64_t level = shape.getLevels(); level >= 1; --level) {
+    int64_t budget = getBudget(level);
+    if (budget < 0 || budget > candidates)
+      return emitOpError() << "expects a budget of 0 to " << candidates
+                           << " at level " << level
+                           << ", which has as many candidates, but got "
+                           << budget;
+    if (budget != 0 && budget != candidates) {
+      int64_t batch = type.getDimSize(0);
+      if (!canBe(block.getArgument(0).getType(),
+                 {batch, candidates, type.getDimSize(2)},
+                 type.getElementType()))
+        return emitOpError() << "expects a region that takes rows of the "
+                             << candidates << " candidates of level " << level
+                             << ", but got " << block.getArgument(0).getType();
+      if (numArguments == 2 &&
+          !canBe(block.getArgument(1).getType(), {batch, candidates}, state))
+        return emitOpError() << "expects a region that takes " << state
+                             << " log weights of the " << candidates
+                             << " candidates of level " << level << ", but got "
+                             << block.getArgument(1).getType();
+      if (!canBe(scoreType, {batch, candidates}, scoreElement))
+        return emitOpError()
+               << "expects scores of the " << candidates
+               << " candidates of level " << level << ", but got " << scoreType;
+    }
+    listed += budget * (shape.getRatio() - 1);
+    candidates = budget * shape.getRatio();
+  }
+  int64_t batch = type.getDimSize(0);
+  if (failed(verifyList(*this, "level", getLevel(), batch, listed,
+                        "nodes that the budgets leave")) ||
+      failed(verifyList(*this, "index", getIndex(), batch, listed,
+                        "nodes that the budgets leave")))
+    return failure();
+  if (!isa<TensorType>(getTree().getType()))
+    return emitOpError("expects tensors: expand it before bufferization");
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// TreeSplitOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange TreeSplitOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
+}
+
+int64_t TreeSplitOp::getNumFrontier() {
+  return extent(getNewLevel(), 1) -
+         static_cast<int64_t>(getSplit()) * (getShape().getRatio() - 1);
+}
+
+int64_t TreeSplitOp::getNumCandidates() {
+  return getCandidates() ? extent(getCandidates(), 1) : getNumFrontier();
+}
+
+int64_t TreeSplitOp::getNumRoots() {
+  if (getCounts())
+    return countRoots(getCounts(), getShape());
+  return getCandidates() ? ShapedType::kDynamic : getNumFrontier();
+}
+
+LogicalResult TreeSplitOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {5, 6, 7})))
+    return failure();
+  TreeAttr shape = getShape();
+  int64_t at = getAt(), split = getSplit(), ratio = shape.getRatio();
+  if (!getCandidates() != !getLevel() || !getLevel() != !getIndex())
+    return emitOpError("expects a frontier of candidates, level and index");
+  for (auto [name, operand] :
+       {std::pair<StringRef, Value>{"new_level", getNewLevel()},
+        {"new_index", getNewIndex()},
+        {"children", getChildren()},
+        {"candidates", getCandidates()},
+        {"level", getLevel()},
+        {"index", getIndex()}})
+    if (operand && ShapedType::isDynamic(extent(operand, 1)))
+      return emitOpError() << "expects a static extent 1 of " << name;
+  if (at < 1 || at > shape.getLevels())
+    return emitOpError() << "expects a level of 1 to " << shape.getLevels()
+                         << " to split, but got " << at;
+  if (!getCandidates() && at != shape.getLevels())
+    return emitOpError() << "expects a frontier to split level " << at
+                         << ", which is not that of the roots";
+  if (split < 0 || split > extent(getNewLevel(), 1))
+    return emitOpError() << "expects to split 0 to " << extent(getNewLevel(), 1)
+                         << " nodes, but got " << split;
+  int64_t candidates = getNumCandidates();
+  if (split > candidates)
+    return emitOpError() << "expects to split 0 to " << candidates
+                         << " candidates, but got " << split;
+  if (!getScores() && split != 0 && split != candidates)
+    return emitOpError() << "expects scores to choose " << split << " of "
+                         << candidates << " candidates";
+  int64_t batch = extent(getNewLevel(), 0);
+  int64_t listed = getNumFrontier();
+  if (getLevel() && failed(verifyList(*this, "level", getLevel(), batch, listed,
+                                      "nodes of the frontier")))
+    return failure();
+  if (getLevel() && failed(verifyList(*this, "index", getIndex(), batch, listed,
+                                      "nodes of the frontier")))
+    return failure();
+  if (getCandidates() &&
+      failed(verifyExtent(*this, "candidates", getCandidates(), 0, batch,
+                          "batch")))
+    return failure();
+  if (listed < candidates || listed < 1)
+    return emitOpError() << "expects a frontier of at least " << candidates
+                         << " nodes, but got " << listed;
+  if (getScores() && failed(verifyList(*this, "scores", getScores(), batch,
+                                       candidates, "candidates")))
+    return failure();
+  if (failed(verifyExtent(*this, "new_index", getNewIndex(), 1,
+                          extent(getNewLevel(), 1), "nodes of new_level")) ||
+      failed(
+          verifyExtent(*this, "new_index", getNewIndex(), 0, batch, "batch")) ||
+      failed(verifyList(*this, "children", getChildren(), batch, split * ratio,
+                        "children of the split nodes")))
+    return failure();
+  if (Value counts = getCounts()) {
+    int64_t nodes = extent(counts, 1), perRoot = shape.getNodesPerRoot();
+    if (ShapedType::isDynamic(nodes) || nodes == 0 || nodes % perRoot != 0)
+      return emitOpError() << "expects the nodes of counts to be a positive "
+                              "multiple of "
+                           << perRoot << " for " << shape << ", but got "
+                           << counts.getType();
+    if (failed(verifyExtent(*this, "counts", counts, 0, batch, "batch")))
+      return failure();
+    if (!getCandidates() && nodes / perRoot != listed)
+      return emitOpError() << "expects counts of a tree with " << listed
+                           << " roots, but got " << nodes / perRoot;
+  }
+  return attn::detail::verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// TreeScoreOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange TreeScoreOp::getDpsInitsMutable() {
+  return getOutputMutable();
+}
+
+double TreeScoreOp::getScaleOrDefault() {
+  if (std::optional<APFloat> scale = getScale())
+    return scale->convertToDouble();
+  return 1.0 / std::sqrt(static_cast<double>(extent(getQuery(), 3)));
+}
+
+LogicalResult TreeScoreOp::verify() {
+  auto q = shapeOf(getQuery()), k = shapeOf(getKey());
+  if (k.getElementType() != q.getElementType())
+    return emitOpError() << "expects key to have the element type of query, "
+                         << q.getElementType() << ", but got "
+                         << k.getElementType();
+  if (q.isDynamicDim(3) || k.isDynamicDim(3) || q.getDimSize(3) == 0)
+    return emitOpError("expects static head widths of at least 1");
+  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads))
+    return emitOpError("expects a static number of heads");
+  if (keyHeads < 1 || heads < 1 || heads % keyHeads != 0)
+    return emitOpError()
+           << "expects the query heads to be a multiple of the key heads, but "
+              "got "
+           << heads << " query heads and " << keyHeads << " key heads";
+  if (getExponential() && heads != 1)
+    return emitOpError() << "expects one head with exponential, but got "
+                         << heads;
+  if (getScale() && !getScale()->isFinite())
+    return emitOpError("expects a finite scale");
+  int64_t batch = q.getDimSize(0), candidates = k.getDimSize(2);
+  if (failed(verifyExtent(*this, "key", getKey(), 0, batch, "batch")) ||
+      failed(verifyExtent(*this, "key", getKey(), 3, q.getDimSize(3),
+                          "head width of query")) ||
+      failed(verifyNumbers(*this, "output", getOutput(), q.getElementType())) ||
+      failed(verifyList(*this, "output", getOutput(), batch, candidates,
+                        "candidates")))
+    return failure();
+  if (Value weight = getLogWeight()) {
+    if (getExponential())
+      return emitOpError("expects no log weights with exponential");
+    if (failed(
+            verifyNumbers(*this, "log_weight", weight, q.getElementType())) ||
+        failed(verifyList(*this, "log_weight", weight, batch, candidates,
+                          "candidates")))
+      return failure();
+  }
+  return attn::detail::verifyDestinationStyle(*this);
+}

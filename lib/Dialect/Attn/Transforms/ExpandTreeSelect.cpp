@@ -1,0 +1,166 @@
+//===- ExpandTreeSelect.cpp - Expand attn.tree_select level by level ------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_EXPANDTREESELECTPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+class Expander {
+public:
+  explicit Expander(TreeSelectOp op)
+      : op(op), b(op.getLoc(), op),
+        batch(tensor::getMixedSize(b, op.getLoc(), op.getTree(), 0)),
+        treeType(cast<RankedTensorType>(op.getTree().getType())) {}
+
+  void expand() {
+    TreeAttr shape = op.getShape();
+    int64_t ratio = shape.getRatio();
+    int64_t candidates = op.getNumRoots(), listed = candidates;
+    Value indices, frontierLevel, frontierIndex;
+    for (int64_t level = shape.getLevels(); level >= 1; --level) {
+      int64_t budget = op.getBudget(level);
+      // Without a split there are no candidates further down.
+      if (budget == 0 && frontierLevel)
+        break;
+      Value scores;
+      if (budget != 0 && budget != candidates)
+        scores = score(level, candidates, indices);
+      listed += budget * (ratio - 1);
+      bool isLast = level == 1 || op.getBudget(level - 1) == 0;
+      Value newLevel = isLast ? op.getLevel() : makeList(listed);
+      Value newIndex = isLast ? op.getIndex() : makeList(listed);
+      Value children = makeList(budget * ratio);
+      auto split = TreeSplitOp::create(
+          b, {newLevel.getType(), newIndex.getType(), children.getType()},
+          scores, indices, frontierLevel, frontierIndex, op.getCounts(),
+          newLevel, newIndex, children, shape, b.getI64IntegerAttr(level),
+          b.getI64IntegerAttr(budget));
+      frontierLevel = split.getResult(0);
+      frontierIndex = split.getResult(1);
+      indices = split.getResult(2);
+      candidates = budget * ratio;
+    }
+    op.replaceAllUsesWith(ValueRange{frontierLevel, frontierIndex});
+    op.erase();
+  }
+
+private:
+  Value makeEmpty(ArrayRef<OpFoldResult> sizes, Type type) {
+    return tensor::EmptyOp::create(b, sizes, type);
+  }
+  Value makeList(int64_t count) {
+    return makeEmpty({batch, b.getIndexAttr(count)}, b.getI32Type());
+  }
+
+  /// The scores of the candidates of a level; without `indices`, of the roots.
+  Value score(int64_t level, int64_t candidates, Value indices) {
+    OpFoldResult count = b.getIndexAttr(candidates);
+    OpFoldResult width = b.getIndexAttr(treeType.getDimSize(2));
+    bool wantsWeights = op.getScore().front().getNumArguments() == 2;
+    Value rows, weights;
+    if (!indices && !wantsWeights) {
+      // The rows of the roots are a view of the tree.
+      OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+      rows = tensor::ExtractSliceOp::create(
+          b, op.getTree(), ArrayRef<OpFoldResult>{zero, zero, zero},
+          ArrayRef<OpFoldResult>{batch, count, width},
+          ArrayRef<OpFoldResult>{one, one, one});
+    } else {
+      Value at = arith::ConstantIntOp::create(b, level, /*width=*/32);
+      Value levels =
+          linalg::FillOp::create(b, at, makeList(candidates)).getResult(0);
+      if (!indices)
+        indices = countUp(makeList(candidates));
+      SmallVector<Value> inits = {
+          makeEmpty({batch, count, width}, treeType.getElementType())};
+      if (wantsWeights)
+        inits.push_back(makeEmpty({batch, count}, getStateType()));
+      auto fetch =
+          TreeFetchOp::create(b, ValueRange(inits).getTypes(), op.getTree(),
+                              levels, indices, op.getCounts(), inits[0],
+                              wantsWeights ? inits[1] : Value(), op.getShape());
+      rows = fetch.getResult(0);
+      if (wantsWeights)
+        weights = fetch.getResult(1);
+    }
+    return inlineRegion(rows, weights, candidates);
+  }
+
+  Type getStateType() {
+    Type type = treeType.getElementType();
+    return type.isF64() ? type : Type(b.getF32Type());
+  }
+
+  /// 0, 1, 2, ... in every batch entry.
+  Value countUp(Value list) {
+    AffineMap identity = b.getMultiDimIdentityMap(2);
+    SmallVector<utils::IteratorType> parallel(2, utils::IteratorType::parallel);
+    return linalg::GenericOp::create(
+               b, list.getType(), ValueRange(), list, identity, parallel,
+               [&](OpBuilder &, Location, ValueRange) {
+                 Value number = linalg::IndexOp::create(b, 1);
+                 Value entry =
+                     arith::IndexCastOp::create(b, b.getI32Type(), number);
+                 linalg::YieldOp::create(b, entry);
+               })
+        .getResult(0);
+  }
+
+  Value castTo(Value tensor, Type type) {
+    return tensor.getType() == type
+               ? tensor
+               : tensor::CastOp::create(b, type, tensor).getResult();
+  }
+
+  Value inlineRegion(Value rows, Value weights, int64_t candidates) {
+    Block &block = op.getScore().front();
+    IRMapping mapping;
+    mapping.map(block.getArgument(0),
+                castTo(rows, block.getArgument(0).getType()));
+    if (weights)
+      mapping.map(block.getArgument(1),
+                  castTo(weights, block.getArgument(1).getType()));
+    for (Operation &inner : block.without_terminator())
+      b.clone(inner, mapping);
+    Value scores = mapping.lookupOrDefault(
+        cast<YieldOp>(block.getTerminator()).getScores());
+    auto type = RankedTensorType::get(
+        {treeType.getDimSize(0), candidates},
+        cast<RankedTensorType>(scores.getType()).getElementType());
+    return castTo(scores, type);
+  }
+
+  TreeSelectOp op;
+  ImplicitLocOpBuilder b;
+  OpFoldResult batch;
+  RankedTensorType treeType;
+};
+
+struct ExpandTreeSelectPass
+    : fovea::attn::impl::ExpandTreeSelectPassBase<ExpandTreeSelectPass> {
+  void runOnOperation() override {
+    SmallVector<TreeSelectOp> ops;
+    getOperation().walk([&](TreeSelectOp op) { ops.push_back(op); });
+    for (TreeSelectOp op : ops)
+      Expander(op).expand();
+  }
+};
+} // namespace

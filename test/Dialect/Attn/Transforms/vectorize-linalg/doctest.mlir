@@ -1,0 +1,104 @@
+// RUN: fovea-opt %s --attn-vectorize-linalg="vector-bits=512 num-registers=32" --canonicalize --cse | FileCheck %s
+
+// 384 rows in 4 chunks of 96, 1536 columns in 24 panels of 64. A panel of the
+// right operand is packed once for 16 register tiles of 6 rows by 4 vectors.
+
+// CHECK-LABEL: func.func @matmul(
+// CHECK-SAME:    %[[A:[a-z0-9]+]]: memref<384x384xf32>, %[[B:[a-z0-9]+]]: memref<384x1536xf32>, %[[C:[a-z0-9]+]]: memref<384x1536xf32>)
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (4, 24)
+//   CHECK-DAG:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
+//   CHECK-DAG:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x64xf32>
+//       CHECK:     vector.load %[[C]]
+//       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     vector.load %[[B]]
+//       CHECK:     vector.store %{{.*}}, %[[PANEL]]
+//       CHECK:     %[[TILE:.*]]:24 = scf.for
+// CHECK-COUNT-4:     vector.load %[[PANEL]]
+//       CHECK:       memref.load %[[A]]
+// CHECK-COUNT-4:     vector.fma
+//       CHECK:     arith.addf %{{.*}}, %{{.*}} : vector<16xf32>
+//       CHECK:     vector.store %{{.*}}, %[[C]]
+//   CHECK-NOT:   linalg.matmul
+func.func @matmul(%a: memref<384x384xf32>, %b: memref<384x1536xf32>, %c: memref<384x1536xf32>) {
+  linalg.matmul ins(%a, %b : memref<384x384xf32>, memref<384x1536xf32>) outs(%c : memref<384x1536xf32>)
+  return
+}
+
+// The right operand lies with its columns apart: packed by transposing. Narrow
+// rows of the left one are converted once, sums are f32.
+
+// CHECK-LABEL: func.func @transposed(
+//       CHECK:   scf.forall (%{{.*}}) in (2)
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<36x256xf32>
+//       CHECK:     arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
+//       CHECK:     vector.shuffle
+//       CHECK:     vector.fma {{.*}} : vector<16xf32>
+//       CHECK:     arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
+//   CHECK-NOT:   linalg.contract
+func.func @transposed(%a: memref<2x36x64xbf16>, %b: memref<2x64x64xbf16>, %c: memref<2x36x64xbf16>) {
+  linalg.contract
+      indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, n, k)>, affine_map<(b, m, n, k) -> (b, m, n)>]
+      ins(%a, %b : memref<2x36x64xbf16>, memref<2x64x64xbf16>) outs(%c : memref<2x36x64xbf16>)
+  return
+}
+
+// Vectors along the output's last dimension, then what is left one by one; an
+// operand without that dimension is broadcast.
+
+// CHECK-LABEL: func.func @elementwise(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1024x40xf32>, %[[S:[a-z0-9]+]]: memref<512xf32>
+//       CHECK:   scf.forall (%[[I:.*]]) in (3)
+//       CHECK:     memref.load %[[S]]
+//       CHECK:     vector.broadcast
+//       CHECK:     arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
+//       CHECK:     arith.mulf %{{.*}}, %{{.*}} : f32
+//   CHECK-NOT:   linalg.generic
+func.func @elementwise(%x: memref<1024x40xf32>, %s: memref<512xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i floordiv 2)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%s : memref<512xf32>) outs(%x : memref<1024x40xf32>) {
+  ^bb0(%factor: f32, %old: f32):
+    %new = arith.mulf %factor, %old : f32
+    linalg.yield %new : f32
+  }
+  return
+}
+
+// The sum of a row: 16 partial sums, and one of what is left. So little work is
+// one task, whose parallel loop is gone.
+
+// CHECK-LABEL: func.func @sum(
+//   CHECK-NOT:   scf.forall
+//       CHECK:     %[[OLD:.*]] = memref.load
+//       CHECK:     %[[PARTS:.*]] = scf.for {{.*}} -> (vector<16xf32>)
+//       CHECK:     %[[REST:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[OLD]]) -> (f32)
+//       CHECK:     vector.reduction <add>, %[[PARTS]], %[[REST]]
+func.func @sum(%x: memref<8x100xf32>, %s: memref<8xf32>) {
+  linalg.reduce {arith.addf} ins(%x : memref<8x100xf32>) outs(%s : memref<8xf32>) dimensions = [1]
+  return
+}
+
+// Functions of vectors are polynomials.
+
+// CHECK-LABEL: func.func @function(
+//   CHECK-NOT:   math.tanh %{{.*}} : vector
+//       CHECK:   math.fma {{.*}} : vector<16xf32>
+func.func @function(%x: memref<64xf32>) {
+  linalg.map { math.tanh } ins(%x : memref<64xf32>) outs(%x : memref<64xf32>)
+  return
+}
+
+// Neither: bodies with indices, and elements narrower than a byte.
+
+// CHECK-LABEL: func.func @untouched(
+//       CHECK:   linalg.generic
+//       CHECK:   linalg.fill
+func.func @untouched(%x: memref<64xi32>, %b: memref<64xi1>, %true: i1) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : memref<64xi32>) {
+  ^bb0(%old: i32):
+    %i = linalg.index 0 : index
+    %number = arith.index_cast %i : index to i32
+    linalg.yield %number : i32
+  }
+  linalg.fill ins(%true : i1) outs(%b : memref<64xi1>)
+  return
+}

@@ -21,7 +21,8 @@
 namespace fovea::attn {
 
 /// Emits kernels whose vectors hold `lanes` elements of `stateType`, the type
-/// that sums are kept in.
+/// that sums are kept in. With no lanes a "vector" is a scalar: that is how
+/// threads of a GPU compute.
 class KernelBuilder : public mlir::ImplicitLocOpBuilder {
 public:
   using Values = llvm::SmallVector<mlir::Value>;
@@ -30,7 +31,7 @@ public:
                 mlir::FloatType stateType, int64_t lanes);
 
   mlir::FloatType getStateType() const { return stateType; }
-  mlir::VectorType getVectorType() const { return vectorType; }
+  mlir::Type getVectorType() const { return vectorType; }
   int64_t getLanes() const { return lanes; }
 
   // Index arithmetic. Constants fold as they are emitted, so that static shapes
@@ -59,6 +60,11 @@ public:
   mlir::Value roundDown(mlir::Value a, int64_t multiple);
   /// The size of a dimension of a memref.
   mlir::Value extent(mlir::Value memref, int64_t dim);
+  /// The view of `memref` with its leading dimensions fixed at `leading`.
+  mlir::Value rowView(mlir::Value memref, mlir::ValueRange leading);
+  /// `index` along dimension `dim` of `memref`, which may broadcast.
+  mlir::Value broadcastIndex(mlir::Value memref, int64_t dim,
+                             mlir::Value index);
 
   // Conditions; constants fold here, too.
   mlir::Value equal(mlir::Value a, mlir::Value b);
@@ -124,7 +130,7 @@ public:
 private:
   mlir::FloatType stateType;
   int64_t lanes;
-  mlir::VectorType vectorType;
+  mlir::Type vectorType;
   Values scratchBuffers;
 };
 

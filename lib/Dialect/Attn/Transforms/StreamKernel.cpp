@@ -80,32 +80,6 @@ void StreamKernel::allocateScratch() {
     packedBias = b.scratch({rows, queries}, state);
 }
 
-/// The view of `memref` with its leading dimensions fixed at `leading`.
-Value StreamKernel::rowView(Value memref, ValueRange leading) {
-  auto type = cast<MemRefType>(memref.getType());
-  int64_t rank = type.getRank(), kept = rank - leading.size();
-  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
-      strides(rank, b.getIndexAttr(1));
-  offsets.resize(rank, b.getIndexAttr(0));
-  sizes.resize(leading.size(), b.getIndexAttr(1));
-  SmallVector<int64_t> shape;
-  for (int64_t dim = leading.size(); dim < rank; ++dim) {
-    shape.push_back(type.getDimSize(dim));
-    sizes.push_back(memref::getMixedSize(b, b.getLoc(), memref, dim));
-  }
-  auto view = memref::SubViewOp::inferRankReducedResultType(
-      ArrayRef(shape).take_back(kept), type, offsets, sizes, strides);
-  return memref::SubViewOp::create(b, cast<MemRefType>(view), memref, offsets,
-                                   sizes, strides);
-}
-
-/// Index along a dimension that may broadcast.
-static Value broadcastIndex(KernelBuilder &b, Value memref, int64_t dim,
-                            Value index) {
-  bool broadcasts = cast<MemRefType>(memref.getType()).getDimSize(dim) == 1;
-  return broadcasts ? b.index(0) : index;
-}
-
 //===----------------------------------------------------------------------===//
 // Loops around a query block
 //===----------------------------------------------------------------------===//
@@ -127,29 +101,30 @@ void StreamKernel::emitHead(Value batch, Value head) {
     Value keyHeads = b.extent(source.keys, 1);
     Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
     SourceView view;
-    view.keys = rowView(source.keys, {batch, keyHead});
-    view.values = rowView(source.values, {batch, keyHead});
+    view.keys = b.rowView(source.keys, {batch, keyHead});
+    view.values = b.rowView(source.values, {batch, keyHead});
     view.rows = b.extent(source.keys, 2);
     view.attr = source.attr;
     if (Value weight = source.logWeight) {
-      view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
-                                        broadcastIndex(b, weight, 1, keyHead)});
+      view.logWeight =
+          b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
+                             b.broadcastIndex(weight, 1, keyHead)});
       view.weightBroadcasts =
           cast<MemRefType>(weight.getType()).getDimSize(2) == 1;
     }
     if (Value bias = source.bias) {
       auto type = cast<MemRefType>(bias.getType());
-      view.bias = rowView(bias, {broadcastIndex(b, bias, 0, batch),
-                                 broadcastIndex(b, bias, 1, head)});
+      view.bias = b.rowView(bias, {b.broadcastIndex(bias, 0, batch),
+                                   b.broadcastIndex(bias, 1, head)});
       view.biasRowBroadcasts = type.getDimSize(2) == 1;
       view.biasKeyBroadcasts = type.getDimSize(3) == 1;
     }
     sources.push_back(view);
   }
-  queryRows = rowView(op.getQuery(), {batch, head});
-  outputView = rowView(op.getOutput(), {batch, head});
+  queryRows = b.rowView(op.getQuery(), {batch, head});
+  outputView = b.rowView(op.getOutput(), {batch, head});
   if (op.getLse())
-    lseView = rowView(op.getLse(), {batch, head});
+    lseView = b.rowView(op.getLse(), {batch, head});
   streamsOutput = canStream(outputView);
 
   Value rows = b.extent(op.getQuery(), 2);

@@ -150,7 +150,6 @@ private:
                        llvm::function_ref<void(Value, Value, unsigned)> body);
 
   Value tableRow(const Segment &segment, Value entry);
-  Value rowView(Value memref, mlir::ValueRange leading);
 
   StreamOp op;
   TilesAttr tiles;

@@ -8,29 +8,11 @@
 
 #include "SoftmaxAlgebra.h"
 #include "StreamKernel.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
-
-/// Evaluates a range for one block, clamped to the rows that exist. Empty
-/// ranges may have their end before their begin.
-static std::pair<Value, Value> getBounds(KernelBuilder &b, AffineMap range,
-                                         Value block, Value rows,
-                                         Value numQueries) {
-  auto bounds =
-      affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
-  Value low = b.max((*bounds)[0], b.index(0));
-  Value high = b.min((*bounds)[1], rows);
-  if (range.getNumResults() == 4) {
-    low = b.max(low, (*bounds)[2]);
-    high = b.min(high, (*bounds)[3]);
-  }
-  return {low, high};
-}
 
 void StreamKernel::collectSegments(Value blockIndex,
                                    SmallVectorImpl<Segment> &longs,
@@ -45,7 +27,8 @@ void StreamKernel::collectSegments(Value blockIndex,
         listed.push_back(number);
         continue;
       }
-      auto [low, high] = getBounds(b, range, blockIndex, source.rows, numRows);
+      auto [low, high] =
+          emitRangeBounds(b, range, blockIndex, source.rows, numRows);
       splitByMask(index, low, high, kind == RangeKind::Short ? shorts : longs);
     }
     if (!listed.empty())
@@ -111,8 +94,8 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   int64_t start = ranges.getTableStart(index);
   Value count = b.index(start);
   for (unsigned number : listed) {
-    auto [low, high] = getBounds(b, source.attr.getRanges()[number], blockIndex,
-                                 source.rows, numRows);
+    auto [low, high] = emitRangeBounds(b, source.attr.getRanges()[number],
+                                       blockIndex, source.rows, numRows);
     Value length = b.max(b.sub(high, low), b.index(0));
     b.loop(b.index(0), length, 1, [&, low = low, count](Value offset) {
       Value row = b.add(low, offset), entry = b.add(count, offset);

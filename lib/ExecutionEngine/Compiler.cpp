@@ -14,6 +14,9 @@
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/Target/CPU/CPUInfo.h"
+#include "fovea/Target/GPU/GPUInfo.h"
+#include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,8 +25,6 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -33,16 +34,25 @@
 using namespace mlir;
 using namespace fovea;
 
+static constexpr std::pair<Target, StringLiteral> kTargets[] = {
+    {Target::CPU, "cpu"},
+    {Target::Reference, "reference"},
+    {Target::GPU, "gpu"},
+    {Target::GPUEmulator, "gpu-sim"}};
+
 StringRef fovea::getName(Target target) {
-  return target == Target::CPU ? "cpu" : "reference";
+  return llvm::find_if(kTargets,
+                       [&](auto &entry) { return entry.first == target; })
+      ->second;
 }
 
 llvm::Expected<Target> fovea::parseTarget(StringRef name) {
-  for (Target target : {Target::CPU, Target::Reference})
-    if (name == fovea::getName(target))
+  for (auto [target, targetName] : kTargets)
+    if (name == targetName)
       return target;
-  return llvm::createStringError("unknown target '" + name +
-                                 "'; expected 'cpu' or 'reference'");
+  return llvm::createStringError(
+      "unknown target '" + name +
+      "'; expected 'cpu', 'reference', 'gpu' or 'gpu-sim'");
 }
 
 /// What every compilation registers, collected once.
@@ -50,8 +60,6 @@ static const DialectRegistry &getRegistry() {
   static const DialectRegistry *registry = [] {
     auto *registry = new DialectRegistry();
     registerAllDialects(*registry);
-    registerBuiltinDialectTranslation(*registry);
-    registerLLVMDialectTranslation(*registry);
     return registry;
   }();
   return *registry;
@@ -192,11 +200,35 @@ static void dropOtherEntries(ModuleOp module, func::FuncOp entry) {
       function.setPrivate();
 }
 
+/// The GPU that `options` ask for.
+static llvm::Expected<GPUInfo> findGPU(const CompileOptions &options) {
+  if (options.chip != "native")
+    return getGPUInfo(options.chip);
+  if (options.target == Target::GPUEmulator)
+    return getGPUInfo("sm_80");
+  fovea_rt_gpu_properties properties;
+  if (fovea_rt_gpu_get_properties(FOVEA_RT_GPU_CUDA, /*device=*/0,
+                                  &properties) != FOVEA_RT_OK)
+    return llvm::createStringError("cannot use target 'gpu': " +
+                                   Twine(fovea_rt_last_error()));
+  return getGPUInfo("sm_" + std::to_string(properties.capability));
+}
+
 static llvm::Error buildPipeline(OpPassManager &pm,
                                  const CompileOptions &options) {
   pm.addPass(createSymbolDCEPass());
   if (options.target == Target::Reference) {
     buildReferencePipeline(pm);
+    return llvm::Error::success();
+  }
+  if (options.target != Target::CPU) {
+    llvm::Expected<GPUInfo> gpu = findGPU(options);
+    if (!gpu)
+      return gpu.takeError();
+    NVVMPipelineOptions pipeline;
+    pipeline.f32 = options.f32;
+    pipeline.emulate = options.target == Target::GPUEmulator;
+    buildNVVMPipeline(pm, *gpu, pipeline);
     return llvm::Error::success();
   }
   llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);

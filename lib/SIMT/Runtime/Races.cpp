@@ -16,8 +16,8 @@ void RaceDetector::reset(uint32_t bytes, bool enable) {
   enabled = enable;
   engineTime = 1;
   ++serial;
-  if (enabled && cells.size() < bytes / 4 + 1)
-    cells.resize(bytes / 4 + 1);
+  if (enabled && cells.size() < bytes / kCellBytes + 1)
+    cells.resize(bytes / kCellBytes + 1);
 }
 
 RaceDetector::Cell &RaceDetector::getCell(uint32_t index) {
@@ -51,13 +51,14 @@ void RaceDetector::access(Warp &warp, uint32_t offset, uint32_t bytes,
   bool writes = kind == Access::Write || kind == Access::Atomic;
   const char *what = writes ? "writes" : "reads";
   const Clock &clock = warp.clock;
-  for (uint32_t i = offset / 4; i <= (offset + bytes - 1) / 4; ++i) {
+  for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
+       ++i) {
     Cell &cell = getCell(i);
     bool ordered = cell.writeTime == 0 || cell.writer == warp.id ||
                    cell.writeTime <= clock.time[cell.writer] ||
                    (kind == Access::Atomic && cell.isAtomic);
     if (!ordered)
-      report(op, i * 4, what, "wrote", cell.writer, cell.writeOp);
+      report(op, i * kCellBytes, what, "wrote", cell.writer, cell.writeOp);
     if (kind == Access::AsyncRead && cell.writeTime && !cell.isAsync &&
         cell.writer != kCopyEngine) {
       // Ordinary writes reach the asynchronous proxy by a fence of the writer
@@ -69,13 +70,13 @@ void RaceDetector::access(Warp &warp, uint32_t offset, uint32_t bytes,
         fail(&op,
              "reads shared +%u through the asynchronous proxy, written by warp "
              "%u without fence.proxy.async after it: %s",
-             i * 4, cell.writer,
+             i * kCellBytes, cell.writer,
              cell.writeOp ? cell.writeOp->where.c_str() : "");
     }
     if (writes && !(kind == Access::Atomic && cell.isAtomic))
       for (unsigned agent = 0; agent < kCopyEngine; ++agent)
         if (agent != warp.id && cell.readTime[agent] > clock.time[agent])
-          report(op, i * 4, what, "read", agent, nullptr);
+          report(op, i * kCellBytes, what, "read", agent, nullptr);
     if (writes) {
       cell.writeTime = clock.time[warp.id];
       cell.writer = warp.id;
@@ -94,15 +95,16 @@ void RaceDetector::copyWrites(Block &block, Warp &warp, const Clock &clock,
                               bool done) {
   if (!enabled)
     return;
-  for (uint32_t i = offset / 4; i <= (offset + bytes - 1) / 4; ++i) {
+  for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
+       ++i) {
     Cell &cell = getCell(i);
     // A copy that has ended but that nobody has waited for is no better than
     // one under way.
     if (cell.writeTime && cell.writeTime > clock.time[cell.writer])
-      report(op, i * 4, "writes", "wrote", cell.writer, cell.writeOp);
+      report(op, i * kCellBytes, "writes", "wrote", cell.writer, cell.writeOp);
     for (unsigned agent = 0; agent < kCopyEngine; ++agent)
       if (cell.readTime[agent] > clock.time[agent])
-        report(op, i * 4, "writes", "read", agent, nullptr);
+        report(op, i * kCellBytes, "writes", "read", agent, nullptr);
     if (done) {
       cell.writeTime = block.races.engineTime;
       cell.writer = kCopyEngine;

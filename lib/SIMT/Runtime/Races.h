@@ -64,7 +64,9 @@ public:
   uint32_t engineTime = 1;
 
 private:
-  /// Four bytes of shared memory.
+  /// Two bytes of shared memory: neighbours of 16 bits may belong to different
+  /// warps.
+  static constexpr uint32_t kCellBytes = 2;
   struct Cell {
     uint64_t serial = 0;
     uint32_t writeTime = 0;

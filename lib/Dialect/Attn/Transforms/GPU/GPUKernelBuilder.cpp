@@ -175,11 +175,16 @@ KernelBuilder::Values GPUKernelBuilder::multiplyOnce(FloatType type,
   return result;
 }
 
-KernelBuilder::Values GPUKernelBuilder::multiply(FloatType type, F32Math math,
-                                                 ValueRange a, ValueRange b,
-                                                 ValueRange c) {
-  if (!type.isF32())
-    return multiplyOnce(type, a, b, c);
+GPUKernelBuilder::Sum GPUKernelBuilder::makeSum() {
+  return {Values(4, scalar(0.0)), {}};
+}
+
+void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
+                                ValueRange b, Sum &sum) {
+  if (!type.isF32()) {
+    sum.high = multiplyOnce(type, a, b, sum.high);
+    return;
+  }
   Values highA, highB, lowA, lowB;
   for (auto [from, high, low] :
        {std::tuple(a, &highA, &lowA), std::tuple(b, &highB, &lowB)})
@@ -188,13 +193,21 @@ KernelBuilder::Values GPUKernelBuilder::multiply(FloatType type, F32Math math,
       if (math == F32Math::TF32x3)
         low->push_back(roundToTF32(fsub(x, high->back())));
     }
-  Values sum(c);
-  if (math == F32Math::TF32x3) {
-    // The product of the two low parts is below the precision of f32.
-    sum = multiplyOnce(type, lowA, highB, sum);
-    sum = multiplyOnce(type, highA, lowB, sum);
-  }
-  return multiplyOnce(type, highA, highB, sum);
+  sum.high = multiplyOnce(type, highA, highB, sum.high);
+  if (math == F32Math::TF32)
+    return;
+  // The product of the two low parts is below the precision of f32.
+  if (sum.low.empty())
+    sum.low.assign(4, scalar(0.0));
+  sum.low = multiplyOnce(type, lowA, highB, sum.low);
+  sum.low = multiplyOnce(type, highA, lowB, sum.low);
+}
+
+KernelBuilder::Values GPUKernelBuilder::getTotal(const Sum &sum) {
+  Values total = sum.high;
+  for (auto [i, low] : llvm::enumerate(sum.low))
+    total[i] = fadd(total[i], low);
+  return total;
 }
 
 //===----------------------------------------------------------------------===//

@@ -83,10 +83,19 @@ public:
   Values loadMatrices(const SharedMatrix &matrix, Value row, Value column,
                       bool transpose);
 
-  /// `c + a b` on the tensor cores: `a` has 16 rows, `b` 8 columns, and each 32
-  /// bytes of depth.
-  Values multiply(mlir::FloatType type, F32Math math, mlir::ValueRange a,
-                  mlir::ValueRange b, mlir::ValueRange c);
+  /// A sum of products on the tensor cores, 16 rows by 8 columns. What is below
+  /// the precision of one tf32 product has a sum of its own, so that it rounds
+  /// against numbers of its size.
+  struct Sum {
+    Values high, low;
+  };
+  Sum makeSum();
+  /// Adds `a b` to `sum`: `a` has 16 rows, `b` 8 columns, and each 32 bytes of
+  /// depth.
+  void multiply(mlir::FloatType type, F32Math math, mlir::ValueRange a,
+                mlir::ValueRange b, Sum &sum);
+  /// The four numbers of a thread.
+  Values getTotal(const Sum &sum);
 
   /// Starts a copy of `bytes` bytes (4, 8 or 16) from global to shared memory,
   /// of zeros unless `valid`.

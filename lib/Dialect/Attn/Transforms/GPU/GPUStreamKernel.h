@@ -131,6 +131,8 @@ private:
   void normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
   void accumulate(const llvm::SmallVectorImpl<Values> &weights, Value stage,
                   State &state);
+  void accumulateF32(const llvm::SmallVectorImpl<Values> &weights, Value stage,
+                     State &state);
   void attend(const Tile &tile, Value stage, State &state);
   void finish(const State &state, Value column);
   State makeState();

@@ -64,7 +64,10 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
   addTerms(tile, stage, scores);
   applyMask(tile, scores);
   normalise(scores, state);
-  accumulate(scores, stage, state);
+  if (type.isF32())
+    accumulateF32(scores, stage, state);
+  else
+    accumulate(scores, stage, state);
 }
 
 //===----------------------------------------------------------------------===//
@@ -79,7 +82,7 @@ Values GPUStreamKernel::loadQueryFragment(int64_t step) {
 }
 
 SmallVector<Values> GPUStreamKernel::score(const Tile &tile, Value stage) {
-  SmallVector<Values> scores(keyTile / 8, Values(4, b.scalar(0.0)));
+  SmallVector<GPUKernelBuilder::Sum> sums(keyTile / 8, b.makeSum());
   Value row =
       b.add(b.mul(stage, keyTile), b.add(lane8, b.mul(b.div(b.lane(), 16), 8)));
   int64_t stepElements = 2 * sharedKeys.chunkElements;
@@ -91,13 +94,14 @@ SmallVector<Values> GPUStreamKernel::score(const Tile &tile, Value stage) {
       Values keys = b.loadMatrices(sharedKeys, b.add(row, key),
                                    b.mul(chunk, sharedKeys.chunkElements),
                                    /*transpose=*/false);
-      for (int64_t half : {0, 1}) {
-        Values &sums = scores[key / 8 + half];
-        sums = b.multiply(type, math, query,
-                          ValueRange(keys).slice(2 * half, 2), sums);
-      }
+      for (int64_t half : {0, 1})
+        b.multiply(type, math, query, ValueRange(keys).slice(2 * half, 2),
+                   sums[key / 8 + half]);
     }
   }
+  SmallVector<Values> scores;
+  for (const GPUKernelBuilder::Sum &sum : sums)
+    scores.push_back(b.getTotal(sum));
   return scores;
 }
 
@@ -249,40 +253,46 @@ void GPUStreamKernel::accumulate(const SmallVectorImpl<Values> &weights,
                                  Value stage, State &state) {
   Value stageRow = b.mul(stage, keyTile);
   int64_t elements = sharedValues.chunkElements;
-  if (type.getWidth() == 16) {
-    auto pair = [&](Value first, Value second) -> Value {
-      Value both = vector::FromElementsOp::create(
-          b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
-      return arith::TruncFOp::create(b, VectorType::get({2}, type), both);
-    };
-    for (int64_t key = 0; key < keyTile; key += 16) {
-      // Sums of two tiles are, in this order, the first operand of a product.
-      Values left;
-      for (const Values &tile : {weights[key / 8], weights[key / 8 + 1]})
-        for (int64_t half : {0, 1})
-          left.push_back(pair(tile[2 * half], tile[2 * half + 1]));
-      Value row = b.add(stageRow, b.add(lane16, key));
-      for (size_t column = 0; column < state.output.size(); column += 2) {
-        Value chunk = b.bitXor(valueSwizzle, column);
-        Values right = b.loadMatrices(sharedValues, row, b.mul(chunk, elements),
-                                      /*transpose=*/true);
-        for (int64_t i : {0, 1})
-          state.output[column + i] =
-              b.multiply(type, math, left, ValueRange(right).slice(2 * i, 2),
-                         state.output[column + i]);
+  auto pair = [&](Value first, Value second) -> Value {
+    Value both = vector::FromElementsOp::create(
+        b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
+    return arith::TruncFOp::create(b, VectorType::get({2}, type), both);
+  };
+  for (int64_t key = 0; key < keyTile; key += 16) {
+    // Sums of two tiles are, in this order, the first operand of a product.
+    Values left;
+    for (const Values &tile : {weights[key / 8], weights[key / 8 + 1]})
+      for (int64_t half : {0, 1})
+        left.push_back(pair(tile[2 * half], tile[2 * half + 1]));
+    Value row = b.add(stageRow, b.add(lane16, key));
+    for (size_t column = 0; column < state.output.size(); column += 2) {
+      Value chunk = b.bitXor(valueSwizzle, column);
+      Values right = b.loadMatrices(sharedValues, row, b.mul(chunk, elements),
+                                    /*transpose=*/true);
+      for (int64_t i : {0, 1}) {
+        GPUKernelBuilder::Sum sum = {state.output[column + i], {}};
+        b.multiply(type, math, left, ValueRange(right).slice(2 * i, 2), sum);
+        state.output[column + i] = sum.high;
       }
     }
-    return;
   }
+}
+
+void GPUStreamKernel::accumulateF32(const SmallVectorImpl<Values> &weights,
+                                    Value stage, State &state) {
   // There is no transposing load of 32-bit elements. Depth may be counted in
   // any order: with keys 2 t and 2 t + 1 in the place of t and t + 4, sums are
   // the first operand as they are, and the elements of values that a warp loads
   // lie in different banks.
-  for (int64_t key = 0; key < keyTile; key += 8) {
-    const Values &tile = weights[key / 8];
-    Values left = {tile[0], tile[2], tile[1], tile[3]};
-    for (size_t column = 0; column < state.output.size(); ++column) {
-      Value chunk = b.add(b.div(group, elements), int64_t(2 * column));
+  Value stageRow = b.mul(stage, keyTile);
+  int64_t elements = sharedValues.chunkElements;
+  for (size_t column = 0; column < state.output.size(); ++column) {
+    // Sums of a tile start from zero: many short sums lose less than a long
+    // one.
+    GPUKernelBuilder::Sum sum = b.makeSum();
+    Value chunk = b.add(b.div(group, elements), int64_t(2 * column));
+    for (int64_t key = 0; key < keyTile; key += 8) {
+      const Values &tile = weights[key / 8];
       Values right;
       for (int64_t i : {0, 1}) {
         Value tileRow = b.add(pairColumn, i);
@@ -291,9 +301,11 @@ void GPUStreamKernel::accumulate(const SmallVectorImpl<Values> &weights,
                       b.add(b.mul(moved, elements), b.rem(group, elements))};
         right.push_back(memref::LoadOp::create(b, sharedValues.memref, at));
       }
-      state.output[column] =
-          b.multiply(type, math, left, right, state.output[column]);
+      b.multiply(type, math, {tile[0], tile[2], tile[1], tile[3]}, right, sum);
     }
+    Values total = b.getTotal(sum);
+    for (auto [i, value] : llvm::enumerate(state.output[column]))
+      value = b.fadd(value, total[i]);
   }
 }
 

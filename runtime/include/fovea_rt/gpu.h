@@ -246,7 +246,7 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_wait(int32_t kind);
 
 /*
  * A point in the work of a stream of the calling thread's device, for timing.
- * A null stream is that of fovea_rt_gpu_set_stream, which must be set.
+ * A null stream is that of fovea_rt_gpu_set_stream.
  */
 typedef struct fovea_rt_gpu_event fovea_rt_gpu_event;
 

@@ -13,6 +13,7 @@
 #include "Stopwatch.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/SIMT/GPUDriver.h"
 #include "fovea/Target/CPU/CPUInfo.h"
 #include "fovea/Target/GPU/GPUInfo.h"
 #include "fovea_rt/fovea_rt.h"
@@ -228,6 +229,8 @@ static llvm::Error buildPipeline(OpPassManager &pm,
     NVVMPipelineOptions pipeline;
     pipeline.f32 = options.f32;
     pipeline.emulate = options.target == Target::GPUEmulator;
+    if (pipeline.emulate)
+      simt::registerEmulator();
     buildNVVMPipeline(pm, *gpu, pipeline);
     return llvm::Error::success();
   }

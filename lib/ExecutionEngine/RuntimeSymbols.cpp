@@ -122,6 +122,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);
   FOVEA_ADD(fovea_rt_gpu_copy);
+  FOVEA_ADD(fovea_rt_gpu_unload);
   FOVEA_ADD(memcpy);
   FOVEA_ADD(memmove);
   FOVEA_ADD(memset);

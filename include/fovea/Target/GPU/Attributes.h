@@ -22,6 +22,9 @@ constexpr llvm::StringLiteral kCapabilityAttrName = "attn.capability";
 constexpr llvm::StringLiteral kExactCapabilityAttrName =
     "attn.exact_capability";
 
+/// The function of host code that unloads its GPU modules.
+constexpr llvm::StringLiteral kUnloadName = "fovea_gpu_unload";
+
 } // namespace fovea
 
 #endif // FOVEA_TARGET_GPU_ATTRIBUTES_H

@@ -42,12 +42,17 @@ struct LaunchToRuntimePass
       return signalPassFailure();
     for (gpu::GPUModuleOp gpuModule : gpuModules)
       gpuModule.erase();
+    if (!gpuModules.empty())
+      addUnload();
     functions.clear();
+    modules.clear();
   }
 
 private:
   LogicalResult embed(gpu::GPUModuleOp gpuModule);
   LogicalResult lower(gpu::LaunchFuncOp op);
+  /// A function that unloads all modules, before their memory goes away.
+  void addUnload();
   LLVM::GlobalOp addText(OpBuilder &builder, Location loc, StringRef name,
                          StringRef text, uint64_t alignment = 1);
   /// A struct as the runtime declares it, of addresses and numbers.
@@ -57,6 +62,7 @@ private:
 
   /// The descriptors of kernels, by module and name.
   llvm::DenseMap<SymbolRefAttr, LLVM::GlobalOp> functions;
+  SmallVector<LLVM::GlobalOp> modules;
 };
 } // namespace
 
@@ -143,6 +149,7 @@ LogicalResult LaunchToRuntimePass::embed(gpu::GPUModuleOp gpuModule) {
                     return null(builder);
                   }
                 });
+  modules.push_back(descriptor);
   auto attribute = [&](StringRef function) {
     return SymbolRefAttr::get(
         &getContext(), name, {FlatSymbolRefAttr::get(&getContext(), function)});
@@ -164,6 +171,21 @@ LogicalResult LaunchToRuntimePass::embed(gpu::GPUModuleOp gpuModule) {
         });
   }
   return success();
+}
+
+void LaunchToRuntimePass::addUnload() {
+  OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+  Location loc = getOperation().getLoc();
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(&getContext()), {});
+  auto function = LLVM::LLVMFuncOp::create(builder, loc, kUnloadName, type);
+  builder.setInsertionPointToStart(function.addEntryBlock(builder));
+  GPURuntimeCalls calls(getOperation());
+  for (LLVM::GlobalOp descriptor : modules)
+    calls.call(builder, loc, "fovea_rt_gpu_unload",
+               LLVM::AddressOfOp::create(builder, loc, descriptor)
+                   .getResult());
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
 LogicalResult LaunchToRuntimePass::lower(gpu::LaunchFuncOp op) {

@@ -8,8 +8,8 @@
 
 #include "JIT.h"
 #include "Stopwatch.h"
-#include "fovea/Target/GPU/Attributes.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Target/GPU/Attributes.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -24,8 +24,8 @@ using namespace llvm;
 static constexpr StringLiteral kLightPipeline =
     "function(sroa,early-cse,simplifycfg)";
 
-static void optimize(Module &module, TargetMachine &machine,
-                     unsigned optLevel) {
+void fovea::detail::optimize(Module &module, TargetMachine &machine,
+                             unsigned optLevel) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager sccs;

@@ -17,6 +17,10 @@
 
 namespace fovea::detail {
 
+/// Optimizes the host's code, which MLIR has simplified already.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+              unsigned optLevel);
+
 /// Code that stays loaded as long as this object lives.
 class LoadedCode {
 public:

@@ -49,6 +49,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createGpuKernelOutliningPass());
+  pm.addPass(attn::createMergeGPUModulesPass());
 }
 
 /// Bodies of kernels to the LLVM and NVVM dialects.

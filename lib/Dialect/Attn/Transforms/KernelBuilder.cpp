@@ -31,6 +31,9 @@ KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
 Value KernelBuilder::index(int64_t value) {
   return arith::ConstantIndexOp::create(*this, value);
 }
+Value KernelBuilder::like(Value a, int64_t value) {
+  return arith::ConstantOp::create(*this, getIntegerAttr(a.getType(), value));
+}
 Value KernelBuilder::add(Value a, Value b) {
   return createOrFold<arith::AddIOp>(a, b);
 }
@@ -218,7 +221,7 @@ void KernelBuilder::freeScratch() {
 KernelBuilder::Values
 KernelBuilder::loop(Value low, Value high, int64_t step, ValueRange inits,
                     function_ref<Values(Value, ValueRange)> body) {
-  auto loop = scf::ForOp::create(*this, low, high, index(step), inits);
+  auto loop = scf::ForOp::create(*this, low, high, like(low, step), inits);
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToStart(loop.getBody());
   Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());

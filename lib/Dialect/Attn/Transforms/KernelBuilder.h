@@ -37,23 +37,27 @@ public:
   // Index arithmetic. Constants fold as they are emitted, so that static shapes
   // leave no trace of the general case.
   mlir::Value index(int64_t value);
+  /// A constant of the type of `a`, an index or an integer.
+  mlir::Value like(mlir::Value a, int64_t value);
   mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b) { return b ? add(a, index(b)) : a; }
+  mlir::Value add(mlir::Value a, int64_t b) {
+    return b ? add(a, like(a, b)) : a;
+  }
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);
-  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, index(b)); }
+  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, like(a, b)); }
   /// Minimum and maximum of signed values: a difference may be negative.
   mlir::Value min(mlir::Value a, mlir::Value b);
-  mlir::Value min(mlir::Value a, int64_t b) { return min(a, index(b)); }
+  mlir::Value min(mlir::Value a, int64_t b) { return min(a, like(a, b)); }
   mlir::Value max(mlir::Value a, mlir::Value b);
-  mlir::Value max(mlir::Value a, int64_t b) { return max(a, index(b)); }
+  mlir::Value max(mlir::Value a, int64_t b) { return max(a, like(a, b)); }
   mlir::Value clamp(mlir::Value a, mlir::Value low, mlir::Value high);
   mlir::Value floorDiv(mlir::Value a, mlir::Value b);
   /// Quotients and remainders of values that are never negative.
   mlir::Value div(mlir::Value a, mlir::Value b);
-  mlir::Value div(mlir::Value a, int64_t b) { return div(a, index(b)); }
+  mlir::Value div(mlir::Value a, int64_t b) { return div(a, like(a, b)); }
   mlir::Value rem(mlir::Value a, mlir::Value b);
-  mlir::Value rem(mlir::Value a, int64_t b) { return rem(a, index(b)); }
+  mlir::Value rem(mlir::Value a, int64_t b) { return rem(a, like(a, b)); }
   mlir::Value ceilDiv(mlir::Value a, int64_t b) {
     return div(add(a, b - 1), b);
   }

@@ -268,6 +268,15 @@ def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
+def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
+  let summary = "move all kernels to one GPU module";
+  let description = [{
+    Outlining makes a `gpu.module` for every kernel. One for all is one text of PTX
+    and is loaded once.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect"];
+}
+
 def PlaceGPUBuffersPass
     : Pass<"attn-place-gpu-buffers", "::mlir::ModuleOp"> {
   let summary = "place the buffers of functions on the GPU";

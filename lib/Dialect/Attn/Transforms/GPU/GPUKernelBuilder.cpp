@@ -26,7 +26,7 @@ GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
       numThreads(numThreads) {}
 
 void GPUKernelBuilder::begin() {
-  threadId = gpu::ThreadIdOp::create(*this, gpu::Dimension::x);
+  threadId = toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x));
   laneId = rem(threadId, kWarpSize);
   warpId = div(threadId, kWarpSize);
 }
@@ -43,11 +43,20 @@ Value GPUKernelBuilder::i32(int64_t value) {
 Value GPUKernelBuilder::toI32(Value value) {
   return createOrFold<arith::IndexCastOp>(getI32Type(), value);
 }
+Value GPUKernelBuilder::toIndex(Value value) {
+  return createOrFold<arith::IndexCastUIOp>(getIndexType(), value);
+}
+KernelBuilder::Values GPUKernelBuilder::toIndices(ValueRange values) {
+  Values indices;
+  for (Value value : values)
+    indices.push_back(toIndex(value));
+  return indices;
+}
 Value GPUKernelBuilder::bitXor(Value a, Value b) {
   return createOrFold<arith::XOrIOp>(a, b);
 }
 Value GPUKernelBuilder::bitAnd(Value a, int64_t b) {
-  return createOrFold<arith::AndIOp>(a, index(b));
+  return createOrFold<arith::AndIOp>(a, like(a, b));
 }
 
 Value GPUKernelBuilder::exp2(Value x) { return math::Exp2Op::create(*this, x); }
@@ -114,7 +123,7 @@ KernelBuilder::Values GPUKernelBuilder::loadMatrices(const SharedMatrix &matrix,
   int64_t elements = 32 / type.getWidth();
   auto fragments = VectorType::get({4, elements}, type);
   Value loaded = nvgpu::LdMatrixOp::create(*this, fragments, matrix.memref,
-                                           ValueRange{row, column}, transpose,
+                                           toIndices({row, column}), transpose,
                                            /*numTiles=*/4);
   Values result;
   for (int64_t i = 0; i < 4; ++i) {
@@ -219,8 +228,8 @@ void GPUKernelBuilder::copyAsync(Value source, ValueRange at, Value shared,
                                  int64_t bytes, Value valid) {
   Value count = select(valid, index(elements), index(0));
   nvgpu::DeviceAsyncCopyOp::create(
-      *this, nvgpu::DeviceAsyncTokenType::get(getContext()), shared, sharedAt,
-      source, at, getIndexAttr(elements), count,
+      *this, nvgpu::DeviceAsyncTokenType::get(getContext()), shared,
+      toIndices(sharedAt), source, toIndices(at), getIndexAttr(elements), count,
       // Only copies of 16 bytes can pass by the first cache level.
       bytes == kChunkBytes ? getUnitAttr() : UnitAttr());
 }

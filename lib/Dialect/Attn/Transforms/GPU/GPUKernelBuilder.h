@@ -51,16 +51,21 @@ public:
   int64_t getNumThreads() const { return numThreads; }
   /// Reads the thread number; to be called once, at the start of the kernel.
   void begin();
+  // Numbers of the thread, its lane and its warp, as integers of 32 bits.
   Value thread() const { return threadId; }
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
   void barrier();
 
-  // Integers of 32 bits, for positions inside a tile.
+  // Integers of 32 bits: threads count rows and columns with them, which takes
+  // half the registers.
   Value i32(int64_t value);
   Value toI32(Value index);
+  /// Numbers that are not negative as indices.
+  Value toIndex(Value value);
+  Values toIndices(mlir::ValueRange values);
   Value bitXor(Value a, Value b);
-  Value bitXor(Value a, int64_t b) { return b ? bitXor(a, index(b)) : a; }
+  Value bitXor(Value a, int64_t b) { return b ? bitXor(a, like(a, b)) : a; }
   Value bitAnd(Value a, int64_t b);
 
   // Floating-point numbers that are fast on the GPU. SoftmaxAlgebra emits math

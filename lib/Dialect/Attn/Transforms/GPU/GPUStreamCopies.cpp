@@ -32,13 +32,13 @@ static void forEachOwn(GPUKernelBuilder &b, int64_t count,
                        function_ref<void(Value)> body) {
   int64_t numThreads = b.getNumThreads();
   if (count > kMaxUnrolled * numThreads)
-    return b.loop(b.thread(), b.index(count), numThreads, body);
+    return b.loop(b.thread(), b.i32(count), numThreads, body);
   for (int64_t first = 0; first < count; first += numThreads) {
     Value number = b.add(b.thread(), first);
     if (first + numThreads <= count)
       body(number);
     else
-      b.ifThen(b.less(number, b.index(count)), [&] { body(number); });
+      b.ifThen(b.less(number, b.i32(count)), [&] { body(number); });
   }
 }
 
@@ -57,7 +57,7 @@ void GPUStreamKernel::clearPadding() {
       Value column = b.add(b.rem(number, padding), width);
       memref::StoreOp::create(
           b, zero, matrix->memref,
-          ValueRange{row, getSharedColumn(b, *matrix, row, column)});
+          b.toIndices({row, getSharedColumn(b, *matrix, row, column)}));
     });
 }
 
@@ -83,9 +83,9 @@ void GPUStreamKernel::copyRows(
     auto [row, isValid] = getRow(tileRow);
     Value column = b.add(firstColumn, tileColumn);
     if (cutsColumns) {
-      Value exists = b.less(column, b.index(width));
+      Value exists = b.less(column, b.i32(width));
       isValid = b.both(isValid, exists);
-      column = b.select(exists, column, b.index(0));
+      column = b.select(exists, column, b.i32(0));
     }
     Value target = b.add(sharedRow, tileRow);
     // Tiles start at multiples of 8 rows.
@@ -96,16 +96,16 @@ void GPUStreamKernel::copyRows(
     Value element = b.select(
         isValid, type,
         [&, row = row]() -> Value {
-          return memref::LoadOp::create(b, source, ValueRange{row, column});
+          return memref::LoadOp::create(b, source, b.toIndices({row, column}));
         },
         [&] { return zero; });
-    memref::StoreOp::create(b, element, shared.memref, to);
+    memref::StoreOp::create(b, element, shared.memref, b.toIndices(to));
   });
 }
 
 void GPUStreamKernel::loadQueries() {
-  Value last = b.sub(blockQueries, b.index(1));
-  copyRows(queryRows, sharedQueries, b.index(0), queryTile, b.index(0), width,
+  Value last = b.sub(blockQueries, b.i32(1));
+  copyRows(queryRows, sharedQueries, b.i32(0), queryTile, b.i32(0), width,
            width, queryBytes, [&](Value row) {
              Value exists = b.less(row, blockQueries);
              Value clamped = b.min(row, last);
@@ -115,7 +115,7 @@ void GPUStreamKernel::loadQueries() {
 
 void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
   Value sharedRow = b.mul(stage, keyTile);
-  Value last = b.sub(tile.count, b.index(1));
+  Value last = b.sub(tile.count, b.i32(1));
   auto getSourceRow = [&](Value row) {
     Value exists = b.less(row, tile.count);
     return std::pair(getRow(tile, b.min(row, last)), exists);
@@ -131,7 +131,7 @@ void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
     });
   };
   copyRows(selectView(&SourceView::keys, width), sharedKeys, sharedRow, keyTile,
-           b.index(0), width, width, keyBytes, getSourceRow);
+           b.i32(0), width, width, keyBytes, getSourceRow);
   copyRows(selectView(&SourceView::values, valueWidth), sharedValues, sharedRow,
            keyTile, column, layout.valueColumns, valueWidth, valueBytes,
            getSourceRow);
@@ -142,11 +142,11 @@ void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
 /// Logarithms of how many tokens the rows of a tile stand for, in base 2.
 void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
   forEachOwn(b, keyTile, [&](Value number) {
-    Value row = getRow(tile, b.min(number, b.sub(tile.count, b.index(1))));
+    Value row = getRow(tile, b.min(number, b.sub(tile.count, b.i32(1))));
     auto load = [&](const SourceView &source) -> Value {
       if (!source.logWeight)
         return b.scalar(0.0);
-      Value at = b.broadcastIndex(source.logWeight, 0, row);
+      Value at = b.broadcastIndex(source.logWeight, 0, b.toIndex(row));
       Value weight =
           b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
       // An absent row is masked; a NaN stays.
@@ -162,7 +162,7 @@ void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
       }
       if (!source.logWeight)
         continue;
-      Value isThis = b.equal(tile.source, b.index(index));
+      Value isThis = b.equal(tile.source, b.i32(index));
       Value otherwise = weight ? weight : b.scalar(0.0);
       weight = b.select(
           isThis, b.getF32Type(),
@@ -170,6 +170,6 @@ void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
           [&] { return otherwise; });
     }
     Value at = b.add(b.mul(stage, keyTile), number);
-    memref::StoreOp::create(b, weight, sharedWeights, at);
+    memref::StoreOp::create(b, weight, sharedWeights, b.toIndex(at));
   });
 }

@@ -32,6 +32,12 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
       if (getElementType(term).isF64())
         return op.emitError("has a log weight or bias of type 'f64', but GPU "
                             "kernels take f16, bf16 and f32");
+  // Threads count rows in 32 bits, with room for differences.
+  for (const StreamOp::Source &source : op.getSourceList())
+    if (getExtent(source.keys, 2) >= int64_t(1) << 30)
+      return op.emitError("has ") << getExtent(source.keys, 2)
+                                  << " rows of keys, but GPU kernels take "
+                                     "fewer than 2^30";
   int64_t width = getExtent(op.getQuery(), 3);
   if (ShapedType::isDynamic(width) ||
       ShapedType::isDynamic(getExtent(op.getOutput(), 3)))
@@ -205,22 +211,23 @@ void GPUStreamKernel::emitHead(Value batch, Value head) {
 
 void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
                                      Value blockIndex) {
-  blockQuery = query;
-  blockQueries = numQueries;
+  queryStart = query;
+  queryCount = numQueries;
+  blockQuery = b.toI32(query);
+  blockQueries = b.toI32(numQueries);
   collectSegments(blockIndex);
   loadQueries();
   if (layout.numPasses == 1)
-    return emitPass(b.index(0));
-  b.loop(b.index(0), b.index(valueWidth), layout.valueColumns,
-         [&](Value column) {
-           b.barrier();
-           emitPass(column);
-         });
+    return emitPass(b.i32(0));
+  b.loop(b.i32(0), b.i32(valueWidth), layout.valueColumns, [&](Value column) {
+    b.barrier();
+    emitPass(column);
+  });
 }
 
 /// Sums of the value columns from `column` on.
 void GPUStreamKernel::emitPass(Value column) {
-  Value zero = b.index(0), one = b.index(1);
+  Value zero = b.i32(0), one = b.i32(1);
   Tile first = getTile(zero);
   b.ifThen(b.less(zero, numTiles), [&] { loadTile(first, zero, column); });
   b.commitCopies();

@@ -168,7 +168,8 @@ private:
   llvm::SmallVector<Segment> segments;
   llvm::SmallVector<Values> queryFragments;
   Value queryRows, outputView, lseView;
-  Value firstRow, numRows, blockQuery, blockQueries, numTiles;
+  Value firstRow, numRows, queryStart, queryCount; // indices
+  Value blockQuery, blockQueries, numTiles;        // of 32 bits
 };
 
 } // namespace fovea::attn

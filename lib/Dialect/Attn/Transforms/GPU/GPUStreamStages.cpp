@@ -117,7 +117,8 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
       Value at =
           b.add(b.mul(stage, keyTile), b.add(pairColumn, int64_t(number * 8)));
       for (int64_t i : {0, 1})
-        weights[i] = memref::LoadOp::create(b, sharedWeights, b.add(at, i));
+        weights[i] =
+            memref::LoadOp::create(b, sharedWeights, b.toIndex(b.add(at, i)));
     }
     for (auto [i, score] : llvm::enumerate(tileScores))
       score = b.fma(score, factor, weights[i % 2]);
@@ -152,8 +153,8 @@ static void changeScores(GPUKernelBuilder &b, Value condition,
 void GPUStreamKernel::addBias(const Tile &tile,
                               SmallVectorImpl<Values> &scores) {
   Value log2e = b.scalar(softmax::kLog2E);
-  Value lastKey = b.sub(tile.count, b.index(1));
-  Value lastQuery = b.sub(blockQueries, b.index(1));
+  Value lastKey = b.sub(tile.count, b.i32(1));
+  Value lastQuery = b.sub(blockQueries, b.i32(1));
   Values queries;
   for (int64_t half : {0, 1}) {
     Value row = b.add(b.add(warpRow, group), half * 8);
@@ -168,8 +169,9 @@ void GPUStreamKernel::addBias(const Tile &tile,
           // What lies beyond the tile is masked below.
           Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
           Value key = getRow(tile, b.min(offset, lastKey));
-          Value at[] = {b.broadcastIndex(source.bias, 0, queries[i / 2]),
-                        b.broadcastIndex(source.bias, 1, key)};
+          Value at[] = {
+              b.broadcastIndex(source.bias, 0, b.toIndex(queries[i / 2])),
+              b.broadcastIndex(source.bias, 1, b.toIndex(key))};
           Value term = b.fmul(b.loadScalar(source.bias, at), log2e);
           score = b.fadd(score, b.fmax(b.scalar(softmax::kMasked), term));
         }
@@ -177,7 +179,7 @@ void GPUStreamKernel::addBias(const Tile &tile,
     if (sources.size() == 1)
       add();
     else
-      changeScores(b, b.equal(tile.source, b.index(index)), scores, add);
+      changeScores(b, b.equal(tile.source, b.i32(index)), scores, add);
   }
 }
 
@@ -185,18 +187,18 @@ void GPUStreamKernel::applyMask(const Tile &tile,
                                 SmallVectorImpl<Values> &scores) {
   // Every query of the block may read every row of most tiles.
   Value isPartial =
-      b.either(b.less(tile.count, b.index(keyTile)),
-               b.either(b.less(tile.upper, b.index(keyTile)),
-                        b.less(b.index(1 - queryTile), tile.lower)));
+      b.either(b.less(tile.count, b.i32(keyTile)),
+               b.either(b.less(tile.upper, b.i32(keyTile)),
+                        b.less(b.i32(1 - queryTile), tile.lower)));
   changeScores(b, isPartial, scores, [&] {
-    Value maskedScore = b.scalar(masked), column = b.toI32(pairColumn);
+    Value maskedScore = b.scalar(masked), column = pairColumn;
     for (int64_t half : {0, 1}) {
       Value row = b.add(b.add(warpRow, group), half * 8);
       Value upper = b.min(b.add(tile.upper, row), tile.count);
       Value lower = b.max(b.add(tile.lower, row), 0);
-      Value length = b.toI32(b.max(b.sub(upper, lower), 0));
+      Value length = b.max(b.sub(upper, lower), 0);
       // One unsigned comparison does for both bounds.
-      Value start = b.sub(column, b.toI32(lower));
+      Value start = b.sub(column, lower);
       for (auto [number, tileScores] : llvm::enumerate(scores))
         for (int64_t i : {0, 1}) {
           Value offset = b.add(start, b.i32(number * 8 + i));
@@ -299,7 +301,8 @@ void GPUStreamKernel::accumulateF32(const SmallVectorImpl<Values> &weights,
         Value moved = b.bitXor(chunk, b.swizzle(sharedValues, tileRow));
         Value at[] = {b.add(stageRow, b.add(tileRow, key)),
                       b.add(b.mul(moved, elements), b.rem(group, elements))};
-        right.push_back(memref::LoadOp::create(b, sharedValues.memref, at));
+        right.push_back(
+            memref::LoadOp::create(b, sharedValues.memref, b.toIndices(at)));
       }
       b.multiply(type, math, {tile[0], tile[2], tile[1], tile[3]}, right, sum);
     }
@@ -337,9 +340,9 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
             b.add(firstColumn, b.add(pairColumn, int64_t(number * 8)));
         Values means = {getMean(tile[2 * half]), getMean(tile[2 * half + 1])};
         auto store = [&](Value at, int64_t i) {
-          b.storeScalar(means[i], outputView, {target, at});
+          b.storeScalar(means[i], outputView, b.toIndices({target, at}));
         };
-        auto exists = [&](Value at) { return b.less(at, b.index(valueWidth)); };
+        auto exists = [&](Value at) { return b.less(at, b.i32(valueWidth)); };
         if (storesPairs) {
           auto storePair = [&] {
             Value pair = vector::FromElementsOp::create(
@@ -348,7 +351,7 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
               pair =
                   arith::TruncFOp::create(b, VectorType::get({2}, type), pair);
             auto store = vector::StoreOp::create(b, pair, outputView,
-                                                 ValueRange{target, column});
+                                                 b.toIndices({target, column}));
             store.setAlignment(2 * elementBytes);
           };
           if (cutsColumns)
@@ -364,10 +367,11 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
       }
       if (!lseView)
         return;
-      Value isWriter = b.both(b.equal(pairColumn, b.index(0)),
-                              b.equal(firstColumn, b.index(0)));
+      Value isWriter =
+          b.both(b.equal(pairColumn, b.i32(0)), b.equal(firstColumn, b.i32(0)));
       b.ifThen(isWriter, [&] {
-        b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView, {target});
+        b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView,
+                      b.toIndex(target));
       });
     });
   }

@@ -13,8 +13,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Far beyond the rows of any tile, and far from overflowing 32 bits.
-static constexpr int64_t kFar = 1 << 20;
+/// Farther than any row; the difference of two such numbers fits 32 bits.
+static constexpr int64_t kFar = 1 << 30;
 
 void GPUStreamKernel::collectSegments(Value blockIndex) {
   segments.clear();
@@ -38,10 +38,10 @@ void GPUStreamKernel::collectSegments(Value blockIndex) {
   if (layout.tableRows)
     b.barrier();
 
-  numTiles = b.index(0);
+  numTiles = b.i32(0);
   for (Segment &segment : segments) {
     segment.firstTile = numTiles;
-    Value length = b.max(b.sub(segment.high, segment.low), b.index(0));
+    Value length = b.max(b.sub(segment.high, segment.low), 0);
     numTiles = b.add(numTiles, b.ceilDiv(length, keyTile));
   }
 }
@@ -56,8 +56,8 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
     // Position of the block's first query; its last one is blockQueries - 1
     // further on.
     Value position =
-        b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
-    Value last = b.sub(blockQueries, b.index(1));
+        b.add(b.add(firstRow, queryStart), b.sub(source.rows, numRows));
+    Value last = b.sub(queryCount, b.index(1));
     Value window = b.index(mask.getWindow());
     if (mask.getCausal())
       segment.upper = b.add(position, 1);
@@ -70,16 +70,19 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
       high = b.min(high, b.add(segment.upper, last));
     if (segment.lower)
       low = b.max(low, segment.lower);
+    for (Value *bound : {&segment.lower, &segment.upper})
+      if (*bound)
+        *bound = b.toI32(b.clamp(*bound, b.index(-kFar), b.index(kFar)));
   }
-  segment.low = low;
-  segment.high = high;
+  segment.low = b.toI32(low);
+  segment.high = b.toI32(high);
   segments.push_back(segment);
 }
 
 void GPUStreamKernel::addTable(unsigned index, ArrayRef<unsigned> listed,
                                Value blockIndex) {
   const SourceView &source = sources[index];
-  Value start = b.index(ranges.getTableStart(index));
+  Value start = b.i32(ranges.getTableStart(index));
   // Entry `e` of the table is row `e + shift` of the source, with the shift of
   // the last range that starts at or before `e`.
   SmallVector<std::pair<Value, Value>> parts;
@@ -87,15 +90,15 @@ void GPUStreamKernel::addTable(unsigned index, ArrayRef<unsigned> listed,
   for (unsigned number : listed) {
     auto [low, high] = emitRangeBounds(b, source.attr.getRanges()[number],
                                        blockIndex, source.rows, numRows);
-    parts.push_back({end, b.sub(low, end)});
-    end = b.add(end, b.max(b.sub(high, low), b.index(0)));
+    parts.push_back({end, b.sub(b.toI32(low), end)});
+    end = b.add(end, b.max(b.toI32(b.sub(high, low)), 0));
   }
   Value first = b.add(start, b.thread());
   b.loop(first, end, b.getNumThreads(), [&](Value entry) {
     Value shift = parts.front().second;
     for (auto [begin, candidate] : ArrayRef(parts).drop_front())
       shift = b.select(b.less(entry, begin), shift, candidate);
-    memref::StoreOp::create(b, b.toI32(b.add(entry, shift)), table, entry);
+    memref::StoreOp::create(b, b.add(entry, shift), table, b.toIndex(entry));
   });
   Segment segment;
   segment.source = index;
@@ -109,16 +112,14 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
   auto toTile = [&](const Segment &segment) {
     Tile tile;
     if (sources.size() > 1)
-      tile.source = b.index(segment.source);
+      tile.source = b.i32(segment.source);
     if (layout.tableRows)
       tile.isTable =
           arith::ConstantOp::create(b, b.getBoolAttr(segment.isTable));
     tile.row =
         b.add(segment.low, b.mul(b.sub(number, segment.firstTile), keyTile));
     auto relative = [&](Value bound, int64_t none) {
-      if (!bound)
-        return b.index(none);
-      return b.clamp(b.sub(bound, tile.row), b.index(-kFar), b.index(kFar));
+      return bound ? b.sub(bound, tile.row) : b.i32(none);
     };
     tile.count = b.min(b.sub(segment.high, tile.row), keyTile);
     tile.upper = relative(segment.upper, kFar);
@@ -126,7 +127,7 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
     return pack(tile);
   };
   if (segments.empty()) {
-    Segment none = {0, false, b.index(0), b.index(0), {}, {}, b.index(0)};
+    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, b.i32(0)};
     return unpack(toTile(none));
   }
   Values fields = toTile(segments.front());
@@ -168,10 +169,9 @@ Value GPUStreamKernel::getRow(const Tile &tile, Value offset) {
   if (!tile.isTable)
     return row;
   return b.select(
-      tile.isTable, b.getIndexType(),
+      tile.isTable, row.getType(),
       [&]() -> Value {
-        Value listed = memref::LoadOp::create(b, table, row);
-        return arith::IndexCastOp::create(b, b.getIndexType(), listed);
+        return memref::LoadOp::create(b, table, b.toIndex(row));
       },
       [&] { return row; });
 }
@@ -180,7 +180,7 @@ Value GPUStreamKernel::selectBySource(
     const Tile &tile, function_ref<Value(const SourceView &)> view) {
   Value selected = view(sources.front());
   for (unsigned index = 1; index < sources.size(); ++index) {
-    Value isThis = b.equal(tile.source, b.index(index));
+    Value isThis = b.equal(tile.source, b.i32(index));
     selected = b.select(isThis, view(sources[index]), selected);
   }
   return selected;

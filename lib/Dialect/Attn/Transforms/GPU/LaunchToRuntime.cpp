@@ -183,8 +183,7 @@ void LaunchToRuntimePass::addUnload() {
   GPURuntimeCalls calls(getOperation());
   for (LLVM::GlobalOp descriptor : modules)
     calls.call(builder, loc, "fovea_rt_gpu_unload",
-               LLVM::AddressOfOp::create(builder, loc, descriptor)
-                   .getResult());
+               LLVM::AddressOfOp::create(builder, loc, descriptor).getResult());
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 

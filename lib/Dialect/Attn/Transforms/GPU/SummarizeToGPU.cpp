@@ -56,6 +56,8 @@ public:
         createLaunch(b, op.getLoc(), numBlocks, b.getNumThreads(), sharedBytes);
     b.setInsertionPointToStart(&launch.getBody().front());
     b.begin();
+    lane = b.toIndex(b.lane());
+    warp = b.toIndex(b.warp());
     Value rest = launch.getBlockIds().x;
     auto split = [&](Value count) {
       Value number = b.rem(rest, count);
@@ -66,7 +68,7 @@ public:
     number = split(numIntervals);
     head = split(heads);
     batch = rest;
-    column = b.add(b.mul(part, kWarpSize), b.lane());
+    column = b.add(b.mul(part, kWarpSize), lane);
     isColumn = b.less(column, columns);
     // Consecutive heads share a set of weights.
     set = b.div(head, b.div(heads, b.extent(op.getWeights(), 0)));
@@ -82,20 +84,20 @@ public:
 private:
   void emitSums(int64_t firstSum, int64_t numSums) {
     KernelBuilder::Values sums(numSums, b.scalar(0.0));
-    sums = b.loop(b.warp(), length, numWarps, sums,
+    sums = b.loop(warp, length, numWarps, sums,
                   [&](Value row, ValueRange running) {
                     return addRow(row, firstSum, running);
                   });
     for (auto [i, sum] : llvm::enumerate(sums))
       memref::StoreOp::create(b, sum, shared,
-                              ValueRange{b.warp(), b.index(i), b.lane()});
+                              ValueRange{warp, b.index(i), lane});
     b.barrier();
-    b.loop(b.warp(), b.index(numSums), numWarps, [&](Value i) {
+    b.loop(warp, b.index(numSums), numWarps, [&](Value i) {
       Value total = b.scalar(0.0);
       for (int64_t warp = 0; warp < numWarps; ++warp)
-        total = b.fadd(total,
-                       memref::LoadOp::create(
-                           b, shared, ValueRange{b.index(warp), i, b.lane()}));
+        total =
+            b.fadd(total, memref::LoadOp::create(
+                              b, shared, ValueRange{b.index(warp), i, lane}));
       b.ifThen(isColumn, [&] {
         Value sum = b.add(i, firstSum);
         Value result = total;
@@ -127,7 +129,8 @@ private:
   SummarizeOp op;
   int64_t interval, rank, numWarps;
   GPUKernelBuilder b;
-  Value batch, head, number, set, column, isColumn, firstRow, length, shared;
+  Value lane, warp, batch, head, number, set, column, isColumn, firstRow,
+      length, shared;
 };
 
 struct SummarizeToGPUPass

@@ -9,6 +9,7 @@
 #include "JIT.h"
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Target/GPU/Attributes.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -23,8 +24,8 @@ using namespace llvm;
 static constexpr StringLiteral kLightPipeline =
     "function(sroa,early-cse,simplifycfg)";
 
-static void optimize(Module &module, TargetMachine &machine,
-                     unsigned optLevel) {
+void fovea::detail::optimize(Module &module, TargetMachine &machine,
+                             unsigned optLevel) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager sccs;
@@ -46,13 +47,19 @@ static void optimize(Module &module, TargetMachine &machine,
   passes.run(module, modules);
 }
 
+fovea::detail::LoadedCode::~LoadedCode() {
+  if (unload)
+    unload();
+}
+
 Expected<std::unique_ptr<fovea::detail::LoadedCode>>
 fovea::detail::LoadedCode::create(Module &module, StringRef entry,
                                   TargetMachine &machine, unsigned optLevel,
                                   CompileTimes &times) {
   Stopwatch watch;
   for (Function &function : module)
-    if (!function.isDeclaration() && function.getName() != entry)
+    if (!function.isDeclaration() && function.getName() != entry &&
+        function.getName() != kUnloadName)
       function.setLinkage(GlobalValue::InternalLinkage);
   // What the back end reports would otherwise be printed, or end the process.
   std::string errors;
@@ -73,6 +80,7 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
     return createStringError(errors);
   };
 
+  bool unloads = module.getFunction(kUnloadName);
   optimize(module, machine, optLevel);
   times.optimize = watch.lap();
   Expected<std::unique_ptr<MemoryBuffer>> object =
@@ -105,6 +113,12 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);
   if (!address)
     return takeErrors(address.takeError());
+  if (unloads) {
+    Expected<orc::ExecutorAddr> unload = code->jit->lookup(kUnloadName);
+    if (!unload)
+      return takeErrors(unload.takeError());
+    code->unload = unload->toPtr<void (*)()>();
+  }
   code->jit->getExecutionSession().setErrorReporter(
       [](Error error) { consumeError(std::move(error)); });
   code->entry = *address;

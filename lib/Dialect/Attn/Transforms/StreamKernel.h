@@ -186,7 +186,6 @@ private:
   Value sourceRow(const Segment &segment, Value entry);
   Value logWeightAt(const SourceView &source, Value row);
   Value getTermScale();
-  Value rowView(Value memref, mlir::ValueRange leading);
 
   Arithmetic getArithmetic(const StreamOp::Source &source);
   bool isAny(Arithmetic arithmetic);

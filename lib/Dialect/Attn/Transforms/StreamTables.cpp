@@ -50,8 +50,8 @@ void StreamKernel::viewKeyTables(Value batch, Value keyHead) {
     auto type = cast<MemRefType>(table.operand.getType());
     Value zero = b.index(0);
     table.keys =
-        rowView(table.operand, {type.getDimSize(0) == 1 ? zero : batch,
-                                type.getDimSize(1) == 1 ? zero : keyHead});
+        b.rowView(table.operand, {type.getDimSize(0) == 1 ? zero : batch,
+                                  type.getDimSize(1) == 1 ? zero : keyHead});
   }
 }
 

@@ -37,8 +37,9 @@ class Checker:
         # For the canaries: every bound is multiplied by this.
         parser.add_argument("--bound-factor", type=float, default=1.0)
         parser.add_argument("--only", type=int)
+        parser.add_argument("--target", default="cpu")
         arguments = parser.parse_args()
-        self.library = Library(arguments.library)
+        self.library = Library(arguments.library, arguments.target)
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
         self.only = arguments.only
@@ -70,6 +71,8 @@ class Checker:
 
     def usable_cpus(self):
         """The CPUs whose code this machine can run."""
+        if self.library.target != "cpu":
+            return ["native"]
         usable = []
         for cpu in CPUS:
             try:
@@ -80,6 +83,10 @@ class Checker:
                 if "cannot run code for CPU" not in str(failure):
                     raise
         return usable
+
+    def types(self):
+        """The element types of the target."""
+        return [t for t in ("f32", "f64", "bf16", "f16") if t != "f64" or self.library.target == "cpu"]
 
     def finish(self):
         for bound, error in sorted(self.worst.items()):

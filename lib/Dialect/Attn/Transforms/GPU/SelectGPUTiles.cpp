@@ -77,7 +77,8 @@ struct SelectGPUTilesPass
       TilesAttr tiles = chooseTiles(op, sharedBytes);
       if (!tiles)
         return op.emitError("needs more shared memory than the ")
-               << sharedBytes << " bytes of a block, even for 16 queries and "
+               << sharedBytes.getValue()
+               << " bytes of a block, even for 16 queries and "
                << "16 keys";
       remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
                                       .category("attn-select-gpu-tiles"))

@@ -130,6 +130,8 @@ def has_cuda_device():
 
 if has_cuda_device():
     config.available_features.add("cuda-device")
-if any(os.path.exists(os.path.join(folder, "ptxas")) for folder in
-       os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]):
-    config.available_features.add("ptxas")
+for folder in os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]:
+    if os.path.exists(os.path.join(folder, "ptxas")):
+        config.available_features.add("ptxas")
+        config.substitutions.append(("%ptxas", os.path.join(folder, "ptxas")))
+        break

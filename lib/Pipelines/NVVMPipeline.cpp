@@ -50,6 +50,8 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  // Constants outside of a kernel would become its parameters.
+  pm.addPass(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   pm.addPass(attn::createMergeGPUModulesPass());
 }

@@ -69,32 +69,35 @@ struct SelectGPUTilesPass
   using SelectGPUTilesPassBase::SelectGPUTilesPassBase;
 
   void runOnOperation() override {
-    WalkResult result =
-        getOperation().walk([&](Operation *operation) -> WalkResult {
-          auto op = dyn_cast<StreamOp>(operation);
-          if (!op && isa_and_present<AttnDialect>(operation->getDialect()) &&
-              !isa<SummarizeOp>(operation))
-            return operation->emitError("'")
-                   << operation->getName()
-                   << "' has no form for GPUs; compile it for the CPU";
-          if (!op || op.getTiles())
-            return WalkResult::advance();
-          if (failed(verifyGPUStream(op)))
-            return WalkResult::interrupt();
-          TilesAttr tiles = chooseTiles(op, sharedBytes);
-          if (!tiles)
-            return op.emitError("needs more shared memory than the ")
-                   << sharedBytes
-                   << " bytes of a block, even for 16 queries and "
-                   << "16 keys";
-          remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
-                                          .category("attn-select-gpu-tiles"))
-              << remark::metric("TaskQueries", tiles.getQuery())
-              << remark::metric("BlockQueries", tiles.getQueryLanes())
-              << remark::metric("KeyTile", tiles.getKey())
-              << remark::metric("SharedBytes", GPUStreamLayout(op).bytes);
-          return WalkResult::advance();
-        });
+    // What the GPU path does not know yet is refused before anything else.
+    WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
+      if (!isa_and_present<AttnDialect>(op->getDialect()) ||
+          isa<StreamOp, SummarizeOp>(op))
+        return WalkResult::advance();
+      return op->emitOpError("has no form for GPUs; compile it for the CPU");
+    });
+    if (known.wasInterrupted())
+      return signalPassFailure();
+
+    WalkResult result = getOperation().walk([&](StreamOp op) -> WalkResult {
+      if (op.getTiles())
+        return WalkResult::advance();
+      if (failed(verifyGPUStream(op)))
+        return WalkResult::interrupt();
+      TilesAttr tiles = chooseTiles(op, sharedBytes);
+      if (!tiles)
+        return op.emitError("needs more shared memory than the ")
+               << sharedBytes.getValue()
+               << " bytes of a block, even for 16 queries and "
+               << "16 keys";
+      remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
+                                      .category("attn-select-gpu-tiles"))
+          << remark::metric("TaskQueries", tiles.getQuery())
+          << remark::metric("BlockQueries", tiles.getQueryLanes())
+          << remark::metric("KeyTile", tiles.getKey())
+          << remark::metric("SharedBytes", GPUStreamLayout(op).bytes);
+      return WalkResult::advance();
+    });
     if (result.wasInterrupted())
       signalPassFailure();
   }

@@ -8,6 +8,7 @@
 
 #include "JIT.h"
 #include "Stopwatch.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/IR/DiagnosticInfo.h"

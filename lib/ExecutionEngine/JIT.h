@@ -36,10 +36,6 @@ private:
   llvm::orc::ExecutorAddr entry;
 };
 
-/// The functions that generated code may call without looking them up in the
-/// process: runtime, mathematics, memory and conversions of half precision.
-llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner &mangle);
-
 } // namespace fovea::detail
 
 #endif // FOVEA_LIB_EXECUTIONENGINE_JIT_H

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JIT.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea_rt/abi.h"
 #include "llvm/ADT/bit.h"
 #include <cmath>
@@ -97,8 +97,7 @@ static float extendBF16(float carried) {
 // Table
 //===----------------------------------------------------------------------===//
 
-orc::SymbolMap
-fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
+orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
     symbols[mangle(name)] = {

@@ -52,6 +52,13 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
+  attn::VectorizeQuantizePassOptions quantize;
+  quantize.vectorBits = cpu.vectorBits;
+  quantize.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeCodebookPassOptions codebooks;
+  codebooks.vectorBits = cpu.vectorBits;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));
   attn::VectorizeStreamPassOptions streams;
   streams.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));

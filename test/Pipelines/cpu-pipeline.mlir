@@ -17,6 +17,8 @@
 // PASSES: one-shot-bufferize
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
+// PASSES: attn-vectorize-quantize
+// PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream
 // PASSES: attn-outline-parallel
 // PASSES: duplicate-function-elimination

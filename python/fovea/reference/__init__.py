@@ -31,6 +31,13 @@ from ._hierarchical import (
     summary_counts,
 )
 from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._quantized import (
+    codebook_accumulate,
+    codebook_scan,
+    codebook_update,
+    commitment_loss,
+    quantize,
+)
 from ._tree import (
     Tree,
     head_probability,
@@ -42,10 +49,16 @@ from ._tree import (
     tree_update,
     vip_score,
 )
+from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
 
 __all__ = [
     "Tree",
+    "VQState",
     "average_weights",
+    "codebook_accumulate",
+    "codebook_scan",
+    "codebook_update",
+    "commitment_loss",
     "dense",
     "dense_flops",
     "fast_multipole",
@@ -56,6 +69,7 @@ __all__ = [
     "log_weights",
     "num_levels",
     "owning_level",
+    "quantize",
     "summarize",
     "summary_counts",
     "tree_build",
@@ -64,4 +78,9 @@ __all__ = [
     "tree_select",
     "tree_update",
     "vip_score",
+    "vq",
+    "vq_decode",
+    "vq_encoder",
+    "vq_initial_state",
+    "vq_linear",
 ]

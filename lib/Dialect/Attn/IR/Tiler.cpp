@@ -44,6 +44,27 @@ SmallVector<Range> attn::detail::getDomain(OpBuilder &builder, Location loc,
   return domain;
 }
 
+SmallVector<utils::IteratorType>
+attn::detail::getParallelLoops(unsigned count) {
+  return SmallVector<utils::IteratorType>(count, utils::IteratorType::parallel);
+}
+
+LogicalResult
+attn::detail::getResultTile(OpBuilder &builder, Location loc, Value init,
+                            ArrayRef<OpFoldResult> offsets,
+                            ArrayRef<OpFoldResult> sizes,
+                            SmallVector<OpFoldResult> &resultOffsets,
+                            SmallVector<OpFoldResult> &resultSizes) {
+  resultOffsets.assign(offsets.begin(), offsets.end());
+  resultSizes.assign(sizes.begin(), sizes.end());
+  int64_t rank = cast<ShapedType>(init.getType()).getRank();
+  for (int64_t dim = offsets.size(); dim < rank; ++dim) {
+    resultOffsets.push_back(builder.getIndexAttr(0));
+    resultSizes.push_back(getExtent(builder, loc, init, dim));
+  }
+  return success();
+}
+
 LogicalResult attn::detail::Tiler::mapHeads(Value query, Value key) {
   return mapGroups(query, getExtent(builder, loc, key, 1),
                    cast<ShapedType>(key.getType()).getDimSize(1), keyHeadOffset,

@@ -26,6 +26,18 @@ llvm::SmallVector<mlir::Range> getDomain(mlir::OpBuilder &builder,
                                          mlir::Location loc,
                                          mlir::Value operand, int64_t rank);
 
+/// The iterators of a domain whose `count` loops are all parallel.
+llvm::SmallVector<mlir::utils::IteratorType> getParallelLoops(unsigned count);
+
+/// Where a tile of the domain lies in the result that `init` becomes: it has
+/// all of the dimensions that are not in the domain.
+mlir::LogicalResult
+getResultTile(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value init,
+              llvm::ArrayRef<mlir::OpFoldResult> offsets,
+              llvm::ArrayRef<mlir::OpFoldResult> sizes,
+              llvm::SmallVector<mlir::OpFoldResult> &resultOffsets,
+              llvm::SmallVector<mlir::OpFoldResult> &resultSizes);
+
 constexpr llvm::StringLiteral partialHeadsError =
     "with shared key heads can be tiled only by one query head or all of them";
 

@@ -14,38 +14,20 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::getDomain;
-using attn::detail::getExtent;
+using attn::detail::getParallelLoops;
+using attn::detail::getResultTile;
+using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
 // The iteration domain of a hierarchical op is (batch, head), both parallel:
 // levels reach across the whole sequence, which is tiled after expansion.
-
-static SmallVector<utils::IteratorType> getParallelLoops() {
-  return SmallVector<utils::IteratorType>(2, utils::IteratorType::parallel);
-}
-
-/// Slices a tile in full along the other dimensions of result `number`.
-static LogicalResult resultPosition(OpBuilder &builder, Location loc,
-                                    Value init, ArrayRef<OpFoldResult> offsets,
-                                    ArrayRef<OpFoldResult> sizes,
-                                    SmallVector<OpFoldResult> &resultOffsets,
-                                    SmallVector<OpFoldResult> &resultSizes) {
-  resultOffsets.assign(offsets.begin(), offsets.end());
-  resultSizes.assign(sizes.begin(), sizes.end());
-  int64_t rank = cast<ShapedType>(init.getType()).getRank();
-  for (int64_t dim = 2; dim < rank; ++dim) {
-    resultOffsets.push_back(builder.getIndexAttr(0));
-    resultSizes.push_back(getExtent(builder, loc, init, dim));
-  }
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // SummarizeOp
 //===----------------------------------------------------------------------===//
 
 SmallVector<utils::IteratorType> SummarizeOp::getLoopIteratorTypes() {
-  return getParallelLoops();
+  return getParallelLoops(2);
 }
 
 SmallVector<Range> SummarizeOp::getIterationDomain(OpBuilder &builder) {
@@ -79,6 +61,91 @@ LogicalResult SummarizeOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, getLoc(), getOutput(), offsets, sizes,
-                        resultOffsets, resultSizes);
+  return getResultTile(builder, getLoc(), getOutput(), offsets, sizes,
+                       resultOffsets, resultSizes);
+}
+
+//===----------------------------------------------------------------------===//
+// Both forms of fast multipole attention
+//===----------------------------------------------------------------------===//
+
+/// Operands are, in this order, query, key and value, sets of weights and
+/// biases that heads share, and destinations.
+template <typename OpTy>
+static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
+                                             ArrayRef<OpFoldResult> offsets,
+                                             ArrayRef<OpFoldResult> sizes) {
+  if (!op.hasPureTensorSemantics())
+    return op.emitOpError("cannot be tiled on memrefs, only on tensors");
+  Location loc = op.getLoc();
+  Tiler tiler(builder, loc, offsets, sizes);
+  if (failed(tiler.mapHeads(op.getQuery(), op.getKey())))
+    return op.emitOpError(partialHeadsError);
+  SmallVector<Value> operands = {tiler.sliceQueryLike(op.getQuery()),
+                                 tiler.sliceKeyLike(op.getKey()),
+                                 tiler.sliceKeyLike(op.getValue())};
+  unsigned numInits = op.getNumDpsInits();
+  for (Value weights : op->getOperands().drop_front(3).drop_back(numInits)) {
+    FailureOr<Value> sets = tiler.sliceSets(weights, op.getQuery());
+    if (failed(sets))
+      return op.emitOpError("with shared weights can be tiled only by one head "
+                            "or all of them");
+    operands.push_back(*sets);
+  }
+  SmallVector<Type> types;
+  for (Value init : op.getDpsInits()) {
+    operands.push_back(tiler.sliceQueryLike(init));
+    types.push_back(operands.back().getType());
+  }
+  Operation *tiled = clone(builder, op, types, operands);
+  return TilingResult{{tiled},
+                      SmallVector<Value>(tiled->getResults()),
+                      llvm::to_vector(tiler.getSlices())};
+}
+
+SmallVector<utils::IteratorType> FastMultipoleOp::getLoopIteratorTypes() {
+  return getParallelLoops(2);
+}
+
+SmallVector<Range> FastMultipoleOp::getIterationDomain(OpBuilder &builder) {
+  return getDomain(builder, getLoc(), getQuery(), 2);
+}
+
+FailureOr<TilingResult>
+FastMultipoleOp::getTiledImplementation(OpBuilder &builder,
+                                        ArrayRef<OpFoldResult> offsets,
+                                        ArrayRef<OpFoldResult> sizes) {
+  return tileMultipole(*this, builder, offsets, sizes);
+}
+
+LogicalResult FastMultipoleOp::getResultTilePosition(
+    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
+}
+
+SmallVector<utils::IteratorType> FastMultipoleLinearOp::getLoopIteratorTypes() {
+  return getParallelLoops(2);
+}
+
+SmallVector<Range>
+FastMultipoleLinearOp::getIterationDomain(OpBuilder &builder) {
+  return getDomain(builder, getLoc(), getQuery(), 2);
+}
+
+FailureOr<TilingResult>
+FastMultipoleLinearOp::getTiledImplementation(OpBuilder &builder,
+                                              ArrayRef<OpFoldResult> offsets,
+                                              ArrayRef<OpFoldResult> sizes) {
+  return tileMultipole(*this, builder, offsets, sizes);
+}
+
+LogicalResult FastMultipoleLinearOp::getResultTilePosition(
+    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }

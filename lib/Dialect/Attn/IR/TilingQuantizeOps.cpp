@@ -13,31 +13,9 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::getDomain;
-using attn::detail::getExtent;
+using attn::detail::getParallelLoops;
+using attn::detail::getResultTile;
 using attn::detail::Tiler;
-
-static SmallVector<utils::IteratorType> getParallelLoops(unsigned count) {
-  return SmallVector<utils::IteratorType>(count, utils::IteratorType::parallel);
-}
-
-/// Where a tile lies in a result whose leading dimensions are the loops.
-static LogicalResult resultPosition(OpBuilder &builder, Operation *op,
-                                    unsigned number,
-                                    ArrayRef<OpFoldResult> offsets,
-                                    ArrayRef<OpFoldResult> sizes,
-                                    SmallVector<OpFoldResult> &resultOffsets,
-                                    SmallVector<OpFoldResult> &resultSizes) {
-  Value init =
-      cast<DestinationStyleOpInterface>(op).getDpsInitOperand(number)->get();
-  resultOffsets.assign(offsets.begin(), offsets.end());
-  resultSizes.assign(sizes.begin(), sizes.end());
-  int64_t rank = cast<ShapedType>(init.getType()).getRank();
-  for (int64_t dim = offsets.size(); dim < rank; ++dim) {
-    resultOffsets.push_back(builder.getIndexAttr(0));
-    resultSizes.push_back(getExtent(builder, op->getLoc(), init, dim));
-  }
-  return success();
-}
 
 /// Cuts every operand along its leading dimensions, which are the loops.
 template <typename OpTy>
@@ -101,8 +79,8 @@ LogicalResult QuantizeOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
-                        resultSizes);
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -132,8 +110,8 @@ LogicalResult CodebookAccumulateOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
-                        resultSizes);
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }
 
 SmallVector<utils::IteratorType> CodebookScanOp::getLoopIteratorTypes() {
@@ -155,6 +133,6 @@ LogicalResult CodebookScanOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, *this, number, offsets, sizes, resultOffsets,
-                        resultSizes);
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }

@@ -19,33 +19,14 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::getDomain;
-using attn::detail::getExtent;
+using attn::detail::getParallelLoops;
+using attn::detail::getResultTile;
 using attn::detail::isWholeExtent;
 using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
 // The iteration domain of an attention op is (batch, query head, query row),
 // all parallel. Keys are never cut: a tile reads what its rows admit.
-
-static SmallVector<utils::IteratorType> getParallelLoops() {
-  return SmallVector<utils::IteratorType>(3, utils::IteratorType::parallel);
-}
-
-/// Where the tile's result lies in result `number`.
-static LogicalResult resultPosition(OpBuilder &builder, Location loc,
-                                    Value output, unsigned number,
-                                    ArrayRef<OpFoldResult> offsets,
-                                    ArrayRef<OpFoldResult> sizes,
-                                    SmallVector<OpFoldResult> &resultOffsets,
-                                    SmallVector<OpFoldResult> &resultSizes) {
-  resultOffsets.assign(offsets.begin(), offsets.end());
-  resultSizes.assign(sizes.begin(), sizes.end());
-  if (number == 0) {
-    resultOffsets.push_back(builder.getIndexAttr(0));
-    resultSizes.push_back(getExtent(builder, loc, output, 3));
-  }
-  return success();
-}
 
 /// Types of the tile's results: those of its destinations.
 static SmallVector<Type> tensorTypes(ValueRange destinations) {
@@ -57,7 +38,7 @@ static SmallVector<Type> tensorTypes(ValueRange destinations) {
 //===----------------------------------------------------------------------===//
 
 SmallVector<utils::IteratorType> DenseOp::getLoopIteratorTypes() {
-  return getParallelLoops();
+  return getParallelLoops(3);
 }
 
 SmallVector<Range> DenseOp::getIterationDomain(OpBuilder &builder) {
@@ -101,8 +82,8 @@ LogicalResult DenseOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, getLoc(), getOutput(), number, offsets, sizes,
-                        resultOffsets, resultSizes);
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -110,7 +91,7 @@ LogicalResult DenseOp::getResultTilePosition(
 //===----------------------------------------------------------------------===//
 
 SmallVector<utils::IteratorType> StreamOp::getLoopIteratorTypes() {
-  return getParallelLoops();
+  return getParallelLoops(3);
 }
 
 SmallVector<Range> StreamOp::getIterationDomain(OpBuilder &builder) {
@@ -170,6 +151,6 @@ LogicalResult StreamOp::getResultTilePosition(
     OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
     SmallVector<OpFoldResult> &resultSizes) {
-  return resultPosition(builder, getLoc(), getOutput(), number, offsets, sizes,
-                        resultOffsets, resultSizes);
+  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
+                       resultOffsets, resultSizes);
 }

@@ -146,9 +146,8 @@ ContractionKernel::match(linalg::LinalgOp op, RegisterFile registers) {
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<MemRefType>(operand.get().getType());
     AffineMap map = op.getMatchingIndexingMap(&operand);
-    if (!type ||
-        !type.getElementType().isF64() && !type.getElementType().isF32() &&
-            !type.getElementType().isF16() && !type.getElementType().isBF16())
+    if (!type || !isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+                     type.getElementType()))
       return std::nullopt;
     if (!map.isProjectedPermutation())
       return std::nullopt;

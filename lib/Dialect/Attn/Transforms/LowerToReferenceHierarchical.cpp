@@ -89,6 +89,12 @@ struct Multipole {
   double scale;
   Value rows;
 
+  template <typename OpTy>
+  Multipole(ReferenceBuilder &ref, OpTy op, bool multiplicity)
+      : ref(ref), group(op.getGroup()), numLevels(op.getNumLevels()),
+        rank(op.getRank()), causal(op.getCausal()), multiplicity(multiplicity),
+        scale(op.getScaleOrDefault()), rows(ref.extent(op.getQuery(), 2)) {}
+
   /// `m_l`, the interval of a level; that of level 0 is the group.
   int64_t interval(int64_t level) const {
     return level == 0 ? group : group << (level - 1);
@@ -98,6 +104,11 @@ struct Multipole {
   Value distance(Value i, Value u, int64_t level) const {
     return ref.distance(ref.div(i, ref.index(interval(level))), u);
   }
+
+  /// Visits the entry of the row at `key` for the query at `query`.
+  Value visitEntry(Value queries, ValueRange query, Value keys, Value values,
+                   ValueRange key, Value logWeight, Value state,
+                   EntryVisitor visit);
 
   /// Visits the tokens that level 0 owns of row `i`.
   Value walkTokens(Value i, Value first,
@@ -111,6 +122,21 @@ struct Multipole {
           visit);
 };
 } // namespace
+
+Value Multipole::visitEntry(Value queries, ValueRange query, Value keys,
+                            Value values, ValueRange key, Value logWeight,
+                            Value state, EntryVisitor visit) {
+  Value score =
+      ref.mulNumbers(ref.number(scale), ref.dot(queries, query, keys, key));
+  if (logWeight)
+    score = ref.addNumbers(score, logWeight);
+  auto value = [&](Value column) {
+    SmallVector<Value> position(key);
+    position.push_back(column);
+    return ref.load(values, position);
+  };
+  return visit({score, /*logWeight=*/Value(), value}, state);
+}
 
 Value Multipole::walkTokens(
     Value i, Value first,
@@ -173,29 +199,15 @@ void fovea::attn::lowerToReference(FastMultipoleOp op) {
       allocateSummaries(ref, v, op.getValueWeights(), op.getValueBiases());
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
-  Multipole pattern = {ref,
-                       static_cast<int64_t>(op.getGroup()),
-                       op.getNumLevels(),
-                       op.getRank(),
-                       op.getCausal(),
-                       op.getMultiplicity(),
-                       op.getScaleOrDefault(),
-                       ref.extent(q, 2)};
+  Multipole pattern(ref, op, op.getMultiplicity());
   ref.forEach(ref.extent(q, 0), [&](Value b) {
     ref.forEach(ref.extent(q, 1), [&](Value h) {
       Value g = ref.keyHead(q, k, h);
       ref.forEach(pattern.rows, [&](Value i) {
         auto visitRow = [&](Value keyRows, Value valueRows, Value j,
                             Value logWeight, Value state, EntryVisitor visit) {
-          Value score =
-              ref.mulNumbers(ref.number(pattern.scale),
-                             ref.dot(q, {b, h, i}, keyRows, {b, g, j}));
-          if (logWeight)
-            score = ref.addNumbers(score, logWeight);
-          auto value = [&](Value column) {
-            return ref.load(valueRows, {b, g, j, column});
-          };
-          return visit({score, /*logWeight=*/Value(), value}, state);
+          return pattern.visitEntry(q, {b, h, i}, keyRows, valueRows, {b, g, j},
+                                    logWeight, state, visit);
         };
         auto walk = [&](Value state, EntryVisitor visit) {
           state = pattern.walkTokens(i, state, [&](Value j, Value state) {
@@ -233,14 +245,7 @@ void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
   Value row = ref.allocate({width}), total = ref.allocate({width});
   // Each level's soft-max runs over tokens, so a summary always counts as often
   // as it stands for one.
-  Multipole pattern = {ref,
-                       static_cast<int64_t>(op.getGroup()),
-                       op.getNumLevels(),
-                       op.getRank(),
-                       op.getCausal(),
-                       /*multiplicity=*/true,
-                       op.getScaleOrDefault(),
-                       ref.extent(q, 2)};
+  Multipole pattern(ref, op, /*multiplicity=*/true);
   ref.forEach(ref.extent(q, 0), [&](Value b) {
     ref.forEach(ref.extent(q, 1), [&](Value h) {
       Value g = ref.keyHead(q, k, h);
@@ -258,15 +263,9 @@ void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
                                ref.index(pattern.interval(level)));
           auto walk = [&](Value state, EntryVisitor visit) {
             auto visitRow = [&](Value j, Value logWeight, Value state) {
-              Value score = ref.mulNumbers(
-                  ref.number(pattern.scale),
-                  ref.dot(queryRows, {b, h, queryRow}, keyRows, {b, g, j}));
-              if (logWeight)
-                score = ref.addNumbers(score, logWeight);
-              auto value = [&](Value column) {
-                return ref.load(valueRows, {b, g, j, column});
-              };
-              return visit({score, /*logWeight=*/Value(), value}, state);
+              return pattern.visitEntry(queryRows, {b, h, queryRow}, keyRows,
+                                        valueRows, {b, g, j}, logWeight, state,
+                                        visit);
             };
             if (level == 0)
               return pattern.walkTokens(i, state, [&](Value j, Value state) {

@@ -59,6 +59,50 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
   return b.fma(b.fmul(fraction, power), polynomial, power);
 }
 
+Value softmax::log(KernelBuilder &b, Value x) {
+  bool isDouble = b.getStateType().isF64();
+  int64_t mantissaBits = isDouble ? 52 : 23;
+  auto intType =
+      VectorType::get({b.getLanes()}, b.getIntegerType(isDouble ? 64 : 32));
+  auto integer = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(
+               intType, b.getIntegerAttr(intType.getElementType(), value)));
+  };
+  // x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)): whatever the bits have
+  // above those of sqrt(1/2) belongs to the exponent.
+  Value bits = arith::BitcastOp::create(b, intType, x);
+  int64_t rootHalf = isDouble ? 0x3fe6a09e667f3bcd : 0x3f3504f3;
+  Value above = arith::SubIOp::create(b, bits, integer(rootHalf));
+  Value power = arith::ShRSIOp::create(b, above, integer(mantissaBits));
+  Value shifted = arith::ShLIOp::create(b, power, integer(mantissaBits));
+  Value mantissa = arith::BitcastOp::create(
+      b, b.getVectorType(), arith::SubIOp::create(b, bits, shifted));
+  Value n = arith::SIToFPOp::create(b, b.getVectorType(), power);
+  Value f = b.fsub(mantissa, b.splat(1.0));
+  // FreeBSD's log: with s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + R)
+  // where R approximates the odd series of log((1 + s) / (1 - s)) past 2 s.
+  Value s = arith::DivFOp::create(b, f, b.fadd(b.splat(2.0), f));
+  Value z = b.fmul(s, s);
+  SmallVector<double> coefficients = {0xaaaaaa.0p-24, 0xccce13.0p-25,
+                                      0x91e9ee.0p-25, 0xf89e26.0p-26};
+  double highLn2 = 6.9313812256e-01, lowLn2 = 9.0580006145e-06;
+  if (isDouble) {
+    coefficients = {6.666666666666735130e-01, 3.999999999940941908e-01,
+                    2.857142874366239149e-01, 2.222219843214978396e-01,
+                    1.818357216161805012e-01, 1.531383769920937332e-01,
+                    1.479819860511658591e-01};
+    highLn2 = 6.93147180369123816490e-01;
+    lowLn2 = 1.90821492927058770002e-10;
+  }
+  Value series = b.splat(coefficients.back());
+  for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
+    series = b.fma(series, z, b.splat(coefficient));
+  Value half = b.fmul(b.fmul(f, f), b.splat(0.5));
+  Value low = b.fma(n, b.splat(lowLn2), b.fmul(s, b.fma(series, z, half)));
+  return b.fma(n, b.splat(highLn2), b.fadd(b.fsub(low, half), f));
+}
+
 /// True in lanes whose row admitted nothing. The maximum passes over NaN, which
 /// the sum keeps.
 static Value isEmpty(KernelBuilder &b, Value maximum, Value sum) {

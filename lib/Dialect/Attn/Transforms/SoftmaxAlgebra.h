@@ -37,6 +37,9 @@ constexpr double kAdmitted = kMasked / 2;
 /// f64.
 mlir::Value exp2(KernelBuilder &builder, mlir::Value x);
 
+/// Natural logarithm of normal numbers above 0, element by element, to 1 ulp.
+mlir::Value log(KernelBuilder &builder, mlir::Value x);
+
 /// What one vector of rows has after the last key: `1 / sum`, or 0 for rows
 /// that admitted nothing (their maximum is no admitted score).
 mlir::Value inverseSum(KernelBuilder &builder, mlir::Value maximum,

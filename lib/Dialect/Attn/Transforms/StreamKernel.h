@@ -154,6 +154,9 @@ private:
   void collectKeyTables();
   void viewKeyTables(Value batch, Value keyHead);
   const KeyTable *findKeyTable(Value keys);
+  Value tableRowOf(const SourceView &source, Value row);
+  bool takesBiasInPlace(const Segment &segment);
+  Value lookUpWithBias(const Segment &segment, Values &maximum);
   Values lookUp(const Segment &segment, Value offset, int64_t numRows,
                 unsigned firstVector);
 

@@ -246,11 +246,15 @@ void StreamKernel::packBias(const Segment &segment) {
   b.loop(segment.skip, fullRows, lanes, [&](Value offset) {
     b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
       Values tile;
-      for (int64_t i = 0; i < lanes; ++i)
-        tile.push_back(b.fmul(
-            b.loadVector(source.bias, {b.add(b.add(blockQuery, query), i),
-                                       b.add(segment.biasColumn, offset)}),
-            b.broadcast(termScale)));
+      for (int64_t i = 0; i < lanes; ++i) {
+        // Every row is a stream of its own, more than the CPU follows.
+        Value row = b.add(b.add(blockQuery, query), i);
+        Value column = b.add(segment.biasColumn, offset);
+        if (manageCache)
+          b.prefetch(source.bias, {row, b.add(column, 2 * lanes)}, 3);
+        tile.push_back(b.fmul(b.loadVector(source.bias, {row, column}),
+                              b.broadcast(termScale)));
+      }
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
         b.storeVector(b.fmax(b.splat(softmax::kMasked), vector), packedBias,
                       {b.add(b.add(segment.scoreRow, offset), i), query});

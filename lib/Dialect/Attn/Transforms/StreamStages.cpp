@@ -19,7 +19,7 @@ using namespace fovea::attn;
 /// Rows whose scores are turned into weights and multiplied with the values at
 /// once: 96 rows of 64 queries are 24 KB, so that the weights are still in the
 /// first cache level for every tile of columns. An even number, for pairs.
-static constexpr int64_t kChunk = 96;
+static constexpr int64_t kChunk = 64;
 
 //===----------------------------------------------------------------------===//
 // Passes over segments
@@ -130,8 +130,13 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     // Rows before the source have no scores.
     segment.scoreRow = b.sub(scoreRow, segment.skip);
     segment = stage(segment);
-    packBias(segment);
-    scoreSegment(segment, maximum);
+    Segment rest = segment;
+    if (takesBiasInPlace(segment)) {
+      Value scored = lookUpWithBias(segment, maximum);
+      rest = slice(b, segment, scored, lanes);
+    }
+    packBias(rest);
+    scoreSegment(rest, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
     // Pairs of rows start at even ones.
     if (usesPairs)

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SummarizeKernel.h"
+#include "VectorOperands.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Analysis/AliasAnalysis.h"
@@ -110,19 +111,6 @@ static SmallVector<SummarizeOp> collectLevels(SummarizeOp first,
   return levels;
 }
 
-/// Vectors are read along the width, which must be contiguous.
-static LogicalResult verifyOperands(SummarizeOp op) {
-  if (op->getNumResults() != 0)
-    return op.emitOpError("expects operands to be memrefs, but got tensors");
-  for (Value operand : op->getOperands()) {
-    auto type = cast<MemRefType>(operand.getType());
-    if (!type.isLastDimUnitStride())
-      return op.emitOpError("expects unit stride along the width, but got ")
-             << type;
-  }
-  return success();
-}
-
 namespace {
 struct VectorizeSummarizePass
     : fovea::attn::impl::VectorizeSummarizePassBase<VectorizeSummarizePass> {
@@ -132,7 +120,7 @@ struct VectorizeSummarizePass
     SmallVector<SummarizeOp> ops;
     WalkResult result = getOperation().walk([&](SummarizeOp op) {
       ops.push_back(op);
-      return WalkResult(verifyOperands(op));
+      return WalkResult(fovea::attn::detail::verifyVectorOperands(op));
     });
     if (result.wasInterrupted())
       return signalPassFailure();

@@ -67,7 +67,9 @@ def Attn_SummarizeOp : Attn_Op<"summarize", [
 }
 
 def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
-    [AttrSizedOperandSegments]> {
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<TilingInterface,
+        ["getLoopIteratorTypes", "getIterationDomain",
+         "getTiledImplementation", "getResultTilePosition"]>]> {
   let summary = "hierarchical attention: near tokens exactly, far ones by summaries";
   let description = [{
     Fast Multipole Attention (equations 5 to 7). Queries attend to the keys of
@@ -137,7 +139,9 @@ def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
 }
 
 def Attn_FastMultipoleLinearOp : Attn_Op<"fast_multipole_linear",
-    [AttrSizedOperandSegments]> {
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<TilingInterface,
+        ["getLoopIteratorTypes", "getIterationDomain",
+         "getTiledImplementation", "getResultTilePosition"]>]> {
   let summary = "hierarchical attention with summarised queries, linear in N";
   let description = [{
     The linear form of Fast Multipole Attention (appendix A.1, equations 11 and

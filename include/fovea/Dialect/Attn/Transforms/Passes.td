@@ -175,6 +175,53 @@ def VectorizeStreamPass
   ];
 }
 
+def VectorizeQuantizePass
+    : Pass<"attn-vectorize-quantize", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.quantize on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.quantize` on memrefs by a parallel loop over batch, head
+    and runs of keys. Blocks of keys are transposed; register tiles of codewords
+    and keys start from half the squared norms of the codewords, and only the
+    best score of every key and its code are kept. With `manage-cache`, a block
+    prefetches the keys of the next one.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">,
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "add prefetches">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeCodebookPass
+    : Pass<"attn-vectorize-codebook", "::mlir::func::FuncOp"> {
+  let summary = "lower summaries and updates of codebooks on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.codebook_accumulate`, `attn.codebook_scan`,
+    `attn.codebook_update` and `attn.log_count` on memrefs by loops vectorised
+    along the width of values and keys, parallel over batch and heads; blocks of a
+    scan by `associative` or `matmul`, and slices of the width of an update, are
+    parallel, too. Tokens are taken in in order, so results do not depend on the
+    number of threads.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def VectorizeSummarizePass
     : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
   let summary = "lower attn.summarize on memrefs to parallel vector code";

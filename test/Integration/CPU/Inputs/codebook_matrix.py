@@ -1,0 +1,170 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Summaries and updates of codebooks: attn.codebook_accumulate, codebook_scan with
+every reduction, log_count and codebook_update, against NumPy."""
+
+import numpy as np
+from cases import Checker, normal, pairwise, tensor
+from kernels import NAMES, Failure
+
+check = Checker()
+
+# Means, sums and log weights are kept in f32 (f64) whatever the type of the data.
+BOUNDS = {"f32": 5e-6, "f64": 1e-13, "bf16": 5e-6, "f16": 5e-6}
+REDUCTIONS = ("serial", "matmul", "associative")
+
+FACTORS = {
+    "tokens": [0, 1, 2, 7, 31, 64, 100, 513],
+    "codes": [1, 2, 5, 16, 37],
+    "width": [1, 3, 4, 8, 15, 16, 17, 64, 100],
+    # Batch entries, heads, codebooks.
+    "heads": [(1, 1, 1), (2, 3, 3), (2, 3, 1), (1, 4, 4), (0, 2, 1), (1, 0, 1)],
+    "block": [1, 3, 16, 64, 1000],
+    # Entries less than there could be.
+    "fewer": [0, 1, 2],
+    "used": ["all", "one", "half"],
+    "start": ["nothing", "state"],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def result(name, shape, type, dynamic, like):
+    """`tensor.empty` of a shape whose dynamic extents are those of arguments."""
+    text = tensor(shape, type)
+    sizes = ", ".join(size for extent, size in zip(shape, like) if extent is None)
+    return text, f"  %{name} = tensor.empty({sizes if dynamic else ''}) : {text}\n"
+
+
+def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False):
+    state = "f64" if dtype == "f64" else "f32"
+    if dynamic:
+        B, G, N, shape_s, shape_t = None, None, None, None, None
+    else:
+        shape_s, shape_t = S, entries
+    z, v = tensor((B, G, N), "i32"), tensor((B, G, N, E), dtype)
+    m, n = tensor((B, G, shape_s, E), state), tensor((B, G, shape_s), "i32")
+    c, s, f = tensor((W, S, E), dtype), tensor((W, S, E), state), tensor((W, S), state)
+    body = "".join(f"  %c{i} = arith.constant {i} : index\n" for i in range(4))
+    body += f"  %t = arith.constant {entries} : index\n"
+    body += f"  %b = tensor.dim %v, %c0 : {v}\n  %g = tensor.dim %v, %c1 : {v}\n  %s = tensor.dim %m, %c2 : {m}\n"
+    names = ("%b", "%g", "%t", "%s")
+    ms, text = result("ms", (B, G, shape_t, shape_s, E), state, dynamic, (*names, ""))
+    body += text
+    ns, text = result("ns", (B, G, shape_t, shape_s), "i32", dynamic, names)
+    body += text
+    w, text = result("w", (B, G, shape_t, shape_s), "f32", dynamic, names)
+    body += text
+    w64, text = result("w64", (B, G, shape_t, shape_s), "f64", dynamic, names)
+    body += text + f"  %ci = tensor.empty() : {c}\n"
+    body += (f"  %a:2 = attn.codebook_accumulate ins(%z, %v : {z}, {v}) outs(%m, %n : {m}, {n}) -> {m}, {n}\n")
+    results = [("%a#0", m), ("%a#1", n)]
+    for reduction in REDUCTIONS:
+        body += (f"  %{reduction}:2 = attn.codebook_scan ins(%z, %v, %m, %n : {z}, {v}, {m}, {n}) outs(%ms, %ns : {ms}, {ns})"
+                 f" {{block = {block} : i64, reduction = #attn.reduction<{reduction}>}} -> {ms}, {ns}\n")
+        results += [(f"%{reduction}#0", ms), (f"%{reduction}#1", ns)]
+    body += (f"  %l = attn.log_count ins(%serial#1 : {ns}) outs(%w : {w}) -> {w}\n"
+             f"  %l64 = attn.log_count ins(%serial#1 : {ns}) outs(%w64 : {w64}) -> {w64}\n"
+             f"  %u:3 = attn.codebook_update ins(%v, %z : {v}, {z}) outs(%ci, %sums, %counts : {c}, {s}, {f})"
+             f" {{rate = 0.9 : f64}} -> {c}, {s}, {f}\n")
+    results += [("%l", w), ("%l64", w64), ("%u#0", c), ("%u#1", s), ("%u#2", f)]
+    types = ", ".join(type for _, type in results)
+    return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}) -> ({types}) {{\n{body}"
+            f"  return {', '.join(name for name, _ in results)} : {types}\n}}\n")
+
+
+def choose(rng, shape, S, used):
+    if used == "one":
+        return np.full(shape, S - 1, np.int32)
+    return rng.integers(0, max(1, S // 2) if used == "half" else S, shape).astype(np.int32)
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    dtype, N, S, E, block = (case[key] for key in ("dtype", "tokens", "codes", "width", "block"))
+    B, G, W = case["heads"]
+    entries = max(1, -(-N // block) + 1 - case["fewer"])
+    state = np.float64 if dtype == "f64" else np.float32
+    z, v = choose(rng, (B, G, N), S, case["used"]), normal(rng, (B, G, N, E), dtype)
+    m, n = rng.standard_normal((B, G, S, E)).astype(state), np.zeros((B, G, S), np.int32)
+    if case["start"] == "state":
+        n = rng.integers(0, 5, n.shape).astype(np.int32)
+    sums, counts = rng.standard_normal((W, S, E)).astype(state), rng.random((W, S)).astype(state)
+    kernel = check.library.compile(module(dtype, B, G, W, N, S, E, entries, block, case["dynamic"]), cpu=case["cpu"])
+    arguments = (z, v, m, n, sums, counts)
+    check.library.set_num_threads(1)
+    found = kernel(*arguments)
+    check.library.set_num_threads(3)
+    again = kernel(*arguments)
+    what, bound, ref = f"case {index} {case}", BOUNDS[dtype], check.reference
+    check.require(all(a.tobytes() == b.tobytes() for a, b in zip(found, again)), f"{what}: differs with 3 threads")
+
+    mean, count = ref.codebook_accumulate(z, v, m, n)
+    check.close(found[0], mean, bound, f"{what}: accumulate")
+    check.require(np.array_equal(found[1], count), f"{what}: counts")
+    means, scanned = ref.codebook_scan(z, v, m, n, block=block, entries=entries)
+    for i, reduction in enumerate(REDUCTIONS):
+        check.close(found[2 + 2 * i], means, bound, f"{what}: {reduction}")
+        check.require(np.array_equal(found[3 + 2 * i], scanned), f"{what}: counts, {reduction}")
+    with np.errstate(divide="ignore"):
+        logs = np.log(scanned.astype(float))
+    check.close(found[8], logs, 2e-7, f"{what}: log_count")
+    check.close(found[9], logs, 3e-16, f"{what}: log_count in f64")
+    updated = ref.codebook_update(v, z, sums, counts, rate=0.9)
+    # Codewords have the type of keys.
+    check.close(found[10], updated[0], {"bf16": 1e-2, "f16": 2e-3}.get(dtype, bound), f"{what}: codebook")
+    check.close(found[11], updated[1], bound, f"{what}: sums")
+    check.close(found[12], updated[2], bound, f"{what}: smoothed counts")
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=11)):
+    if check.only in (None, index):
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+
+if check.only is None:
+    # A bf16 number cannot count beyond 256, nor an f16 one beyond 2048.
+    for dtype in ("bf16", "f16", "f32"):
+        kernel = check.library.compile(module(dtype, 1, 1, 1, 5000, 2, 3, 11, 500))
+        v = normal(np.random.default_rng(2), (1, 1, 5000, 3), dtype)
+        z, m, n = np.zeros((1, 1, 5000), np.int32), np.zeros((1, 1, 2, 3), np.float32), np.zeros((1, 1, 2), np.int32)
+        n[0, 0, 0] = (1 << 24) + 1  # nor an f32 one beyond 2^24
+        found = kernel(z, v, m, n, np.zeros((1, 2, 3), np.float32), np.zeros((1, 2), np.float32))
+        for i in (3, 5, 7):
+            expected = n[0, 0, 0] + 500 * np.arange(11)
+            check.require(np.array_equal(found[i][0, 0, :, 0], expected) and not found[i][..., 1].any(), f"{dtype}: counts")
+
+    # All counts, and what is none.
+    counts = np.r_[np.arange(-3, 70000), 2 ** np.arange(17, 31), 2**31 - 1].astype(np.int32)
+    for type, bound in (("f32", 2e-7), ("f64", 3e-16)):
+        i, o = tensor(counts.shape, "i32"), tensor(counts.shape, type)
+        text = (f"func.func @f(%n: {i}) -> {o} {{\n  %e = tensor.empty() : {o}\n"
+                f"  %l = attn.log_count ins(%n : {i}) outs(%e : {o}) -> {o}\n  return %l : {o}\n}}\n")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = np.log(counts.astype(float))
+        found = check.library.compile(text)(counts)[0]
+        check.close(found, expected, bound, f"log_count {type}")
+        finite = np.isfinite(expected)
+        error = np.abs(found[finite].astype(float) - expected[finite]) / np.spacing(expected[finite].astype(NAMES[type]).clip(0.5))
+        check.require(error.max() <= 1.0, f"log_count {type}: {error.max():.3g} ulp")
+
+    # A code that is none ends the call, on every path, with its position.
+    for target in ("cpu", "reference"):
+        kernel = check.library.compile(module("f32", 2, 3, 3, 40, 5, 4, 2, 20), target=target)
+        for position, code in (((0, 0, 0), 5), ((1, 2, 39), -1), ((1, 0, 17), 1 << 30)):
+            z = np.zeros((2, 3, 40), np.int32)
+            z[position] = code
+            z[1, 2, 39] = -1 if position == (1, 2, 39) else 7
+            try:
+                kernel(z, np.zeros((2, 3, 40, 4), np.float32), np.zeros((2, 3, 5, 4), np.float32),
+                       np.zeros((2, 3, 5), np.int32), np.zeros((3, 5, 4), np.float32), np.zeros((3, 5), np.float32))
+                text = "no failure"
+            except Failure as failure:
+                text = str(failure)
+            needed = f"attn.codebook_accumulate: codes{list(position)} must be at least 0 and below 5, but got {code}"
+            check.require(needed in text, f"{target} {position}: {text}")
+check.finish()

@@ -95,6 +95,15 @@ def close(found, expected, type, factor=1.0):
     assert np.abs(difference).max(initial=0) <= factor * BOUNDS[type] * scale
 
 
+def test_canary():
+    """What compares results notices a wrong number, a NaN and a wrong shape."""
+    right = np.ones((2, 3), np.float32)
+    close(right, right, "float32")
+    for wrong in (right + np.float32(1e-4), right * np.nan, right[:1]):
+        with pytest.raises(AssertionError):
+            close(wrong, right, "float32")
+
+
 # ----------------------------------------------------------------------------
 # Build, fetch, materialize
 # ----------------------------------------------------------------------------

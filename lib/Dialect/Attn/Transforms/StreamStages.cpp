@@ -21,6 +21,9 @@ using namespace fovea::attn;
 /// first cache level for every tile of columns. An even number, for pairs.
 static constexpr int64_t kChunk = 64;
 
+/// Value columns from which on rows are far apart.
+static constexpr int64_t kLongRow = 512;
+
 //===----------------------------------------------------------------------===//
 // Passes over segments
 //===----------------------------------------------------------------------===//
@@ -399,6 +402,11 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
       Values weights, next;
       for (int64_t v = first; v < vectors; ++v)
         weights.push_back(b.loadVector(scores, {scoreRow, b.index(v * lanes)}));
+      // Rows too long for the CPU to see columns as streams: the next line of
+      // each, once for every vector of columns or more often.
+      if (manageCache && valueWidth >= kLongRow &&
+          segment.values != stagedValues)
+        b.prefetch(segment.values, {row, b.add(column, lanes)}, 3);
       for (int64_t c = 0; c < numColumns; ++c) {
         Value value =
             b.broadcast(b.loadScalar(segment.values, {row, b.add(column, c)}));

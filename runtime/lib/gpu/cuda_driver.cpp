@@ -246,7 +246,7 @@ static fovea_rt_status findFunction(void *device, void *module,
   return FOVEA_RT_OK;
 }
 
-static void forgetFunction(void *device, void *function) {
+static void forgetFunction(void *, void *function) {
   delete static_cast<LoadedFunction *>(function);
 }
 

@@ -11,6 +11,7 @@
 #include "HostTarget.h"
 #include "PackedEntry.h"
 #include "Stopwatch.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/SIMT/GPUDriver.h"
@@ -82,20 +83,10 @@ static std::optional<ElementType> convertElementType(Type type) {
     return ElementType::F64;
   if (type.isIndex())
     return ElementType::Index;
-  if (auto integer = dyn_cast<IntegerType>(type);
-      integer && integer.isSignless())
-    switch (integer.getWidth()) {
-    case 1:
-      return ElementType::I1;
-    case 8:
-      return ElementType::I8;
-    case 16:
-      return ElementType::I16;
-    case 32:
-      return ElementType::I32;
-    case 64:
-      return ElementType::I64;
-    }
+  if (type.isSignlessInteger(1))
+    return ElementType::I1;
+  if (type.isSignlessInteger())
+    return getIntegerType(type.getIntOrFloatBitWidth());
   return std::nullopt;
 }
 

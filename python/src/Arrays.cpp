@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Arrays.h"
-#include "llvm/ADT/APFloat.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -74,20 +74,10 @@ parseFormat(StringRef format, int64_t itemSize, bool &isSwapped) {
     format.consume_front("@");
   if (format.size() != 1)
     return std::nullopt;
-  // Kernels know no signs; what an integer means is up to their operations.
   if (format[0] == '?')
     return ElementType::I1;
   if (StringRef("bBhHiIlLqQnN").contains(format[0]))
-    switch (itemSize) {
-    case 1:
-      return ElementType::I8;
-    case 2:
-      return ElementType::I16;
-    case 4:
-      return ElementType::I32;
-    case 8:
-      return ElementType::I64;
-    }
+    return getIntegerType(8 * itemSize);
   if (format[0] == 'e')
     return ElementType::F16;
   if (format[0] == 'f')
@@ -161,17 +151,7 @@ static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
     break;
   case Code::Int:
   case Code::UInt:
-    switch (type.bits) {
-    case 8:
-      return ElementType::I8;
-    case 16:
-      return ElementType::I16;
-    case 32:
-      return ElementType::I32;
-    case 64:
-      return ElementType::I64;
-    }
-    break;
+    return getIntegerType(type.bits);
   default:
     break;
   }
@@ -353,65 +333,22 @@ nb::object python::toArray(OwnedTensor tensor) {
   return array;
 }
 
-/// The value of the float at `from`, whose format is `semantics`.
-static double decodeFloat(const char *from, const fltSemantics &semantics) {
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof(bits));
-  APFloat value(semantics, APInt(16, bits));
-  bool losesInfo;
-  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
-                &losesInfo);
-  return value.convertToDouble();
-}
-
 nb::object python::toScalar(const OwnedTensor &tensor) {
-  const char *from = tensor.getDataAs<const char>();
-  switch (tensor.getElementType()) {
-  case ElementType::F16:
-    return nb::float_(decodeFloat(from, APFloat::IEEEhalf()));
-  case ElementType::BF16:
-    return nb::float_(decodeFloat(from, APFloat::BFloat()));
-  case ElementType::F32:
-    return nb::float_(*tensor.getDataAs<float>());
-  case ElementType::F64:
-    return nb::float_(*tensor.getDataAs<double>());
-  case ElementType::I1:
-    return nb::bool_(*from != 0);
-  case ElementType::I8:
-    return nb::int_(*tensor.getDataAs<int8_t>());
-  case ElementType::I16:
-    return nb::int_(*tensor.getDataAs<int16_t>());
-  case ElementType::I32:
-    return nb::int_(*tensor.getDataAs<int32_t>());
-  case ElementType::I64:
-  case ElementType::Index:
-    return nb::int_(*tensor.getDataAs<int64_t>());
-  }
-  llvm_unreachable("unknown element type");
+  ElementType type = tensor.getElementType();
+  if (isFloat(type))
+    return nb::float_(getElement(tensor.getData(), type, 0));
+  if (type == ElementType::I1)
+    return nb::bool_(getElement(tensor.getData(), type, 0) != 0);
+  // Little-endian: the low bytes come first.
+  int64_t number = 0;
+  unsigned bytes = getByteWidth(type);
+  std::memcpy(&number, tensor.getData(), bytes);
+  return nb::int_(SignExtend64(number, 8 * bytes));
 }
 
 //===----------------------------------------------------------------------===//
 // Scalar arguments
 //===----------------------------------------------------------------------===//
-
-static void storeFloat(double number, ElementType type, char *to) {
-  if (type == ElementType::F64) {
-    std::memcpy(to, &number, sizeof(number));
-    return;
-  }
-  if (type == ElementType::F32) {
-    float rounded = number;
-    std::memcpy(to, &rounded, sizeof(rounded));
-    return;
-  }
-  APFloat value(number);
-  bool losesInfo;
-  value.convert(type == ElementType::BF16 ? APFloat::BFloat()
-                                          : APFloat::IEEEhalf(),
-                APFloat::rmNearestTiesToEven, &losesInfo);
-  uint16_t bits = value.bitcastToAPInt().getZExtValue();
-  std::memcpy(to, &bits, sizeof(bits));
-}
 
 void python::storeScalar(nb::handle object, StringRef name, ElementType type,
                          char *to) {
@@ -420,12 +357,11 @@ void python::storeScalar(nb::handle object, StringRef name, ElementType type,
     raiseValueError(name + ": found " + toText(nb::repr(object)) + ", needed " +
                     needed);
   };
-  if (type == ElementType::F16 || type == ElementType::BF16 ||
-      type == ElementType::F32 || type == ElementType::F64) {
+  if (isFloat(type)) {
     double number = PyFloat_AsDouble(object.ptr());
     if (number == -1.0 && PyErr_Occurred())
       raise("a number");
-    return storeFloat(number, type, to);
+    return setElement(to, type, 0, number);
   }
   nb::object index = nb::steal(PyNumber_Index(object.ptr()));
   int overflow = 0;

@@ -7,9 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Values.h"
-#include "llvm/ADT/APFloat.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/bit.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -37,87 +36,6 @@ Expected<OwnedTensor> run::allocateTensor(ElementType type,
 //===----------------------------------------------------------------------===//
 // Elements
 //===----------------------------------------------------------------------===//
-
-static double decodeHalf(uint16_t bits, const fltSemantics &semantics) {
-  APFloat value(semantics, APInt(16, bits));
-  bool losesInfo;
-  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
-                &losesInfo);
-  return value.convertToDouble();
-}
-
-static uint16_t encodeHalf(double number, const fltSemantics &semantics) {
-  APFloat value(number);
-  bool losesInfo;
-  value.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
-  return value.bitcastToAPInt().getZExtValue();
-}
-
-double run::getElement(const void *data, ElementType type, int64_t index) {
-  auto load = [&](auto sample) {
-    decltype(sample) value;
-    std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(value),
-                sizeof(value));
-    return value;
-  };
-  switch (type) {
-  case ElementType::F16:
-    return decodeHalf(load(uint16_t()), APFloat::IEEEhalf());
-  case ElementType::BF16:
-    return bit_cast<float>(uint32_t(load(uint16_t())) << 16);
-  case ElementType::F32:
-    return load(float());
-  case ElementType::F64:
-    return load(double());
-  case ElementType::I1:
-    return load(uint8_t()) != 0;
-  case ElementType::I8:
-    return load(int8_t());
-  case ElementType::I16:
-    return load(int16_t());
-  case ElementType::I32:
-    return load(int32_t());
-  case ElementType::I64:
-  case ElementType::Index:
-    return load(int64_t());
-  }
-  llvm_unreachable("unknown element type");
-}
-
-void run::setElement(void *data, ElementType type, int64_t index,
-                     double value) {
-  auto store = [&](auto converted) {
-    std::memcpy(static_cast<char *>(data) + index * sizeof(converted),
-                &converted, sizeof(converted));
-  };
-  switch (type) {
-  case ElementType::F16:
-    return store(encodeHalf(value, APFloat::IEEEhalf()));
-  case ElementType::BF16:
-    return store(encodeHalf(value, APFloat::BFloat()));
-  case ElementType::F32:
-    return store(static_cast<float>(value));
-  case ElementType::F64:
-    return store(value);
-  case ElementType::I1:
-    return store(static_cast<uint8_t>(value != 0));
-  case ElementType::I8:
-    return store(static_cast<int8_t>(value));
-  case ElementType::I16:
-    return store(static_cast<int16_t>(value));
-  case ElementType::I32:
-    return store(static_cast<int32_t>(value));
-  case ElementType::I64:
-  case ElementType::Index:
-    return store(static_cast<int64_t>(value));
-  }
-  llvm_unreachable("unknown element type");
-}
-
-static bool isFloat(ElementType type) {
-  return type == ElementType::F16 || type == ElementType::BF16 ||
-         type == ElementType::F32 || type == ElementType::F64;
-}
 
 /// SplitMix64, whose state is a counter.
 static uint64_t nextRandom(uint64_t &state) {
@@ -224,8 +142,8 @@ run::Summary run::summarize(const OwnedTensor &tensor) {
 static void printNested(const OwnedTensor &tensor, size_t dim, int64_t &next,
                         raw_ostream &os) {
   if (dim == tensor.getShape().size()) {
-    os << format("%.6g", run::getElement(tensor.getData(),
-                                         tensor.getElementType(), next++));
+    os << format("%.6g",
+                 getElement(tensor.getData(), tensor.getElementType(), next++));
     return;
   }
   os << '[';

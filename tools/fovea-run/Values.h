@@ -18,10 +18,6 @@ namespace fovea::run {
 llvm::Expected<OwnedTensor> allocateTensor(ElementType type,
                                            llvm::ArrayRef<int64_t> shape);
 
-/// Element `index` of row-major data.
-double getElement(const void *data, ElementType type, int64_t index);
-void setElement(void *data, ElementType type, int64_t index, double value);
-
 /// Standard normal numbers, or integers from 0 to 7; the same for the same seed
 /// on every machine.
 void fillRandom(OwnedTensor &tensor, uint64_t seed);

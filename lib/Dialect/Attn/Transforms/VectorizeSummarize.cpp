@@ -37,8 +37,9 @@ static bool areDisjointParts(Value a, Value b) {
   if (!first || !second || first.getSource() != second.getSource())
     return false;
   auto endsBefore = [](memref::SubViewOp x, memref::SubViewOp y, int64_t dim) {
-    int64_t offset = x.getStaticOffset(dim), size = x.getStaticSize(dim),
-            stride = x.getStaticStride(dim), start = y.getStaticOffset(dim);
+    int64_t offset = x.getStaticOffsets()[dim], size = x.getStaticSizes()[dim],
+            stride = x.getStaticStrides()[dim],
+            start = y.getStaticOffsets()[dim];
     return !ShapedType::isDynamic(offset) && !ShapedType::isDynamic(size) &&
            !ShapedType::isDynamic(start) && stride == 1 &&
            offset + size <= start;

@@ -240,3 +240,27 @@ func.func @call(%x: memref<1x2x512x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: mem
       outs(%o2 : memref<1x2x8x16xf32>)
   return %o1, %o2 : memref<1x2x16x16xf32>, memref<1x2x8x16xf32>
 }
+
+// Parts of one buffer whose places are known only at run time may overlap.
+
+// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
+// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
+
+// CODE-LABEL: func.func @dynamic_parts(
+//       CODE:   scf.forall
+//       CODE:   scf.forall
+//   CODE-NOT:   scf.forall
+//       CODE:   return
+func.func @dynamic_parts(%x: memref<1x2x512x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: memref<1x2x128x16xf32>, %i: index)
+    -> memref<1x2x24x16xf32> {
+  %pool = memref.alloc() : memref<1x2x24x16xf32>
+  %o1 = memref.subview %pool[0, 0, %i, 0] [1, 2, 16, 16] [1, 1, 1, 1]
+      : memref<1x2x24x16xf32> to memref<1x2x16x16xf32, strided<[768, 384, 16, 1], offset: ?>>
+  attn.summarize ins(%x : memref<1x2x512x16xf32>) weights(%w1 : memref<1x2x64x16xf32>)
+      outs(%o1 : memref<1x2x16x16xf32, strided<[768, 384, 16, 1], offset: ?>>)
+  %o2 = memref.subview %pool[0, 0, 16, 0] [1, 2, 8, 16] [1, 1, 1, 1]
+      : memref<1x2x24x16xf32> to memref<1x2x8x16xf32, strided<[768, 384, 16, 1], offset: 256>>
+  attn.summarize ins(%x : memref<1x2x512x16xf32>) weights(%w2 : memref<1x2x128x16xf32>)
+      outs(%o2 : memref<1x2x8x16xf32, strided<[768, 384, 16, 1], offset: 256>>)
+  return %pool : memref<1x2x24x16xf32>
+}

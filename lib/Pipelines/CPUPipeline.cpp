@@ -26,7 +26,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Arithmetic on tensors, as one loop nest where it can be.
   pm.addPass(createConvertElementwiseToLinalgPass());
-  pm.addPass(createLinalgElementwiseOpFusionPass());
+  pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   // Every tensor.empty becomes a buffer of its own before CSE can merge two.
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());

@@ -9,7 +9,7 @@
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
 // PASSES: convert-elementwise-to-linalg
-// PASSES: linalg-fuse-elementwise-ops
+// PASSES: attn-fuse-elementwise
 // PASSES: empty-tensor-to-alloc-tensor
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
 // PASSES: attn-tile-stream

@@ -248,6 +248,19 @@ def VectorizeSummarizePass
   ];
 }
 
+def FuseElementwisePass : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "fuse chains of elementwise operations on tensors";
+  let description = [{
+    Upstream's fusion of `linalg.generic` operations on tensors into their only
+    user, except into products of matrices: those read every element many times,
+    and what computes it would be repeated each time.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> {
   let summary = "lower linalg operations on memrefs to parallel vector code";
   let description = [{

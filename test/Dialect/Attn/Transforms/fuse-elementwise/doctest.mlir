@@ -1,0 +1,39 @@
+// RUN: fovea-opt %s --convert-elementwise-to-linalg --attn-fuse-elementwise | FileCheck %s
+
+// A chain becomes one loop nest.
+
+// CHECK-LABEL: func.func @chain(
+//       CHECK:   linalg.generic
+//       CHECK:     arith.mulf
+//       CHECK:     math.exp
+//   CHECK-NOT:   linalg.generic
+func.func @chain(%a: tensor<8x16xf32>, %b: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %0 = arith.mulf %a, %b : tensor<8x16xf32>
+  %1 = math.exp %0 : tensor<8x16xf32>
+  return %1 : tensor<8x16xf32>
+}
+
+// A product keeps its operands: the exponential is taken once an element.
+
+// CHECK-LABEL: func.func @product(
+//       CHECK:   %[[EXP:.*]] = linalg.generic
+//       CHECK:     math.exp
+//       CHECK:   linalg.generic {{.*}} ins(%[[EXP]], %{{.*}} :
+//   CHECK-NOT:     math.exp
+#left = affine_map<(i, j, k) -> (i, k)>
+#right = affine_map<(i, j, k) -> (k, j)>
+#out = affine_map<(i, j, k) -> (i, j)>
+func.func @product(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>,
+                   %init: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = math.exp %a : tensor<8x16xf32>
+  %1 = linalg.generic {indexing_maps = [#left, #right, #out],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%0, %b : tensor<8x16xf32>, tensor<16x4xf32>)
+      outs(%init : tensor<8x4xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %2 = arith.mulf %x, %y : f32
+    %3 = arith.addf %sum, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}

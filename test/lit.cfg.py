@@ -75,11 +75,28 @@ llvm_config.add_tool_substitutions(
 )
 
 
+def preload_sanitizer():
+    """Lets Python load our library where it is instrumented: kernels.py preloads
+    what the library needs. Kernels are instrumented, too, and slow, so each
+    matrix runs a part of its cases. Returns whether that can work."""
+    if not config.sanitizers:
+        return True
+    if "address" not in config.sanitizers:
+        return False
+    library = f"libclang_rt.asan-{platform.machine()}.so"
+    command = [config.c_compiler, f"-print-file-name={library}"]
+    path = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    if not os.path.isabs(path):
+        return False
+    config.environment["FOVEA_PRELOAD"] = path
+    config.environment["FOVEA_EVERY"] = os.environ.get("FOVEA_EVERY", "32")
+    return True
+
+
 def has_numpy():
-    """Whether tests can load our library into Python beside NumPy. Python is
-    not instrumented, and an instrumented library needs a program that is."""
+    """Whether tests can load our library into Python beside NumPy."""
     command = [config.python_executable, "-c", "import ml_dtypes, numpy"]
-    return not config.sanitizers and subprocess.run(command, capture_output=True).returncode == 0
+    return preload_sanitizer() and subprocess.run(command, capture_output=True).returncode == 0
 
 
 if has_numpy():

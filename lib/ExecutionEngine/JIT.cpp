@@ -15,6 +15,11 @@
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/Compiler.h"
+#if LLVM_ADDRESS_SANITIZER_BUILD
+#include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
+#include "llvm/Transforms/Instrumentation/AddressSanitizer.h"
+#endif
 
 using namespace llvm;
 
@@ -23,6 +28,33 @@ using namespace llvm;
 /// as long, half of it in InstCombine, and kernels run no faster.
 static constexpr StringLiteral kLightPipeline =
     "function(sroa,early-cse,simplifycfg)";
+
+#if LLVM_ADDRESS_SANITIZER_BUILD
+/// Where our own code is instrumented, so are kernels: whatever they load or
+/// store outside of a tensor is reported.
+static void addAddressSanitizer(Module &module, ModulePassManager &passes) {
+  for (Function &function : module)
+    if (!function.isDeclaration())
+      function.addFnAttr(Attribute::SanitizeAddress);
+  // No constructor of the module: nothing would run it.
+  passes.addPass(AddressSanitizerPass(
+      AddressSanitizerOptions(), /*UseGlobalGC=*/false,
+      /*UseOdrIndicator=*/false, AsanDtorKind::None, AsanCtorKind::None));
+}
+
+/// What the instrumented code calls.
+static Error addSanitizerSymbols(orc::LLJIT &jit) {
+  auto symbols = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
+      jit.getDataLayout().getGlobalPrefix(),
+      [](const orc::SymbolStringPtr &name) {
+        return (*name).starts_with("__asan_");
+      });
+  if (!symbols)
+    return symbols.takeError();
+  jit.getMainJITDylib().addGenerator(std::move(*symbols));
+  return Error::success();
+}
+#endif
 
 void fovea::detail::optimize(Module &module, TargetMachine &machine,
                              unsigned optLevel) {
@@ -44,6 +76,9 @@ void fovea::detail::optimize(Module &module, TargetMachine &machine,
   else
     passes = builder.buildPerModuleDefaultPipeline(
         optLevel == 2 ? OptimizationLevel::O2 : OptimizationLevel::O3);
+#if LLVM_ADDRESS_SANITIZER_BUILD
+  addAddressSanitizer(module, passes);
+#endif
   passes.run(module, modules);
 }
 
@@ -108,6 +143,10 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   if (Error error = code->jit->getMainJITDylib().define(
           orc::absoluteSymbols(getRuntimeSymbols(mangle))))
     return takeErrors(std::move(error));
+#if LLVM_ADDRESS_SANITIZER_BUILD
+  if (Error error = addSanitizerSymbols(*code->jit))
+    return takeErrors(std::move(error));
+#endif
   if (Error error = code->jit->addObjectFile(std::move(*object)))
     return takeErrors(std::move(error));
   Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);

@@ -4,6 +4,14 @@
 """Compiles and runs IR through libfovea, many kernels in one process."""
 
 import ctypes
+import os
+import sys
+
+# A library with AddressSanitizer wants to see all memory of the program: the
+# sanitizer has to be there before the interpreter.
+if "FOVEA_PRELOAD" in os.environ:
+    os.environ["LD_PRELOAD"] = os.environ.pop("FOVEA_PRELOAD")
+    os.execv(sys.executable, sys.orig_argv)
 
 import numpy as np
 from ml_dtypes import bfloat16

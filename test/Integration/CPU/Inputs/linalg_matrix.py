@@ -86,7 +86,7 @@ for index, case in enumerate(pairwise({
     "product": PRODUCTS, "sizes": SIZES, "dtype": ["f32", "f64", "bf16", "f16"], "wide": [False, True],
     "cpu": check.usable_cpus(), "dynamic": [False, True],
 }, seed=5)):
-    if check.only in (None, index):
+    if check.wants(index):
         try:
             run_product(index, case)
         except Exception as failure:
@@ -191,7 +191,7 @@ for index, case in enumerate(pairwise({
     "op": list(ELEMENTWISE), "shape": [(1, 1), (3, 16), (7, 37), (64, 64), (130, 1000), (33, 15)],
     "dtype": ["f32", "f64", "bf16", "f16"], "cpu": check.usable_cpus(), "dynamic": [False, True],
 }, seed=6)):
-    if check.only in (None, index):
+    if check.wants(index):
         try:
             run_elementwise(index, case)
         except Exception as failure:

@@ -99,7 +99,7 @@ def run(index, case):
 
 
 for index, case in enumerate(pairwise(FACTORS, seed=7)):
-    if check.only in (None, index):
+    if check.wants(index):
         try:
             run(index, case)
         except Exception as failure:

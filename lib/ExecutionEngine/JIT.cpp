@@ -30,12 +30,19 @@ static constexpr StringLiteral kLightPipeline =
     "function(sroa,early-cse,simplifycfg)";
 
 #if LLVM_ADDRESS_SANITIZER_BUILD
-/// Where our own code is instrumented, so are kernels: whatever they load or
-/// store outside of a tensor is reported.
-static void addAddressSanitizer(Module &module, ModulePassManager &passes) {
+/// Where our own code is instrumented, so are kernels that run in this process:
+/// whatever they load or store outside of a tensor is reported.
+static void requestAddressSanitizer(Module &module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(Attribute::SanitizeAddress);
+}
+
+static void addAddressSanitizer(Module &module, ModulePassManager &passes) {
+  if (none_of(module, [](Function &function) {
+        return function.hasFnAttribute(Attribute::SanitizeAddress);
+      }))
+    return;
   // No constructor of the module: nothing would run it.
   passes.addPass(AddressSanitizerPass(
       AddressSanitizerOptions(), /*UseGlobalGC=*/false,
@@ -116,6 +123,9 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   };
 
   bool unloads = module.getFunction(kUnloadName);
+#if LLVM_ADDRESS_SANITIZER_BUILD
+  requestAddressSanitizer(module);
+#endif
   optimize(module, machine, optLevel);
   times.optimize = watch.lap();
   Expected<std::unique_ptr<MemoryBuffer>> object =

@@ -96,81 +96,79 @@ class Writer:
             f"    ^bb0({arguments}):\n      " + "\n      ".join(body) + f"\n    }} -> {out}"
         )
 
-    def add(self, a, b, n, F):
-        t = tensor(n, F)
-        return self.op(f"linalg.add ins({a}, {b} : {t}, {t}) outs({self.empty(n, F)} : {t}) -> {t}")
+    def named(self, op, a, b, n, F):
+        """Element by element, as an operation with a name: it stays a pass of its
+        own, where a generic one might be computed again for every product."""
+        t = tensor(self.shape.batch, n, F)
+        init = self.empty(self.shape.batch, n, F)
+        return self.op(f"linalg.{op} ins({a}, {b} : {t}, {t}) outs({init} : {t}) -> {t}")
 
     def linear(self, x, weight, bias, n, ins, outs):
-        """x [n,ins] times weight [ins,outs], plus bias [outs]."""
-        t = tensor(n, outs)
+        """x [B,n,ins] times weight [ins,outs], plus bias [outs]."""
+        B = self.shape.batch
+        t = tensor(B, n, outs)
+        maps = ", ".join(
+            f"affine_map<(b, i, o, k) -> ({m})>" for m in ("b, i, k", "k, o", "b, i, o")
+        )
         product = self.op(
-            f"linalg.matmul ins({x}, {weight} : {tensor(n, ins)}, {tensor(ins, outs)}) "
-            f"outs({self.zeros(n, outs)} : {t}) -> {t}"
+            f"linalg.contract indexing_maps = [{maps}] "
+            f"ins({x}, {weight} : {tensor(B, n, ins)}, {tensor(ins, outs)}) "
+            f"outs({self.zeros(B, n, outs)} : {t}) -> {t}"
         )
         return self.generic(
-            [(product, t), (bias, tensor(outs))], ["d0, d1", "d1"], t, "d0, d1",
-            ["parallel"] * 2, ["%s = arith.addf %i0, %i1 : f32", "linalg.yield %s : f32"],
+            [(product, t), (bias, tensor(outs))], ["d0, d1, d2", "d2"], t, "d0, d1, d2",
+            ["parallel"] * 3, ["%s = arith.addf %i0, %i1 : f32", "linalg.yield %s : f32"],
         )  # fmt: skip
 
     def norm(self, x, gain, bias, n):
-        F = self.shape.features
-        t, column = tensor(n, F), tensor(n)
+        B, F = self.shape.batch, self.shape.features
+        t, column, every = tensor(B, n, F), tensor(B, n), "d0, d1, d2"
+        reduced = ["parallel", "parallel", "reduction"]
         total = self.generic(
-            [(x, t)], ["d0, d1"], column, "d0", ["parallel", "reduction"],
-            ["%s = arith.addf %acc, %i0 : f32", "linalg.yield %s : f32"], self.zeros(n),
+            [(x, t)], [every], column, "d0, d1", reduced,
+            ["%s = arith.addf %acc, %i0 : f32", "linalg.yield %s : f32"], self.zeros(B, n),
         )  # fmt: skip
         share = f"%share = arith.constant {1 / F:.9e} : f32"
         spread = self.generic(
-            [(x, t), (total, column)], ["d0, d1", "d0"], column, "d0", ["parallel", "reduction"],
+            [(x, t), (total, column)], [every, "d0, d1"], column, "d0, d1", reduced,
             [share, "%m = arith.mulf %i1, %share : f32", "%d = arith.subf %i0, %m : f32",
              "%q = arith.mulf %d, %d : f32", "%s = arith.addf %acc, %q : f32",
-             "linalg.yield %s : f32"], self.zeros(n),
+             "linalg.yield %s : f32"], self.zeros(B, n),
         )  # fmt: skip
-        return self.generic(
-            [(x, t), (total, column), (spread, column), (gain, tensor(F)), (bias, tensor(F))],
-            ["d0, d1", "d0", "d0", "d1", "d1"], t, "d0, d1", ["parallel"] * 2,
+        scaled = self.generic(
+            [(x, t), (total, column), (spread, column), (gain, tensor(F))],
+            [every, "d0, d1", "d0, d1", "d2"], t, every, ["parallel"] * 3,
             [share, f"%e = arith.constant {self.shape.epsilon:.9e} : f32",
              "%m = arith.mulf %i1, %share : f32", "%d = arith.subf %i0, %m : f32",
              "%v = arith.mulf %i2, %share : f32", "%w = arith.addf %v, %e : f32",
              "%r = math.rsqrt %w : f32", "%n = arith.mulf %d, %r : f32",
-             "%g = arith.mulf %n, %i3 : f32", "%s = arith.addf %g, %i4 : f32",
-             "linalg.yield %s : f32"],
+             "%s = arith.mulf %n, %i3 : f32", "linalg.yield %s : f32"],
         )  # fmt: skip
+        shift = self.op(
+            f"linalg.broadcast ins({bias} : {tensor(F)}) outs({self.empty(B, n, F)} : {t}) dimensions = [0, 1]"
+        )
+        return self.named("add", scaled, shift, n, F)
 
     def gelu(self, x, n, width):
-        t = tensor(n, width)
-        return self.generic(
-            [(x, t)], ["d0, d1"], t, "d0, d1", ["parallel"] * 2,
+        t = tensor(self.shape.batch, n, width)
+        share = self.generic(
+            [(x, t)], ["d0, d1, d2"], t, "d0, d1, d2", ["parallel"] * 3,
             ["%r = arith.constant 7.07106781e-01 : f32", "%h = arith.constant 0.5 : f32",
              "%one = arith.constant 1.0 : f32", "%a = arith.mulf %i0, %r : f32",
              "%e = math.erf %a : f32", "%b = arith.addf %e, %one : f32",
-             "%c = arith.mulf %i0, %h : f32", "%s = arith.mulf %b, %c : f32",
-             "linalg.yield %s : f32"],
+             "%s = arith.mulf %b, %h : f32", "linalg.yield %s : f32"],
         )  # fmt: skip
+        return self.named("mul", x, share, n, width)
 
     # -- shapes --------------------------------------------------------------
 
-    def flatten(self, x, n):
-        s = self.shape
-        return self.op(
-            f"tensor.collapse_shape {x} [[0, 1], [2]] : {tensor(s.batch, n, s.features)} "
-            f"into {tensor(s.batch * n, s.features)}"
-        )
-
-    def unflatten(self, x, n):
-        s = self.shape
-        return self.op(
-            f"tensor.expand_shape {x} [[0, 1], [2]] output_shape [{s.batch}, {n}, {s.features}] : "
-            f"{tensor(s.batch * n, s.features)} into {tensor(s.batch, n, s.features)}"
-        )
-
     def heads(self, x, n):
-        """[B n, H D] as [B, H, n, D]."""
+        """[B,n,H D] as [B,H,n,D]."""
         s = self.shape
         cut = tensor(s.batch, n, s.heads, s.width)
         split = self.op(
-            f"tensor.expand_shape {x} [[0, 1], [2, 3]] output_shape "
-            f"[{s.batch}, {n}, {s.heads}, {s.width}] : {tensor(s.batch * n, s.features)} into {cut}"
+            f"tensor.expand_shape {x} [[0], [1], [2, 3]] output_shape "
+            f"[{s.batch}, {n}, {s.heads}, {s.width}] : {tensor(s.batch, n, s.features)} into {cut}"
         )
         t = tensor(s.batch, s.heads, n, s.width)
         init = self.empty(s.batch, s.heads, n, s.width)
@@ -182,7 +180,7 @@ class Writer:
         t, cut = tensor(s.batch, s.heads, n, s.width), tensor(s.batch, n, s.heads, s.width)
         init = self.empty(s.batch, n, s.heads, s.width)
         back = self.op(f"linalg.transpose ins({x} : {t}) outs({init} : {cut}) permutation = [0, 2, 1, 3]")
-        return self.op(f"tensor.collapse_shape {back} [[0, 1], [2, 3]] : {cut} into {tensor(s.batch * n, s.features)}")
+        return self.op(f"tensor.collapse_shape {back} [[0], [1], [2, 3]] : {cut} into {tensor(s.batch, n, s.features)}")
 
     def slice(self, x, first, count, total):
         s = self.shape
@@ -250,7 +248,7 @@ class Writer:
         inner = Writer(s)
         inner.count = self.count + 1000
         c = s.roots
-        keys = keys_of(inner, inner.flatten("%rows", c), c)
+        keys = keys_of(inner, "%rows", c)
         weight = tensor(s.batch, c)
         score = inner.op(
             f"attn.tree_score ins({queries}, {keys} : {tensor(s.batch, s.heads, vip, s.width)}, "
@@ -322,31 +320,29 @@ class Writer:
         return self.linear(self.gelu(hidden, n, s.hidden), w["w2"], w["c2"], n, s.hidden, s.features)
 
     def layer(self, w, x, n, sources_of):
-        """A layer over x [B n, F]; `sources_of(keys, values)` names the sources."""
-        s, F, flat = self.shape, self.shape.features, self.shape.batch * n
-        h = self.norm(x, w["g1"], w["b1"], flat) if s.pre_norm else x
-        q, k, v = (
-            self.heads(self.linear(h, w["w" + i], w["b" + i], flat, F, F), n) for i in "qkv"
-        )
+        """A layer over x [B,n,F]; `sources_of(keys, values)` names the sources."""
+        s, F = self.shape, self.shape.features
+        h = self.norm(x, w["g1"], w["b1"], n) if s.pre_norm else x
+        q, k, v = (self.heads(self.linear(h, w["w" + i], w["b" + i], n, F, F), n) for i in "qkv")
         mixed = self.merge(self.attend(q, sources_of(k, v), n), n)
-        x = self.add(x, self.linear(mixed, w["wo"], w["bo"], flat, F, F), flat, F)
+        x = self.named("add", x, self.linear(mixed, w["wo"], w["bo"], n, F, F), n, F)
         if s.pre_norm:
-            return self.add(x, self.mlp(self.norm(x, w["g2"], w["b2"], flat), w, flat), flat, F)
-        x = self.norm(x, w["g1"], w["b1"], flat)
-        return self.norm(self.add(x, self.mlp(x, w, flat), flat, F), w["g2"], w["b2"], flat)
+            return self.named("add", x, self.mlp(self.norm(x, w["g2"], w["b2"], n), w, n), n, F)
+        x = self.norm(x, w["g1"], w["b1"], n)
+        return self.norm(self.named("add", x, self.mlp(x, w, n), n, F), w["g2"], w["b2"], n)
 
-    def projected(self, w, x, n, name):
-        """Queries or keys, [B,H,n,D], of rows [B n, F] as a layer sees them."""
-        s, F, flat = self.shape, self.shape.features, self.shape.batch * n
-        h = self.norm(x, w["g1"], w["b1"], flat) if s.pre_norm else x
-        return self.heads(self.linear(h, w["w" + name], w["b" + name], flat, F, F), n)
+    def projected(self, w, x, n, *names):
+        """Queries, keys or values, [B,H,n,D], of rows [B,n,F] as a layer sees them."""
+        s, F = self.shape, self.shape.features
+        h = self.norm(x, w["g1"], w["b1"], n) if s.pre_norm else x
+        return [self.heads(self.linear(h, w["w" + i], w["b" + i], n, F, F), n) for i in names]
 
     def choose(self, w, vip, tree, counts):
         """The nodes that the heads of a layer want split for VIP tokens [B,np,F]."""
         s = self.shape
-        queries = self.projected(w, self.flatten(vip, s.vip), s.vip, "q")
+        (queries,) = self.projected(w, vip, s.vip, "q")
         return self.select(
-            tree, counts, queries, s.vip, lambda b, rows, c: b.projected(w, rows, c, "k")
+            tree, counts, queries, s.vip, lambda b, rows, c: b.projected(w, rows, c, "k")[0]
         )
 
 
@@ -386,7 +382,7 @@ def encoder(shape, depth, return_nodes=False):
             row_part = [b.part(x, s.vip, s.rows, total) for x in (k, v)]
             return [(*vip_part, s.vip, None), (*row_part, s.rows, weight)]
 
-        x = b.unflatten(b.layer(w, b.flatten(b.concat(vip, rows, s.vip, s.rows), total), total, sources), total)
+        x = b.layer(w, b.concat(vip, rows, s.vip, s.rows), total, sources)
         vip = b.slice(x, 0, s.vip, total)
         tree = b.update(tree, counts, nodes, b.slice(x, s.vip, s.rows, total))
         chosen += nodes
@@ -401,11 +397,11 @@ def dense_encoder(shape, depth):
     s, b = shape, Writer(shape)
     n = s.vip + s.tokens
     weights, layers = _weights(s, depth)
-    x = b.flatten("%x", n)
+    x = "%x"
     for w in layers:
         x = b.layer(w, x, n, lambda k, v: [(k, v, n, None)])
     t = tensor(s.batch, n, s.features)
-    return _function(b, "dense", [("x", t)] + weights, [(b.unflatten(x, n), t)])
+    return _function(b, "dense", [("x", t)] + weights, [(x, t)])
 
 
 def decoder_attention(shape, compressed=True):
@@ -413,23 +409,17 @@ def decoder_attention(shape, compressed=True):
     VIP tokens, over the tree of an encoder's output, or over all of it.
     (decoded [B,np,F], tokens or tree, weights) -> [B,np,F]."""
     s, b = shape, Writer(shape)
-    F, flat = s.features, s.batch * s.vip
+    F = s.features
     weights, (w,) = _weights(s, 1)
-    q = b.projected(w, b.flatten("%decoded", s.vip), s.vip, "q")
-    count, weight = s.tokens, None
+    (q,) = b.projected(w, "%decoded", s.vip, "q")
+    rows, count, weight = "%memory", s.tokens, None
     if compressed:
         nodes = b.choose(w, "%decoded", "%memory", None)
         rows, weight = b.fetch("%memory", None, nodes)
         count = s.rows
-    else:
-        rows = "%memory"
-    memory = b.flatten(rows, count)
-    k = b.projected(w, memory, count, "k")
-    h = b.norm(memory, w["g1"], w["b1"], s.batch * count) if s.pre_norm else memory
-    v = b.heads(b.linear(h, w["wv"], w["bv"], s.batch * count, F, F), count)
+    k, v = b.projected(w, rows, count, "k", "v")
     mixed = b.merge(b.attend(q, [(k, v, count, weight)], s.vip), s.vip)
-    out = b.linear(mixed, w["wo"], w["bo"], flat, F, F)
-    x = b.unflatten(b.add(b.flatten("%decoded", s.vip), out, flat, F), s.vip)
+    x = b.named("add", "%decoded", b.linear(mixed, w["wo"], w["bo"], s.vip, F, F), s.vip, F)
     t = tensor(s.batch, s.vip, F)
     memory_type = b.tree_type() if compressed else tensor(s.batch, s.tokens, F)
     return _function(b, "decoder", [("decoded", t), ("memory", memory_type)] + weights, [(x, t)])

@@ -62,6 +62,7 @@ if os.environ.get("FOVEA_VERIFY_ROUNDTRIP", "0") != "0":
 tools = [
     ToolSubst("fovea-opt", extra_args=opt_arguments, unresolved="fatal"),
     ToolSubst("fovea-run", unresolved="ignore"),
+    ToolSubst("fovea-compile", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
     ToolSubst("fovea-embedding-example", unresolved="ignore"),
@@ -130,3 +131,24 @@ config.available_features |= host_cpu_features() & {
     "avx512_fp16",
     "amx_bf16",
 }
+
+
+def has_cuda_device():
+    """Whether a CUDA driver finds a device."""
+    import ctypes
+
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
+
+
+if has_cuda_device():
+    config.available_features.add("cuda-device")
+for folder in os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]:
+    if os.path.exists(os.path.join(folder, "ptxas")):
+        config.available_features.add("ptxas")
+        config.substitutions.append(("%ptxas", os.path.join(folder, "ptxas")))
+        break

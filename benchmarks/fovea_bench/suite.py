@@ -9,7 +9,7 @@ A configuration file is a JSON object:
     seconds, machine_seconds  time for each row and round, and for each peak
     rows         a list of
         id, title    name in comparisons, name in the table
-        workload     fields of workloads.Workload
+        workload     fields of workloads.Workload, or of quantize_workload's
         kind         "kernel" (the default) or "compile": compilation and cache
         threads      a number, or "all" (default 1)
         seconds      instead of those of the suite
@@ -26,7 +26,11 @@ A configuration file is a JSON object:
 
 import json
 
+from .quantize_workload import QuantizeWorkload
 from .workloads import Workload
+
+# By op; Workload has all others.
+_WORKLOADS = {"quantize": QuantizeWorkload}
 
 METRICS = (
     "fraction_of_peak",
@@ -76,8 +80,9 @@ class Row:
         if unknown:
             raise ValueError(f"{name}: found baselines {sorted(unknown)}, needed torch or numpy")
         try:
-            self.expected = Workload(**self.workload)
-            self.workload = Workload(**{**self.workload, **(self.canary or {})})
+            make = _WORKLOADS.get(self.workload.get("op"), Workload)
+            self.expected = make(**self.workload)
+            self.workload = make(**{**self.workload, **(self.canary or {})})
             self.targets = [Target(**target) for target in self.targets]
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None

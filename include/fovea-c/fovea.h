@@ -83,7 +83,7 @@ typedef struct {
 typedef struct fovea_kernel fovea_kernel;
 
 typedef struct {
-  /* "cpu" or "reference"; null for "cpu". */
+  /* "cpu", "reference", "gpu" or "gpu-sim"; null for "cpu". */
   const char *target;
   /* The CPU to generate code for, as LLVM names it; null for "native". */
   const char *cpu;

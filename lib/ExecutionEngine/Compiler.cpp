@@ -7,14 +7,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "Compilation.h"
 #include "HostTarget.h"
-#include "KernelImpl.h"
 #include "PackedEntry.h"
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/SIMT/GPUDriver.h"
 #include "fovea/Target/CPU/CPUInfo.h"
+#include "fovea/Target/GPU/GPUInfo.h"
+#include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,8 +27,6 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -33,17 +35,27 @@
 
 using namespace mlir;
 using namespace fovea;
+using fovea::detail::Compilation;
+
+static constexpr std::pair<Target, StringLiteral> kTargets[] = {
+    {Target::CPU, "cpu"},
+    {Target::Reference, "reference"},
+    {Target::GPU, "gpu"},
+    {Target::GPUEmulator, "gpu-sim"}};
 
 StringRef fovea::getName(Target target) {
-  return target == Target::CPU ? "cpu" : "reference";
+  return llvm::find_if(kTargets,
+                       [&](auto &entry) { return entry.first == target; })
+      ->second;
 }
 
 llvm::Expected<Target> fovea::parseTarget(StringRef name) {
-  for (Target target : {Target::CPU, Target::Reference})
-    if (name == fovea::getName(target))
+  for (auto [target, targetName] : kTargets)
+    if (name == targetName)
       return target;
-  return llvm::createStringError("unknown target '" + name +
-                                 "'; expected 'cpu' or 'reference'");
+  return llvm::createStringError(
+      "unknown target '" + name +
+      "'; expected 'cpu', 'reference', 'gpu' or 'gpu-sim'");
 }
 
 /// What every compilation registers, collected once.
@@ -51,8 +63,6 @@ static const DialectRegistry &getRegistry() {
   static const DialectRegistry *registry = [] {
     auto *registry = new DialectRegistry();
     registerAllDialects(*registry);
-    registerBuiltinDialectTranslation(*registry);
-    registerLLVMDialectTranslation(*registry);
     return registry;
   }();
   return *registry;
@@ -183,11 +193,42 @@ static void dropOtherEntries(ModuleOp module, func::FuncOp entry) {
       function.setPrivate();
 }
 
+llvm::Expected<GPUInfo> fovea::detail::findGPU(const CompileOptions &options) {
+  if (options.chip != "native")
+    return getGPUInfo(options.chip);
+  if (options.target == Target::GPUEmulator)
+    return getGPUInfo("sm_80");
+  fovea_rt_gpu_properties properties;
+  if (fovea_rt_gpu_get_properties(FOVEA_RT_GPU_CUDA, /*device=*/0,
+                                  &properties) != FOVEA_RT_OK)
+    return llvm::createStringError("cannot use target 'gpu': " +
+                                   Twine(fovea_rt_last_error()));
+  return getGPUInfo("sm_" + std::to_string(properties.capability));
+}
+
 static llvm::Error buildPipeline(OpPassManager &pm,
-                                 const CompileOptions &options) {
+                                 const CompileOptions &options,
+                                 bool stopAtKernels) {
   pm.addPass(createSymbolDCEPass());
   if (options.target == Target::Reference) {
     buildReferencePipeline(pm);
+    return llvm::Error::success();
+  }
+  if (options.target != Target::CPU) {
+    llvm::Expected<GPUInfo> gpu = fovea::detail::findGPU(options);
+    if (!gpu)
+      return gpu.takeError();
+    if (options.f32 != "tf32x3" && options.f32 != "tf32")
+      return llvm::createStringError("unknown products of f32 data '" +
+                                     options.f32 +
+                                     "'; expected 'tf32x3' or 'tf32'");
+    NVVMPipelineOptions pipeline;
+    pipeline.f32 = options.f32;
+    pipeline.emulate = options.target == Target::GPUEmulator;
+    pipeline.host = !stopAtKernels;
+    if (pipeline.emulate)
+      simt::registerEmulator();
+    buildNVVMPipeline(pm, *gpu, pipeline);
     return llvm::Error::success();
   }
   llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
@@ -197,41 +238,14 @@ static llvm::Error buildPipeline(OpPassManager &pm,
   return llvm::Error::success();
 }
 
-namespace {
-/// One compilation, from text to loaded code.
-class Compilation {
-public:
-  explicit Compilation(const CompileOptions &options)
-      : options(options),
-        context(getRegistry(), MLIRContext::Threading::DISABLED) {}
+Compilation::Compilation(const CompileOptions &options)
+    : options(options),
+      context(getRegistry(), MLIRContext::Threading::DISABLED) {
+  handler.emplace(sources, &context, diagnosticStream);
+}
 
-  llvm::Expected<Kernel> run(StringRef text);
-
-private:
-  /// An error with all diagnostics so far; `what` where there are none.
-  llvm::Error takeDiagnostics(const Twine &what) {
-    std::string text = StringRef(diagnostics).rtrim().str();
-    if (StringRef(text).contains("error:"))
-      return llvm::createStringError(text);
-    if (!text.empty())
-      text += '\n';
-    return llvm::createStringError(text + what);
-  }
-
-  llvm::Expected<func::FuncOp> parse(StringRef text);
-  llvm::Error runPasses(func::FuncOp entry);
-  llvm::Error generateCode(llvm::TargetMachine &machine);
-
-  const CompileOptions &options;
-  llvm::SourceMgr sources;
-  std::string diagnostics;
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  std::shared_ptr<Kernel::Impl> impl = std::make_shared<Kernel::Impl>();
-};
-} // namespace
-
-llvm::Expected<func::FuncOp> Compilation::parse(StringRef text) {
+llvm::Error Compilation::parse(StringRef text) {
+  fovea::detail::Stopwatch watch;
   // The parser reads up to a null character, which a StringRef may lack.
   sources.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBufferCopy(text, options.sourceName),
@@ -245,35 +259,40 @@ llvm::Expected<func::FuncOp> Compilation::parse(StringRef text) {
       &block, &context, location);
   if (!module)
     return takeDiagnostics("cannot parse the module");
-  llvm::Expected<func::FuncOp> entry = findEntry(*module, options.entry);
-  if (!entry)
-    return entry.takeError();
-  if (failed(convertSignature(*entry, impl->signature)))
+  llvm::Expected<func::FuncOp> found = findEntry(*module, options.entry);
+  if (!found)
+    return found.takeError();
+  entry = *found;
+  if (failed(convertSignature(entry, impl->signature)))
     return takeDiagnostics("unsupported entry function");
-  nameArguments(*entry, state, impl->signature);
-  impl->name = entry->getSymName().str();
-  impl->constraints = fovea::detail::collectShapeConstraints(*entry);
-  return entry;
+  nameArguments(entry, state, impl->signature);
+  impl->name = entry.getSymName().str();
+  impl->constraints = fovea::detail::collectShapeConstraints(entry);
+  impl->times.parse = watch.lap();
+  return llvm::Error::success();
 }
 
-llvm::Error Compilation::runPasses(func::FuncOp entry) {
+llvm::Error Compilation::runPasses(bool stopAtKernels) {
+  fovea::detail::Stopwatch watch;
   dropOtherEntries(*module, entry);
   entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                  UnitAttr::get(&context));
   PassManager pm(&context);
   // Once at the end is enough for a pipeline that is tested pass by pass.
   pm.enableVerifier(false);
-  if (llvm::Error error = buildPipeline(pm, options))
+  if (llvm::Error error = buildPipeline(pm, options, stopAtKernels))
     return error;
   if (failed(pm.run(*module)) || failed(mlir::verify(*module)))
     return takeDiagnostics("the pass pipeline for target '" +
                            fovea::getName(options.target) + "' failed");
+  impl->times.passes = watch.lap();
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::generateCode(llvm::TargetMachine &machine) {
+llvm::Expected<std::unique_ptr<llvm::Module>>
+Compilation::translate(llvm::LLVMContext &llvmContext,
+                       llvm::TargetMachine &machine, StringRef &entryName) {
   fovea::detail::Stopwatch watch;
-  llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(*module, llvmContext, options.sourceName);
   if (!llvmModule)
@@ -284,44 +303,40 @@ llvm::Error Compilation::generateCode(llvm::TargetMachine &machine) {
       fovea::detail::addPackedEntry(*llvmModule, *impl);
   if (!symbol)
     return symbol.takeError();
+  entryName = *symbol;
   impl->times.translate = watch.lap();
-  llvm::Expected<std::unique_ptr<fovea::detail::LoadedCode>> code =
-      fovea::detail::LoadedCode::create(*llvmModule, *symbol, machine,
-                                        options.optLevel, impl->times);
-  if (!code)
-    return code.takeError();
-  impl->code = std::move(*code);
-  impl->packed = impl->code->getEntry<void(void **)>();
-  return llvm::Error::success();
+  return llvmModule;
 }
 
-llvm::Expected<Kernel> Compilation::run(StringRef text) {
-  fovea::detail::Stopwatch watch;
+llvm::Expected<Kernel> fovea::compile(StringRef text,
+                                      const CompileOptions &options) {
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
       fovea::detail::createHostTargetMachine(
           llvm::StringRef(options.cpu).split(',').first);
   if (!machine)
     return machine.takeError();
-  impl->cpu = (*machine)->getTargetCPU().str();
-
-  llvm::raw_string_ostream os(diagnostics);
-  SourceMgrDiagnosticHandler handler(sources, &context, os);
-  llvm::Expected<func::FuncOp> entry = parse(text);
-  if (!entry)
-    return entry.takeError();
-  impl->times.parse = watch.lap();
-  if (llvm::Error error = runPasses(*entry))
+  Compilation compilation(options);
+  Kernel::Impl &impl = *compilation.impl;
+  impl.cpu = (*machine)->getTargetCPU().str();
+  if (llvm::Error error = compilation.parse(text))
     return std::move(error);
-  impl->times.passes = watch.lap();
-  if (llvm::Error error = generateCode(**machine))
+  if (llvm::Error error = compilation.runPasses())
     return std::move(error);
-  impl->diagnostics = diagnostics;
-  return Kernel(std::move(impl));
-}
-
-llvm::Expected<Kernel> fovea::compile(StringRef text,
-                                      const CompileOptions &options) {
-  return Compilation(options).run(text);
+  llvm::LLVMContext llvmContext;
+  StringRef symbol;
+  llvm::Expected<std::unique_ptr<llvm::Module>> llvmModule =
+      compilation.translate(llvmContext, **machine, symbol);
+  if (!llvmModule)
+    return llvmModule.takeError();
+  llvm::Expected<std::unique_ptr<fovea::detail::LoadedCode>> code =
+      fovea::detail::LoadedCode::create(**llvmModule, symbol, **machine,
+                                        options.optLevel, impl.times);
+  if (!code)
+    return code.takeError();
+  impl.code = std::move(*code);
+  impl.packed = impl.code->getEntry<void(void **)>();
+  impl.diagnostics = compilation.diagnostics;
+  return Kernel(compilation.impl);
 }
 
 llvm::Expected<Kernel> fovea::compile(ModuleOp module,

@@ -59,8 +59,9 @@ static bool isUsedByCodegen(const Triple &triple, StringRef feature) {
   return false;
 }
 
-/// Checks that LLVM knows `cpu` and that this machine can run its code.
-static Error checkCPU(const Host &host, StringRef cpu) {
+/// Checks that LLVM knows `cpu` and, if need be, that this machine can run its
+/// code.
+static Error checkCPU(const Host &host, StringRef cpu, bool isRunHere) {
   // Asking about an unknown name prints a warning, so the table comes first.
   std::unique_ptr<MCSubtargetInfo> subtarget(
       host.target->createMCSubtargetInfo(host.triple, "", ""));
@@ -69,6 +70,8 @@ static Error checkCPU(const Host &host, StringRef cpu) {
         "unknown CPU '" + cpu + "' for " + host.triple.str() +
         "; expected 'native' (here '" + host.cpu +
         "') or a name that LLVM knows, such as 'x86-64-v3'");
+  if (!isRunHere)
+    return Error::success();
   subtarget.reset(host.target->createMCSubtargetInfo(host.triple, cpu, ""));
   SmallVector<StringRef> missing;
   for (const auto &feature : host.featureMap)
@@ -83,22 +86,32 @@ static Error checkCPU(const Host &host, StringRef cpu) {
                            "'), which lacks " + llvm::join(missing, ", "));
 }
 
-Expected<std::unique_ptr<TargetMachine>>
-fovea::detail::createHostTargetMachine(StringRef cpu) {
+static Expected<std::unique_ptr<TargetMachine>>
+createTargetMachine(StringRef cpu, bool isRunHere) {
   const Host &host = getHost();
   if (!host.target)
     return createStringError("no code generator for this machine: " +
                              host.error);
   bool isNative = cpu.empty() || cpu == "native";
   if (!isNative)
-    if (Error error = checkCPU(host, cpu))
+    if (Error error = checkCPU(host, cpu, isRunHere))
       return std::move(error);
   std::unique_ptr<TargetMachine> machine(host.target->createTargetMachine(
       host.triple, isNative ? StringRef(host.cpu) : cpu,
       isNative ? StringRef(host.features) : "", TargetOptions(), Reloc::PIC_,
-      CodeModel::Small, CodeGenOptLevel::Default, /*JIT=*/true));
+      CodeModel::Small, CodeGenOptLevel::Default, /*JIT=*/isRunHere));
   if (!machine)
     return createStringError("cannot create a code generator for " +
                              host.triple.str());
   return std::move(machine);
+}
+
+Expected<std::unique_ptr<TargetMachine>>
+fovea::detail::createHostTargetMachine(StringRef cpu) {
+  return createTargetMachine(cpu, /*isRunHere=*/true);
+}
+
+Expected<std::unique_ptr<TargetMachine>>
+fovea::detail::createFileTargetMachine(StringRef cpu) {
+  return createTargetMachine(cpu, /*isRunHere=*/false);
 }

@@ -20,6 +20,10 @@ namespace fovea::detail {
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createHostTargetMachine(llvm::StringRef cpu);
 
+/// The same for code in a file, which another machine may run.
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+createFileTargetMachine(llvm::StringRef cpu);
+
 } // namespace fovea::detail
 
 #endif // FOVEA_LIB_EXECUTIONENGINE_HOSTTARGET_H

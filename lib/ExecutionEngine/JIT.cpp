@@ -8,6 +8,8 @@
 
 #include "JIT.h"
 #include "Stopwatch.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Target/GPU/Attributes.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -30,14 +32,25 @@ static constexpr StringLiteral kLightPipeline =
 #if LLVM_ADDRESS_SANITIZER_BUILD
 /// Where our own code is instrumented, so are kernels: whatever they load or
 /// store outside of a tensor is reported.
-static void addAddressSanitizer(Module &module, ModulePassManager &passes) {
+static void addAddressSanitizer(Module &module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(Attribute::SanitizeAddress);
+  ModuleAnalysisManager modules;
+  PassBuilder builder;
+  FunctionAnalysisManager functions;
+  builder.registerModuleAnalyses(modules);
+  builder.registerFunctionAnalyses(functions);
+  modules.registerPass(
+      [&] { return FunctionAnalysisManagerModuleProxy(functions); });
+  functions.registerPass(
+      [&] { return ModuleAnalysisManagerFunctionProxy(modules); });
+  ModulePassManager passes;
   // No constructor of the module: nothing would run it.
   passes.addPass(AddressSanitizerPass(
       AddressSanitizerOptions(), /*UseGlobalGC=*/false,
       /*UseOdrIndicator=*/false, AsanDtorKind::None, AsanCtorKind::None));
+  passes.run(module, modules);
 }
 
 /// What the instrumented code calls.
@@ -54,8 +67,8 @@ static Error addSanitizerSymbols(orc::LLJIT &jit) {
 }
 #endif
 
-static void optimize(Module &module, TargetMachine &machine,
-                     unsigned optLevel) {
+void fovea::detail::optimize(Module &module, TargetMachine &machine,
+                             unsigned optLevel) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager sccs;
@@ -74,10 +87,12 @@ static void optimize(Module &module, TargetMachine &machine,
   else
     passes = builder.buildPerModuleDefaultPipeline(
         optLevel == 2 ? OptimizationLevel::O2 : OptimizationLevel::O3);
-#if LLVM_ADDRESS_SANITIZER_BUILD
-  addAddressSanitizer(module, passes);
-#endif
   passes.run(module, modules);
+}
+
+fovea::detail::LoadedCode::~LoadedCode() {
+  if (unload)
+    unload();
 }
 
 Expected<std::unique_ptr<fovea::detail::LoadedCode>>
@@ -86,7 +101,8 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
                                   CompileTimes &times) {
   Stopwatch watch;
   for (Function &function : module)
-    if (!function.isDeclaration() && function.getName() != entry)
+    if (!function.isDeclaration() && function.getName() != entry &&
+        function.getName() != kUnloadName)
       function.setLinkage(GlobalValue::InternalLinkage);
   // What the back end reports would otherwise be printed, or end the process.
   std::string errors;
@@ -107,7 +123,11 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
     return createStringError(errors);
   };
 
+  bool unloads = module.getFunction(kUnloadName);
   optimize(module, machine, optLevel);
+#if LLVM_ADDRESS_SANITIZER_BUILD
+  addAddressSanitizer(module);
+#endif
   times.optimize = watch.lap();
   Expected<std::unique_ptr<MemoryBuffer>> object =
       orc::SimpleCompiler(machine)(module);
@@ -143,6 +163,12 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);
   if (!address)
     return takeErrors(address.takeError());
+  if (unloads) {
+    Expected<orc::ExecutorAddr> unload = code->jit->lookup(kUnloadName);
+    if (!unload)
+      return takeErrors(unload.takeError());
+    code->unload = unload->toPtr<void (*)()>();
+  }
   code->jit->getExecutionSession().setErrorReporter(
       [](Error error) { consumeError(std::move(error)); });
   code->entry = *address;

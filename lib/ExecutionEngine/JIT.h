@@ -17,9 +17,16 @@
 
 namespace fovea::detail {
 
+/// Optimizes the host's code, which MLIR has simplified already.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+              unsigned optLevel);
+
 /// Code that stays loaded as long as this object lives.
 class LoadedCode {
 public:
+  /// Unloads what the code has loaded to GPUs.
+  ~LoadedCode();
+
   /// Optimizes `module`, which is changed, and loads its machine code.
   /// Functions other than `entry` become internal. References to the runtime
   /// are bound to the one in this process, others to the C library.
@@ -34,11 +41,8 @@ public:
 private:
   std::unique_ptr<llvm::orc::LLJIT> jit;
   llvm::orc::ExecutorAddr entry;
+  void (*unload)() = nullptr;
 };
-
-/// The functions that generated code may call without looking them up in the
-/// process: runtime, mathematics, memory and conversions of half precision.
-llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner &mangle);
 
 } // namespace fovea::detail
 

@@ -23,6 +23,7 @@ struct KernelCache::Entry {
     // those are not kept.
     return options.target == other.target &&
            options.optLevel == other.optLevel && options.cpu == other.cpu &&
+           options.chip == other.chip && options.f32 == other.f32 &&
            options.entry == other.entry && text == otherText;
   }
 
@@ -41,7 +42,8 @@ struct KernelCache::Entry {
 static uint64_t hashKey(StringRef text, const CompileOptions &options) {
   uint64_t hash =
       hash_combine(xxh3_64bits(text), options.target, options.optLevel,
-                   xxh3_64bits(options.cpu), xxh3_64bits(options.entry));
+                   xxh3_64bits(options.cpu), xxh3_64bits(options.chip),
+                   xxh3_64bits(options.f32), xxh3_64bits(options.entry));
   // The highest values are reserved by the map.
   return hash >> 2;
 }

@@ -12,8 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JIT.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea_rt/abi.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/ADT/bit.h"
 #include <cmath>
 #include <cstring>
@@ -97,8 +98,7 @@ static float extendBF16(float carried) {
 // Table
 //===----------------------------------------------------------------------===//
 
-orc::SymbolMap
-fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
+orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
     symbols[mangle(name)] = {
@@ -119,6 +119,14 @@ fovea::detail::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(_mlir_memref_to_llvm_alloc);
   FOVEA_ADD(_mlir_memref_to_llvm_aligned_alloc);
   FOVEA_ADD(_mlir_memref_to_llvm_free);
+  FOVEA_ADD(fovea_rt_gpu_begin);
+  FOVEA_ADD(fovea_rt_gpu_end);
+  FOVEA_ADD(fovea_rt_gpu_launch);
+  FOVEA_ADD(fovea_rt_gpu_alloc);
+  FOVEA_ADD(fovea_rt_gpu_free);
+  FOVEA_ADD(fovea_rt_gpu_map);
+  FOVEA_ADD(fovea_rt_gpu_copy);
+  FOVEA_ADD(fovea_rt_gpu_unload);
   FOVEA_ADD(memcpy);
   FOVEA_ADD(memmove);
   FOVEA_ADD(memset);

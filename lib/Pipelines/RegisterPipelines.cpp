@@ -8,6 +8,7 @@
 
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/Target/CPU/CPUInfo.h"
+#include "fovea/Target/GPU/GPUInfo.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 
@@ -29,6 +30,19 @@ addCPUPipeline(OpPassManager &pm, StringRef text,
   return success();
 }
 
+static LogicalResult
+addNVVMPipeline(OpPassManager &pm, StringRef text,
+                llvm::function_ref<LogicalResult(const Twine &)> emitError) {
+  NVVMPipelineOptions options;
+  if (failed(options.parseFromString(text)))
+    return failure();
+  llvm::Expected<GPUInfo> gpu = getGPUInfo(options.chip, options.features);
+  if (!gpu)
+    return emitError(llvm::toString(gpu.takeError()));
+  buildNVVMPipeline(pm, *gpu, options);
+  return success();
+}
+
 void fovea::registerPipelines() {
   registerPassPipeline(
       "attn-cpu-pipeline",
@@ -36,6 +50,13 @@ void fovea::registerPipelines() {
       addCPUPipeline,
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {
         visit(CPUPipelineOptions());
+      });
+  registerPassPipeline(
+      "attn-nvvm-pipeline",
+      "attention IR on tensors to the LLVM dialect, as kernels for NVIDIA GPUs",
+      addNVVMPipeline,
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {
+        visit(NVVMPipelineOptions());
       });
   PassPipelineRegistration<>(
       "attn-reference-pipeline",

@@ -12,7 +12,9 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from ._vq import VQState, vq, vq_decode
 from .ops import dense, fast_multipole, fast_multipole_linear
 from .tree import (
     Tree,
@@ -31,12 +33,15 @@ __all__ = [
     "Kernel",
     "TARGETS",
     "Tree",
+    "VQState",
     "clear_cache",
+    "codebook_update",
     "compile",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
     "num_threads",
+    "quantize",
     "set_num_threads",
     "tree_build",
     "tree_fetch",
@@ -44,4 +49,6 @@ __all__ = [
     "tree_score",
     "tree_select",
     "tree_update",
+    "vq",
+    "vq_decode",
 ]

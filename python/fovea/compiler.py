@@ -44,8 +44,9 @@ def compile(
 ) -> _fovea.Kernel:
     """Compiles one function of a module in MLIR's textual form.
 
-    `target` is "cpu" (parallel vector code) or "reference" (plain loops that
-    compute in float64).  `cpu` is the processor to generate code for, as LLVM
+    `target` is "cpu" (parallel vector code), "reference" (plain loops that
+    compute in float64), "gpu" (kernels for an NVIDIA GPU) or "gpu-sim" (the same
+    kernels, run by an emulator on the CPU).  `cpu` is the processor to generate code for, as LLVM
     names it; "native" is this machine.  `entry` names the function; by default
     it is the first public one with a body.
 

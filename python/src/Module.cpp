@@ -220,7 +220,8 @@ NB_MODULE(_fovea, m) {
   m.attr("Kernel").attr("__module__") = "fovea";
 
   nb::list targets;
-  for (Target target : {Target::CPU, Target::Reference})
+  for (Target target :
+       {Target::CPU, Target::Reference, Target::GPU, Target::GPUEmulator})
     targets.append(toPython(fovea::getName(target)));
   m.attr("TARGETS") = nb::tuple(targets);
 

@@ -82,10 +82,8 @@ DENSE_ERRORS = {
     ),
     "target": (
         dict(target="tpu"),
-        "target: found 'tpu', needed 'cpu' or 'reference'",
+        "target: found 'tpu', needed 'cpu' or 'reference' or 'gpu' or 'gpu-sim'",
     ),
-    "gpu": (dict(target="gpu"), "target: found 'gpu', needed 'cpu' or 'reference'"),
-    "gpu-sim": (dict(target="gpu-sim"), "found 'gpu-sim', needed 'cpu' or 'reference'"),
     "target None": (dict(target=None), "target: found None"),
 }
 
@@ -189,7 +187,7 @@ MULTIPOLE_ERRORS = {
         "value_biases[0]: found element type float16, needed float32",
     ),
     "scale": (dict(scale=-math.inf), "scale: found -inf"),
-    "target": (dict(target="gpu"), "target: found 'gpu', needed 'cpu' or 'reference'"),
+    "target": (dict(target="tpu"), "target: found 'tpu', needed 'cpu' or 'reference'"),
 }
 
 

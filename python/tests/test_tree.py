@@ -95,6 +95,15 @@ def close(found, expected, type, factor=1.0):
     assert np.abs(difference).max(initial=0) <= factor * BOUNDS[type] * scale
 
 
+def test_canary():
+    """What compares results notices a wrong number, a NaN and a wrong shape."""
+    right = np.ones((2, 3), np.float32)
+    close(right, right, "float32")
+    for wrong in (right + np.float32(1e-4), right * np.nan, right[:1]):
+        with pytest.raises(AssertionError):
+            close(wrong, right, "float32")
+
+
 # ----------------------------------------------------------------------------
 # Build, fetch, materialize
 # ----------------------------------------------------------------------------
@@ -340,6 +349,20 @@ def test_select_by_vip_rows(target):
         assert np.array_equal(found[a], np.stack([wanted[b][a][b] for b in range(2)]))
 
 
+def test_two_resolutions(target):
+    """Section 4: all segments of 4 tokens, the 3 best of them token by token, from a
+    tree with one level and from a binary one."""
+    c = tokens(1, 2, 6, 1, 12)
+    vip = np.random.default_rng(41).standard_normal((1, 2, 12)).astype(np.float32)
+    flat = fovea.tree_build(c, ratio=4, levels=1)
+    binary = fovea.tree_build(c)
+    budgets = {6: 1, 5: 2, 4: 4, 3: 8, 2: 3, 1: 6}
+    a = fovea.tree_select(flat, {1: 3}, score=vip, target=target)
+    b = fovea.tree_select(binary, budgets, score=vip, target=target)
+    assert np.array_equal(2 * a[0], b[0]) and np.array_equal(a[1], b[1])
+    np.testing.assert_allclose(fovea.tree_fetch(flat, *a), fovea.tree_fetch(binary, *b), atol=1e-5)
+
+
 def test_ties_and_nan(target):
     tree, _ = build_both((1, 4, 1, 9, 5), target=target)
     flat = fovea.tree_select(tree, {1: 3}, score=lambda r, l: np.zeros((1, 9)), target=target)
@@ -521,6 +544,30 @@ def test_kernel_checks_before_it_writes(target):
     kernel(nodes, *[np.array([part] * 2, np.int32) for part in good], rows)
     wanted = fovea.tree_update(tree, *good, rows)
     close(nodes, wanted.nodes, "float32")
+
+
+def test_tree_and_rows_must_match(target):
+    """Extents that are known at run time only."""
+    kernel = fovea.compile(
+        """
+func.func @f(%t: tensor<?x7x4xf32>, %l: tensor<?x?xi32>, %i: tensor<?x?xi32>, %r: tensor<?x?x4xf32>) -> tensor<?x7x4xf32> {
+  %0 = attn.tree_update ins(%r : tensor<?x?x4xf32>) nodes(%l, %i : tensor<?x?xi32>, tensor<?x?xi32>)
+      outs(%t : tensor<?x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<?x7x4xf32>
+  return %0 : tensor<?x7x4xf32>
+}""",
+        target=target,
+    )
+    tree, roots = np.zeros((3, 7, 4), np.float32), np.full((3, 1), 2, np.int32)
+    tree[:, 0] = 1
+    rows = np.zeros((3, 1, 4), np.float32)
+    assert (kernel(tree, roots, roots * 0, rows)[:, 0] == 0).all()
+    for arguments, text in [
+        ((tree, roots, roots, rows[:2]), r"%r\) of @f: attn.tree_update expects extent 3"),
+        ((tree, roots[:2], roots, rows), r"%l\) of @f: attn.tree_update expects extent 3"),
+        ((tree, roots, roots.repeat(2, 1), rows), r"%i\) of @f: attn.tree_update expects extent 1"),
+    ]:
+        with pytest.raises((fovea.FoveaError, ValueError), match=text):
+            kernel(*arguments)
 
 
 def test_budget_in_a_kernel(target):

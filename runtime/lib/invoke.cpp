@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea_rt/fovea_rt.h"
+#include "gpu/queue.h"
 #include "memory.h"
 #include "status.h"
 #include "subnormals.h"
@@ -38,10 +39,12 @@ fovea_rt_status fovea_rt_invoke(void (*packed)(void **), void **args) {
   FlushSubnormals flush;
   Invocation invocation;
   if (callGuarded(&invocation, runCall, &call)) {
+    closeQueues(invocation, /*succeeded=*/true);
     invocation.disown();
     setLastError("");
     return FOVEA_RT_OK;
   }
+  closeQueues(invocation, /*succeeded=*/false);
   invocation.freeAll();
   setLastError(failureMessage());
   return failureCode();

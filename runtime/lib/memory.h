@@ -12,9 +12,12 @@
 #include <cstdint>
 #include <mutex>
 
+struct fovea_rt_gpu_queue;
+
 namespace fovea::rt {
 
 struct Block;
+struct GPUBlock;
 
 /// The blocks that a running invocation has allocated and not freed. Bodies on
 /// several threads may allocate for the same invocation, hence the lock.
@@ -22,6 +25,9 @@ struct Invocation {
   std::mutex lock;
   Block *blocks = nullptr;
   int64_t bytes = 0;
+  /// What it holds on devices.
+  fovea_rt_gpu_queue *queues = nullptr;
+  GPUBlock *gpuBlocks = nullptr;
 
   /// Success: the blocks now belong to the caller.
   void disown();

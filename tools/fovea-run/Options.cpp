@@ -61,10 +61,17 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                "dynamic extents, in order"),
       cl::value_desc("1x8x512x64"));
   cl::opt<std::string> targetName("target", cl::init("cpu"), cl::cat(category),
-                                  cl::desc("cpu or reference"));
+                                  cl::desc("cpu, reference, gpu or gpu-sim"));
   cl::opt<std::string> cpuName(
       "cpu", cl::init("native"), cl::cat(category),
       cl::desc("CPU to compile for, as LLVM names it"));
+  cl::opt<std::string> chipName(
+      "chip", cl::init("native"), cl::cat(category),
+      cl::desc("GPU to compile for, as LLVM names it, such as sm_90a"));
+  cl::opt<std::string> f32Math(
+      "f32", cl::init("tf32x3"), cl::cat(category),
+      cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as f32, "
+               "or tf32"));
   cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
                              cl::desc("effort of LLVM's optimizer, 0 to 3"));
   cl::opt<int> numThreads("threads", cl::init(0), cl::cat(category),
@@ -121,6 +128,8 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
     return target.takeError();
   options.compile.target = *target;
   options.compile.cpu = cpuName;
+  options.compile.chip = chipName;
+  options.compile.f32 = f32Math;
   options.compile.entry = entryName;
   options.compile.optLevel = optLevel;
   options.compile.sourceName = inputPath;

@@ -31,10 +31,14 @@ enum class Target {
   /// Parallel vector code.
   CPU,
   /// Plain loops in f64, the oracle for everything else.
-  Reference
+  Reference,
+  /// Kernels for an NVIDIA GPU.
+  GPU,
+  /// The same kernels, run by an emulator on the CPU.
+  GPUEmulator
 };
 
-/// "cpu" or "reference".
+/// "cpu", "reference", "gpu" or "gpu-sim".
 llvm::StringRef getName(Target target);
 
 /// The target of that name; an error lists the valid ones.
@@ -46,6 +50,12 @@ struct CompileOptions {
   /// with all its features; any other must not need features that this machine
   /// lacks.
   std::string cpu = "native";
+  /// The GPU to generate code for, as LLVM names it. "native" is the one that
+  /// the calling thread uses; for the emulator, the oldest that kernels run on.
+  std::string chip = "native";
+  /// How GPUs multiply f32 data: "tf32x3", nearly as accurate as f32, or
+  /// "tf32".
+  std::string f32 = "tf32x3";
   /// Name of the function to compile, with or without '@'; empty for the first
   /// public function with a body.
   std::string entry;

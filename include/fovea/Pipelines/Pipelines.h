@@ -29,10 +29,43 @@ struct CPUPipelineOptions : mlir::PassPipelineOptions<CPUPipelineOptions> {
       llvm::cl::init("native")};
 };
 
+struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
+  Option<std::string> chip{*this, "chip",
+                           llvm::cl::desc("target GPU as LLVM names it"),
+                           llvm::cl::init("sm_80")};
+  Option<std::string> features{
+      *this, "features",
+      llvm::cl::desc("PTX version, such as +ptx80; empty for the oldest that "
+                     "has the chip"),
+      llvm::cl::init("")};
+  Option<std::string> f32{
+      *this, "f32",
+      llvm::cl::desc("products of f32 data: tf32x3, nearly as accurate as f32, "
+                     "or tf32"),
+      llvm::cl::init("tf32x3")};
+  Option<bool> emulate{*this, "emulate",
+                       llvm::cl::desc("run kernels in the emulator"),
+                       llvm::cl::init(false)};
+  Option<bool> host{*this, "host",
+                    llvm::cl::desc("generate code and lower what runs on the "
+                                   "host; otherwise stop at the NVVM dialect"),
+                    llvm::cl::init(true)};
+  Option<unsigned> optLevel{*this, "opt-level",
+                            llvm::cl::desc("effort of LLVM's optimizer on "
+                                           "kernels, 0 to 3"),
+                            llvm::cl::init(3)};
+};
+
 struct CPUInfo;
+struct GPUInfo;
 
 /// `--attn-cpu-pipeline`: parallel vector code for a CPU.
 void buildCPUPipeline(mlir::OpPassManager &pm, const CPUInfo &cpu);
+
+/// `--attn-nvvm-pipeline`: kernels for an NVIDIA GPU, and host code that
+/// launches them. The chip of the options is `gpu`.
+void buildNVVMPipeline(mlir::OpPassManager &pm, const GPUInfo &gpu,
+                       const NVVMPipelineOptions &options);
 
 /// `--attn-reference-pipeline`: plain loops in f64, the oracle.
 void buildReferencePipeline(mlir::OpPassManager &pm);

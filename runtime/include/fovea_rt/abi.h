@@ -42,7 +42,11 @@ enum {
   /* Memory ran out; the text says how much was asked for. */
   FOVEA_RT_OUT_OF_MEMORY = 2,
   /* A failure reported without a usable code. */
-  FOVEA_RT_INTERNAL = 3
+  FOVEA_RT_INTERNAL = 3,
+  /* A device or a library that is not on this machine; the text names it. */
+  FOVEA_RT_UNAVAILABLE = 4,
+  /* A device refused or failed; the text has its own. */
+  FOVEA_RT_DEVICE = 5
 };
 
 /*

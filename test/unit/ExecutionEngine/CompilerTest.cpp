@@ -129,7 +129,8 @@ TEST(CompilerTest, knowsTheTargets) {
   EXPECT_EQ(llvm::cantFail(parseTarget("cpu")), Target::CPU);
   EXPECT_EQ(llvm::cantFail(parseTarget("reference")), Target::Reference);
   EXPECT_EQ(getText(parseTarget("gpu9")),
-            "unknown target 'gpu9'; expected 'cpu' or 'reference'");
+            "unknown target 'gpu9'; expected 'cpu', 'reference', 'gpu' or "
+            "'gpu-sim'");
 }
 
 TEST(CompilerTest, compilesForTheReference) {

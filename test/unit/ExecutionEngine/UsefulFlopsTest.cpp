@@ -175,6 +175,16 @@ TEST(UsefulFlopsTest, countsSourcesOfAStream) {
             2.0 * 32 * (4 * (16 * 17 / 2) + 3 * 16 * 16 + 16 * (1 + 2)));
 }
 
+TEST(UsefulFlopsTest, countsProductsOfKeysAndCodewords) {
+  const char *text = R"(
+func.func @f(%k: tensor<2x3x?x8xf32>, %c: tensor<1x16x8xf32>, %z: tensor<2x3x?xi32>) -> tensor<2x3x?xi32> {
+  %0 = attn.quantize ins(%k, %c : tensor<2x3x?x8xf32>, tensor<1x16x8xf32>) outs(%z : tensor<2x3x?xi32>) -> tensor<2x3x?xi32>
+  return %0 : tensor<2x3x?xi32>
+})";
+  EXPECT_EQ(countFlops(text, {{2, 3, 50, 8}, {1, 16, 8}, {2, 3, 50}}),
+            2.0 * 2 * 3 * 50 * 16 * 8);
+}
+
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {
   EXPECT_EQ(countFlops("func.func @f() { return }", {}), std::nullopt);
 }

@@ -6,6 +6,7 @@
  */
 
 #include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 
 int foveaRuntimeCInterfaceTest(void);
 

@@ -35,6 +35,8 @@ namespace {
 /// The shape of a hierarchy: numbers that both forms are built from.
 struct Hierarchy {
   int64_t tokens, group, rank, levels;
+  /// The element type of summaries and of parts of the output.
+  Type sumType;
 
   /// Tokens of an interval of `level`, which counts from 1.
   int64_t interval(int64_t level) const { return group << (level - 1); }
@@ -70,17 +72,15 @@ enum class Multiplicity {
 };
 } // namespace
 
-/// `init` of shape `[B, heads, rows, width]`, batch and heads as in `like`. In
-/// the type that sums are kept in: what is computed from other sums is rounded
-/// once, at the very end, and `lse` not at all.
-static Value createEmpty(OpBuilder &builder, Location loc, Value like,
-                         int64_t rows, int64_t width) {
+/// `init` of shape `[B, heads, rows, width]`, batch and heads as in `like`.
+static Value createEmpty(OpBuilder &builder, Location loc,
+                         const Hierarchy &shape, Value like, int64_t rows,
+                         int64_t width) {
   SmallVector<OpFoldResult> sizes = {
       tensor::getMixedSize(builder, loc, like, 0),
       tensor::getMixedSize(builder, loc, like, 1), builder.getIndexAttr(rows),
       builder.getIndexAttr(width)};
-  return tensor::EmptyOp::create(builder, loc, sizes,
-                                 getStateType(getElementTypeOrSelf(like)));
+  return tensor::EmptyOp::create(builder, loc, sizes, shape.sumType);
 }
 
 /// Summaries of one level, written to `init`; `biases` may be empty.
@@ -98,7 +98,7 @@ static Value createSummary(OpBuilder &builder, Location loc, int64_t level,
 static Value createSummary(OpBuilder &builder, Location loc,
                            const Hierarchy &shape, int64_t level, Value input,
                            OperandRange weights, OperandRange biases) {
-  Value init = createEmpty(builder, loc, input, shape.rows(level),
+  Value init = createEmpty(builder, loc, shape, input, shape.rows(level),
                            extent(weights[level - 1], 3));
   return createSummary(builder, loc, level, input, weights, biases, init);
 }
@@ -107,9 +107,9 @@ static Value createSummary(OpBuilder &builder, Location loc,
 static Value createPool(OpBuilder &builder, Location loc,
                         const Hierarchy &shape, Value input,
                         OperandRange weights, OperandRange biases) {
-  Value pool =
-      createEmpty(builder, loc, input, shape.poolOffset(shape.levels + 1),
-                  extent(weights.front(), 3));
+  Value pool = createEmpty(builder, loc, shape, input,
+                           shape.poolOffset(shape.levels + 1),
+                           extent(weights.front(), 3));
   SmallVector<OpFoldResult> offsets(4, builder.getIndexAttr(0)),
       strides(4, builder.getIndexAttr(1)),
       sizes = tensor::getMixedSizes(builder, loc, pool);
@@ -200,10 +200,14 @@ static void addNearField(StreamSources &sources, const RangeExprs &exprs,
               getCausalMask(key.getContext(), causal));
 }
 
-template <typename OpTy> static Hierarchy getHierarchy(OpTy op) {
+/// What is computed from sums is rounded once, at the very end, and `lse` not
+/// at all, so sums stay in the state's type; unless summaries are to be
+/// `narrow`.
+template <typename OpTy> static Hierarchy getHierarchy(OpTy op, bool narrow) {
+  Type data = getElementTypeOrSelf(op.getQuery());
   return Hierarchy{extent(op.getQuery(), 2),
                    static_cast<int64_t>(op.getGroup()), op.getRank(),
-                   op.getNumLevels()};
+                   op.getNumLevels(), narrow ? data : getStateType(data)};
 }
 
 /// Without levels every group neighbours every other: dense attention.
@@ -221,12 +225,14 @@ static void replaceByDense(OpTy op, Value lse, PatternRewriter &rewriter) {
 namespace {
 /// One stream of two sources: the near field, and a pool of all summaries.
 struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
-  using OpRewritePattern::OpRewritePattern;
+  ExpandFastMultipole(MLIRContext *context, bool narrow)
+      : OpRewritePattern(context), narrow(narrow) {}
+
   LogicalResult matchAndRewrite(FastMultipoleOp op,
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    Hierarchy shape = getHierarchy(op);
+    Hierarchy shape = getHierarchy(op, narrow);
     if (shape.levels == 0) {
       replaceByDense(op, op.getLse(), rewriter);
       return success();
@@ -263,16 +269,21 @@ struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
                                          shape.group, op.getScaleOrDefault()));
     return success();
   }
+
+private:
+  bool narrow;
 };
 
 /// One stream per level, over summarised queries; the sum of all of them.
 struct ExpandFastMultipoleLinear : OpRewritePattern<FastMultipoleLinearOp> {
-  using OpRewritePattern::OpRewritePattern;
+  ExpandFastMultipoleLinear(MLIRContext *context, bool narrow)
+      : OpRewritePattern(context), narrow(narrow) {}
+
   LogicalResult matchAndRewrite(FastMultipoleLinearOp op,
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    Hierarchy shape = getHierarchy(op);
+    Hierarchy shape = getHierarchy(op, narrow);
     if (shape.levels == 0) {
       replaceByDense(op, /*lse=*/Value(), rewriter);
       return success();
@@ -282,8 +293,8 @@ struct ExpandFastMultipoleLinear : OpRewritePattern<FastMultipoleLinearOp> {
     StreamSources near;
     addNearField(near, exprs, shape, op.getKey(), op.getValue(),
                  op.getCausal());
-    Value nearInit = createEmpty(rewriter, loc, op.getQuery(), shape.tokens,
-                                 extent(op.getValue(), 3));
+    Value nearInit = createEmpty(rewriter, loc, shape, op.getQuery(),
+                                 shape.tokens, extent(op.getValue(), 3));
     SmallVector<Value> parts = {near.build(rewriter, loc, op.getQuery(),
                                            nearInit, /*lse=*/Value(),
                                            shape.group, op.getScaleOrDefault())
@@ -320,8 +331,8 @@ private:
         keys, values, ranges, /*mask=*/{},
         createLogWeight(builder, loc, logs,
                         getStateType(getElementTypeOrSelf(op.getQuery()))));
-    Value init = createEmpty(builder, loc, op.getQuery(), shape.rows(level),
-                             extent(op.getValue(), 3));
+    Value init = createEmpty(builder, loc, shape, op.getQuery(),
+                             shape.rows(level), extent(op.getValue(), 3));
     return sources
         .build(builder, loc, queries, init, /*lse=*/Value(), shape.rank,
                op.getScaleOrDefault())
@@ -356,10 +367,14 @@ private:
     maps.push_back(identity);
 
     Type elementType = getElementTypeOrSelf(op.getOutput());
+    Type stateType = getStateType(elementType);
     auto addParts = [&](OpBuilder &nested, Location loc, ValueRange args) {
-      Value sum = args.front();
-      for (Value part : args.drop_front().drop_back())
-        sum = arith::AddFOp::create(nested, loc, sum, part);
+      Value sum;
+      for (Value part : args.drop_back()) {
+        if (part.getType() != stateType)
+          part = arith::ExtFOp::create(nested, loc, stateType, part);
+        sum = sum ? arith::AddFOp::create(nested, loc, sum, part) : part;
+      }
       if (sum.getType() != elementType)
         sum = arith::TruncFOp::create(nested, loc, elementType, sum);
       linalg::YieldOp::create(nested, loc, sum);
@@ -371,11 +386,13 @@ private:
                                      addParts)
         .getResult(0);
   }
+
+  bool narrow;
 };
 } // namespace
 
 void fovea::attn::detail::populateExpandFastMultipolePatterns(
-    RewritePatternSet &patterns) {
+    RewritePatternSet &patterns, bool narrowSummaries) {
   patterns.add<ExpandFastMultipole, ExpandFastMultipoleLinear>(
-      patterns.getContext());
+      patterns.getContext(), narrowSummaries);
 }

@@ -122,7 +122,7 @@ struct ExpandPatternsPass
 
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
-    populateExpandFastMultipolePatterns(patterns);
+    populateExpandFastMultipolePatterns(patterns, narrowSummaries);
     populateExpandVQPatterns(patterns, *chosen);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 

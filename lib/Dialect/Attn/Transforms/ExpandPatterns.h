@@ -65,7 +65,9 @@ private:
 MaskAttr getCausalMask(mlir::MLIRContext *context, bool causal);
 
 void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
-void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns);
+/// `narrowSummaries`: in the element type of the tokens.
+void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
+                                         bool narrowSummaries);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,

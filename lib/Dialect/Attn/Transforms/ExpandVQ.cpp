@@ -305,7 +305,7 @@ private:
     if (!op.getState().empty()) {
       addLocal(older, start, exprs.rows, MaskAttr());
       addLocal(begun, start - block, exprs.rows, MaskAttr());
-      tokenStart = start - (exprs.queries - exprs.rows);
+      tokenStart = start + exprs.rows - exprs.queries;
     }
     addLocal(window, tokenStart - (lag - 1) * block, tokenStart + block,
              causal);

@@ -8,6 +8,7 @@
 
 #include "KernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -20,7 +21,8 @@ using namespace fovea::attn;
 KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
                              FloatType stateType, int64_t lanes)
     : ImplicitLocOpBuilder(loc, builder), stateType(stateType), lanes(lanes),
-      vectorType(VectorType::get({lanes}, stateType)) {}
+      vectorType(lanes ? Type(VectorType::get({lanes}, stateType))
+                       : stateType) {}
 
 //===----------------------------------------------------------------------===//
 // Index arithmetic
@@ -28,6 +30,9 @@ KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
 
 Value KernelBuilder::index(int64_t value) {
   return arith::ConstantIndexOp::create(*this, value);
+}
+Value KernelBuilder::like(Value a, int64_t value) {
+  return arith::ConstantOp::create(*this, getIntegerAttr(a.getType(), value));
 }
 Value KernelBuilder::add(Value a, Value b) {
   return createOrFold<arith::AddIOp>(a, b);
@@ -65,6 +70,29 @@ Value KernelBuilder::extent(Value memref, int64_t dim) {
   return createOrFold<memref::DimOp>(memref, dim);
 }
 
+Value KernelBuilder::rowView(Value memref, ValueRange leading) {
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t rank = type.getRank(), kept = rank - leading.size();
+  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
+      strides(rank, getIndexAttr(1));
+  offsets.resize(rank, getIndexAttr(0));
+  sizes.resize(leading.size(), getIndexAttr(1));
+  SmallVector<int64_t> shape;
+  for (int64_t dim = leading.size(); dim < rank; ++dim) {
+    shape.push_back(type.getDimSize(dim));
+    sizes.push_back(memref::getMixedSize(*this, getLoc(), memref, dim));
+  }
+  auto view = memref::SubViewOp::inferRankReducedResultType(
+      ArrayRef(shape).take_back(kept), type, offsets, sizes, strides);
+  return memref::SubViewOp::create(*this, cast<MemRefType>(view), memref,
+                                   offsets, sizes, strides);
+}
+
+Value KernelBuilder::broadcastIndex(Value memref, int64_t dim, Value index) {
+  bool broadcasts = cast<MemRefType>(memref.getType()).getDimSize(dim) == 1;
+  return broadcasts ? this->index(0) : index;
+}
+
 //===----------------------------------------------------------------------===//
 // Conditions
 //===----------------------------------------------------------------------===//
@@ -93,11 +121,15 @@ Value KernelBuilder::scalar(double value) {
   return arith::ConstantOp::create(*this, getFloatAttr(stateType, value));
 }
 Value KernelBuilder::splat(double value) {
+  if (!lanes)
+    return scalar(value);
   return arith::ConstantOp::create(
-      *this,
-      DenseElementsAttr::get(vectorType, getFloatAttr(stateType, value)));
+      *this, DenseElementsAttr::get(cast<ShapedType>(vectorType),
+                                    getFloatAttr(stateType, value)));
 }
 Value KernelBuilder::broadcast(Value scalar) {
+  if (!lanes)
+    return scalar;
   return vector::BroadcastOp::create(*this, vectorType, scalar);
 }
 Value KernelBuilder::fadd(Value a, Value b) {
@@ -110,6 +142,8 @@ Value KernelBuilder::fmul(Value a, Value b) {
   return arith::MulFOp::create(*this, a, b);
 }
 Value KernelBuilder::fma(Value a, Value b, Value c) {
+  if (!lanes)
+    return math::FmaOp::create(*this, a, b, c);
   // vector.fma becomes llvm.fmuladd: fused where the target has it, and never a
   // library call where it has not.
   return vector::FMAOp::create(*this, a, b, c);
@@ -187,7 +221,7 @@ void KernelBuilder::freeScratch() {
 KernelBuilder::Values
 KernelBuilder::loop(Value low, Value high, int64_t step, ValueRange inits,
                     function_ref<Values(Value, ValueRange)> body) {
-  auto loop = scf::ForOp::create(*this, low, high, index(step), inits);
+  auto loop = scf::ForOp::create(*this, low, high, like(low, step), inits);
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToStart(loop.getBody());
   Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());

@@ -21,7 +21,8 @@
 namespace fovea::attn {
 
 /// Emits kernels whose vectors hold `lanes` elements of `stateType`, the type
-/// that sums are kept in.
+/// that sums are kept in. With no lanes a "vector" is a scalar: that is how
+/// threads of a GPU compute.
 class KernelBuilder : public mlir::ImplicitLocOpBuilder {
 public:
   using Values = llvm::SmallVector<mlir::Value>;
@@ -30,35 +31,44 @@ public:
                 mlir::FloatType stateType, int64_t lanes);
 
   mlir::FloatType getStateType() const { return stateType; }
-  mlir::VectorType getVectorType() const { return vectorType; }
+  mlir::Type getVectorType() const { return vectorType; }
   int64_t getLanes() const { return lanes; }
 
   // Index arithmetic. Constants fold as they are emitted, so that static shapes
   // leave no trace of the general case.
   mlir::Value index(int64_t value);
+  /// A constant of the type of `a`, an index or an integer.
+  mlir::Value like(mlir::Value a, int64_t value);
   mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b) { return b ? add(a, index(b)) : a; }
+  mlir::Value add(mlir::Value a, int64_t b) {
+    return b ? add(a, like(a, b)) : a;
+  }
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);
-  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, index(b)); }
+  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, like(a, b)); }
   /// Minimum and maximum of signed values: a difference may be negative.
   mlir::Value min(mlir::Value a, mlir::Value b);
-  mlir::Value min(mlir::Value a, int64_t b) { return min(a, index(b)); }
+  mlir::Value min(mlir::Value a, int64_t b) { return min(a, like(a, b)); }
   mlir::Value max(mlir::Value a, mlir::Value b);
-  mlir::Value max(mlir::Value a, int64_t b) { return max(a, index(b)); }
+  mlir::Value max(mlir::Value a, int64_t b) { return max(a, like(a, b)); }
   mlir::Value clamp(mlir::Value a, mlir::Value low, mlir::Value high);
   mlir::Value floorDiv(mlir::Value a, mlir::Value b);
   /// Quotients and remainders of values that are never negative.
   mlir::Value div(mlir::Value a, mlir::Value b);
-  mlir::Value div(mlir::Value a, int64_t b) { return div(a, index(b)); }
+  mlir::Value div(mlir::Value a, int64_t b) { return div(a, like(a, b)); }
   mlir::Value rem(mlir::Value a, mlir::Value b);
-  mlir::Value rem(mlir::Value a, int64_t b) { return rem(a, index(b)); }
+  mlir::Value rem(mlir::Value a, int64_t b) { return rem(a, like(a, b)); }
   mlir::Value ceilDiv(mlir::Value a, int64_t b) {
     return div(add(a, b - 1), b);
   }
   mlir::Value roundDown(mlir::Value a, int64_t multiple);
   /// The size of a dimension of a memref.
   mlir::Value extent(mlir::Value memref, int64_t dim);
+  /// The view of `memref` with its leading dimensions fixed at `leading`.
+  mlir::Value rowView(mlir::Value memref, mlir::ValueRange leading);
+  /// `index` along dimension `dim` of `memref`, which may broadcast.
+  mlir::Value broadcastIndex(mlir::Value memref, int64_t dim,
+                             mlir::Value index);
 
   // Conditions; constants fold here, too.
   mlir::Value equal(mlir::Value a, mlir::Value b);
@@ -124,7 +134,7 @@ public:
 private:
   mlir::FloatType stateType;
   int64_t lanes;
-  mlir::VectorType vectorType;
+  mlir::Type vectorType;
   Values scratchBuffers;
 };
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -16,6 +17,7 @@ namespace fovea::attn {
 } // namespace fovea::attn
 
 using namespace mlir;
+using namespace fovea::attn;
 
 namespace {
 struct PrepareEntryPointsPass
@@ -30,9 +32,13 @@ struct PrepareEntryPointsPass
     function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                       builder.getUnitAttr());
     StringRef writable = bufferization::BufferizationDialect::kWritableAttrName;
-    for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
-      if (isa<TensorType>(type) && !function.getArgAttr(index, writable))
+    for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
+      auto isWritable = function.getArgAttrOfType<BoolAttr>(index, writable);
+      if (isa<TensorType>(type) && !isWritable)
         function.setArgAttr(index, writable, builder.getBoolAttr(false));
+      if (isWritable ? isWritable.getValue() : isa<MemRefType>(type))
+        function.setArgAttr(index, kWrittenAttrName, builder.getUnitAttr());
+    }
   }
 };
 } // namespace

@@ -22,6 +22,8 @@ using Values = KernelBuilder::Values;
 /// Keys of a task: few enough to give many threads work, but the first block of
 /// a task finds nothing prefetched.
 static constexpr int64_t kMinTasks = 32, kMaxRun = 2048, kDynamicRun = 512;
+/// Keys that are handled one by one: as fast as a vector of them is for four.
+static constexpr int64_t kFewKeys = 4;
 /// Codewords of a register tile.
 static constexpr int64_t kMaxCodes = 8;
 /// Prefetches before a tile of products; more would stall its loads.
@@ -47,6 +49,8 @@ QuantizePlan fovea::attn::planQuantize(QuantizeOp op, int64_t vectorBits,
     run = std::clamp(rows * key.getDimSize(0) * key.getDimSize(1) / kMinTasks,
                      plan.getBlock(), kMaxRun);
   plan.run = llvm::alignTo(run, plan.getBlock());
+  plan.fewKeys = !ShapedType::isDynamic(rows) && rows <= kFewKeys &&
+                 key.getDimSize(3) % plan.lanes == 0;
   return plan;
 }
 
@@ -76,7 +80,6 @@ private:
   void compareTile(const Run &run, Value code, int64_t numCodes, Best &best);
   void prefetchKeys(const Run &run, Value first, Value tile);
   void storeCodes(const Run &run, Value first, Value count, const Best &best);
-  void copyCodeword(Value codeword, const Run &run, Value row);
 
   KernelBuilder b;
   QuantizeOp op;
@@ -396,31 +399,37 @@ void QuantizeKernel::storeCodes(const Run &run, Value first, Value count,
                             ValueRange(b.index(v * plan.lanes)));
   b.loop(b.index(0), count, 1, [&](Value i) {
     Value code = memref::LoadOp::create(b, nearest, i);
-    Value row = b.add(first, i);
-    memref::StoreOp::create(b, code, op.getCodes(),
-                            ValueRange{run.batch, run.head, row});
-    if (op.getQuantized())
-      copyCodeword(arith::IndexCastOp::create(b, b.getIndexType(), code), run,
-                   row);
+    emitCode(b, op, {run.batch, run.head, b.add(first, i)}, run.set,
+             arith::IndexCastOp::create(b, b.getIndexType(), code));
   });
 }
 
-void QuantizeKernel::copyCodeword(Value codeword, const Run &run, Value row) {
-  auto copy = [&](Value column) {
-    Value part = b.loadVector(op.getCodebook(), {run.set, codeword, column});
-    b.storeVector(part, op.getQuantized(), {run.batch, run.head, row, column});
+void fovea::attn::emitCode(KernelBuilder &b, QuantizeOp op, ValueRange key,
+                           Value set, Value code) {
+  Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), code);
+  memref::StoreOp::create(b, narrow, op.getCodes(), key);
+  if (!op.getQuantized())
+    return;
+  int64_t lanes = b.getLanes();
+  int64_t width = cast<MemRefType>(op.getKey().getType()).getDimSize(3);
+  auto at = [&](Value column) {
+    Values indices(key);
+    indices.push_back(column);
+    return indices;
   };
-  if (width < plan.lanes) {
+  if (width < lanes) {
     b.loop(b.index(0), b.index(width), 1, [&](Value column) {
-      Value part = b.loadScalar(op.getCodebook(), {run.set, codeword, column});
-      b.storeScalar(part, op.getQuantized(),
-                    {run.batch, run.head, row, column});
+      Value part = b.loadScalar(op.getCodebook(), {set, code, column});
+      b.storeScalar(part, op.getQuantized(), at(column));
     });
     return;
   }
   // The last vector ends at the last column.
-  b.loop(b.index(0), b.index(width), plan.lanes, [&](Value column) {
-    copy(width == paddedWidth ? column : b.min(column, width - plan.lanes));
+  b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
+    if (width % lanes != 0)
+      column = b.min(column, width - lanes);
+    Value part = b.loadVector(op.getCodebook(), {set, code, column});
+    b.storeVector(part, op.getQuantized(), at(column));
   });
 }
 

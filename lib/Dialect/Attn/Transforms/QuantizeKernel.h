@@ -28,6 +28,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZEKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZEKERNEL_H
 
+#include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
 namespace fovea::attn {
@@ -38,6 +39,8 @@ struct QuantizePlan {
   int64_t lanes, vectors, codes;
   /// Keys of one parallel task.
   int64_t run;
+  /// Whether there are too few keys for a vector (QuantizeFewKeys.cpp).
+  bool fewKeys;
 
   int64_t getBlock() const { return lanes * vectors; }
 };
@@ -49,6 +52,15 @@ QuantizePlan planQuantize(QuantizeOp op, int64_t vectorBits,
 /// Emits the loops that compute `op` at the insertion point of `builder`.
 void emitQuantize(mlir::OpBuilder &builder, QuantizeOp op,
                   const QuantizePlan &plan, bool manageCache);
+
+/// The same for a plan that says `fewKeys`.
+void emitQuantizeFewKeys(mlir::OpBuilder &builder, QuantizeOp op,
+                         const QuantizePlan &plan);
+
+/// Stores the code of key `[batch, head, row]`, an index, and the codeword if
+/// that is wanted.
+void emitCode(KernelBuilder &builder, QuantizeOp op, mlir::ValueRange key,
+              mlir::Value set, mlir::Value code);
 
 } // namespace fovea::attn
 

@@ -106,32 +106,6 @@ void StreamKernel::allocateScratch() {
     packedBias = b.scratch({rows, queries}, state);
 }
 
-/// The view of `memref` with its leading dimensions fixed at `leading`.
-Value StreamKernel::rowView(Value memref, ValueRange leading) {
-  auto type = cast<MemRefType>(memref.getType());
-  int64_t rank = type.getRank(), kept = rank - leading.size();
-  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
-      strides(rank, b.getIndexAttr(1));
-  offsets.resize(rank, b.getIndexAttr(0));
-  sizes.resize(leading.size(), b.getIndexAttr(1));
-  SmallVector<int64_t> shape;
-  for (int64_t dim = leading.size(); dim < rank; ++dim) {
-    shape.push_back(type.getDimSize(dim));
-    sizes.push_back(memref::getMixedSize(b, b.getLoc(), memref, dim));
-  }
-  auto view = memref::SubViewOp::inferRankReducedResultType(
-      ArrayRef(shape).take_back(kept), type, offsets, sizes, strides);
-  return memref::SubViewOp::create(b, cast<MemRefType>(view), memref, offsets,
-                                   sizes, strides);
-}
-
-/// Index along a dimension that may broadcast.
-static Value broadcastIndex(KernelBuilder &b, Value memref, int64_t dim,
-                            Value index) {
-  bool broadcasts = cast<MemRefType>(memref.getType()).getDimSize(dim) == 1;
-  return broadcasts ? b.index(0) : index;
-}
-
 //===----------------------------------------------------------------------===//
 // Loops around a query block
 //===----------------------------------------------------------------------===//
@@ -156,20 +130,21 @@ void StreamKernel::emitHead(Value batch, Value head) {
   for (const StreamOp::Source &source : op.getSourceList()) {
     SourceView view;
     view.keys =
-        rowView(source.keys, {broadcastIndex(b, source.keys, 0, batch),
-                              broadcastIndex(b, source.keys, 1, keyHead)});
+        b.rowView(source.keys, {b.broadcastIndex(source.keys, 0, batch),
+                                b.broadcastIndex(source.keys, 1, keyHead)});
     view.keyTable = findKeyTable(source.keys);
-    view.values = rowView(source.values, {batch, keyHead});
+    view.values = b.rowView(source.values, {batch, keyHead});
     if (source.hasValueBlocks())
       view.valueBlocks = view.values;
     if (source.codes)
-      view.codes = rowView(source.codes, {batch, keyHead});
+      view.codes = b.rowView(source.codes, {batch, keyHead});
     view.rows = b.extent(source.getRowsOperand(), 2);
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
     if (Value weight = source.logWeight) {
-      view.logWeight = rowView(weight, {broadcastIndex(b, weight, 0, batch),
-                                        broadcastIndex(b, weight, 1, keyHead)});
+      view.logWeight =
+          b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
+                             b.broadcastIndex(weight, 1, keyHead)});
       if (source.hasLogWeightBlocks())
         view.logWeightBlocks = view.logWeight;
       view.weightBroadcasts =
@@ -177,17 +152,17 @@ void StreamKernel::emitHead(Value batch, Value head) {
     }
     if (Value bias = source.bias) {
       auto type = cast<MemRefType>(bias.getType());
-      view.bias = rowView(bias, {broadcastIndex(b, bias, 0, batch),
-                                 broadcastIndex(b, bias, 1, head)});
+      view.bias = b.rowView(bias, {b.broadcastIndex(bias, 0, batch),
+                                   b.broadcastIndex(bias, 1, head)});
       view.biasRowBroadcasts = type.getDimSize(2) == 1;
       view.biasKeyBroadcasts = type.getDimSize(3) == 1;
     }
     sources.push_back(view);
   }
-  queryRows = rowView(op.getQuery(), {batch, head});
-  outputView = rowView(op.getOutput(), {batch, head});
+  queryRows = b.rowView(op.getQuery(), {batch, head});
+  outputView = b.rowView(op.getOutput(), {batch, head});
   if (op.getLse())
-    lseView = rowView(op.getLse(), {batch, head});
+    lseView = b.rowView(op.getLse(), {batch, head});
   streamsOutput = canStream(outputView);
 
   Value rows = b.extent(op.getQuery(), 2);
@@ -225,11 +200,11 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     packQueries(query, numQueries);
   for (SourceView &source : sources) {
     if (source.valueBlocks)
-      source.values = rowView(source.valueBlocks, blockIndex);
+      source.values = b.rowView(source.valueBlocks, blockIndex);
     if (source.logWeightBlocks)
       source.logWeight =
-          rowView(source.logWeightBlocks,
-                  broadcastIndex(b, source.logWeightBlocks, 0, blockIndex));
+          b.rowView(source.logWeightBlocks,
+                    b.broadcastIndex(source.logWeightBlocks, 0, blockIndex));
   }
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);

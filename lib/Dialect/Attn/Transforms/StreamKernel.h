@@ -154,6 +154,9 @@ private:
   void collectKeyTables();
   void viewKeyTables(Value batch, Value keyHead);
   const KeyTable *findKeyTable(Value keys);
+  Value tableRowOf(const SourceView &source, Value row);
+  bool takesBiasInPlace(const Segment &segment);
+  Value lookUpWithBias(const Segment &segment, Values &maximum);
   Values lookUp(const Segment &segment, Value offset, int64_t numRows,
                 unsigned firstVector);
 
@@ -183,7 +186,6 @@ private:
   Value sourceRow(const Segment &segment, Value entry);
   Value logWeightAt(const SourceView &source, Value row);
   Value getTermScale();
-  Value rowView(Value memref, mlir::ValueRange leading);
 
   Arithmetic getArithmetic(const StreamOp::Source &source);
   bool isAny(Arithmetic arithmetic);

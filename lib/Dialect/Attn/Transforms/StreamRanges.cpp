@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamRanges.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -133,4 +135,18 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     tableStarts.push_back(maxTableRows);
     maxTableRows += tableRows;
   }
+}
+
+RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,
+                                         Value block, Value rows,
+                                         Value numQueries) {
+  auto bounds =
+      affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
+  Value low = b.max((*bounds)[0], b.index(0));
+  Value high = b.min((*bounds)[1], rows);
+  if (range.getNumResults() == 4) {
+    low = b.max(low, (*bounds)[2]);
+    high = b.min(high, (*bounds)[3]);
+  }
+  return {low, high, (*bounds)[0]};
 }

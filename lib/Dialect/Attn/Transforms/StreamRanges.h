@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
 
+#include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
 namespace fovea::attn {
@@ -46,6 +47,16 @@ private:
   int64_t maxShortRows = 0, maxTableRows = 0, numShortRanges = 0;
   bool anyLong = false;
 };
+
+/// A range for one block, clamped to the rows that exist. Empty ranges may have
+/// their end before their begin. `first` is where it begins before that.
+struct RangeBounds {
+  mlir::Value low, high, first;
+};
+
+RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
+                            mlir::Value block, mlir::Value rows,
+                            mlir::Value numQueries);
 
 } // namespace fovea::attn
 

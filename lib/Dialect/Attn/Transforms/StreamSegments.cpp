@@ -8,34 +8,11 @@
 
 #include "SoftmaxAlgebra.h"
 #include "StreamKernel.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
-
-namespace {
-/// A range for one block, clamped to the rows that exist. Empty ranges may have
-/// their end before their begin. `first` is where it begins before that.
-struct Bounds {
-  Value low, high, first;
-};
-} // namespace
-
-static Bounds getBounds(KernelBuilder &b, AffineMap range, Value block,
-                        Value rows, Value numQueries) {
-  auto bounds =
-      affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
-  Value low = b.max((*bounds)[0], b.index(0));
-  Value high = b.min((*bounds)[1], rows);
-  if (range.getNumResults() == 4) {
-    low = b.max(low, (*bounds)[2]);
-    high = b.min(high, (*bounds)[3]);
-  }
-  return {low, high, (*bounds)[0]};
-}
 
 void StreamKernel::collectSegments(Value blockIndex,
                                    SmallVectorImpl<Segment> &longs,
@@ -51,7 +28,7 @@ void StreamKernel::collectSegments(Value blockIndex,
         continue;
       }
       auto [low, high, first] =
-          getBounds(b, range, blockIndex, source.rows, numRows);
+          emitRangeBounds(b, range, blockIndex, source.rows, numRows);
       Value biasBegin = b.index(0);
       if (source.attr.getHasLocalBias()) {
         biasBegin = first;
@@ -125,8 +102,8 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   int64_t start = ranges.getTableStart(index);
   Value count = b.index(start);
   for (unsigned number : listed) {
-    auto [low, high, first] = getBounds(b, source.attr.getRanges()[number],
-                                        blockIndex, source.rows, numRows);
+    auto [low, high, first] = emitRangeBounds(
+        b, source.attr.getRanges()[number], blockIndex, source.rows, numRows);
     Value length = b.max(b.sub(high, low), b.index(0));
     b.loop(b.index(0), length, 1, [&, low = low, count](Value offset) {
       Value row = b.add(low, offset), entry = b.add(count, offset);
@@ -246,11 +223,15 @@ void StreamKernel::packBias(const Segment &segment) {
   b.loop(segment.skip, fullRows, lanes, [&](Value offset) {
     b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
       Values tile;
-      for (int64_t i = 0; i < lanes; ++i)
-        tile.push_back(b.fmul(
-            b.loadVector(source.bias, {b.add(b.add(blockQuery, query), i),
-                                       b.add(segment.biasColumn, offset)}),
-            b.broadcast(termScale)));
+      for (int64_t i = 0; i < lanes; ++i) {
+        // Every row is a stream of its own, more than the CPU follows.
+        Value row = b.add(b.add(blockQuery, query), i);
+        Value column = b.add(segment.biasColumn, offset);
+        if (manageCache)
+          b.prefetch(source.bias, {row, b.add(column, 2 * lanes)}, 3);
+        tile.push_back(b.fmul(b.loadVector(source.bias, {row, column}),
+                              b.broadcast(termScale)));
+      }
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
         b.storeVector(b.fmax(b.splat(softmax::kMasked), vector), packedBias,
                       {b.add(b.add(segment.scoreRow, offset), i), query});

@@ -19,7 +19,10 @@ using namespace fovea::attn;
 /// Rows whose scores are turned into weights and multiplied with the values at
 /// once: 96 rows of 64 queries are 24 KB, so that the weights are still in the
 /// first cache level for every tile of columns. An even number, for pairs.
-static constexpr int64_t kChunk = 96;
+static constexpr int64_t kChunk = 64;
+
+/// Value columns from which on rows are far apart.
+static constexpr int64_t kLongRow = 512;
 
 //===----------------------------------------------------------------------===//
 // Passes over segments
@@ -130,8 +133,13 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     // Rows before the source have no scores.
     segment.scoreRow = b.sub(scoreRow, segment.skip);
     segment = stage(segment);
-    packBias(segment);
-    scoreSegment(segment, maximum);
+    Segment rest = segment;
+    if (takesBiasInPlace(segment)) {
+      Value scored = lookUpWithBias(segment, maximum);
+      rest = slice(b, segment, scored, lanes);
+    }
+    packBias(rest);
+    scoreSegment(rest, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
     // Pairs of rows start at even ones.
     if (usesPairs)
@@ -394,6 +402,11 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
       Values weights, next;
       for (int64_t v = first; v < vectors; ++v)
         weights.push_back(b.loadVector(scores, {scoreRow, b.index(v * lanes)}));
+      // Rows too long for the CPU to see columns as streams: the next line of
+      // each, once for every vector of columns or more often.
+      if (manageCache && valueWidth >= kLongRow &&
+          segment.values != stagedValues)
+        b.prefetch(segment.values, {row, b.add(column, lanes)}, 3);
       for (int64_t c = 0; c < numColumns; ++c) {
         Value value =
             b.broadcast(b.loadScalar(segment.values, {row, b.add(column, c)}));

@@ -18,6 +18,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SoftmaxAlgebra.h"
 #include "StreamKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -49,8 +50,8 @@ void StreamKernel::viewKeyTables(Value batch, Value keyHead) {
     auto type = cast<MemRefType>(table.operand.getType());
     Value zero = b.index(0);
     table.keys =
-        rowView(table.operand, {type.getDimSize(0) == 1 ? zero : batch,
-                                type.getDimSize(1) == 1 ? zero : keyHead});
+        b.rowView(table.operand, {type.getDimSize(0) == 1 ? zero : batch,
+                                  type.getDimSize(1) == 1 ? zero : keyHead});
   }
 }
 
@@ -111,6 +112,68 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
   }
 }
 
+/// Whether scores that are looked up take their bias straight from where it
+/// lies: rows in order, and a row and a column of the bias for each of them.
+bool StreamKernel::takesBiasInPlace(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  return source.keyTable && source.bias && segment.kind == Segment::Rows &&
+         !source.biasRowBroadcasts && !source.biasKeyBroadcasts;
+}
+
+/// Scores the rows that fill whole squares of rows and queries, whose bias is
+/// transposed in registers. Returns how many they are.
+Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
+  const SourceView &source = sources[segment.source];
+  Value whole = b.roundDown(segment.count, lanes);
+  Value lastQuery = b.sub(b.extent(source.bias, 0), b.index(1));
+  Value termScale = b.broadcast(getTermScale());
+  maximum = b.loop(
+      b.index(0), whole, lanes, maximum, [&](Value offset, ValueRange running) {
+        Values rows, weights, next(running);
+        for (int64_t i = 0; i < lanes; ++i) {
+          Value row = b.add(b.add(segment.row, offset), i);
+          if (isSoftmax && source.logWeight)
+            weights.push_back(b.broadcast(logWeightAt(source, row)));
+          rows.push_back(tableRowOf(source, row));
+        }
+        Value column = b.add(segment.biasColumn, offset);
+        for (int64_t v = 0; v < vectors; ++v) {
+          Value lane = b.index(v * lanes);
+          Values tile;
+          for (int64_t i = 0; i < lanes; ++i) {
+            // Lanes without a query read the last one's bias.
+            Value query = b.min(b.add(blockQuery, v * lanes + i), lastQuery);
+            // Every row is a stream of its own, more than the CPU follows.
+            if (manageCache)
+              b.prefetch(source.bias, {query, b.add(column, 2 * lanes)}, 3);
+            tile.push_back(b.loadVector(source.bias, {query, column}));
+          }
+          for (auto [i, bias] : llvm::enumerate(b.transpose(tile))) {
+            Value score =
+                b.loadVector(source.keyTable->scores, {rows[i], lane});
+            if (!weights.empty())
+              score = b.fadd(score, weights[i]);
+            // A bias of minus infinity masks.
+            score = b.fmax(b.splat(softmax::kMasked),
+                           b.fma(bias, termScale, score));
+            b.storeVector(score, scores,
+                          {b.add(b.add(segment.scoreRow, offset), i), lane});
+            next[v] = b.fmax(next[v], score);
+          }
+        }
+        return next;
+      });
+  return whole;
+}
+
+/// The row of the table that is the key of row `row` of a source.
+Value StreamKernel::tableRowOf(const SourceView &source, Value row) {
+  if (!source.codes)
+    return row;
+  Value code = memref::LoadOp::create(b, source.codes, row);
+  return arith::IndexCastOp::create(b, b.getIndexType(), code);
+}
+
 /// The scores of `numRows` rows of a segment from `offset` on.
 StreamKernel::Values StreamKernel::lookUp(const Segment &segment, Value offset,
                                           int64_t numRows,
@@ -118,11 +181,7 @@ StreamKernel::Values StreamKernel::lookUp(const Segment &segment, Value offset,
   const SourceView &source = sources[segment.source];
   Values result;
   for (int64_t i = 0; i < numRows; ++i) {
-    Value row = sourceRow(segment, b.add(offset, i));
-    if (source.codes) {
-      Value code = memref::LoadOp::create(b, source.codes, row);
-      row = arith::IndexCastOp::create(b, b.getIndexType(), code);
-    }
+    Value row = tableRowOf(source, sourceRow(segment, b.add(offset, i)));
     for (int64_t v = firstVector; v < vectors; ++v)
       result.push_back(
           b.loadVector(source.keyTable->scores, {row, b.index(v * lanes)}));

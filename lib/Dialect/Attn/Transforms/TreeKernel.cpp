@@ -18,10 +18,6 @@ static FloatType getElementType(Value memref) {
   return cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
 }
 
-static FloatType getStateType(FloatType type) {
-  return type.isF64() ? type : Float32Type::get(type.getContext());
-}
-
 TreeKernel::TreeKernel(OpBuilder &builder, Location loc, TreeAttr shape,
                        Value tree, const TreeTarget &target)
     : b(loc, builder, getStateType(getElementType(tree)),

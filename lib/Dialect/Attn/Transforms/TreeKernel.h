@@ -94,7 +94,8 @@ protected:
     return b.add(loadIndex(firstRows, level), index);
   }
 
-  /// Starts the path of a task over `width` columns from `firstColumn` on.
+  /// Starts the path of a task over columns `begin` to `end`, at most
+  /// `columns`.
   void startPath(int64_t columns, Value begin, Value end);
   /// Makes the path lead to node `index` of level `level`, which is not that of
   /// the roots: its parent's row is then `getParentRow`.

@@ -42,7 +42,10 @@ struct VectorizeQuantizePass
           << remark::metric("Codes", plan.codes)
           << remark::metric("Run", plan.run);
       OpBuilder builder(op);
-      emitQuantize(builder, op, plan, manageCache);
+      if (plan.fewKeys)
+        emitQuantizeFewKeys(builder, op, plan);
+      else
+        emitQuantize(builder, op, plan, manageCache);
       op.erase();
       return WalkResult::advance();
     });

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamKernel.h"
+#include "StreamRowKernel.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -41,7 +42,10 @@ struct VectorizeStreamPass
         return signalPassFailure();
       }
       OpBuilder builder(op);
-      StreamKernel(op, builder, {manageCache, bf16Pairs}).emit();
+      if (StreamRowKernel::fits(op))
+        StreamRowKernel(op, builder).emit();
+      else
+        StreamKernel(op, builder, {manageCache, bf16Pairs}).emit();
       op.erase();
     }
   }

@@ -39,8 +39,9 @@ class Checker:
         parser.add_argument("--only", type=int)
         # For builds in which kernels are slow: one case of so many.
         parser.add_argument("--every", type=int, default=int(os.environ.get("FOVEA_EVERY", 1)))
+        parser.add_argument("--target", default="cpu")
         arguments = parser.parse_args()
-        self.library = Library(arguments.library)
+        self.library = Library(arguments.library, arguments.target)
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
         self.only, self.every = arguments.only, arguments.every
@@ -76,6 +77,8 @@ class Checker:
 
     def usable_cpus(self):
         """The CPUs whose code this machine can run."""
+        if self.library.target != "cpu":
+            return ["native"]
         usable = []
         for cpu in CPUS:
             try:
@@ -86,6 +89,10 @@ class Checker:
                 if "cannot run code for CPU" not in str(failure):
                     raise
         return usable
+
+    def types(self):
+        """The element types of the target."""
+        return [t for t in ("f32", "f64", "bf16", "f16") if t != "f64" or self.library.target == "cpu"]
 
     def finish(self):
         for bound, error in sorted(self.worst.items()):

@@ -47,7 +47,8 @@ class Failure(Exception):
 
 
 class Library:
-    def __init__(self, path):
+    def __init__(self, path, target="cpu"):
+        self.target = target
         self._c = ctypes.CDLL(path)
         self._c.fovea_last_error.restype = ctypes.c_char_p
         self._c.fovea_kernel_num_results.restype = ctypes.c_size_t
@@ -64,9 +65,9 @@ class Library:
     def set_num_threads(self, count):
         self._check(self._c.fovea_set_num_threads(count))
 
-    def compile(self, text, target="cpu", cpu="native"):
+    def compile(self, text, target=None, cpu="native"):
         text = text.encode()
-        options = _Options(target.encode(), cpu.encode(), None, b"kernel", 0)
+        options = _Options((target or self.target).encode(), cpu.encode(), None, b"kernel", 0)
         kernel = ctypes.c_void_p()
         self._check(
             self._c.fovea_compile(

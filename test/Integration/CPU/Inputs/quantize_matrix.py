@@ -4,6 +4,8 @@
 """attn.quantize: every code is that of a nearest codeword, and the first of those
 at equal distance."""
 
+import itertools
+
 import numpy as np
 from cases import Checker, normal, pairwise, tensor
 from kernels import NAMES
@@ -106,13 +108,19 @@ for index, case in enumerate(pairwise(FACTORS, seed=7)):
 # A code depends on nothing but its key: not on where the key lies, nor on how
 # many there are. Near ties show it: codewords that differ in the last digits.
 if check.only is None:
-    for dtype in ("f32", "f64", "bf16"):
+    for dtype, D in itertools.product(("f32", "f64", "bf16"), (40, 48)):
         rng = np.random.default_rng(1)
-        k, c = normal(rng, (1, 1, 333, 40), dtype), normal(rng, (1, 4, 40), dtype)
-        c = (np.repeat(c, 10, axis=1).astype(np.float64) * (1 + 1e-7 * rng.standard_normal((1, 40, 1)))).astype(NAMES[dtype])
-        whole = check.library.compile(module(dtype, 1, 1, 333, 1, 40, 40, False))(k, c)[0]
-        for first, count in ((0, 1), (5, 1), (3, 16), (7, 33), (100, 233), (332, 1)):
+        k, c = normal(rng, (1, 1, 333, D), dtype), normal(rng, (1, 4, D), dtype).astype(np.float64)
+        near = 1 + np.spacing(np.ones((), NAMES[dtype])).astype(float) * rng.standard_normal((1, 40, 1))
+        c = (np.repeat(c, 10, axis=1) * near).astype(NAMES[dtype])
+        whole = check.library.compile(module(dtype, 1, 1, 333, 1, 40, D, False))(k, c)[0]
+        for first, count in ((0, 1), (5, 1), (3, 4), (9, 2), (3, 16), (7, 33), (100, 233), (332, 1)):
             part = np.ascontiguousarray(k[:, :, first : first + count])
-            found = check.library.compile(module(dtype, 1, 1, count, 1, 40, 40, False))(part, c)[0]
-            check.require(np.array_equal(found, whole[:, :, first : first + count]), f"{dtype}: {count} keys at {first}")
+            found = check.library.compile(module(dtype, 1, 1, count, 1, 40, D, False))(part, c)[0]
+            check.require(np.array_equal(found, whole[:, :, first : first + count]),
+                          f"{dtype}, width {D}: {count} keys at {first}")
+        one = check.library.compile(module(dtype, 1, 1, 1, 1, 40, D, True))
+        for row in range(0, 333, 3):
+            found = one(np.ascontiguousarray(k[:, :, row : row + 1]), c)[0]
+            check.require(found.item() == whole[0, 0, row], f"{dtype}, width {D}: key {row} alone")
 check.finish()

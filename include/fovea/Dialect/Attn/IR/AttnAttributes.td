@@ -125,15 +125,16 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
     |---|---|
     | `query` | query rows of one parallel task |
     | `key` | key rows scored before the running maximum is updated |
-    | `lanes` | query rows held by one vector |
-    | `vectors` | vectors of queries in a register tile |
+    | `lanes` | query rows held by one vector; on a GPU, by one warp: 16 |
+    | `vectors` | vectors of queries in a register tile; on a GPU, warps of a block |
     | `keys` | key rows in a register tile |
     | `columns` | value columns in a register tile |
 
     `query` and `key` are at most 2^20, the others at most 64, and a register tile
     holds at most 256 vectors of scores and of values. `key` is a multiple of `keys`.
 
-    Chosen by `--attn-select-tiles` from the target CPU; may be written by hand:
+    Chosen by `--attn-select-tiles` from the target CPU, or by
+    `--attn-select-gpu-tiles`; may be written by hand:
 
     ```mlir
     #tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>

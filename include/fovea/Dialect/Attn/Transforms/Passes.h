@@ -18,6 +18,10 @@ class DialectRegistry;
 
 namespace fovea::attn {
 
+/// Marks an argument of a public function whose memory the function may write
+/// to once it works on buffers.
+constexpr llvm::StringLiteral kWrittenAttrName = "attn.written";
+
 #define GEN_PASS_DECL
 #include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
 

@@ -97,7 +97,10 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let options = [
     Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
            "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
-           "the operation, otherwise serial, matmul, associative or input_scan">
+           "the operation, otherwise serial, matmul, associative or input_scan">,
+    Option<"narrowSummaries", "narrow-summaries", "bool", /*default=*/"false",
+           "keep summaries in the element type of the tokens, for targets that "
+           "multiply one type only, instead of f32">
   ];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
@@ -370,6 +373,141 @@ def SeparateResultsPass
     views of one buffer, all but the first are copied.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+}
+
+def SelectGPUTilesPass
+    : Pass<"attn-select-gpu-tiles", "::mlir::func::FuncOp"> {
+  let summary = "choose tile sizes of attn.stream for a GPU";
+  let description = [{
+    Annotates every `attn.stream` that has no tiles yet with the largest
+    `#attn.tiles` whose queries, keys and values fit the shared memory and the
+    registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
+    number of warps, `key` the rows of one tile in shared memory. A stream that no
+    tile supports is an error. Every decision is a remark of category
+    `attn-select-gpu-tiles`.
+  }];
+  let options = [
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">
+  ];
+  let dependentDialects = ["::fovea::attn::AttnDialect"];
+}
+
+def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower tiles of attn.stream on memrefs to GPU kernels";
+  let description = [{
+    Replaces every parallel loop over tiles of an `attn.stream` by a `gpu.launch`
+    of one block of threads for each tile. See docs/GPU.md for the structure of
+    the code. Blocks of the last tiles start first, which have the most to do
+    under a causal mask.
+
+    `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
+    is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
+    bits.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3 or tf32">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::nvgpu::NVGPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def SummarizeToGPUPass
+    : Pass<"attn-summarize-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.summarize` on memrefs by a `gpu.launch` of one block of
+    threads for each batch entry, head, interval and 32 columns. The warps of a
+    block share the rows of the interval; their sums are added in order.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower parallel loops to GPU kernels";
+  let description = [{
+    Replaces linalg operations on memrefs, copies of strided buffers and every
+    outermost `scf.parallel` by a `gpu.launch` of one thread for each iteration.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
+  let summary = "move all kernels to one GPU module";
+  let description = [{
+    Outlining makes a `gpu.module` for every kernel. One for all is one text of PTX
+    and is loaded once.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect"];
+}
+
+def PlaceGPUBuffersPass
+    : Pass<"attn-place-gpu-buffers", "::mlir::ModuleOp"> {
+  let summary = "place the buffers of functions on the GPU";
+  let description = [{
+    Makes functions with kernels open a queue of the runtime, and decides where
+    every buffer lies:
+
+    | buffer | place |
+    |---|---|
+    | argument, constant | the caller's, as the device sees it: a copy if it is host memory |
+    | result | the host's, written by the device at the end |
+    | any other | the device's |
+
+    Code outside of kernels that accesses single elements is an error.
+  }];
+  let options = [
+    Option<"emulate", "emulate", "bool", /*default=*/"false",
+           "run kernels in the emulator">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
+def LaunchToRuntimePass : Pass<"attn-launch-to-runtime", "::mlir::ModuleOp"> {
+  let summary = "lower launches of kernels to calls of the runtime";
+  let description = [{
+    Replaces every `gpu.launch_func` by a call of `fovea_rt_gpu_launch`, and every
+    `gpu.module`, whose code `--fovea-serialize-gpu-modules` has generated, by the
+    constants and descriptors that the runtime loads it from.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect"
+  ];
+}
+
+def LowerGPUMathPass : Pass<"attn-lower-gpu-math"> {
+  let summary = "lower math operations to instructions of NVIDIA GPUs";
+  let description = [{
+    Replaces operations of the math dialect on f32 numbers in GPU modules by the
+    instructions that compute them, so that kernels call no functions of a device
+    library. Others of the dialect, and f64, are an error.
+
+    | operation | becomes |
+    |---|---|
+    | `exp2`, `exp`, `log2`, `log`, `rsqrt` | `ex2.approx`, `lg2.approx`, `rsqrt.approx` |
+    | `sqrt`, `fma`, `absf` | `sqrt.rn`, `fma.rn`, `abs` |
+    | `tanh` | `1 - 2 / (1 + exp(2 x))` |
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect"
+  ];
 }
 
 def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {

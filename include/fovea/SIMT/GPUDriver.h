@@ -1,0 +1,35 @@
+//===- GPUDriver.h - The emulator as a device of the runtime ----*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_SIMT_GPUDRIVER_H
+#define FOVEA_SIMT_GPUDRIVER_H
+
+#include "fovea/SIMT/Launch.h"
+#include <functional>
+
+namespace fovea::simt {
+
+/// Makes the emulator the runtime's FOVEA_RT_GPU_EMULATOR. May be called more
+/// than once.
+void registerEmulator();
+
+/// How launches through the runtime run from now on. At first as the
+/// environment variable FOVEA_SIMT says, a list such as
+/// "seed=5,eager,races=0,banks".
+void setEmulatorOptions(const Options &options);
+Options getEmulatorOptions();
+
+/// Calls `observer` after every launch through the runtime that succeeded;
+/// null for none.
+using LaunchObserver =
+    std::function<void(const char *kernel, const Counters &counters)>;
+void setLaunchObserver(LaunchObserver observer);
+
+} // namespace fovea::simt
+
+#endif // FOVEA_SIMT_GPUDRIVER_H

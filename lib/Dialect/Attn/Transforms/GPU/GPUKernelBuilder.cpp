@@ -1,0 +1,243 @@
+//===- GPUKernelBuilder.cpp - Emission of GPU kernels ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUKernelBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
+                                   int64_t numThreads)
+    : KernelBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
+      numThreads(numThreads) {}
+
+void GPUKernelBuilder::begin() {
+  threadId = toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x));
+  laneId = rem(threadId, kWarpSize);
+  warpId = div(threadId, kWarpSize);
+}
+
+void GPUKernelBuilder::barrier() { gpu::BarrierOp::create(*this); }
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+Value GPUKernelBuilder::i32(int64_t value) {
+  return arith::ConstantOp::create(*this, getI32IntegerAttr(value));
+}
+Value GPUKernelBuilder::toI32(Value value) {
+  return createOrFold<arith::IndexCastOp>(getI32Type(), value);
+}
+Value GPUKernelBuilder::toIndex(Value value) {
+  return createOrFold<arith::IndexCastUIOp>(getIndexType(), value);
+}
+KernelBuilder::Values GPUKernelBuilder::toIndices(ValueRange values) {
+  Values indices;
+  for (Value value : values)
+    indices.push_back(toIndex(value));
+  return indices;
+}
+Value GPUKernelBuilder::bitXor(Value a, Value b) {
+  return createOrFold<arith::XOrIOp>(a, b);
+}
+Value GPUKernelBuilder::bitAnd(Value a, int64_t b) {
+  return createOrFold<arith::AndIOp>(a, like(a, b));
+}
+
+Value GPUKernelBuilder::exp2(Value x) { return math::Exp2Op::create(*this, x); }
+
+Value GPUKernelBuilder::maxNum(Value a, Value b) {
+  return LLVM::MaxNumOp::create(*this, a, b);
+}
+
+Value GPUKernelBuilder::shuffleXor(Value value, int64_t mask) {
+  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
+                              i32(kWarpSize - 1), NVVM::ShflKind::bfly,
+                              UnitAttr());
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+static Attribute getWorkgroupSpace(MLIRContext *context) {
+  return gpu::AddressSpaceAttr::get(context, gpu::AddressSpace::Workgroup);
+}
+
+int64_t SharedMatrix::getChunks(int64_t bytes) {
+  int64_t chunks = llvm::divideCeil(bytes, kChunkBytes);
+  return chunks > 8 ? llvm::alignTo(chunks, 8)
+                    : std::max<int64_t>(2, llvm::PowerOf2Ceil(chunks));
+}
+
+Value GPUKernelBuilder::sharedBuffer(int64_t offset, ArrayRef<int64_t> shape,
+                                     Type type) {
+  Attribute space = getWorkgroupSpace(getContext());
+  if (!sharedMemory)
+    sharedMemory = gpu::DynamicSharedMemoryOp::create(
+        *this, MemRefType::get({ShapedType::kDynamic}, getI8Type(),
+                               MemRefLayoutAttrInterface(), space));
+  return memref::ViewOp::create(
+      *this, MemRefType::get(shape, type, MemRefLayoutAttrInterface(), space),
+      sharedMemory, index(offset), ValueRange());
+}
+
+SharedMatrix GPUKernelBuilder::sharedMatrix(int64_t offset, int64_t rows,
+                                            int64_t columns, FloatType type) {
+  SharedMatrix matrix;
+  int64_t bytes = type.getWidth() / 8;
+  matrix.chunkElements = kChunkBytes / bytes;
+  matrix.chunks = SharedMatrix::getChunks(columns * bytes);
+  matrix.memref =
+      sharedBuffer(offset, {rows, matrix.chunks * matrix.chunkElements}, type);
+  return matrix;
+}
+
+Value GPUKernelBuilder::swizzle(const SharedMatrix &matrix, Value row) {
+  if (matrix.chunks >= 8)
+    return bitAnd(row, 7);
+  // Several rows share 128 bytes.
+  return bitAnd(div(row, 8 / matrix.chunks), matrix.chunks - 1);
+}
+
+KernelBuilder::Values GPUKernelBuilder::loadMatrices(const SharedMatrix &matrix,
+                                                     Value row, Value column,
+                                                     bool transpose) {
+  auto type = cast<FloatType>(
+      cast<MemRefType>(matrix.memref.getType()).getElementType());
+  int64_t elements = 32 / type.getWidth();
+  auto fragments = VectorType::get({4, elements}, type);
+  Value loaded = nvgpu::LdMatrixOp::create(*this, fragments, matrix.memref,
+                                           toIndices({row, column}), transpose,
+                                           /*numTiles=*/4);
+  Values result;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value part = vector::ExtractOp::create(*this, loaded, i);
+    if (elements == 1)
+      part = vector::ExtractOp::create(*this, part, 0);
+    result.push_back(part);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Value GPUKernelBuilder::roundToTF32(Value x) {
+  // Half of the last bit that stays is added, carrying into the exponent where
+  // it must; infinities stay what they are.
+  Value bits = arith::BitcastOp::create(*this, getI32Type(), x);
+  bits = arith::AddIOp::create(*this, bits, i32(0x1000));
+  bits = arith::AndIOp::create(*this, bits, i32(~int64_t(0x1fff)));
+  return arith::BitcastOp::create(*this, getF32Type(), bits);
+}
+
+KernelBuilder::Values GPUKernelBuilder::multiplyOnce(FloatType type,
+                                                     ValueRange a, ValueRange b,
+                                                     ValueRange c) {
+  // Fragments are pairs of f16, or registers with pairs of bf16 or one tf32.
+  auto toRegisters = [&](ValueRange values) {
+    Values registers(values);
+    if (type.isF16())
+      return registers;
+    for (Value &value : registers) {
+      if (isa<VectorType>(value.getType())) {
+        value = vector::BitCastOp::create(
+            *this, VectorType::get({1}, getI32Type()), value);
+        value = vector::ExtractOp::create(*this, value, 0);
+      } else {
+        value = arith::BitcastOp::create(*this, getI32Type(), value);
+      }
+    }
+    return registers;
+  };
+  NVVM::MMATypes mmaType = type.isF16()    ? NVVM::MMATypes::f16
+                           : type.isBF16() ? NVVM::MMATypes::bf16
+                                           : NVVM::MMATypes::tf32;
+  SmallVector<Type> fields(4, getF32Type());
+  auto resultType = LLVM::LLVMStructType::getLiteral(getContext(), fields);
+  Value product = NVVM::MmaOp::create(
+      *this, resultType, toRegisters(a), toRegisters(b), c,
+      ArrayRef<int64_t>{16, 8, int64_t(256 / type.getWidth())}, std::nullopt,
+      std::nullopt, std::array<NVVM::MMATypes, 2>{mmaType, mmaType},
+      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
+                                     NVVM::MMALayout::col});
+  Values result;
+  for (int64_t i = 0; i < 4; ++i)
+    result.push_back(LLVM::ExtractValueOp::create(*this, product, i));
+  return result;
+}
+
+GPUKernelBuilder::Sum GPUKernelBuilder::makeSum() {
+  return {Values(4, scalar(0.0)), {}};
+}
+
+void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
+                                ValueRange b, Sum &sum) {
+  if (!type.isF32()) {
+    sum.high = multiplyOnce(type, a, b, sum.high);
+    return;
+  }
+  Values highA, highB, lowA, lowB;
+  for (auto [from, high, low] :
+       {std::tuple(a, &highA, &lowA), std::tuple(b, &highB, &lowB)})
+    for (Value x : from) {
+      high->push_back(roundToTF32(x));
+      if (math == F32Math::TF32x3)
+        low->push_back(roundToTF32(fsub(x, high->back())));
+    }
+  sum.high = multiplyOnce(type, highA, highB, sum.high);
+  if (math == F32Math::TF32)
+    return;
+  // The product of the two low parts is below the precision of f32.
+  if (sum.low.empty())
+    sum.low.assign(4, scalar(0.0));
+  sum.low = multiplyOnce(type, lowA, highB, sum.low);
+  sum.low = multiplyOnce(type, highA, lowB, sum.low);
+}
+
+KernelBuilder::Values GPUKernelBuilder::getTotal(const Sum &sum) {
+  Values total = sum.high;
+  for (auto [i, low] : llvm::enumerate(sum.low))
+    total[i] = fadd(total[i], low);
+  return total;
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+void GPUKernelBuilder::copyAsync(Value source, ValueRange at, Value shared,
+                                 ValueRange sharedAt, int64_t elements,
+                                 int64_t bytes, Value valid) {
+  Value count = select(valid, index(elements), index(0));
+  nvgpu::DeviceAsyncCopyOp::create(
+      *this, nvgpu::DeviceAsyncTokenType::get(getContext()), shared,
+      toIndices(sharedAt), source, toIndices(at), getIndexAttr(elements), count,
+      // Only copies of 16 bytes can pass by the first cache level.
+      bytes == kChunkBytes ? getUnitAttr() : UnitAttr());
+}
+
+void GPUKernelBuilder::commitCopies() {
+  NVVM::CpAsyncCommitGroupOp::create(*this);
+}
+
+void GPUKernelBuilder::waitCopies(int64_t pending) {
+  NVVM::CpAsyncWaitGroupOp::create(*this, static_cast<uint32_t>(pending));
+}

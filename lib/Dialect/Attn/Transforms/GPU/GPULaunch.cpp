@@ -1,0 +1,68 @@
+//===- GPULaunch.cpp - Kernels from parallel loops
+//-------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPULaunch.h"
+#include "GPUKernelBuilder.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
+                                        Value numBlocks, int64_t numThreads,
+                                        int64_t sharedBytes) {
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  Value one = b.index(1);
+  Value shared;
+  if (sharedBytes)
+    shared = arith::ConstantOp::create(b, b.getI32IntegerAttr(sharedBytes));
+  auto launch = gpu::LaunchOp::create(b, numBlocks, one, one,
+                                      b.index(numThreads), one, one, shared);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&launch.getBody().front());
+  gpu::TerminatorOp::create(builder, loc);
+  return launch;
+}
+
+gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
+                                        int64_t numThreads,
+                                        int64_t sharedBytes) {
+  OpBuilder builder(forall);
+  Location loc = forall.getLoc();
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  // The last dimension varies fastest, so that the blocks of a head run
+  // together and share its keys and values in the cache; and it runs backwards.
+  SmallVector<Value> lows = forall.getLowerBound(b),
+                     highs = forall.getUpperBound(b), steps = forall.getStep(b),
+                     counts;
+  Value total = b.index(1);
+  for (auto [low, high, step] : llvm::zip(lows, highs, steps)) {
+    Value length = b.max(b.sub(high, low), 0);
+    counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
+    total = b.mul(total, counts.back());
+  }
+  gpu::LaunchOp launch = createLaunch(b, loc, total, numThreads, sharedBytes);
+
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value rest = launch.getBlockIds().x;
+  IRMapping mapping;
+  for (int64_t dim = forall.getRank() - 1; dim >= 0; --dim) {
+    Value number = dim ? b.rem(rest, counts[dim]) : rest;
+    rest = dim ? b.div(rest, counts[dim]) : rest;
+    if (dim == forall.getRank() - 1)
+      number = b.sub(b.sub(counts[dim], number), b.index(1));
+    mapping.map(forall.getInductionVar(dim),
+                b.add(lows[dim], b.mul(number, steps[dim])));
+  }
+  for (Operation &op : forall.getBody()->without_terminator())
+    b.clone(op, mapping);
+  forall.erase();
+  return launch;
+}

@@ -1,0 +1,29 @@
+//===- GPULaunch.h - Kernels from parallel loops ----------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPULAUNCH_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPULAUNCH_H
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace fovea::attn {
+
+/// A launch of `numBlocks` blocks in a row, with an empty body.
+mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
+                                 mlir::Value numBlocks, int64_t numThreads,
+                                 int64_t sharedBytes);
+
+/// Replaces a parallel loop on memrefs by a launch whose blocks run one
+/// iteration each, with all their threads.
+mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,
+                                 int64_t sharedBytes);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPULAUNCH_H

@@ -1,0 +1,289 @@
+//===- GPUStreamKernel.cpp - Query blocks of attn.stream on a GPU ---------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "../SoftmaxAlgebra.h"
+#include "RowAlignment.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static FloatType getElementType(Value memref) {
+  return cast<FloatType>(cast<ShapedType>(memref.getType()).getElementType());
+}
+static int64_t getExtent(Value memref, int64_t dim) {
+  return cast<ShapedType>(memref.getType()).getDimSize(dim);
+}
+
+LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
+  FloatType type = getElementType(op.getQuery());
+  if (!type.isF16() && !type.isBF16() && !type.isF32())
+    return op.emitError("has data of type ")
+           << type << ", but GPU kernels take f16, bf16 and f32";
+  if (op.getWeighting() != Weighting::Softmax)
+    return op.emitError("weighs by squared_relu, but GPU kernels take softmax");
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    if (source.codes)
+      return op.emitError("has keys that are rows of a table, but GPU kernels "
+                          "take one row for each key");
+    if (source.hasValueBlocks() || source.hasLogWeightBlocks() ||
+        source.attr.getHasLocalBias())
+      return op.emitError("has values, log weights or a bias that count from "
+                          "the block of queries, but GPU kernels take those of "
+                          "the whole sequence");
+    for (int64_t dim : {0, 1})
+      if (getExtent(source.keys, dim) != getExtent(source.values, dim))
+        return op.emitError("has keys that batch entries or heads share, but "
+                            "GPU kernels take as many as values");
+    for (Value operand : {source.keys, source.values, op.getOutput()})
+      if (getElementType(operand) != type)
+        return op.emitError("has data of types ")
+               << type << " and " << getElementType(operand)
+               << ", but GPU kernels take one";
+  }
+  for (OperandRange terms : {op.getLogWeights(), op.getBiases()})
+    for (Value term : terms)
+      if (getElementType(term).isF64())
+        return op.emitError("has a log weight or bias of type 'f64', but GPU "
+                            "kernels take f16, bf16 and f32");
+  // Threads count rows in 32 bits, with room for differences.
+  for (const StreamOp::Source &source : op.getSourceList())
+    if (getExtent(source.keys, 2) >= int64_t(1) << 30)
+      return op.emitError("has ") << getExtent(source.keys, 2)
+                                  << " rows of keys, but GPU kernels take "
+                                     "fewer than 2^30";
+  int64_t width = getExtent(op.getQuery(), 3);
+  if (ShapedType::isDynamic(width) ||
+      ShapedType::isDynamic(getExtent(op.getOutput(), 3)))
+    return op.emitError("has a dynamic head width, but GPU kernels need static "
+                        "ones");
+  if (width > kMaxHeadWidth)
+    return op.emitError("has heads of width ")
+           << width << ", but GPU kernels take at most " << kMaxHeadWidth;
+  return success();
+}
+
+GPUStreamLayout::GPUStreamLayout(StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  int64_t bytes = getElementType(op.getQuery()).getWidth() / 8;
+  int64_t width = getExtent(op.getQuery(), 3);
+  int64_t valueWidth = getExtent(op.getOutput(), 3);
+  // Wide values are summed in passes of equal width.
+  numPasses = llvm::divideCeil(valueWidth, kMaxHeadWidth);
+  valueColumns = valueWidth;
+  if (numPasses > 1)
+    valueColumns = llvm::alignTo(llvm::divideCeil(valueWidth, numPasses), 16);
+
+  int64_t next = 0;
+  auto place = [&](int64_t size) {
+    int64_t offset = next;
+    next += llvm::alignTo(size, 128);
+    return offset;
+  };
+  auto matrix = [&](int64_t rows, int64_t columns) {
+    return place(rows * SharedMatrix::getChunks(columns * bytes) * kChunkBytes);
+  };
+  queries = matrix(tiles.getQueryLanes(), width);
+  keys = matrix(2 * tiles.getKey(), width);
+  values = matrix(2 * tiles.getKey(), valueColumns);
+  weights = place(op.getLogWeights().empty() ? 0 : 2 * tiles.getKey() * 4);
+  tableRows = RangeAnalysis(op).getMaxTableRows();
+  table = place(tableRows * 4);
+  this->bytes = next;
+}
+
+int64_t GPUStreamKernel::getNumThreads(StreamOp op) {
+  return op.getTiles()->getVectors() * kWarpSize;
+}
+
+GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
+    : op(op), tiles(*op.getTiles()), b(op.getLoc(), builder, getNumThreads(op)),
+      math(math), type(getElementType(op.getQuery())),
+      width(getExtent(op.getQuery(), 3)),
+      valueWidth(getExtent(op.getOutput(), 3)), keyTile(tiles.getKey()),
+      queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
+      hasWeights(!op.getLogWeights().empty()),
+      hasBias(!op.getBiases().empty()) {
+  scale = op.getScale().convertToDouble() * softmax::kLog2E;
+  // The exponential can take the scale only if a larger product gives a larger
+  // score, and only if the masked product stays finite.
+  scalesScores = hasWeights || hasBias || !(scale > 0x1p-40);
+  // A power of two, whose product with the scale is exact: equal masked scores
+  // must differ by zero.
+  masked = scalesScores
+               ? softmax::kMasked
+               : -std::exp2(std::ceil(std::log2(-softmax::kMasked / scale)));
+
+  int64_t bytes = type.getWidth() / 8;
+  queryBytes = getCopyBytes(op.getQuery(), bytes);
+  keyBytes = valueBytes = kChunkBytes;
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    keyBytes = std::min(keyBytes, getCopyBytes(source.keys, bytes));
+    valueBytes = std::min(valueBytes, getCopyBytes(source.values, bytes));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Loops around a query block
+//===----------------------------------------------------------------------===//
+
+void GPUStreamKernel::emit() {
+  b.begin();
+  sharedQueries = b.sharedMatrix(layout.queries, queryTile, width, type);
+  sharedKeys = b.sharedMatrix(layout.keys, 2 * keyTile, width, type);
+  sharedValues =
+      b.sharedMatrix(layout.values, 2 * keyTile, layout.valueColumns, type);
+  if (hasWeights)
+    sharedWeights =
+        b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
+  if (layout.tableRows)
+    table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
+
+  lane8 = b.rem(b.lane(), 8);
+  lane16 = b.rem(b.lane(), 16);
+  group = b.div(b.lane(), 4);
+  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
+  warpRow = b.mul(b.warp(), kWarpRows);
+  // Matrices of queries are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1),
+  // those of values likewise, those of keys (0, 0), (0, 1), (8, 0), (8, 1).
+  Value half = b.div(b.lane(), 16);
+  querySwizzle = b.bitXor(half, b.swizzle(sharedQueries, lane8));
+  keySwizzle =
+      b.bitXor(b.rem(b.div(b.lane(), 8), 2), b.swizzle(sharedKeys, lane8));
+  valueSwizzle = b.bitXor(half, b.swizzle(sharedValues, lane8));
+  clearPadding();
+
+  Value zero = b.index(0);
+  b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
+    b.loop(zero, b.extent(op.getQuery(), 1), 1,
+           [&](Value head) { emitHead(batch, head); });
+  });
+}
+
+void GPUStreamKernel::emitHead(Value batch, Value head) {
+  Value heads = b.extent(op.getQuery(), 1);
+  sources.clear();
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    Value keyHeads = b.extent(source.keys, 1);
+    Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
+    SourceView view;
+    view.keys = b.rowView(source.keys, {batch, keyHead});
+    view.values = b.rowView(source.values, {batch, keyHead});
+    view.rows = b.extent(source.keys, 2);
+    view.attr = source.attr;
+    if (Value weight = source.logWeight)
+      view.logWeight =
+          b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
+                             b.broadcastIndex(weight, 1, keyHead)});
+    if (Value bias = source.bias)
+      view.bias = b.rowView(bias, {b.broadcastIndex(bias, 0, batch),
+                                   b.broadcastIndex(bias, 1, head)});
+    sources.push_back(view);
+  }
+  queryRows = b.rowView(op.getQuery(), {batch, head});
+  outputView = b.rowView(op.getOutput(), {batch, head});
+  if (op.getLse())
+    lseView = b.rowView(op.getLse(), {batch, head});
+
+  Value rows = b.extent(op.getQuery(), 2);
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
+  // How many rows there can be; a tile has no more than it was cut to.
+  int64_t maxRows = getExtent(op.getQuery(), 2);
+  if (ShapedType::isDynamic(maxRows) && op.getFirstRow())
+    maxRows = tiles.getQuery();
+  bool isOneBlock = !ShapedType::isDynamic(maxRows) && maxRows <= queryTile &&
+                    getExtent(op.getQuery(), 0) == 1 &&
+                    getExtent(op.getQuery(), 1) == 1;
+  int64_t block = op.getBlock();
+  auto emitQueries = [&](Value low, Value high, Value blockIndex) {
+    b.loop(low, high, queryTile, [&](Value query) {
+      // What the block before has in shared memory may still be read.
+      b.barrier();
+      Value count = b.min(b.sub(high, query), b.index(queryTile));
+      emitQueryBlock(query, count, blockIndex);
+    });
+  };
+  if (block == 0) {
+    if (isOneBlock)
+      return emitQueryBlock(b.index(0), rows, b.index(0));
+    return emitQueries(b.index(0), rows, b.index(0));
+  }
+  // A query block must not reach into the next block of the sequence.
+  Value blockSize = b.index(block), one = b.index(1);
+  Value firstBlock = b.floorDiv(firstRow, blockSize);
+  if (isOneBlock && op.getFirstRow() && block % tiles.getQuery() == 0)
+    return emitQueryBlock(b.index(0), rows, firstBlock);
+  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
+  b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
+    Value begin = b.sub(b.mul(index, blockSize), firstRow);
+    Value low = b.max(begin, b.index(0));
+    Value high = b.min(b.add(begin, blockSize), rows);
+    emitQueries(low, high, index);
+  });
+}
+
+void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                     Value blockIndex) {
+  queryStart = query;
+  queryCount = numQueries;
+  blockQuery = b.toI32(query);
+  blockQueries = b.toI32(numQueries);
+  collectSegments(blockIndex);
+  loadQueries();
+  if (layout.numPasses == 1)
+    return emitPass(b.i32(0));
+  b.loop(b.i32(0), b.i32(valueWidth), layout.valueColumns, [&](Value column) {
+    b.barrier();
+    emitPass(column);
+  });
+}
+
+/// Sums of the value columns from `column` on.
+void GPUStreamKernel::emitPass(Value column) {
+  Value zero = b.i32(0), one = b.i32(1);
+  Tile first = getTile(zero);
+  b.ifThen(b.less(zero, numTiles), [&] { loadTile(first, zero, column); });
+  b.commitCopies();
+
+  // Narrow heads keep their queries in registers all the way.
+  queryFragments.clear();
+  if (type.getWidth() == 16 && width <= 128) {
+    b.waitCopies(0);
+    b.barrier();
+    for (int64_t step = 0; step * 2 * kChunkBytes < width * 2; ++step)
+      queryFragments.push_back(loadQueryFragment(step));
+  }
+
+  Values carried = flatten(makeState());
+  size_t numSums = carried.size();
+  carried.append(pack(first));
+  carried =
+      b.loop(zero, numTiles, 1, carried, [&](Value number, ValueRange values) {
+        State state = unflatten(values.take_front(numSums));
+        Tile tile = unpack(values.drop_front(numSums));
+        Value next = b.add(number, one);
+        Tile following = getTile(next);
+        Value stage = b.rem(number, 2);
+        b.ifThen(b.less(next, numTiles),
+                 [&] { loadTile(following, b.sub(one, stage), column); });
+        b.commitCopies();
+        b.waitCopies(1);
+        b.barrier();
+        attend(tile, stage, state);
+        b.barrier();
+        Values result = flatten(state);
+        result.append(pack(following));
+        return result;
+      });
+  // Without a tile the copies of queries would still run.
+  b.waitCopies(0);
+  finish(unflatten(ValueRange(carried).take_front(numSums)), column);
+}

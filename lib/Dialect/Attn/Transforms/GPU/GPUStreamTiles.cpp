@@ -1,0 +1,187 @@
+//===- GPUStreamTiles.cpp - Tiles that a query block reads ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Farther than any row; the difference of two such numbers fits 32 bits.
+static constexpr int64_t kFar = 1 << 30;
+
+void GPUStreamKernel::collectSegments(Value blockIndex) {
+  segments.clear();
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    SmallVector<unsigned> listed;
+    for (auto [number, range] : llvm::enumerate(source.attr.getRanges())) {
+      RangeKind kind = ranges.getKind(index, number);
+      if (kind == RangeKind::Empty)
+        continue;
+      if (kind == RangeKind::Table) {
+        listed.push_back(number);
+        continue;
+      }
+      auto [low, high, first] =
+          emitRangeBounds(b, range, blockIndex, source.rows, numRows);
+      addSegment(index, low, high);
+    }
+    if (!listed.empty())
+      addTable(index, listed, blockIndex);
+  }
+  if (layout.tableRows)
+    b.barrier();
+
+  numTiles = b.i32(0);
+  for (Segment &segment : segments) {
+    segment.firstTile = numTiles;
+    Value length = b.max(b.sub(segment.high, segment.low), 0);
+    numTiles = b.add(numTiles, b.ceilDiv(length, keyTile));
+  }
+}
+
+void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
+  const SourceView &source = sources[index];
+  MaskAttr mask = source.attr.getMask();
+  Segment segment;
+  segment.source = index;
+  segment.isTable = false;
+  if (!mask.isTrivial()) {
+    // Position of the block's first query; its last one is blockQueries - 1
+    // further on.
+    Value position =
+        b.add(b.add(firstRow, queryStart), b.sub(source.rows, numRows));
+    Value last = b.sub(queryCount, b.index(1));
+    Value window = b.index(mask.getWindow());
+    if (mask.getCausal())
+      segment.upper = b.add(position, 1);
+    else if (mask.hasWindow())
+      segment.upper = b.add(position, window);
+    if (mask.hasWindow())
+      segment.lower = b.add(b.sub(position, window), 1);
+    // Tiles that no query of the block may read are not visited.
+    if (segment.upper)
+      high = b.min(high, b.add(segment.upper, last));
+    if (segment.lower)
+      low = b.max(low, segment.lower);
+    for (Value *bound : {&segment.lower, &segment.upper})
+      if (*bound)
+        *bound = b.toI32(b.clamp(*bound, b.index(-kFar), b.index(kFar)));
+  }
+  segment.low = b.toI32(low);
+  segment.high = b.toI32(high);
+  segments.push_back(segment);
+}
+
+void GPUStreamKernel::addTable(unsigned index, ArrayRef<unsigned> listed,
+                               Value blockIndex) {
+  const SourceView &source = sources[index];
+  Value start = b.i32(ranges.getTableStart(index));
+  // Entry `e` of the table is row `e + shift` of the source, with the shift of
+  // the last range that starts at or before `e`.
+  SmallVector<std::pair<Value, Value>> parts;
+  Value end = start;
+  for (unsigned number : listed) {
+    auto [low, high, first] = emitRangeBounds(
+        b, source.attr.getRanges()[number], blockIndex, source.rows, numRows);
+    parts.push_back({end, b.sub(b.toI32(low), end)});
+    end = b.add(end, b.max(b.toI32(b.sub(high, low)), 0));
+  }
+  Value first = b.add(start, b.thread());
+  b.loop(first, end, b.getNumThreads(), [&](Value entry) {
+    Value shift = parts.front().second;
+    for (auto [begin, candidate] : ArrayRef(parts).drop_front())
+      shift = b.select(b.less(entry, begin), shift, candidate);
+    memref::StoreOp::create(b, b.add(entry, shift), table, b.toIndex(entry));
+  });
+  Segment segment;
+  segment.source = index;
+  segment.isTable = true;
+  segment.low = start;
+  segment.high = end;
+  segments.push_back(segment);
+}
+
+GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
+  auto toTile = [&](const Segment &segment) {
+    Tile tile;
+    if (sources.size() > 1)
+      tile.source = b.i32(segment.source);
+    if (layout.tableRows)
+      tile.isTable =
+          arith::ConstantOp::create(b, b.getBoolAttr(segment.isTable));
+    tile.row =
+        b.add(segment.low, b.mul(b.sub(number, segment.firstTile), keyTile));
+    auto relative = [&](Value bound, int64_t none) {
+      return bound ? b.sub(bound, tile.row) : b.i32(none);
+    };
+    tile.count = b.min(b.sub(segment.high, tile.row), keyTile);
+    tile.upper = relative(segment.upper, kFar);
+    tile.lower = relative(segment.lower, -kFar);
+    return pack(tile);
+  };
+  if (segments.empty()) {
+    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, b.i32(0)};
+    return unpack(toTile(none));
+  }
+  Values fields = toTile(segments.front());
+  for (const Segment &segment : ArrayRef(segments).drop_front()) {
+    Value isLater = b.less(number, segment.firstTile);
+    for (auto [field, other] : llvm::zip(fields, toTile(segment)))
+      field = b.select(isLater, field, other);
+  }
+  return unpack(fields);
+}
+
+GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
+  Values values = {tile.row, tile.count, tile.lower, tile.upper};
+  if (tile.source)
+    values.push_back(tile.source);
+  if (tile.isTable)
+    values.push_back(tile.isTable);
+  return values;
+}
+
+GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
+  Tile tile;
+  tile.row = values[0];
+  tile.count = values[1];
+  tile.lower = values[2];
+  tile.upper = values[3];
+  values = values.drop_front(4);
+  if (sources.size() > 1) {
+    tile.source = values.front();
+    values = values.drop_front();
+  }
+  if (layout.tableRows)
+    tile.isTable = values.front();
+  return tile;
+}
+
+Value GPUStreamKernel::getRow(const Tile &tile, Value offset) {
+  Value row = b.add(tile.row, offset);
+  if (!tile.isTable)
+    return row;
+  return b.select(
+      tile.isTable, row.getType(),
+      [&]() -> Value {
+        return memref::LoadOp::create(b, table, b.toIndex(row));
+      },
+      [&] { return row; });
+}
+
+Value GPUStreamKernel::selectBySource(
+    const Tile &tile, function_ref<Value(const SourceView &)> view) {
+  Value selected = view(sources.front());
+  for (unsigned index = 1; index < sources.size(); ++index) {
+    Value isThis = b.equal(tile.source, b.i32(index));
+    selected = b.select(isThis, view(sources[index]), selected);
+  }
+  return selected;
+}

@@ -1,0 +1,143 @@
+//===- LoopsToGPU.cpp - GPU kernels of parallel loops
+//----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUKernelBuilder.h"
+#include "GPULaunch.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_LOOPSTOGPUPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Threads of a block.
+static constexpr int64_t kNumThreads = 256;
+
+static bool isInKernel(Operation *op) {
+  return op->getParentOfType<gpu::LaunchOp>() != nullptr;
+}
+
+/// A copy between buffers of which one is not contiguous, element by element.
+static void lowerStridedCopy(memref::CopyOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  auto type = cast<MemRefType>(op.getSource().getType());
+  SmallVector<Value> lows, highs, steps;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    lows.push_back(b.index(0));
+    highs.push_back(b.extent(op.getSource(), dim));
+    steps.push_back(b.index(1));
+  }
+  scf::ParallelOp::create(
+      b, lows, highs, steps,
+      [&](OpBuilder &builder, Location loc, ValueRange at) {
+        Value element =
+            memref::LoadOp::create(builder, loc, op.getSource(), at);
+        memref::StoreOp::create(builder, loc, element, op.getTarget(), at);
+      });
+  op.erase();
+}
+
+/// One thread for each iteration, numbered with the last loop varying fastest.
+static void launchParallel(scf::ParallelOp loop) {
+  OpBuilder builder(loop);
+  Location loc = loop.getLoc();
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  SmallVector<Value> counts;
+  Value total = b.index(1);
+  for (auto [low, high, step] :
+       llvm::zip(loop.getLowerBound(), loop.getUpperBound(), loop.getStep())) {
+    Value length = b.max(b.sub(high, low), 0);
+    counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
+    total = b.mul(total, counts.back());
+  }
+  gpu::LaunchOp launch = createLaunch(b, loc, b.ceilDiv(total, kNumThreads),
+                                      kNumThreads, /*sharedBytes=*/0);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value number = b.add(b.mul(launch.getBlockIds().x, kNumThreads),
+                       launch.getThreadIds().x);
+  b.ifThen(b.less(number, total), [&] {
+    IRMapping mapping;
+    Value rest = number;
+    for (int64_t dim = counts.size() - 1; dim >= 0; --dim) {
+      Value at = dim ? b.rem(rest, counts[dim]) : rest;
+      rest = dim ? b.div(rest, counts[dim]) : rest;
+      mapping.map(
+          loop.getInductionVars()[dim],
+          b.add(loop.getLowerBound()[dim], b.mul(at, loop.getStep()[dim])));
+    }
+    for (Operation &op : loop.getBody()->without_terminator())
+      b.clone(op, mapping);
+  });
+  loop.erase();
+}
+
+namespace {
+struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
+  void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    SmallVector<linalg::LinalgOp> linalgOps;
+    SmallVector<memref::CopyOp> copies;
+    getOperation().walk([&](Operation *op) {
+      if (isInKernel(op))
+        return;
+      if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+        linalgOps.push_back(linalgOp);
+      auto copy = dyn_cast<memref::CopyOp>(op);
+      if (copy &&
+          !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget())))
+        copies.push_back(copy);
+    });
+    llvm::for_each(copies, lowerStridedCopy);
+    for (linalg::LinalgOp op : linalgOps) {
+      rewriter.setInsertionPoint(op);
+      if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
+        op.emitError("cannot be lowered to loops on buffers");
+        return signalPassFailure();
+      }
+      rewriter.eraseOp(op);
+    }
+    SmallVector<scf::ParallelOp> loops;
+    WalkResult result =
+        getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+          if (isa<gpu::LaunchOp>(op))
+            return WalkResult::skip();
+          auto loop = dyn_cast<scf::ParallelOp>(op);
+          if (!loop)
+            return WalkResult::advance();
+          if (!loop.getInitVals().empty()) {
+            loop.emitError("reduces across its iterations, which GPU loops "
+                           "cannot");
+            return WalkResult::interrupt();
+          }
+          loops.push_back(loop);
+          return WalkResult::skip();
+        });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    llvm::for_each(loops, launchParallel);
+  }
+
+  static bool isContiguous(Value memref) {
+    return cast<MemRefType>(memref.getType()).getLayout().isIdentity();
+  }
+};
+} // namespace

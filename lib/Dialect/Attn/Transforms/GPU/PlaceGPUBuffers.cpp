@@ -1,0 +1,208 @@
+//===- PlaceGPUBuffers.cpp - Buffers of GPU functions
+//----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPURuntimeCalls.h"
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_PLACEGPUBUFFERSPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+/// What a mapped buffer is used for, as FOVEA_RT_GPU_READ and _WRITE say.
+enum Access : int32_t { Read = 1, Write = 2 };
+
+class BufferPlacement {
+public:
+  BufferPlacement(func::FuncOp function, int32_t kind)
+      : function(function), calls(function->getParentOfType<ModuleOp>()),
+        kind(kind) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult check();
+  void mapArguments();
+  LogicalResult collectResults();
+  void placeAllocation(memref::AllocOp op);
+  void lower(memref::CopyOp op);
+  /// The device's view of a buffer in the host's memory.
+  Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
+
+  func::FuncOp function;
+  GPURuntimeCalls calls;
+  int32_t kind;
+  Value queue;
+  /// Allocations that the function returns, which are the host's.
+  llvm::SmallPtrSet<Operation *, 4> results;
+};
+
+struct PlaceGPUBuffersPass
+    : fovea::attn::impl::PlaceGPUBuffersPassBase<PlaceGPUBuffersPass> {
+  using PlaceGPUBuffersPassBase::PlaceGPUBuffersPassBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() &&
+          failed(BufferPlacement(function, emulate ? 1 : 0).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
+
+/// Code outside of kernels runs on the host, which cannot see the device's
+/// memory.
+LogicalResult BufferPlacement::check() {
+  WalkResult result = function.walk([&](Operation *op) -> WalkResult {
+    if (isa<memref::LoadOp, memref::StoreOp>(op))
+      return op->emitError("accesses single elements on the host, but in a "
+                           "function for a GPU they lie on the device");
+    if (isa<func::CallOp>(op))
+      return op->emitError("calls a function, which a function for a GPU "
+                           "cannot");
+    if (isa<scf::ForallOp>(op))
+      return op->emitError("is a parallel loop without a GPU kernel");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+Value BufferPlacement::map(OpBuilder &builder, Location loc, Value buffer,
+                           int32_t access) {
+  Value pointer = calls.getPointer(builder, loc, buffer);
+  Value bytes = calls.getNumBytes(builder, loc, buffer);
+  Value flags = arith::ConstantOp::create(builder, loc,
+                                          builder.getI32IntegerAttr(access));
+  Value mapped = calls.call(builder, loc, "fovea_rt_gpu_map",
+                            {queue, pointer, bytes, flags}, calls.pointerType);
+  return calls.makeBuffer(builder, loc, mapped, buffer);
+}
+
+void BufferPlacement::mapArguments() {
+  OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  Location loc = function.getLoc();
+  Value device =
+      arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(kind));
+  queue = calls.call(builder, loc, "fovea_rt_gpu_begin", {device},
+                     calls.pointerType);
+  for (BlockArgument argument : function.getArguments()) {
+    if (!isa<MemRefType>(argument.getType()) || argument.use_empty())
+      continue;
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : argument.getUses())
+      if (!isa<memref::DimOp>(use.getOwner()))
+        uses.push_back(&use);
+    if (uses.empty())
+      continue;
+    bool isWritten = function.getArgAttr(argument.getArgNumber(),
+                                         kWrittenAttrName) != nullptr;
+    Value mapped = map(builder, loc, argument, isWritten ? Read | Write : Read);
+    for (OpOperand *use : uses)
+      use->set(mapped);
+  }
+}
+
+LogicalResult BufferPlacement::collectResults() {
+  WalkResult walk = function.walk([&](func::ReturnOp op) -> WalkResult {
+    for (Value value : op.getOperands()) {
+      if (!isa<MemRefType>(value.getType()))
+        continue;
+      while (auto cast = value.getDefiningOp<memref::CastOp>())
+        value = cast.getSource();
+      auto allocation = value.getDefiningOp<memref::AllocOp>();
+      if (!allocation)
+        return op.emitError("returns a buffer that the function does not "
+                            "allocate");
+      results.insert(allocation);
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+/// True for uses of a result that need no device: the way to `func.return`.
+static bool isHostUse(Operation *user) {
+  if (isa<memref::DimOp, func::ReturnOp>(user))
+    return true;
+  return isa<memref::CastOp>(user) && llvm::all_of(user->getUsers(), isHostUse);
+}
+
+void BufferPlacement::placeAllocation(memref::AllocOp op) {
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  Location loc = op.getLoc();
+  if (results.contains(op)) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses())
+      if (!isHostUse(use.getOwner()))
+        uses.push_back(&use);
+    Value mapped = map(builder, loc, op.getResult(), Write);
+    for (OpOperand *use : uses)
+      use->set(mapped);
+    return;
+  }
+  builder.setInsertionPoint(op);
+  Value bytes =
+      calls.getNumBytes(builder, loc, op.getType(), op.getDynamicSizes());
+  Value pointer = calls.call(builder, loc, "fovea_rt_gpu_alloc", {queue, bytes},
+                             calls.pointerType);
+  Value buffer = calls.makeBuffer(builder, loc, pointer, op.getType(),
+                                  op.getDynamicSizes());
+  op.replaceAllUsesWith(buffer);
+  op.erase();
+}
+
+LogicalResult BufferPlacement::run() {
+  if (failed(check()) || failed(collectResults()))
+    return failure();
+  mapArguments();
+  SmallVector<Operation *> ops;
+  function.walk([&](Operation *op) {
+    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp,
+            memref::GetGlobalOp, func::ReturnOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder builder(op);
+    Location loc = op->getLoc();
+    if (auto allocation = dyn_cast<memref::AllocOp>(op)) {
+      placeAllocation(allocation);
+    } else if (auto free = dyn_cast<memref::DeallocOp>(op)) {
+      Value pointer = calls.getPointer(builder, loc, free.getMemref());
+      calls.call(builder, loc, "fovea_rt_gpu_free", {queue, pointer});
+      op->erase();
+    } else if (auto copy = dyn_cast<memref::CopyOp>(op)) {
+      Value to = calls.getPointer(builder, loc, copy.getTarget());
+      Value from = calls.getPointer(builder, loc, copy.getSource());
+      Value bytes = calls.getNumBytes(builder, loc, copy.getSource());
+      calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+      op->erase();
+    } else if (auto global = dyn_cast<memref::GetGlobalOp>(op)) {
+      builder.setInsertionPointAfter(op);
+      SmallVector<OpOperand *> uses;
+      for (OpOperand &use : op->getUses())
+        uses.push_back(&use);
+      Value mapped = map(builder, loc, global.getResult(), Read);
+      for (OpOperand *use : uses)
+        use->set(mapped);
+    } else {
+      calls.call(builder, loc, "fovea_rt_gpu_end", {queue});
+    }
+  }
+  return success();
+}

@@ -1,0 +1,105 @@
+//===- SelectGPUTiles.cpp - Choose tile sizes for a GPU
+//--------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_SELECTGPUTILESPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Tiles of at most `maxQueries` queries and `keys` keys. Queries beyond the
+/// sequence, or the block that ranges depend on, would be wasted.
+static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
+  int64_t rows = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
+  int64_t block = op.getBlock();
+  int64_t useful = ShapedType::isDynamic(rows) ? maxQueries : rows;
+  if (block)
+    useful = std::min(useful, block);
+  int64_t warps =
+      llvm::divideCeil(std::clamp<int64_t>(useful, 1, maxQueries), kWarpRows);
+  int64_t queries = warps * kWarpRows;
+  // A block of threads that does not divide the block of queries works through
+  // it part by part.
+  int64_t task = block && block % queries != 0 ? block : queries;
+  return TilesAttr::get(op.getContext(), task, keys, /*lanes=*/kWarpRows,
+                        /*vectors=*/warps, /*keys=*/8, /*columns=*/8);
+}
+
+/// The cost model. A warp keeps the sums of 16 queries in registers: half a
+/// register for each value column, and the scores of a tile of keys beside
+/// them. More warps share each tile of keys, which is copied once for all.
+/// Registers allow 64 keys for heads of 128 columns, and 32 for wider ones or
+/// f32, whose fragments are cut in two. Shared memory that does not suffice
+/// takes first queries, then keys.
+static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  auto output = cast<ShapedType>(op.getOutput().getType());
+  int64_t width = std::max(query.getDimSize(3),
+                           std::min(output.getDimSize(3), kMaxHeadWidth));
+  bool isNarrow = width <= 128 && !query.getElementType().isF32();
+  for (int64_t keys : {64, 32, 16})
+    for (int64_t queries : {128, 64, 32, 16}) {
+      if (!isNarrow && (keys > 32 || queries > 64))
+        continue;
+      TilesAttr tiles = makeTiles(op, queries, keys);
+      op.setTilesAttr(tiles);
+      if (GPUStreamLayout(op).bytes <= sharedBytes)
+        return tiles;
+    }
+  return {};
+}
+
+namespace {
+struct SelectGPUTilesPass
+    : fovea::attn::impl::SelectGPUTilesPassBase<SelectGPUTilesPass> {
+  using SelectGPUTilesPassBase::SelectGPUTilesPassBase;
+
+  void runOnOperation() override {
+    // What the GPU path does not know yet is refused before anything else.
+    WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
+      if (!isa_and_present<AttnDialect>(op->getDialect()) ||
+          isa<StreamOp, SummarizeOp>(op))
+        return WalkResult::advance();
+      return op->emitOpError("has no form for GPUs; compile it for the CPU");
+    });
+    if (known.wasInterrupted())
+      return signalPassFailure();
+
+    WalkResult result = getOperation().walk([&](StreamOp op) -> WalkResult {
+      if (op.getTiles())
+        return WalkResult::advance();
+      if (failed(verifyGPUStream(op)))
+        return WalkResult::interrupt();
+      TilesAttr tiles = chooseTiles(op, sharedBytes);
+      if (!tiles)
+        return op.emitError("needs more shared memory than the ")
+               << sharedBytes.getValue()
+               << " bytes of a block, even for 16 queries and "
+               << "16 keys";
+      remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
+                                      .category("attn-select-gpu-tiles"))
+          << remark::metric("TaskQueries", tiles.getQuery())
+          << remark::metric("BlockQueries", tiles.getQueryLanes())
+          << remark::metric("KeyTile", tiles.getKey())
+          << remark::metric("SharedBytes", GPUStreamLayout(op).bytes);
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

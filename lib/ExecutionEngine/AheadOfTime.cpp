@@ -1,0 +1,182 @@
+//===- AheadOfTime.cpp - Code in files
+//-------------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/ExecutionEngine/AheadOfTime.h"
+#include "CHeader.h"
+#include "Compilation.h"
+#include "HostTarget.h"
+#include "fovea/Target/GPU/Attributes.h"
+#include "fovea/Target/GPU/Serialize.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+
+using namespace llvm;
+using namespace fovea;
+using fovea::detail::Compilation;
+
+/// Code of the kernels alone.
+static Expected<std::string> getKernels(Compilation &compilation,
+                                        CodeKind kind) {
+  Expected<GPUInfo> gpu = fovea::detail::findGPU(compilation.options);
+  if (!gpu)
+    return gpu.takeError();
+  SmallVector<mlir::gpu::GPUModuleOp> modules(
+      compilation.module->getOps<mlir::gpu::GPUModuleOp>());
+  if (modules.size() != 1)
+    return createStringError("@" + compilation.impl->name +
+                             " has no GPU kernels");
+  Expected<GPUCode> code = generateGPUCode(modules.front(), *gpu);
+  if (!code || kind == CodeKind::PTX)
+    return code ? Expected<std::string>(code->ptx) : code.takeError();
+  return assemblePTX(code->ptx, *gpu);
+}
+
+/// Links an object file to a shared library, by the system's C compiler.
+static Expected<std::string> linkSharedLibrary(StringRef object) {
+  std::string program;
+  for (StringRef name : {"cc", "gcc", "clang"})
+    if (ErrorOr<std::string> path = sys::findProgramByName(name)) {
+      program = *path;
+      break;
+    }
+  if (program.empty())
+    return createStringError("a shared library needs a linker, but there is no "
+                             "'cc', 'gcc' or 'clang' on the path");
+  SmallString<128> input, output, log;
+  llvm::scope_exit remove([&] {
+    for (StringRef path : {input.str(), output.str(), log.str()})
+      if (!path.empty())
+        sys::fs::remove(path);
+  });
+  for (auto [suffix, path] :
+       {std::pair("o", &input), {"so", &output}, {"log", &log}})
+    if (std::error_code error =
+            sys::fs::createTemporaryFile("fovea", suffix, *path))
+      return createStringError(error, "cannot create a temporary file");
+  {
+    std::error_code error;
+    raw_fd_ostream os(input, error);
+    os << object;
+    if (error)
+      return createStringError(error, "cannot write a temporary file");
+  }
+  // The program that loads the library brings the runtime.
+  StringRef arguments[] = {program, "-shared", "-o", output, input, "-lm"};
+  std::string message;
+  int status =
+      sys::ExecuteAndWait(program, arguments, std::nullopt,
+                          {std::nullopt, log.str(), log.str()}, 0, 0, &message);
+  auto read = [](StringRef path) -> std::string {
+    ErrorOr<std::unique_ptr<MemoryBuffer>> file = MemoryBuffer::getFile(
+        path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    return file ? (*file)->getBuffer().str() : std::string();
+  };
+  if (status != 0)
+    return createStringError("the linker failed: " + message + read(log));
+  return read(output);
+}
+
+static Expected<std::string> emit(Module &module, TargetMachine &machine,
+                                  CodeGenFileType type) {
+  SmallString<0> code;
+  raw_svector_ostream os(code);
+  legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, os, nullptr, type))
+    return createStringError("LLVM cannot generate code of this kind for " +
+                             machine.getTargetTriple().str());
+  passes.run(module);
+  return code.str().str();
+}
+
+/// Code of the host, with that of the GPU inside.
+static Error generateHostCode(Compilation &compilation, CodeKind kind,
+                              CompiledCode &result) {
+  const CompileOptions &options = compilation.options;
+  Expected<std::unique_ptr<TargetMachine>> machine =
+      fovea::detail::createFileTargetMachine(
+          StringRef(options.cpu).split(',').first);
+  if (!machine)
+    return machine.takeError();
+  LLVMContext context;
+  StringRef symbol;
+  Expected<std::unique_ptr<Module>> module =
+      compilation.translate(context, **machine, symbol);
+  if (!module)
+    return module.takeError();
+  Function *packed = (*module)->getFunction(symbol);
+  packed->setName(compilation.impl->name + "_packed");
+  for (Function &function : **module)
+    if (!function.isDeclaration() && &function != packed)
+      function.setLinkage(GlobalValue::InternalLinkage);
+  if (Function *unload = (*module)->getFunction(kUnloadName))
+    appendToGlobalDtors(**module, unload, /*Priority=*/65535);
+  fovea::detail::Workspace workspace = fovea::detail::findWorkspace(**module);
+  fovea::detail::optimize(**module, **machine, options.optLevel);
+
+  bool isLibrary = kind == CodeKind::SharedLibrary;
+  if (kind == CodeKind::LLVM) {
+    raw_string_ostream os(result.code);
+    (*module)->print(os, nullptr);
+    return Error::success();
+  }
+  Expected<std::string> code =
+      emit(**module, **machine,
+           kind == CodeKind::Assembly ? CodeGenFileType::AssemblyFile
+                                      : CodeGenFileType::ObjectFile);
+  if (code && isLibrary)
+    code = linkSharedLibrary(*code);
+  if (!code)
+    return code.takeError();
+  result.code = std::move(*code);
+  Expected<std::string> header = fovea::detail::writeCHeader(
+      *compilation.impl, compilation.impl->name + "_packed",
+      options.target == fovea::Target::GPU ? "GPU " + options.chip
+                                           : "CPU " + options.cpu,
+      workspace);
+  if (!header)
+    return header.takeError();
+  result.header = std::move(*header);
+  return Error::success();
+}
+
+Expected<CompiledCode> fovea::compileAheadOfTime(StringRef text,
+                                                 const CompileOptions &options,
+                                                 CodeKind kind) {
+  bool isKernels = kind == CodeKind::PTX || kind == CodeKind::Cubin;
+  if (isKernels && options.target != fovea::Target::GPU)
+    return createStringError("PTX and machine code of kernels need target "
+                             "'nvvm'");
+  Compilation compilation(options);
+  if (Error error = compilation.parse(text))
+    return std::move(error);
+  bool stopAtKernels = isKernels || (kind == CodeKind::MLIR &&
+                                     options.target == fovea::Target::GPU);
+  if (Error error = compilation.runPasses(stopAtKernels))
+    return std::move(error);
+  CompiledCode result;
+  if (kind == CodeKind::MLIR) {
+    raw_string_ostream os(result.code);
+    compilation.module->print(os);
+    os << '\n';
+    return result;
+  }
+  if (isKernels) {
+    Expected<std::string> code = getKernels(compilation, kind);
+    if (!code)
+      return code.takeError();
+    result.code = std::move(*code);
+    return result;
+  }
+  if (Error error = generateHostCode(compilation, kind, result))
+    return std::move(error);
+  return result;
+}

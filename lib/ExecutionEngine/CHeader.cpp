@@ -1,0 +1,253 @@
+//===- CHeader.cpp - C headers of compiled functions
+//-----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CHeader.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace fovea;
+using fovea::detail::Workspace;
+
+Workspace fovea::detail::findWorkspace(const Module &module) {
+  Workspace workspace;
+  auto getConstant = [](const CallBase &call,
+                        unsigned index) -> std::optional<int64_t> {
+    if (auto *value = dyn_cast<ConstantInt>(call.getArgOperand(index)))
+      return value->getSExtValue();
+    return std::nullopt;
+  };
+  for (const Function &function : module)
+    for (const Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      const Function *callee = call ? call->getCalledFunction() : nullptr;
+      if (!callee)
+        continue;
+      StringRef name = callee->getName();
+      std::optional<int64_t> bytes;
+      if (name == "fovea_rt_parallel_for") {
+        bytes = getConstant(*call, 1);
+        workspace.scratchBytes =
+            std::max(workspace.scratchBytes, bytes.value_or(0));
+        continue;
+      }
+      if (name == "_mlir_memref_to_llvm_alloc")
+        bytes = getConstant(*call, 0);
+      else if (name == "_mlir_memref_to_llvm_aligned_alloc" ||
+               name == "fovea_rt_gpu_alloc")
+        bytes = getConstant(*call, 1);
+      else
+        continue;
+      if (bytes && workspace.allocatedBytes)
+        *workspace.allocatedBytes += *bytes;
+      else
+        workspace.allocatedBytes.reset();
+    }
+  return workspace;
+}
+
+//===----------------------------------------------------------------------===//
+// Declarations
+//===----------------------------------------------------------------------===//
+
+static StringRef getCType(ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+  case ElementType::BF16:
+    return "uint16_t";
+  case ElementType::F32:
+    return "float";
+  case ElementType::F64:
+    return "double";
+  case ElementType::I1:
+  case ElementType::I8:
+    return "int8_t";
+  case ElementType::I16:
+    return "int16_t";
+  case ElementType::I32:
+    return "int32_t";
+  case ElementType::I64:
+  case ElementType::Index:
+    return "int64_t";
+  }
+  llvm_unreachable("unknown element type");
+}
+
+static bool isCName(StringRef name) {
+  return !name.empty() && !isDigit(name.front()) &&
+         all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
+}
+
+namespace {
+/// Writes the header of one function.
+class HeaderWriter {
+public:
+  HeaderWriter(const Kernel::Impl &impl, raw_ostream &os)
+      : impl(impl), signature(impl.signature), os(os) {}
+
+  void write(StringRef packedName, StringRef target,
+             const Workspace &workspace);
+
+private:
+  /// The name of an argument: that of the source if C has it.
+  std::string getName(size_t index) {
+    StringRef name = signature.arguments[index].name;
+    name.consume_front("%");
+    return isCName(name) ? name.str() : "arg" + std::to_string(index);
+  }
+  std::string getExtent(size_t index, size_t dim) {
+    int64_t extent = signature.arguments[index].shape[dim];
+    if (extent != kDynamicExtent)
+      return std::to_string(extent);
+    return getName(index) + "_extent" + std::to_string(dim);
+  }
+  void writeResults();
+  void writeParameters();
+  void writeBody(StringRef packedName);
+
+  const Kernel::Impl &impl;
+  const Signature &signature;
+  raw_ostream &os;
+};
+} // namespace
+
+void HeaderWriter::writeResults() {
+  if (signature.results.empty())
+    return;
+  os << "typedef struct {\n";
+  for (auto [index, spec] : enumerate(signature.results)) {
+    StringRef type = getCType(spec.elementType);
+    os << "  /* " << spec.getTypeString() << " */\n";
+    if (spec.isScalar) {
+      os << "  " << type << " result" << index << ";\n";
+      continue;
+    }
+    os << "  struct {\n    void *base;\n    " << type
+       << " *data;\n    int64_t offset;\n";
+    if (size_t rank = spec.shape.size())
+      os << "    int64_t extents[" << rank << "], strides[" << rank << "];\n";
+    os << "  } result" << index << ";\n";
+  }
+  os << "} " << impl.name << "_results;\n\n";
+}
+
+void HeaderWriter::writeParameters() {
+  ListSeparator separator;
+  for (auto [index, spec] : enumerate(signature.arguments)) {
+    os << separator << "\n    ";
+    if (!spec.isScalar && !spec.isWritten)
+      os << "const ";
+    os << getCType(spec.elementType) << (spec.isScalar ? " " : " *")
+       << getName(index) << " /* " << spec.getTypeString() << " */";
+    for (auto [dim, extent] : enumerate(spec.shape))
+      if (extent == kDynamicExtent)
+        os << separator << "\n    int64_t " << getExtent(index, dim);
+  }
+  if (!signature.results.empty())
+    os << separator << "\n    " << impl.name << "_results *results";
+  if (signature.arguments.empty() && signature.results.empty())
+    os << "void";
+}
+
+void HeaderWriter::writeBody(StringRef packedName) {
+  for (auto [index, spec] : enumerate(signature.arguments)) {
+    if (spec.isScalar)
+      continue;
+    std::string name = getName(index);
+    size_t rank = spec.shape.size();
+    os << "  struct {\n    const void *base, *data;\n    int64_t offset;\n";
+    if (rank)
+      os << "    int64_t extents[" << rank << "], strides[" << rank << "];\n";
+    os << "  } " << name << "_tensor = {" << name << ", " << name << ", 0";
+    if (rank) {
+      os << ", {";
+      ListSeparator extents;
+      for (size_t dim = 0; dim < rank; ++dim)
+        os << extents << getExtent(index, dim);
+      os << "}, {";
+      ListSeparator strides;
+      for (size_t dim = 0; dim < rank; ++dim) {
+        os << strides;
+        ListSeparator factors(" * ");
+        for (size_t inner = dim + 1; inner < rank; ++inner)
+          os << factors << getExtent(index, inner);
+        if (dim + 1 == rank)
+          os << "1";
+      }
+      os << "}";
+    }
+    os << "};\n";
+  }
+  os << "  void *arguments[] = {";
+  ListSeparator separator;
+  if (!signature.results.empty())
+    os << separator << "results";
+  for (auto [index, spec] : enumerate(signature.arguments))
+    os << separator << "(void *)&" << getName(index)
+       << (spec.isScalar ? "" : "_tensor");
+  if (signature.arguments.empty() && signature.results.empty())
+    os << "0";
+  os << "};\n  return fovea_rt_invoke(" << packedName << ", arguments);\n";
+}
+
+void HeaderWriter::write(StringRef packedName, StringRef target,
+                         const Workspace &workspace) {
+  std::string guard = StringRef(impl.name).upper();
+  os << "/* @" << impl.name << signature.getString() << "\n * for " << target
+     << ", compiled by fovea-compile. Link with the object and with "
+        "libfovea_rt."
+        "\n */\n"
+     << "#ifndef FOVEA_COMPILED_" << guard << "_H\n#define FOVEA_COMPILED_"
+     << guard << "_H\n\n#include \"fovea_rt/fovea_rt.h\"\n\n"
+     << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
+     << "/* Scratch memory of each thread that takes part, and all other "
+        "memory "
+        "that a\n   call allocates, results included; -1 if it depends on "
+        "extents. In bytes. */\n"
+     << "#define " << guard << "_SCRATCH_BYTES_PER_THREAD "
+     << workspace.scratchBytes << "\n#define " << guard << "_ALLOCATED_BYTES "
+     << workspace.allocatedBytes.value_or(-1) << "\n\n"
+     << "/* Takes the address of the results and of each argument: a tensor as "
+        "{base,\n   data, offset, extents, strides}, or a scalar. */\n"
+     << "void " << packedName << "(void **arguments);\n\n";
+  writeResults();
+  os << "/* Runs the function. Tensors are contiguous, the last index varying "
+        "fastest;\n   16-bit floats are their bits. Returns FOVEA_RT_OK, or a "
+        "code with its text in\n   fovea_rt_last_error. */\n"
+     << "static inline fovea_rt_status " << impl.name << "(";
+  writeParameters();
+  os << ") {\n";
+  writeBody(packedName);
+  os << "}\n\n";
+  if (any_of(signature.results, [](auto &spec) { return !spec.isScalar; })) {
+    os << "/* Frees the tensors of the results. */\nstatic inline void "
+       << impl.name << "_release(" << impl.name << "_results *results) {\n";
+    for (auto [index, spec] : enumerate(signature.results))
+      if (!spec.isScalar)
+        os << "  fovea_rt_free(results->result" << index << ".base);\n";
+    os << "}\n\n";
+  }
+  os << "#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif\n";
+}
+
+Expected<std::string> fovea::detail::writeCHeader(const Kernel::Impl &impl,
+                                                  StringRef packedName,
+                                                  StringRef target,
+                                                  const Workspace &workspace) {
+  if (!isCName(impl.name))
+    return createStringError("the entry function '@" + impl.name +
+                             "' has a name that C does not allow");
+  std::string text;
+  raw_string_ostream os(text);
+  HeaderWriter(impl, os).write(packedName, target, workspace);
+  return text;
+}

@@ -1,0 +1,91 @@
+//===- NVVMPipeline.cpp - Attention to GPU kernels ------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Pipelines/LowerToLLVM.h"
+#include "fovea/Pipelines/Pipelines.h"
+#include "fovea/Target/GPU/GPUInfo.h"
+#include "fovea/Target/GPU/Passes.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace fovea;
+
+/// Tensors to launches of kernels on buffers.
+static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
+                            const NVVMPipelineOptions &options) {
+  pm.addPass(createInlinerPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(attn::createCheckShapesPass());
+  attn::ExpandPatternsPassOptions expansion;
+  expansion.narrowSummaries = true;
+  pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
+  pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  attn::SelectGPUTilesPassOptions tiles;
+  tiles.sharedBytes = gpu.sharedBytes;
+  pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass(tiles));
+  pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  addBufferizationPasses(pm);
+  addDeallocationPasses(pm);
+  attn::StreamToGPUPassOptions streams;
+  streams.f32 = options.f32;
+  pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
+  pm.addNestedPass<func::FuncOp>(attn::createSummarizeToGPUPass());
+  pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  // Constants outside of a kernel would become its parameters.
+  pm.addPass(createGpuLaunchSinkIndexComputationsPass());
+  pm.addPass(createGpuKernelOutliningPass());
+  pm.addPass(attn::createMergeGPUModulesPass());
+}
+
+/// Bodies of kernels to the LLVM and NVVM dialects.
+static void addLowerToNVVMPasses(OpPassManager &pm) {
+  OpPassManager &modules = pm.nest<gpu::GPUModuleOp>();
+  modules.addPass(attn::createLowerGPUMathPass());
+  pm.addPass(createConvertNVGPUToNVVMPass());
+  OpPassManager &lowered = pm.nest<gpu::GPUModuleOp>();
+  lowered.addPass(createSCFToControlFlowPass());
+  lowered.addPass(createConvertNVVMToLLVMPass());
+  lowered.addPass(memref::createExpandStridedMetadataPass());
+  lowered.addPass(createLowerAffinePass());
+  lowered.addPass(createConvertGpuOpsToNVVMOps());
+  lowered.addPass(createCanonicalizerPass());
+  lowered.addPass(createCSEPass());
+  lowered.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void fovea::buildNVVMPipeline(OpPassManager &pm, const GPUInfo &gpu,
+                              const NVVMPipelineOptions &options) {
+  addKernelPasses(pm, gpu, options);
+  addLowerToNVVMPasses(pm);
+  if (!options.host)
+    return;
+  SerializeGPUModulesPassOptions code;
+  code.chip = gpu.chip;
+  code.features = gpu.features;
+  code.optLevel = options.optLevel;
+  pm.addPass(createSerializeGPUModulesPass(code));
+  attn::PlaceGPUBuffersPassOptions buffers;
+  buffers.emulate = options.emulate;
+  pm.addPass(attn::createPlaceGPUBuffersPass(buffers));
+  pm.addPass(attn::createLaunchToRuntimePass());
+  addLowerToLLVMPasses(pm);
+}

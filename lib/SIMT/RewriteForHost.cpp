@@ -1,0 +1,537 @@
+//===- RewriteForHost.cpp - From device code to host code -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RewriteForHost.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/ReplaceConstant.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Triple.h"
+
+using namespace llvm;
+using namespace fovea::simt;
+
+/// Address spaces of shared memory: of the block, and of its cluster.
+static bool isSharedSpace(unsigned space) { return space == 3 || space == 7; }
+
+namespace {
+
+class Rewriter {
+public:
+  Rewriter(Module &module, Rewritten &result)
+      : module(module), context(module.getContext()), result(result),
+        i32(Type::getInt32Ty(context)), i64(Type::getInt64Ty(context)),
+        pointer(PointerType::get(context, 0)) {}
+
+  Error rewrite(const Triple &triple, const DataLayout &layout);
+
+private:
+  Error checkCallees();
+  Error placeShared(uint32_t &staticBytes);
+  Error rewriteCall(CallInst &call);
+  Error bind(CallInst &call, fovea::simt::Op &op);
+  void instrument(Function &function);
+  void addPauses(Function &function);
+  void makeEntry(Function &kernel, uint32_t staticBytes);
+  std::string describe(Instruction &instruction);
+
+  Value *getAddress(IRBuilder<> &builder, const fovea::simt::Op &op) {
+    return ConstantExpr::getIntToPtr(
+        builder.getInt64(reinterpret_cast<uintptr_t>(&op)), pointer);
+  }
+  FunctionCallee getFunction(StringRef name, Type *result,
+                             ArrayRef<Type *> params) {
+    return module.getOrInsertFunction(
+        name, FunctionType::get(result, params, /*isVarArg=*/false));
+  }
+  /// Memory for the operands and the results of one operation at a time.
+  std::pair<Value *, Value *> getSlots(Function &function);
+
+  Module &module;
+  LLVMContext &context;
+  Rewritten &result;
+  Type *i32, *i64;
+  PointerType *pointer;
+  DenseMap<Function *, std::pair<Value *, Value *>> slots;
+  /// Operations of a function before this one, for messages.
+  DenseMap<Function *, unsigned> numbers;
+};
+
+} // namespace
+
+static Error makeError(const Twine &text) {
+  return createStringError(inconvertibleErrorCode(), text);
+}
+
+std::string Rewriter::describe(Instruction &instruction) {
+  if (const DebugLoc &place = instruction.getDebugLoc())
+    if (place.getLine())
+      return (place->getFilename() + ":" + Twine(place.getLine())).str();
+  Function &function = *instruction.getFunction();
+  return ("operation " + Twine(++numbers[&function]) + " of '" +
+          function.getName() + "'")
+      .str();
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+/// Turns variables in shared memory into offsets in the block's: first those
+/// of known size, then the dynamic part, where all others begin.
+Error Rewriter::placeShared(uint32_t &staticBytes) {
+  const DataLayout &layout = module.getDataLayout();
+  SmallVector<GlobalVariable *> variables;
+  for (GlobalVariable &variable : module.globals())
+    if (isSharedSpace(variable.getAddressSpace()))
+      variables.push_back(&variable);
+  auto isDynamic = [&](GlobalVariable *variable) {
+    return layout.getTypeAllocSize(variable->getValueType()) == 0;
+  };
+  uint64_t bytes = 0, dynamicAlignment = 16;
+  SmallVector<std::pair<GlobalVariable *, uint64_t>> places;
+  for (GlobalVariable *variable : variables) {
+    uint64_t alignment =
+        std::max<uint64_t>(variable->getAlign().valueOrOne().value(), 16);
+    if (isDynamic(variable)) {
+      dynamicAlignment = std::max(dynamicAlignment, alignment);
+      continue;
+    }
+    bytes = alignTo(bytes, alignment);
+    places.emplace_back(variable, bytes);
+    bytes += layout.getTypeAllocSize(variable->getValueType());
+  }
+  bytes = alignTo(bytes, dynamicAlignment);
+  for (GlobalVariable *variable : variables)
+    if (isDynamic(variable))
+      places.emplace_back(variable, bytes);
+  staticBytes = bytes;
+
+  SmallVector<Constant *> constants(variables.begin(), variables.end());
+  convertUsersOfConstantsToInstructions(constants);
+  FunctionCallee shared = getFunction("fovea_simt_shared", pointer, {});
+  cast<Function>(shared.getCallee())->setDoesNotAccessMemory();
+  cast<Function>(shared.getCallee())->addFnAttr(Attribute::WillReturn);
+  cast<Function>(shared.getCallee())->setDoesNotThrow();
+  DenseMap<Function *, Instruction *> bases;
+  for (auto &[variable, offset] : places) {
+    for (Use &use : make_early_inc_range(variable->uses())) {
+      auto *user = dyn_cast<Instruction>(use.getUser());
+      if (!user)
+        return makeError("shared variable '" + variable->getName() +
+                         "' is used by a constant");
+      Function *function = user->getFunction();
+      Instruction *&base = bases[function];
+      if (!base) {
+        IRBuilder<> builder(&*function->getEntryBlock().getFirstInsertionPt());
+        base = builder.CreateCall(shared);
+      }
+      IRBuilder<> builder(base->getNextNode());
+      use.set(builder.CreateAddrSpaceCast(
+          builder.CreateConstGEP1_64(builder.getInt8Ty(), base, offset),
+          variable->getType()));
+    }
+  }
+  for (GlobalVariable *variable : variables)
+    variable->eraseFromParent();
+  return Error::success();
+}
+
+/// Reports accesses to shared memory to the runtime.
+void Rewriter::instrument(Function &function) {
+  const DataLayout &layout = module.getDataLayout();
+  FunctionCallee access =
+      getFunction("fovea_simt_access", Type::getVoidTy(context),
+                  {pointer, i32, i32, i32, pointer});
+  enum { Reads, Writes, Atomics };
+  auto note = [&](Instruction &instruction, Value *address, Value *bytes,
+                  int kind, Align alignment) {
+    unsigned space = address->getType()->getPointerAddressSpace();
+    // Generic addresses may be of shared memory, unless they are local.
+    if (!isSharedSpace(space) &&
+        (space != 0 ||
+         isa<AllocaInst, GlobalVariable>(getUnderlyingObject(address))))
+      return;
+    IRBuilder<> builder(&instruction);
+    fovea::simt::Op &op = result.table.add();
+    op.name = kind == Reads ? "load" : kind == Writes ? "store" : "atomic";
+    op.where = describe(instruction);
+    builder.CreateCall(
+        access, {builder.CreateAddrSpaceCast(address, pointer),
+                 builder.CreateZExtOrTrunc(bytes, i32), builder.getInt32(kind),
+                 builder.getInt32(alignment.value()), getAddress(builder, op)});
+  };
+  auto size = [&](Type *type) {
+    return ConstantInt::get(i32, layout.getTypeStoreSize(type));
+  };
+  SmallVector<Instruction *> all;
+  for (Instruction &instruction : instructions(function))
+    all.push_back(&instruction);
+  for (Instruction *instruction : all) {
+    if (auto *load = dyn_cast<LoadInst>(instruction))
+      note(*load, load->getPointerOperand(), size(load->getType()),
+           load->isAtomic() ? Atomics : Reads, load->getAlign());
+    else if (auto *store = dyn_cast<StoreInst>(instruction))
+      note(*store, store->getPointerOperand(),
+           size(store->getValueOperand()->getType()),
+           store->isAtomic() ? Atomics : Writes, store->getAlign());
+    else if (auto *update = dyn_cast<AtomicRMWInst>(instruction))
+      note(*update, update->getPointerOperand(),
+           size(update->getValOperand()->getType()), Atomics,
+           update->getAlign());
+    else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(instruction))
+      note(*exchange, exchange->getPointerOperand(),
+           size(exchange->getNewValOperand()->getType()), Atomics,
+           exchange->getAlign());
+    else if (auto *copy = dyn_cast<AnyMemTransferInst>(instruction)) {
+      note(*copy, copy->getRawSource(), copy->getLength(), Reads, Align(1));
+      note(*copy, copy->getRawDest(), copy->getLength(), Writes, Align(1));
+    } else if (auto *fill = dyn_cast<AnyMemSetInst>(instruction)) {
+      note(*fill, fill->getRawDest(), fill->getLength(), Writes, Align(1));
+    }
+  }
+}
+
+/// A loop that looks at memory in a way that another thread may change it lets
+/// that thread run.
+void Rewriter::addPauses(Function &function) {
+  DominatorTree tree(function);
+  LoopInfo loops(tree);
+  FunctionCallee pause =
+      getFunction("fovea_simt_pause", Type::getVoidTy(context), {pointer});
+  for (Loop *loop : loops.getLoopsInPreorder()) {
+    Instruction *watch = nullptr;
+    for (BasicBlock *block : loop->blocks())
+      for (Instruction &instruction : *block) {
+        auto *load = dyn_cast<LoadInst>(&instruction);
+        if ((load && (load->isAtomic() || load->isVolatile())) ||
+            isa<AtomicCmpXchgInst, AtomicRMWInst>(instruction))
+          watch = &instruction;
+      }
+    SmallVector<BasicBlock *> latches;
+    loop->getLoopLatches(latches);
+    if (watch)
+      for (BasicBlock *latch : latches) {
+        IRBuilder<> builder(latch->getTerminator());
+        fovea::simt::Op &op = result.table.add();
+        op.name = "loop";
+        op.where = describe(*watch);
+        builder.CreateCall(pause, {getAddress(builder, op)});
+      }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+static bool isOperation(const CallInst &call) {
+  if (call.isInlineAsm())
+    return true;
+  const Function *callee = call.getCalledFunction();
+  return callee && callee->getName().starts_with("llvm.nvvm.");
+}
+
+static bool isTrap(const CallInst &call) {
+  return call.getIntrinsicID() == Intrinsic::trap ||
+         call.getIntrinsicID() == Intrinsic::debugtrap ||
+         call.getIntrinsicID() == Intrinsic::ubsantrap;
+}
+
+/// Functions that are nowhere, such as those of a library for the device.
+Error Rewriter::checkCallees() {
+  std::string missing;
+  for (Function &function : module)
+    if (function.isDeclaration() && !function.isIntrinsic() &&
+        !function.use_empty())
+      missing +=
+          (missing.empty() ? "'" : ", '") + function.getName().str() + "'";
+  if (missing.empty())
+    return Error::success();
+  return makeError("device code calls functions without a body: " + missing);
+}
+
+/// The 64-bit slot that carries `value`; null if it does not fit.
+static Value *toSlot(IRBuilder<> &builder, Value *value) {
+  Type *type = value->getType();
+  if (type->isPointerTy())
+    return builder.CreatePtrToInt(value, builder.getInt64Ty());
+  unsigned bits = type->getPrimitiveSizeInBits();
+  if (bits == 0 || bits > 64)
+    return nullptr;
+  if (!type->isIntegerTy())
+    value = builder.CreateBitCast(value, builder.getIntNTy(bits));
+  return builder.CreateZExt(value, builder.getInt64Ty());
+}
+
+static Value *fromSlot(IRBuilder<> &builder, Value *slot, Type *type) {
+  if (type->isPointerTy())
+    return builder.CreateIntToPtr(slot, type);
+  Value *value = builder.CreateTrunc(
+      slot, builder.getIntNTy(type->getPrimitiveSizeInBits()));
+  return type->isIntegerTy() ? value : builder.CreateBitCast(value, type);
+}
+
+std::pair<Value *, Value *> Rewriter::getSlots(Function &function) {
+  auto &entry = slots[&function];
+  if (!entry.first) {
+    IRBuilder<> builder(&*function.getEntryBlock().getFirstInsertionPt());
+    Type *type = ArrayType::get(i64, kMaxSlots);
+    entry.first = builder.CreateAlloca(type, nullptr, "operands");
+    entry.second = builder.CreateAlloca(type, nullptr, "results");
+  }
+  return entry;
+}
+
+/// Finds out what `op` does.
+Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
+  if (!call.isInlineAsm()) {
+    if (bindIntrinsic(op))
+      return Error::success();
+    return makeError("intrinsic '" + op.name + "' is not emulated (" +
+                     op.where + ")");
+  }
+  auto *assembly = cast<InlineAsm>(call.getCalledOperand());
+  std::vector<int> tied;
+  // An input that must be in the register of a result names it by number.
+  for (const InlineAsm::ConstraintInfo &constraint :
+       assembly->ParseConstraints()) {
+    if (constraint.isIndirect)
+      return makeError("inline assembly with an indirect operand is not "
+                       "emulated: " +
+                       assembly->getAsmString());
+    if (constraint.Type != InlineAsm::isInput)
+      continue;
+    unsigned number;
+    bool isTied = !constraint.Codes.empty() &&
+                  !StringRef(constraint.Codes[0]).getAsInteger(10, number);
+    tied.push_back(isTied ? int(number) : -1);
+  }
+  if (tied.size() != op.numIn)
+    return makeError("cannot read the constraints of inline assembly: " +
+                     assembly->getConstraintString());
+  std::string text =
+      bindAsm(result.table, op, assembly->getAsmString().str(), tied);
+  if (text.empty())
+    return Error::success();
+  return makeError("inline assembly: " + text + " (" + op.where +
+                   "): " + assembly->getAsmString());
+}
+
+Error Rewriter::rewriteCall(CallInst &call) {
+  IRBuilder<> builder(&call);
+  StringRef name =
+      call.isInlineAsm() ? "asm" : call.getCalledFunction()->getName();
+  if (isTrap(call)) {
+    fovea::simt::Op &op = result.table.add();
+    op.name = "trap";
+    op.where = describe(call);
+    builder.CreateCall(
+        getFunction("fovea_simt_trap", builder.getVoidTy(), {pointer}),
+        {getAddress(builder, op)});
+    call.eraseFromParent();
+    return Error::success();
+  }
+  StringRef registerName = name;
+  if (registerName.consume_front("llvm.nvvm.read.ptx.sreg.")) {
+    int number = findSpecialRegister(registerName.str());
+    if (number < 0)
+      return makeError("special register '" + registerName +
+                       "' is not emulated");
+    FunctionCallee read = getFunction("fovea_simt_register", i64, {i32});
+    Value *value =
+        builder.CreateCall(read, {builder.getInt32(uint32_t(number))});
+    call.replaceAllUsesWith(fromSlot(builder, value, call.getType()));
+    call.eraseFromParent();
+    return Error::success();
+  }
+
+  fovea::simt::Op &op = result.table.add();
+  op.name = name.str();
+  op.where = describe(call);
+  SmallVector<Value *> in;
+  for (Value *operand : call.args()) {
+    if (operand->getType()->isMetadataTy())
+      continue;
+    in.push_back(toSlot(builder, operand));
+    if (!in.back())
+      return makeError("operand " + Twine(in.size() - 1) + " of '" + name +
+                       "' has more than 64 bits");
+  }
+  SmallVector<Type *> outs;
+  if (auto *structure = dyn_cast<StructType>(call.getType()))
+    outs.append(structure->element_begin(), structure->element_end());
+  else if (!call.getType()->isVoidTy())
+    outs.push_back(call.getType());
+  for (Type *type : outs)
+    if (!type->isPointerTy() && (type->getPrimitiveSizeInBits() == 0 ||
+                                 type->getPrimitiveSizeInBits() > 64))
+      return makeError("a result of '" + name + "' has more than 64 bits");
+  op.numIn = in.size();
+  op.numOut = outs.size();
+  if (op.numIn > kMaxSlots || op.numOut > kMaxSlots)
+    return makeError("'" + name + "' has too many operands");
+  if (Error error = bind(call, op))
+    return error;
+
+  auto [operands, results] = getSlots(*call.getFunction());
+  for (auto [i, value] : enumerate(in))
+    builder.CreateStore(value, builder.CreateConstGEP1_64(i64, operands, i));
+  FunctionCallee execute = getFunction(
+      "fovea_simt_execute", builder.getVoidTy(), {pointer, pointer, pointer});
+  CallInst *executed =
+      builder.CreateCall(execute, {getAddress(builder, op), operands, results});
+  // Not to be made dependent on conditions that differ between threads.
+  executed->setConvergent();
+  SmallVector<Value *> values;
+  for (auto [i, type] : enumerate(outs))
+    values.push_back(fromSlot(
+        builder,
+        builder.CreateLoad(i64, builder.CreateConstGEP1_64(i64, results, i)),
+        type));
+  if (call.getType()->isStructTy()) {
+    Value *structure = PoisonValue::get(call.getType());
+    for (auto [i, value] : enumerate(values))
+      structure = builder.CreateInsertValue(structure, value, i);
+    call.replaceAllUsesWith(structure);
+  } else if (!values.empty()) {
+    call.replaceAllUsesWith(values.front());
+  }
+  call.eraseFromParent();
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// "128,1,1", with missing ones being 1.
+static Dim3 parseExtents(StringRef text) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  uint32_t extents[3] = {1, 1, 1};
+  for (size_t i = 0; i < parts.size() && i < 3; ++i)
+    (void)parts[i].trim().getAsInteger(10, extents[i]);
+  return {extents[0], extents[1], extents[2]};
+}
+
+void Rewriter::makeEntry(Function &kernel, uint32_t staticBytes) {
+  KernelInfo info;
+  info.kernel.name = kernel.getName().str();
+  info.kernel.staticShared = staticBytes;
+  info.numParams = kernel.arg_size();
+  if (kernel.hasFnAttribute("nvvm.reqntid"))
+    info.kernel.required =
+        parseExtents(kernel.getFnAttribute("nvvm.reqntid").getValueAsString());
+  if (kernel.hasFnAttribute("nvvm.maxntid")) {
+    Dim3 most =
+        parseExtents(kernel.getFnAttribute("nvvm.maxntid").getValueAsString());
+    info.kernel.maxThreads = most.x * most.y * most.z;
+  }
+
+  auto *entry = Function::Create(
+      FunctionType::get(Type::getVoidTy(context), {pointer}, false),
+      Function::ExternalLinkage, kEntryPrefix + kernel.getName(), module);
+  IRBuilder<> builder(BasicBlock::Create(context, "entry", entry));
+  SmallVector<Value *> arguments;
+  for (Argument &argument : kernel.args()) {
+    Value *address = builder.CreateLoad(
+        pointer, builder.CreateConstGEP1_64(pointer, entry->getArg(0),
+                                            argument.getArgNo()));
+    if (Type *type = argument.getParamByValType()) {
+      // A parameter by value is a copy, aligned as the kernel expects.
+      AllocaInst *copy = builder.CreateAlloca(type);
+      Align alignment = std::max(argument.getParamAlign().valueOrOne(),
+                                 module.getDataLayout().getABITypeAlign(type));
+      copy->setAlignment(alignment);
+      builder.CreateMemCpy(copy, alignment, address, Align(1),
+                           module.getDataLayout().getTypeAllocSize(type));
+      arguments.push_back(
+          builder.CreateAddrSpaceCast(copy, argument.getType()));
+    } else {
+      arguments.push_back(builder.CreateLoad(argument.getType(), address));
+    }
+  }
+  for (Argument &argument : kernel.args())
+    for (Attribute::AttrKind kind : {Attribute::ByVal, Attribute::Alignment})
+      if (argument.hasByValAttr() || kind != Attribute::Alignment)
+        argument.removeAttr(kind);
+  builder.CreateCall(&kernel, arguments);
+  builder.CreateRetVoid();
+  result.kernels.push_back(std::move(info));
+}
+
+Error Rewriter::rewrite(const Triple &triple, const DataLayout &layout) {
+  module.setTargetTriple(triple);
+  module.setDataLayout(layout);
+  if (Error error = checkCallees())
+    return error;
+  uint32_t staticBytes = 0;
+  if (Error error = placeShared(staticBytes))
+    return error;
+
+  SmallVector<Function *> functions, kernels;
+  for (Function &function : module)
+    if (!function.isDeclaration())
+      functions.push_back(&function);
+  for (Function *function : functions) {
+    guardAccumulators(*function, result.table,
+                      [this](Instruction &place) { return describe(place); });
+    instrument(*function);
+    addPauses(*function);
+    SmallVector<CallInst *> calls;
+    for (Instruction &instruction : instructions(*function))
+      if (auto *call = dyn_cast<CallInst>(&instruction))
+        if (isOperation(*call) || isTrap(*call))
+          calls.push_back(call);
+    for (CallInst *call : calls)
+      if (Error error = rewriteCall(*call))
+        return error;
+  }
+
+  for (Function *function : functions) {
+    if (function->getCallingConv() == CallingConv::PTX_Kernel)
+      kernels.push_back(function);
+    function->setCallingConv(CallingConv::C);
+    function->removeFnAttr("target-cpu");
+    function->removeFnAttr("target-features");
+    // Large frames must touch the guard page below the stack.
+    function->addFnAttr("probe-stack", "inline-asm");
+    for (User *user : function->users())
+      if (auto *call = dyn_cast<CallInst>(user))
+        call->setCallingConv(CallingConv::C);
+  }
+  for (Function *kernel : kernels)
+    makeEntry(*kernel, staticBytes);
+  for (Function *function : functions)
+    function->setLinkage(GlobalValue::InternalLinkage);
+  if (kernels.empty())
+    return makeError("the module has no kernel");
+
+  std::string text;
+  raw_string_ostream stream(text);
+  if (verifyModule(module, &stream))
+    return makeError("rewritten device code is not valid: " + text);
+  return Error::success();
+}
+
+Expected<std::unique_ptr<Rewritten>>
+fovea::simt::rewriteForHost(Module &module, const Triple &triple,
+                            const DataLayout &layout) {
+  auto result = std::make_unique<Rewritten>();
+  if (Error error = Rewriter(module, *result).rewrite(triple, layout))
+    return std::move(error);
+  return std::move(result);
+}

@@ -1,0 +1,167 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vq and vq_decode against the NumPy references, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import fovea
+from conftest import TYPES, check, make
+from fovea import reference
+
+CASES = {
+    "one block": ({"N": 7}, {"block": 8}),
+    "blocks": ({"N": 37}, {"block": 8}),
+    "one row": ({"N": 1}, {"block": 4}),
+    "grouped queries": ({"H": 6, "G": 2, "B": 2}, {"block": 8}),
+    "one key head": ({"H": 4, "G": 1, "E": 50}, {"block": 8}),
+    "encoder": ({}, {"block": 8, "causal": False}),
+    "scale": ({}, {"block": 8, "scale": 0.25}),
+    "squared relu": ({}, {"block": 8, "weighting": "squared_relu"}),
+    "encoder, squared relu": ({}, {"block": 8, "causal": False, "weighting": "squared_relu"}),
+    "serial": ({}, {"block": 8, "reduction": "serial"}),
+    "matmul": ({}, {"block": 8, "reduction": "matmul"}),
+    "associative": ({}, {"block": 8, "reduction": "associative"}),
+}
+
+
+def make_codebook(G, S, D, type="float32", seed=5):
+    return np.random.default_rng(seed).standard_normal((G, S, D)).astype(TYPES[type])
+
+
+def expect(*arrays, reduction=None, **options):
+    return reference.vq(*arrays, **options)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("shared", [True, False])
+def test_vq(case, shared, target):
+    sizes, options = CASES[case]
+    q, k, v = make(**sizes)
+    codebook = make_codebook(1 if shared else k.shape[1], 9, k.shape[3])
+    found = fovea.vq(q, k, v, codebook, **options, target=target)
+    check(found, expect(q, k, v, codebook, **options))
+    codes = fovea.reference.quantize(k, codebook)[1].astype(np.int32)
+    again = fovea.vq(q, codes, v, codebook, **options, target=target)
+    check(again, expect(q, codes, v, codebook, **options))
+    if options.get("weighting") != "squared_relu":
+        both = fovea.vq(q, codes, v, codebook, **options, return_lse=True, target=target)
+        check(both, expect(q, codes, v, codebook, **options, return_lse=True))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_windows_and_decoding_continue(type, with_bias, target):
+    N, block = 29, 4
+    q, k, v = make(type, H=4, G=2, N=N)
+    codebook = make_codebook(2, 6, 16, type)
+    codes = np.random.default_rng(3).integers(0, 6, (1, 2, N), np.int32)
+    bias = None
+    if with_bias:
+        bias = np.random.default_rng(4).standard_normal((1, 4, N, 2 * block)).astype(TYPES[type])
+    expected = reference.vq(q, codes, v, codebook, block=block, bias=bias)
+
+    def part(low, high):
+        cut = [np.ascontiguousarray(x[:, :, low:high]) for x in (q, codes, v)]
+        return cut, None if bias is None else np.ascontiguousarray(bias[:, :, low:high])
+
+    outs, state = [], None
+    for low, high in ((0, 5), (5, 16)):
+        arrays, local = part(low, high)
+        out, state = fovea.vq(*arrays, codebook, block=block, bias=local, state=state,
+                              return_state=True, target=target)  # fmt: skip
+        outs.append(out)
+    for token in range(16, N):
+        arrays, local = part(token, token + 1)
+        kept = state
+        out, state = fovea.vq_decode(*arrays, codebook, state, block=block, bias=local, target=target)
+        assert all(new is old for new, old in zip(state, kept))
+        outs.append(out)
+    assert state.position == N
+    check(np.concatenate(outs, axis=2), expected, type)
+
+
+def test_decoding_from_nothing(target):
+    q, k, v = make(N=9)
+    codebook = make_codebook(2, 5, 16)
+    expected = reference.vq(q, k, v, codebook, block=2)
+    state = None
+    for token in range(9):
+        cut = [np.ascontiguousarray(x[:, :, token : token + 1]) for x in (q, k, v)]
+        out, state = fovea.vq_decode(*cut, codebook, state, block=2, target=target)
+        check(out, expected[:, :, token : token + 1])
+
+
+def test_no_tokens():
+    q, k, v = make(N=0)
+    codebook = make_codebook(2, 5, 16)
+    out, lse, state = fovea.vq(
+        q, k, v, codebook, block=4, return_lse=True, return_state=True
+    )
+    assert out.shape == (1, 2, 0, 16) and lse.shape == (1, 2, 0) and state.position == 0
+    q, k, v = make(N=3)
+    out, state = fovea.vq(q, k, v, codebook, block=4, state=state, return_state=True)
+    check(out, reference.vq(q, k, v, codebook, block=4))
+
+
+def test_nan_key_has_code_0(target):
+    q, k, v = make(N=20)
+    codebook = make_codebook(2, 5, 16)
+    k[0, 1, 7, 3] = np.nan
+    codes = reference.quantize(k, codebook)[1].astype(np.int32)
+    assert codes[0, 1, 7] == 0
+    found = fovea.vq(q, k, v, codebook, block=4, target=target)
+    check(found, reference.vq(q, codes, v, codebook, block=4))
+
+
+REFUSED = {
+    "codebook width": ({"codebook": np.zeros((2, 5, 8), np.float32)}, "codebook: found width 8, needed 16"),
+    "codebook heads": ({"codebook": np.zeros((3, 5, 16), np.float32)}, "codebook: found 3 heads, needed 1 or the 2 of v"),
+    "no codewords": ({"codebook": np.zeros((2, 0, 16), np.float32)}, "codebook: found no codewords, needed at least 1"),
+    "codebook type": ({"codebook": np.zeros((2, 5, 16))}, "codebook: found element type float64, needed float32"),
+    "block 0": ({"block": 0}, "block: found 0, needed an integer of at least 1"),
+    "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
+    "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
+    "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found width 1, needed 16"),
+    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type i64, needed that of q, or int32 for codes"),
+    "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\] of codes"),
+    "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found batch, heads and length"),
+    "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed one of 'softmax', 'squared_relu'"),
+    "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed one of 'auto', 'serial'"),
+    "bias without causal": ({"causal": False, "bias": np.zeros((1, 2, 37, 16), np.float32)}, "causal: found False, needed True with a bias or a state"),
+    "state without causal": ({"causal": False, "return_state": True}, "causal: found False, needed True with a bias or a state"),
+    "lse without soft-max": ({"weighting": "squared_relu", "return_lse": True}, "return_lse: found True, needed False without a soft-max"),
+    "short state": ({"state": (1, 2)}, "state: found 2 parts, needed 5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses(case):
+    changes, message = REFUSED[case]
+    q, k, v = make(N=37)
+    arguments = {"q": q, "k": k, "v": v, "codebook": make_codebook(2, 5, 16), "block": 8} | changes
+    with pytest.raises(ValueError, match=message):
+        fovea.vq(**arguments)
+
+
+def test_refuses_states_of_another_shape():
+    q, k, v = make(N=4)
+    codebook = make_codebook(2, 5, 16)
+    _, state = fovea.vq(q, k, v, codebook, block=4, return_state=True)
+    with pytest.raises(ValueError, match="state.codes: found shape .1, 2, 8., needed .1, 2, 16."):
+        fovea.vq(q, k, v, codebook, block=8, state=state)
+    with pytest.raises(ValueError, match="state.count: found element type i64, needed i32"):
+        fovea.vq(q, k, v, codebook, block=4, state=state._replace(count=state.count.astype(np.int64)))
+    with pytest.raises(ValueError, match="state.position: found -1, needed at least 0"):
+        fovea.vq(q, k, v, codebook, block=4, state=state._replace(position=np.array(-1)))
+    with pytest.raises(ValueError, match="q: found length 4, needed 1"):
+        fovea.vq_decode(q, k, v, codebook, state, block=4)
+
+
+def test_refuses_codes_out_of_range(target):
+    q, k, v = make(N=12)
+    codes = np.zeros((1, 2, 12), np.int32)
+    codes[0, 1, 9] = 5
+    with pytest.raises(fovea.FoveaError, match=r"attn.vq: codes\[0, 1, 9\] must be at least 0 and below 5, but got 5"):
+        fovea.vq(q, codes, v, make_codebook(2, 5, 16), block=4, target=target)

@@ -1,0 +1,161 @@
+//===- host.cpp - What host programs do with a device ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../status.h"
+#include "device.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <new>
+
+using namespace fovea::rt;
+
+struct fovea_rt_gpu_event {
+  GPUDevice *device;
+  void *event;
+};
+
+/// Runs action(device, text) on the device that the calling thread has chosen.
+template <typename Action>
+static fovea_rt_status onDevice(int32_t kind, int32_t number, Action action) {
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  GPUDevice *device;
+  fovea_rt_status status = getDevice(kind, number, &device, text);
+  if (!status)
+    status = action(*device, text);
+  setLastError(status ? text : "");
+  return status;
+}
+
+template <typename Action>
+static fovea_rt_status onDevice(int32_t kind, Action action) {
+  return onDevice(kind, chosenDevice(), action);
+}
+
+fovea_rt_status
+fovea_rt_gpu_get_properties(int32_t kind, int32_t number,
+                            fovea_rt_gpu_properties *properties) {
+  *properties = {};
+  return onDevice(kind, number, [&](GPUDevice &device, char *text) {
+    return device.driver->get_properties(device.handle, properties, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_acquire(int32_t kind, int64_t bytes,
+                                     void **pointer) {
+  *pointer = nullptr;
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    if (bytes < 0) {
+      snprintf(text, FOVEA_RT_GPU_TEXT,
+               "cannot allocate %" PRId64 " bytes of device memory", bytes);
+      return fovea_rt_status(FOVEA_RT_INVALID_ARGUMENT);
+    }
+    return device.driver->allocate(device.handle, bytes, nullptr, pointer,
+                                   text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_release(int32_t kind, void *pointer) {
+  if (!pointer)
+    return FOVEA_RT_OK;
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    // Of the device where it lies, whichever the thread has chosen.
+    GPUDevice *owner = &device;
+    int32_t number;
+    if (device.driver->locate(device.handle, pointer, &number) ==
+        FOVEA_RT_GPU_ELSEWHERE)
+      if (fovea_rt_status status = getDevice(kind, number, &owner, text))
+        return status;
+    return owner->driver->release(owner->handle, pointer, nullptr, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to, const void *from,
+                                      int64_t bytes) {
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    if (bytes <= 0)
+      return fovea_rt_status(FOVEA_RT_OK);
+    int32_t ignored;
+    const fovea_rt_gpu_driver *driver = device.driver;
+    int32_t toPlace = driver->locate(device.handle, to, &ignored);
+    int32_t fromPlace = driver->locate(device.handle, from, &ignored);
+    if (fovea_rt_status status = driver->copy(device.handle, to, toPlace, from,
+                                              fromPlace, bytes, nullptr, text))
+      return status;
+    return driver->synchronize(device.handle, nullptr, 0, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_wait(int32_t kind) {
+  return onDevice(kind, [](GPUDevice &device, char *text) {
+    return device.driver->synchronize(device.handle, nullptr, 1, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_event_create(int32_t kind,
+                                          fovea_rt_gpu_event **event) {
+  *event = nullptr;
+  return onDevice(kind, [&](GPUDevice &device, char *text) -> fovea_rt_status {
+    void *created;
+    if (fovea_rt_status status =
+            device.driver->create_event(device.handle, &created, text))
+      return status;
+    *event = new (std::nothrow) fovea_rt_gpu_event{&device, created};
+    if (*event)
+      return FOVEA_RT_OK;
+    device.driver->destroy_event(device.handle, created);
+    snprintf(text, FOVEA_RT_GPU_TEXT, "out of memory");
+    return FOVEA_RT_OUT_OF_MEMORY;
+  });
+}
+
+void fovea_rt_gpu_event_destroy(fovea_rt_gpu_event *event) {
+  if (!event)
+    return;
+  event->device->driver->destroy_event(event->device->handle, event->event);
+  delete event;
+}
+
+fovea_rt_status fovea_rt_gpu_event_record(fovea_rt_gpu_event *event,
+                                          void *stream) {
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  fovea_rt_status status = event->device->driver->record_event(
+      event->device->handle, event->event, stream ? stream : chosenStream(),
+      text);
+  setLastError(status ? text : "");
+  return status;
+}
+
+fovea_rt_status fovea_rt_gpu_event_elapsed(fovea_rt_gpu_event *from,
+                                           fovea_rt_gpu_event *to,
+                                           float *milliseconds) {
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  fovea_rt_status status = FOVEA_RT_INVALID_ARGUMENT;
+  if (from->device != to->device)
+    snprintf(text, sizeof(text), "the events are of different devices");
+  else
+    status = from->device->driver->measure(from->device->handle, from->event,
+                                           to->event, milliseconds, text);
+  setLastError(status ? text : "");
+  return status;
+}
+
+fovea_rt_status fovea_rt_gpu_stream_create(int32_t kind, void **stream) {
+  *stream = nullptr;
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    return device.driver->create_stream(device.handle, stream, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_stream_destroy(int32_t kind, void *stream) {
+  if (!stream)
+    return FOVEA_RT_OK;
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    return device.driver->destroy_stream(device.handle, stream, text);
+  });
+}

@@ -1,0 +1,306 @@
+//===- queue.cpp - What generated code does with a device -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "queue.h"
+#include "../memory.h"
+#include "../status.h"
+#include "device.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+using namespace fovea::rt;
+
+namespace {
+
+/// The caller's memory and what stands for it on the device.
+struct Mapping {
+  void *host;
+  void *device;
+  int64_t bytes;
+  int32_t access;
+  Mapping *next;
+};
+
+} // namespace
+
+struct fovea_rt_gpu_queue {
+  GPUDevice *device;
+  void *stream;
+  bool ownsStream;
+  Invocation *invocation;
+  Mapping *mappings;
+  GPUBlock *blocks;
+  fovea_rt_gpu_queue *next;
+};
+
+using Queue = fovea_rt_gpu_queue;
+
+/// A failure abandons the frame of its caller, which owns nothing.
+static void check(fovea_rt_status status, const char *text) {
+  if (status)
+    failWith(status, text);
+}
+
+template <typename T> static T *allocate() {
+  T *object = new (std::nothrow) T();
+  if (!object)
+    fail(FOVEA_RT_OUT_OF_MEMORY, "out of memory for the GPU runtime");
+  return object;
+}
+
+#define FOVEA_GPU_CALL(queue, function, ...)                                   \
+  do {                                                                         \
+    char text[FOVEA_RT_GPU_TEXT] = "";                                         \
+    check((queue)->device->driver->function((queue)->device->handle,           \
+                                            __VA_ARGS__, text),                \
+          text);                                                               \
+  } while (false)
+
+//===----------------------------------------------------------------------===//
+// Opening and closing
+//===----------------------------------------------------------------------===//
+
+fovea_rt_gpu_queue *fovea_rt_gpu_begin(int32_t kind) {
+  Invocation *invocation = currentInvocation();
+  if (!invocation)
+    fail(FOVEA_RT_INTERNAL, "a GPU queue needs a running invocation");
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  GPUDevice *device;
+  check(getDevice(kind, chosenDevice(), &device, text), text);
+  Queue *queue = allocate<Queue>();
+  queue->device = device;
+  queue->invocation = invocation;
+  queue->stream = chosenStream();
+  queue->ownsStream = queue->stream == nullptr;
+  if (queue->ownsStream)
+    if (fovea_rt_status status = takeStream(*device, &queue->stream, text)) {
+      delete queue;
+      failWith(status, text);
+    }
+  std::lock_guard<std::mutex> guard(invocation->lock);
+  queue->next = invocation->queues;
+  invocation->queues = queue;
+  return queue;
+}
+
+/// Frees what the queue itself is made of.
+static void destroy(Queue *queue) {
+  while (Mapping *mapping = queue->mappings) {
+    queue->mappings = mapping->next;
+    delete mapping;
+  }
+  if (queue->ownsStream)
+    returnStream(*queue->device, queue->stream);
+  delete queue;
+}
+
+void fovea_rt_gpu_end(fovea_rt_gpu_queue *queue) {
+  bool mustWait = queue->ownsStream;
+  for (Mapping *mapping = queue->mappings; mapping; mapping = mapping->next) {
+    if (mapping->access & FOVEA_RT_GPU_WRITE) {
+      FOVEA_GPU_CALL(queue, copy, mapping->host, FOVEA_RT_GPU_HOST,
+                     mapping->device, FOVEA_RT_GPU_HERE, mapping->bytes,
+                     queue->stream);
+      mustWait = true;
+    }
+    fovea_rt_gpu_free(queue, mapping->device);
+    // Not to be copied again if something below fails.
+    mapping->access = 0;
+    mapping->device = nullptr;
+  }
+  if (mustWait)
+    fovea_rt_gpu_synchronize(queue);
+
+  // The blocks that live on belong to the invocation from now on.
+  Invocation *invocation = queue->invocation;
+  std::lock_guard<std::mutex> guard(invocation->lock);
+  GPUBlock **last = &invocation->gpuBlocks;
+  while (*last)
+    last = &(*last)->next;
+  *last = queue->blocks;
+  Queue **link = &invocation->queues;
+  while (*link && *link != queue)
+    link = &(*link)->next;
+  if (*link)
+    *link = queue->next;
+  destroy(queue);
+}
+
+void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
+  char ignored[FOVEA_RT_GPU_TEXT];
+  auto dispose = [&](GPUBlock *blocks, void *stream, bool release) {
+    while (GPUBlock *block = blocks) {
+      if (release)
+        block->device->driver->release(block->device->handle, block->pointer,
+                                       stream, ignored);
+      blocks = block->next;
+      delete block;
+    }
+  };
+  while (Queue *queue = invocation.queues) {
+    invocation.queues = queue->next;
+    const fovea_rt_gpu_driver *driver = queue->device->driver;
+    // Work that is under way uses memory that goes away now.
+    driver->synchronize(queue->device->handle, queue->stream, 0, ignored);
+    dispose(queue->blocks, queue->stream, true);
+    destroy(queue);
+  }
+  dispose(invocation.gpuBlocks, nullptr, !succeeded);
+  invocation.gpuBlocks = nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+void *fovea_rt_gpu_alloc(fovea_rt_gpu_queue *queue, int64_t bytes) {
+  if (bytes < 0)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "cannot allocate %" PRId64 " bytes of device memory", bytes);
+  GPUBlock *block = allocate<GPUBlock>();
+  block->device = queue->device;
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  if (fovea_rt_status status = queue->device->driver->allocate(
+          queue->device->handle, bytes, queue->stream, &block->pointer, text)) {
+    delete block;
+    failWith(status, text);
+  }
+  block->next = queue->blocks;
+  queue->blocks = block;
+  return block->pointer;
+}
+
+void fovea_rt_gpu_free(fovea_rt_gpu_queue *queue, void *pointer) {
+  if (!pointer)
+    return;
+  GPUBlock **link = &queue->blocks;
+  while (*link && (*link)->pointer != pointer)
+    link = &(*link)->next;
+  GPUBlock *block = *link;
+  if (!block)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%p is no device memory that this kernel has allocated", pointer);
+  *link = block->next;
+  delete block;
+  FOVEA_GPU_CALL(queue, release, pointer, queue->stream);
+}
+
+void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
+                       int32_t access) {
+  if (bytes < 0 || (bytes > 0 && !pointer))
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "cannot give %" PRId64 " bytes at %p to the device", bytes, pointer);
+  if (bytes == 0)
+    return pointer;
+  int32_t owner = 0;
+  switch (
+      queue->device->driver->locate(queue->device->handle, pointer, &owner)) {
+  case FOVEA_RT_GPU_HERE:
+    return pointer;
+  case FOVEA_RT_GPU_ELSEWHERE:
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "the memory at %p lies on device %d, but the kernel runs on device %d",
+         pointer, owner, queue->device->number);
+  default:
+    break;
+  }
+  Mapping *mapping = queue->mappings;
+  while (mapping && (mapping->host != pointer || mapping->bytes != bytes))
+    mapping = mapping->next;
+  if (!mapping) {
+    // The block comes first: a mapping without one must not be seen.
+    void *device = fovea_rt_gpu_alloc(queue, bytes);
+    mapping = allocate<Mapping>();
+    mapping->host = pointer;
+    mapping->bytes = bytes;
+    mapping->device = device;
+    mapping->next = queue->mappings;
+    queue->mappings = mapping;
+  }
+  bool mustRead = access & ~mapping->access & FOVEA_RT_GPU_READ;
+  mapping->access |= access;
+  if (mustRead)
+    FOVEA_GPU_CALL(queue, copy, mapping->device, FOVEA_RT_GPU_HERE, pointer,
+                   FOVEA_RT_GPU_HOST, bytes, queue->stream);
+  return mapping->device;
+}
+
+void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to, const void *from,
+                       int64_t bytes) {
+  if (bytes <= 0)
+    return;
+  const fovea_rt_gpu_driver *driver = queue->device->driver;
+  int32_t toOwner, fromOwner;
+  int32_t toPlace = driver->locate(queue->device->handle, to, &toOwner);
+  int32_t fromPlace = driver->locate(queue->device->handle, from, &fromOwner);
+  FOVEA_GPU_CALL(queue, copy, to, toPlace, from, fromPlace, bytes,
+                 queue->stream);
+}
+
+void fovea_rt_gpu_fill(fovea_rt_gpu_queue *queue, void *to, int64_t count,
+                       int32_t elementBytes, uint32_t value) {
+  if (elementBytes != 1 && elementBytes != 2 && elementBytes != 4)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "elements of 1, 2 or 4 bytes can be filled, but got %d", elementBytes);
+  if (count > 0)
+    FOVEA_GPU_CALL(queue, fill, to, count, elementBytes, value, queue->stream);
+}
+
+//===----------------------------------------------------------------------===//
+// Work
+//===----------------------------------------------------------------------===//
+
+void fovea_rt_gpu_launch(fovea_rt_gpu_queue *queue,
+                         fovea_rt_gpu_function *function, int64_t gridX,
+                         int64_t gridY, int64_t gridZ, int64_t blockX,
+                         int64_t blockY, int64_t blockZ, int64_t clusterX,
+                         int64_t clusterY, int64_t clusterZ,
+                         int64_t sharedBytes, void **params,
+                         int64_t numParams) {
+  if (gridX == 0 || gridY == 0 || gridZ == 0)
+    return;
+  fovea_rt_gpu_launch_info info = {function->name,
+                                   {gridX, gridY, gridZ},
+                                   {blockX, blockY, blockZ},
+                                   {clusterX, clusterY, clusterZ},
+                                   sharedBytes,
+                                   params,
+                                   numParams};
+  for (int axis = 0; axis < 3; ++axis) {
+    int64_t most = axis == 0 ? INT32_MAX : 65535;
+    if (info.grid[axis] < 0 || info.grid[axis] > most)
+      fail(FOVEA_RT_INVALID_ARGUMENT,
+           "kernel '%s' has %" PRId64 " blocks along axis %d, where at most "
+           "%" PRId64 " are possible",
+           function->name, info.grid[axis], axis, most);
+  }
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  void *loaded;
+  check(getFunction(*queue->device, function, &loaded, text), text);
+  FOVEA_GPU_CALL(queue, launch, loaded, &info, queue->stream);
+}
+
+void fovea_rt_gpu_synchronize(fovea_rt_gpu_queue *queue) {
+  FOVEA_GPU_CALL(queue, synchronize, queue->stream, 0);
+}
+
+void fovea_rt_gpu_encode_tensor_map(fovea_rt_gpu_queue *queue, void *map,
+                                    int32_t elementType, int32_t rank,
+                                    void *address, const int64_t *extents,
+                                    const int64_t *strides, const int32_t *box,
+                                    int32_t swizzle) {
+  if (rank < 1 || rank > 5)
+    fail(FOVEA_RT_INVALID_ARGUMENT, "tensor maps have 1 to 5 axes, but got %d",
+         rank);
+  fovea_rt_gpu_tensor_map_info info = {elementType, rank,    swizzle, address,
+                                       extents,     strides, box};
+  FOVEA_GPU_CALL(queue, encode, map, &info);
+}

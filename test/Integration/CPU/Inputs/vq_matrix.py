@@ -1,0 +1,94 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn.vq against dense attention over the quantized keys, token by token in
+NumPy, and against the reference pipeline: whole, and in windows with a state."""
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, pairwise, state
+from vq_cases import expected, module
+
+check = Checker()
+
+FACTORS = {
+    "N": [1, 7, 31, 32, 33, 96, 130],
+    "block": [1, 5, 16, 32, 64, 200],
+    "codes": [1, 3, 16, 50],
+    "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130)],
+    # B, H, G, and whether heads share the codebook.
+    "heads": [(1, 1, 1, True), (2, 2, 2, False), (2, 4, 2, True), (1, 4, 1, False), (1, 6, 2, False)],
+    "causal": [True, True, False],
+    "bias": [None, "full", "broadcast"],
+    "reduction": ["auto", "serial", "matmul", "associative", "input_scan"],
+    "weighting": ["softmax", "softmax", "squared_relu"],
+    "lse": [True, False],
+    # Where the sequence is cut in two windows: None for no state, 0 for a state
+    # but one window.
+    "cut": [None, None, 0, 0.3, 0.5, 0.9],
+    "spread": ["random", "one code", "half the codes"],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    (D, E), (B, H, G, shared) = case["width"], case["heads"]
+    N, S, block, dtype = (case[key] for key in ("N", "codes", "block", "dtype"))
+    if not case["causal"]:
+        case = case | {"bias": None, "cut": None}
+    q, v = normal(rng, (B, H, N, D), dtype), normal(rng, (B, G, N, E), dtype)
+    c = normal(rng, (1 if shared else G, S, D), dtype)
+    limit = {"random": S, "one code": 1, "half the codes": (S + 1) // 2}[case["spread"]]
+    z = rng.integers(0, limit, (B, G, N), np.int32)
+    if case["spread"] == "one code":
+        z += S - 1
+    bias = None
+    if case["bias"]:
+        bias = normal(rng, (B, H, N, 2 * block) if case["bias"] == "full" else (1, H, 1, 2 * block), dtype)
+    out, lse = expected(case, q, z, v, c, bias)
+    has_lse = case["lse"] and lse is not None
+    cuts = [0, N]
+    if case["cut"]:
+        cuts = sorted({0, max(1, round(case["cut"] * N)), N})
+    for target in ("cpu", "reference"):
+        parts, found = [], None
+        for step, (low, high) in enumerate(zip(cuts, cuts[1:])):
+            returns = case["cut"] is not None
+            text = module(case, high - low, step > 0, returns, case["bias"])
+            arrays = [np.ascontiguousarray(x) for x in (q[:, :, low:high], z[:, :, low:high], v[:, :, low:high], c)]
+            if bias is not None:
+                arrays.append(np.ascontiguousarray(bias[:, :, low:high]) if case["bias"] == "full" else bias)
+            if step:
+                arrays += found[-5:]
+            found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays)
+            parts.append(found)
+        what = f"case {index} {case} {target}"
+        check.close(np.concatenate([p[0] for p in parts], axis=2), out, BOUNDS[dtype], what)
+        if has_lse:
+            check.close(np.concatenate([p[1] for p in parts], axis=2), lse, 1e-5, what + " lse", absolute=True)
+        if case["cut"] is not None:
+            mean, count, kept_codes, kept_values, position = found[-5:]
+            old = max(N // block - 1, 0) * block
+            exact = np.stack([[np.bincount(z[b, g, :old], minlength=S) for g in range(G)] for b in range(B)])
+            check.require((count == exact).all(), what + " count")
+            check.require(position == N, what + f" position {position}")
+            sums = np.zeros((B, G, S, E))
+            for b in range(B):
+                for g in range(G):
+                    np.add.at(sums[b, g], z[b, g, :old], v[b, g, :old].astype(float))
+            check.close(mean, sums / np.maximum(exact, 1)[..., None], BOUNDS[state(dtype)], what + " mean")
+            for t in range(old, N):
+                row = t % (2 * block)
+                check.require((kept_codes[:, :, row] == z[:, :, t]).all(), what + f" kept code {t}")
+                check.require((kept_values[:, :, row] == v[:, :, t]).all(), what + f" kept value {t}")
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=4)):
+    if check.wants(index):
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+check.finish()

@@ -1,0 +1,41 @@
+// What GPU targets cannot do is one clear error.
+
+// RUN: not fovea-run %s --entry=f64 --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=TYPE
+// TYPE: error: has data of type 'f64', but GPU kernels take f16, bf16 and f32
+// RUN: not fovea-run %s --entry=broad --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=WIDTH
+// WIDTH: error: has heads of width 300, but GPU kernels take at most 256
+// RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=sm_70 --random 2>&1 | FileCheck %s --check-prefix=OLD
+// OLD: error: GPU 'sm_70' is too old: kernels need 'sm_80' or later
+// RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=h200 --random 2>&1 | FileCheck %s --check-prefix=CHIP
+// CHIP: error: unknown GPU 'h200': expected a name that LLVM knows, such as 'sm_80' or 'sm_90a'
+// RUN: not fovea-run %s --entry=good --target=gpu-sim --f32=half --random 2>&1 | FileCheck %s --check-prefix=MATH
+// MATH: error: unknown products of f32 data 'half'; expected 'tf32x3' or 'tf32'
+// RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
+// HOST: error: accesses single elements on the host, but in a function for a GPU they lie on the device
+
+func.func @good(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
+  %o = tensor.empty() : tensor<1x1x4x8xf32>
+  %r = attn.dense ins(%q, %k, %k : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
+      outs(%o : tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  return %r : tensor<1x1x4x8xf32>
+}
+
+func.func @f64(%q: tensor<1x1x4x8xf64>) -> tensor<1x1x4x8xf64> {
+  %o = tensor.empty() : tensor<1x1x4x8xf64>
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x8xf64>, tensor<1x1x4x8xf64>, tensor<1x1x4x8xf64>)
+      outs(%o : tensor<1x1x4x8xf64>) -> tensor<1x1x4x8xf64>
+  return %r : tensor<1x1x4x8xf64>
+}
+
+func.func @broad(%q: tensor<1x1x4x300xf16>) -> tensor<1x1x4x300xf16> {
+  %o = tensor.empty() : tensor<1x1x4x300xf16>
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x300xf16>, tensor<1x1x4x300xf16>, tensor<1x1x4x300xf16>)
+      outs(%o : tensor<1x1x4x300xf16>) -> tensor<1x1x4x300xf16>
+  return %r : tensor<1x1x4x300xf16>
+}
+
+func.func @host(%q: tensor<4xf32>) -> f32 {
+  %c0 = arith.constant 0 : index
+  %r = tensor.extract %q[%c0] : tensor<4xf32>
+  return %r : f32
+}

@@ -1,0 +1,138 @@
+//===- fovea-compile.cpp - Ahead-of-time compiler
+//--------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/ExecutionEngine/AheadOfTime.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace llvm;
+using namespace fovea;
+
+static cl::OptionCategory category("fovea-compile options");
+
+static cl::opt<std::string> inputPath(cl::Positional, cl::init("-"),
+                                      cl::desc("<input.mlir>"),
+                                      cl::cat(category));
+static cl::opt<std::string>
+    outputPath("o", cl::init("-"), cl::cat(category),
+               cl::desc("file to write; '-' is standard output"),
+               cl::value_desc("file"));
+static cl::opt<std::string>
+    headerPath("header", cl::cat(category),
+               cl::desc("also write a C header; for obj and so it is otherwise "
+                        "named like the output"),
+               cl::value_desc("file.h"));
+static cl::opt<std::string> targetName("target", cl::init("cpu"),
+                                       cl::cat(category),
+                                       cl::desc("cpu or nvvm"));
+static cl::opt<CodeKind> kind(
+    "emit", cl::init(CodeKind::Object), cl::cat(category),
+    cl::desc("what to write:"),
+    cl::values(
+        clEnumValN(CodeKind::MLIR, "mlir",
+                   "IR after the pipeline; for nvvm, kernels in the NVVM "
+                   "dialect"),
+        clEnumValN(CodeKind::LLVM, "llvm", "LLVM IR of the host's code"),
+        clEnumValN(CodeKind::Assembly, "asm", "assembly of the host's code"),
+        clEnumValN(CodeKind::Object, "obj",
+                   "an object file; for nvvm, with the GPU's code inside"),
+        clEnumValN(CodeKind::SharedLibrary, "so", "the same, linked"),
+        clEnumValN(CodeKind::PTX, "ptx", "PTX of all kernels"),
+        clEnumValN(CodeKind::Cubin, "cubin",
+                   "machine code of all kernels, by ptxas")));
+static cl::opt<std::string>
+    cpuName("cpu", cl::init("native"), cl::cat(category),
+            cl::desc("CPU to compile for, as LLVM names it"));
+static cl::opt<std::string>
+    chipName("chip", cl::init("sm_80"), cl::cat(category),
+             cl::desc("GPU to compile for, as LLVM names it, such as sm_90a"));
+static cl::opt<std::string> f32Math(
+    "f32", cl::init("tf32x3"), cl::cat(category),
+    cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as "
+             "f32, or tf32"));
+static cl::opt<std::string>
+    entryName("entry", cl::cat(category),
+              cl::desc("function to compile (default: the first public one)"),
+              cl::value_desc("name"));
+static cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
+                                  cl::desc("effort of LLVM's optimizer on the "
+                                           "host's code, 0 to 3"));
+
+static int fail(const Twine &message) {
+  WithColor::error(errs(), "fovea-compile") << message << '\n';
+  return 1;
+}
+
+static Error writeFile(StringRef path, StringRef text) {
+  std::error_code error;
+  ToolOutputFile file(path, error, sys::fs::OF_None);
+  if (error)
+    return createStringError("cannot write '" + path + "': " + error.message());
+  file.os() << text;
+  file.os().flush();
+  if (file.os().has_error()) {
+    std::string message = file.os().error().message();
+    file.os().clear_error();
+    return createStringError("cannot write '" + path + "': " + message);
+  }
+  file.keep();
+  return Error::success();
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Compile a function on tensors to a file\n");
+  CompileOptions options;
+  if (targetName == "nvvm")
+    options.target = fovea::Target::GPU;
+  else if (targetName != "cpu")
+    return fail("unknown target '" + targetName +
+                "'; expected 'cpu' or 'nvvm'");
+  if (optLevel > 3)
+    return fail("expected --opt-level of 0 to 3, but got " + Twine(optLevel));
+  options.cpu = cpuName;
+  options.chip = chipName;
+  options.f32 = f32Math;
+  options.entry = entryName;
+  options.optLevel = optLevel;
+  options.sourceName = inputPath;
+  ErrorOr<std::unique_ptr<MemoryBuffer>> file =
+      MemoryBuffer::getFileOrSTDIN(inputPath);
+  if (!file)
+    return fail("cannot read '" + inputPath +
+                "': " + file.getError().message());
+  Expected<CompiledCode> code =
+      compileAheadOfTime((*file)->getBuffer(), options, kind);
+  if (!code)
+    return fail(toString(code.takeError()));
+  if (Error error = writeFile(outputPath, code->code))
+    return fail(toString(std::move(error)));
+  std::string header = headerPath;
+  if (header.empty() && !code->header.empty() && outputPath != "-" &&
+      (kind == CodeKind::Object || kind == CodeKind::SharedLibrary)) {
+    SmallString<128> path(outputPath);
+    sys::path::replace_extension(path, "h");
+    header = path.str().str();
+  }
+  if (header.empty())
+    return 0;
+  if (code->header.empty())
+    return fail("only code of the host has a C header");
+  if (Error error = writeFile(header, code->header))
+    return fail(toString(std::move(error)));
+  return 0;
+}

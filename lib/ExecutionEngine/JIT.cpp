@@ -30,23 +30,27 @@ static constexpr StringLiteral kLightPipeline =
     "function(sroa,early-cse,simplifycfg)";
 
 #if LLVM_ADDRESS_SANITIZER_BUILD
-/// Where our own code is instrumented, so are kernels that run in this process:
-/// whatever they load or store outside of a tensor is reported.
-static void requestAddressSanitizer(Module &module) {
+/// Where our own code is instrumented, so are kernels: whatever they load or
+/// store outside of a tensor is reported.
+static void addAddressSanitizer(Module &module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(Attribute::SanitizeAddress);
-}
-
-static void addAddressSanitizer(Module &module, ModulePassManager &passes) {
-  if (none_of(module, [](Function &function) {
-        return function.hasFnAttribute(Attribute::SanitizeAddress);
-      }))
-    return;
+  ModuleAnalysisManager modules;
+  PassBuilder builder;
+  FunctionAnalysisManager functions;
+  builder.registerModuleAnalyses(modules);
+  builder.registerFunctionAnalyses(functions);
+  modules.registerPass(
+      [&] { return FunctionAnalysisManagerModuleProxy(functions); });
+  functions.registerPass(
+      [&] { return ModuleAnalysisManagerFunctionProxy(modules); });
+  ModulePassManager passes;
   // No constructor of the module: nothing would run it.
   passes.addPass(AddressSanitizerPass(
       AddressSanitizerOptions(), /*UseGlobalGC=*/false,
       /*UseOdrIndicator=*/false, AsanDtorKind::None, AsanCtorKind::None));
+  passes.run(module, modules);
 }
 
 /// What the instrumented code calls.
@@ -83,9 +87,6 @@ void fovea::detail::optimize(Module &module, TargetMachine &machine,
   else
     passes = builder.buildPerModuleDefaultPipeline(
         optLevel == 2 ? OptimizationLevel::O2 : OptimizationLevel::O3);
-#if LLVM_ADDRESS_SANITIZER_BUILD
-  addAddressSanitizer(module, passes);
-#endif
   passes.run(module, modules);
 }
 
@@ -123,10 +124,10 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   };
 
   bool unloads = module.getFunction(kUnloadName);
-#if LLVM_ADDRESS_SANITIZER_BUILD
-  requestAddressSanitizer(module);
-#endif
   optimize(module, machine, optLevel);
+#if LLVM_ADDRESS_SANITIZER_BUILD
+  addAddressSanitizer(module);
+#endif
   times.optimize = watch.lap();
   Expected<std::unique_ptr<MemoryBuffer>> object =
       orc::SimpleCompiler(machine)(module);

@@ -24,8 +24,8 @@ _MAX_CALLABLES = 1024
 
 def check_target(target: str) -> None:
     if target not in TARGETS:
-        names = " or ".join(map(repr, TARGETS))
-        raise ValueError(f"target: found {target!r}, needed {names}")
+        *names, last = map(repr, TARGETS)
+        raise ValueError(f"target: found {target!r}, needed {', '.join(names)} or {last}")
 
 
 def remember(key: tuple[Any, ...], function: Callable[..., Any]) -> None:

@@ -266,7 +266,7 @@ def test_unknown_processor():
 
 def test_arguments_of_compile():
     text = identity("f32")
-    fails(lambda: fovea.compile(text, target="gpu"), "found 'gpu', needed 'cpu'")
+    fails(lambda: fovea.compile(text, target="tpu"), "found 'tpu', needed 'cpu'")
     fails(lambda: fovea.compile(text, target=3), "target: found 3")
     fails(lambda: fovea.compile(text.encode()), "text: found bytes")
     fails(lambda: fovea.compile(text, cpu=None), "cpu: found None")

@@ -113,7 +113,7 @@ def test_threads_do_not_matter(threads):
         ({"codebook": np.zeros((3, 9, 8), np.float32)}, "codebook: found width 8, needed 16"),
         ({"codebook": np.zeros((3, 9, 16))}, "codebook: found element type float64, needed float32"),
         ({"codebook": np.zeros((9, 16), np.float32)}, "codebook: found rank 2, needed rank 3 [G,S,D] or [1,S,D]"),
-        ({"target": "tpu"}, "target: found 'tpu', needed 'cpu' or 'reference'"),
+        ({"target": "tpu"}, "target: found 'tpu', needed 'cpu', 'reference', 'gpu' or 'gpu-sim'"),
     ],
 )
 def test_quantize_errors(change, message):

@@ -95,7 +95,9 @@ def run(index, case):
     what = f"case {index} N {N} {case}"
     check.close(found[0], out, BOUNDS[dtype], what)
     if len(found) > 1:
-        check.close(found[1], lse, 1e-5, what + " lse", absolute=True)
+        # Kernels of GPUs round summaries to the type of the tokens.
+        exact = check.library.target == "cpu" or dtype == "f32"
+        check.close(found[1], lse, 1e-5 if exact else 2e-3, what + " lse", absolute=True)
 
 
 for index, case in enumerate(pairwise(FACTORS, seed=3)):

@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s -attn-prepare-entry-points | FileCheck %s
 
-// CHECK: func.func @public(%{{.*}}: tensor<4xf32> {bufferization.writable = false}, %{{.*}}: f32, %{{.*}}: tensor<4xf32> {bufferization.writable = true}) attributes {llvm.emit_c_interface}
+// CHECK: func.func @public(%{{.*}}: tensor<4xf32> {bufferization.writable = false}, %{{.*}}: f32, %{{.*}}: tensor<4xf32> {attn.written, bufferization.writable = true}) attributes {llvm.emit_c_interface}
 func.func @public(%x: tensor<4xf32>, %f: f32, %y: tensor<4xf32> {bufferization.writable = true}) {
   return
 }

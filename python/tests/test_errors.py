@@ -82,7 +82,7 @@ DENSE_ERRORS = {
     ),
     "target": (
         dict(target="tpu"),
-        "target: found 'tpu', needed 'cpu' or 'reference' or 'gpu' or 'gpu-sim'",
+        "target: found 'tpu', needed 'cpu', 'reference', 'gpu' or 'gpu-sim'",
     ),
     "target None": (dict(target=None), "target: found None"),
 }
@@ -187,7 +187,7 @@ MULTIPOLE_ERRORS = {
         "value_biases[0]: found element type float16, needed float32",
     ),
     "scale": (dict(scale=-math.inf), "scale: found -inf"),
-    "target": (dict(target="tpu"), "target: found 'tpu', needed 'cpu' or 'reference'"),
+    "target": (dict(target="tpu"), "target: found 'tpu', needed 'cpu', 'reference', 'gpu' or 'gpu-sim'"),
 }
 
 

@@ -6,10 +6,16 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
+# Clones of the repository share what ccache holds: paths are kept relative to
+# the clone, and a precompiled header is known by its checksum.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(launcher ${CMAKE_COMMAND} -E env
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_PCH_EXTSUM=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+      ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
 # The compiler options of Fovea's own code. LLVM is built without exceptions but
@@ -28,6 +34,8 @@ if(FOVEA_SANITIZERS)
   target_link_options(fovea_options INTERFACE -fsanitize=${FOVEA_SANITIZERS})
 endif()
 
+include(FoveaPrecompiledHeaders)
+
 # add_fovea_library(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>
 #                   DEPENDS <tablegen targets...>)
 # A static library. MLIR libraries are replaced by libMLIR.so.
@@ -35,6 +43,7 @@ function(add_fovea_library name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_dependencies(${name} fovea-headers ${ARG_DEPENDS})
+  target_precompile_headers(${name} REUSE_FROM fovea_precompiled)
   target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE fovea_options)
   if(ARG_MLIR)
     mlir_target_link_libraries(${name} PUBLIC ${ARG_MLIR})

@@ -36,6 +36,5 @@ if ! cmp -s utils/requirements.txt .venv/requirements.txt; then
   cp utils/requirements.txt .venv/requirements.txt
 fi
 
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset" "$@"
 cmake --build --preset "$preset"

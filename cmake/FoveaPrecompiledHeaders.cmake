@@ -1,0 +1,33 @@
+# The headers of LLVM and MLIR that most files of the compiler read, compiled
+# once. Reading them is most of the time a file takes to compile.
+
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp
+     CONTENT "// Carries the precompiled headers.\n")
+add_library(fovea_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp)
+target_link_libraries(fovea_precompiled PRIVATE fovea_options)
+target_precompile_headers(fovea_precompiled PRIVATE
+  <llvm/ADT/TypeSwitch.h>
+  <mlir/Dialect/Affine/IR/AffineOps.h>
+  <mlir/Dialect/Arith/IR/Arith.h>
+  <mlir/Dialect/Func/IR/FuncOps.h>
+  <mlir/Dialect/LLVMIR/LLVMDialect.h>
+  <mlir/Dialect/Linalg/IR/Linalg.h>
+  <mlir/Dialect/Math/IR/Math.h>
+  <mlir/Dialect/MemRef/IR/MemRef.h>
+  <mlir/Dialect/SCF/IR/SCF.h>
+  <mlir/Dialect/Tensor/IR/Tensor.h>
+  <mlir/Dialect/Vector/IR/VectorOps.h>
+  <mlir/IR/ImplicitLocOpBuilder.h>
+  <mlir/IR/PatternMatch.h>
+  <mlir/Interfaces/TilingInterface.h>
+  <mlir/Pass/Pass.h>
+)
+
+# A precompiled header names files of its own build folder, so it is never taken
+# from a compiler cache. What is compiled with it may be: its checksum is that
+# of what it was made of.
+set_target_properties(fovea_precompiled PROPERTIES CXX_COMPILER_LAUNCHER "")
+get_target_property(headers fovea_precompiled PRECOMPILE_HEADERS)
+file(CONFIGURE
+     OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/fovea_precompiled.dir/cmake_pch.hxx.pch.sum
+     CONTENT "LLVM ${LLVM_PACKAGE_VERSION} ${CMAKE_CXX_COMPILER_VERSION} ${headers}\n")

@@ -589,6 +589,3 @@ void StreamOp::print(OpAsmPrinter &printer) {
   if (getNumResults() != 0)
     printer << " -> " << getResultTypes();
 }
-
-#define GET_OP_CLASSES
-#include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"

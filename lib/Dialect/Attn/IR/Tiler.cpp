@@ -65,6 +65,10 @@ attn::detail::getResultTile(OpBuilder &builder, Location loc, Value init,
   return success();
 }
 
+TilingResult attn::detail::Tiler::getResult(Operation *tiled) const {
+  return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
+}
+
 LogicalResult attn::detail::Tiler::mapHeads(Value query, Value key) {
   return mapGroups(query, getExtent(builder, loc, key, 1),
                    cast<ShapedType>(key.getType()).getDimSize(1), keyHeadOffset,

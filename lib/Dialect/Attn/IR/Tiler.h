@@ -63,7 +63,8 @@ public:
   mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand,
                                          mlir::Value heads);
 
-  llvm::ArrayRef<mlir::Operation *> getSlices() const { return slices; }
+  /// What tiling gives, where `tiled` computes the tile.
+  mlir::TilingResult getResult(mlir::Operation *tiled) const;
 
 private:
   /// Which of `groups` groups the tile's heads of `query` fall into, when

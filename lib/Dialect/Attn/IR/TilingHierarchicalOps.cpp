@@ -13,9 +13,6 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::getDomain;
-using attn::detail::getParallelLoops;
-using attn::detail::getResultTile;
 using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
@@ -25,14 +22,6 @@ using attn::detail::Tiler;
 //===----------------------------------------------------------------------===//
 // SummarizeOp
 //===----------------------------------------------------------------------===//
-
-SmallVector<utils::IteratorType> SummarizeOp::getLoopIteratorTypes() {
-  return getParallelLoops(2);
-}
-
-SmallVector<Range> SummarizeOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getInput(), 2);
-}
 
 FailureOr<TilingResult>
 SummarizeOp::getTiledImplementation(OpBuilder &builder,
@@ -52,17 +41,7 @@ SummarizeOp::getTiledImplementation(OpBuilder &builder,
   Value init = tiler.sliceQueryLike(getOutput());
   auto tiled = SummarizeOp::create(builder, getLoc(), init.getType(), input,
                                    *weights, *bias, init);
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
-}
-
-LogicalResult SummarizeOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getOutput(), offsets, sizes,
-                       resultOffsets, resultSizes);
+  return tiler.getResult(tiled);
 }
 
 //===----------------------------------------------------------------------===//
@@ -98,17 +77,7 @@ static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
     types.push_back(operands.back().getType());
   }
   Operation *tiled = clone(builder, op, types, operands);
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
-}
-
-SmallVector<utils::IteratorType> FastMultipoleOp::getLoopIteratorTypes() {
-  return getParallelLoops(2);
-}
-
-SmallVector<Range> FastMultipoleOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery(), 2);
+  return tiler.getResult(tiled);
 }
 
 FailureOr<TilingResult>
@@ -118,34 +87,9 @@ FastMultipoleOp::getTiledImplementation(OpBuilder &builder,
   return tileMultipole(*this, builder, offsets, sizes);
 }
 
-LogicalResult FastMultipoleOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
-}
-
-SmallVector<utils::IteratorType> FastMultipoleLinearOp::getLoopIteratorTypes() {
-  return getParallelLoops(2);
-}
-
-SmallVector<Range>
-FastMultipoleLinearOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery(), 2);
-}
-
 FailureOr<TilingResult>
 FastMultipoleLinearOp::getTiledImplementation(OpBuilder &builder,
                                               ArrayRef<OpFoldResult> offsets,
                                               ArrayRef<OpFoldResult> sizes) {
   return tileMultipole(*this, builder, offsets, sizes);
-}
-
-LogicalResult FastMultipoleLinearOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
 }

@@ -12,9 +12,6 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::getDomain;
-using attn::detail::getParallelLoops;
-using attn::detail::getResultTile;
 using attn::detail::Tiler;
 
 /// Cuts every operand along its leading dimensions, which are the loops.
@@ -32,9 +29,7 @@ static FailureOr<TilingResult> tileOperands(OpTy op, OpBuilder &builder,
   auto types = ValueRange(operands).take_back(numInits).getTypes();
   auto tiled = OpTy::create(builder, op.getLoc(), TypeRange(types),
                             ValueRange(operands), op->getAttrs());
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
+  return tiler.getResult(tiled);
 }
 
 //===----------------------------------------------------------------------===//
@@ -42,14 +37,6 @@ static FailureOr<TilingResult> tileOperands(OpTy op, OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 // The iteration domain is (batch, head, key).
-
-SmallVector<utils::IteratorType> QuantizeOp::getLoopIteratorTypes() {
-  return getParallelLoops(3);
-}
-
-SmallVector<Range> QuantizeOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getKey(), 3);
-}
 
 FailureOr<TilingResult>
 QuantizeOp::getTiledImplementation(OpBuilder &builder,
@@ -70,17 +57,7 @@ QuantizeOp::getTiledImplementation(OpBuilder &builder,
   auto tiled = QuantizeOp::create(
       builder, getLoc(), TypeRange(ValueRange(inits).getTypes()), key,
       *codebook, inits.front(), getQuantized() ? inits.back() : Value());
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
-}
-
-LogicalResult QuantizeOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
+  return tiler.getResult(tiled);
 }
 
 //===----------------------------------------------------------------------===//
@@ -90,15 +67,6 @@ LogicalResult QuantizeOp::getResultTilePosition(
 // The iteration domain is (batch, head): tokens are taken in one after the
 // other.
 
-SmallVector<utils::IteratorType> CodebookAccumulateOp::getLoopIteratorTypes() {
-  return getParallelLoops(2);
-}
-
-SmallVector<Range>
-CodebookAccumulateOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getValues(), 2);
-}
-
 FailureOr<TilingResult>
 CodebookAccumulateOp::getTiledImplementation(OpBuilder &builder,
                                              ArrayRef<OpFoldResult> offsets,
@@ -106,33 +74,9 @@ CodebookAccumulateOp::getTiledImplementation(OpBuilder &builder,
   return tileOperands(*this, builder, offsets, sizes);
 }
 
-LogicalResult CodebookAccumulateOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
-}
-
-SmallVector<utils::IteratorType> CodebookScanOp::getLoopIteratorTypes() {
-  return getParallelLoops(2);
-}
-
-SmallVector<Range> CodebookScanOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getValues(), 2);
-}
-
 FailureOr<TilingResult>
 CodebookScanOp::getTiledImplementation(OpBuilder &builder,
                                        ArrayRef<OpFoldResult> offsets,
                                        ArrayRef<OpFoldResult> sizes) {
   return tileOperands(*this, builder, offsets, sizes);
-}
-
-LogicalResult CodebookScanOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
 }

@@ -18,9 +18,6 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::getDomain;
-using attn::detail::getParallelLoops;
-using attn::detail::getResultTile;
 using attn::detail::isWholeExtent;
 using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
@@ -36,14 +33,6 @@ static SmallVector<Type> tensorTypes(ValueRange destinations) {
 //===----------------------------------------------------------------------===//
 // DenseOp
 //===----------------------------------------------------------------------===//
-
-SmallVector<utils::IteratorType> DenseOp::getLoopIteratorTypes() {
-  return getParallelLoops(3);
-}
-
-SmallVector<Range> DenseOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery(), 3);
-}
 
 FailureOr<TilingResult>
 DenseOp::getTiledImplementation(OpBuilder &builder,
@@ -73,30 +62,12 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
   auto tiled = DenseOp::create(builder, getLoc(), tensorTypes(inits), query,
                                key, value, weight, bias, inits[0], lse,
                                getScaleAttr(), getMaskAttr());
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
-}
-
-LogicalResult DenseOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
+  return tiler.getResult(tiled);
 }
 
 //===----------------------------------------------------------------------===//
 // StreamOp
 //===----------------------------------------------------------------------===//
-
-SmallVector<utils::IteratorType> StreamOp::getLoopIteratorTypes() {
-  return getParallelLoops(3);
-}
-
-SmallVector<Range> StreamOp::getIterationDomain(OpBuilder &builder) {
-  return getDomain(builder, getLoc(), getQuery(), 3);
-}
 
 FailureOr<TilingResult>
 StreamOp::getTiledImplementation(OpBuilder &builder,
@@ -142,15 +113,5 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
       builder, loc, tensorTypes(inits), query, keys, values, weights, biases,
       codes, firstRow, numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
       getScaleAttr(), getWeightingAttr(), getTilesAttr());
-  return TilingResult{{tiled},
-                      SmallVector<Value>(tiled->getResults()),
-                      llvm::to_vector(tiler.getSlices())};
-}
-
-LogicalResult StreamOp::getResultTilePosition(
-    OpBuilder &builder, unsigned number, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  return getResultTile(builder, getLoc(), getDpsInits()[number], offsets, sizes,
-                       resultOffsets, resultSizes);
+  return tiler.getResult(tiled);
 }

@@ -47,6 +47,24 @@ def Attn_Rank3Or4 : AnyTypeOf<[Attn_Rank3, Attn_Rank4],
 def Attn_Rank4Or5 : AnyTypeOf<[Attn_Rank4, Attn_Rank5],
     "rank-4 or rank-5 tensor or memref of f32, f64, bf16 or f16">;
 
+defvar attnOpDefinition = [{
+  void $cppClass::getEffects(
+      ::llvm::SmallVectorImpl<::mlir::SideEffects::EffectInstance<
+          ::mlir::MemoryEffects::Effect>> &effects) {
+    detail::getDestinationStyleEffects(
+        ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
+        effects);
+  }
+  ::llvm::LogicalResult $cppClass::reifyResultShapes(
+      ::mlir::OpBuilder &builder,
+      ::mlir::ReifiedRankedShapedTypeDims &shapes) {
+    return detail::reifyInitShapes(
+        builder,
+        ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
+        shapes);
+  }
+}];
+
 /// Every operation of the dialect is in destination style: the trailing
 /// operands are the tensors (or buffers) that the results are written to.
 class Attn_Op<string mnemonic, list<Trait> traits = []>
@@ -56,23 +74,38 @@ class Attn_Op<string mnemonic, list<Trait> traits = []>
             ["reifyResultShapes"]>,
         DeclareOpInterfaceMethods<MemoryEffectsOpInterface>])> {
   let hasVerifier = 1;
-  let extraClassDefinition = [{
-    void $cppClass::getEffects(
-        ::llvm::SmallVectorImpl<::mlir::SideEffects::EffectInstance<
-            ::mlir::MemoryEffects::Effect>> &effects) {
-      detail::getDestinationStyleEffects(
-          ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
-          effects);
-    }
-    ::llvm::LogicalResult $cppClass::reifyResultShapes(
-        ::mlir::OpBuilder &builder,
-        ::mlir::ReifiedRankedShapedTypeDims &shapes) {
-      return detail::reifyInitShapes(
-          builder,
-          ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
-          shapes);
-    }
-  }];
+  let extraClassDefinition = attnOpDefinition;
+}
+
+/// An operation whose iteration domain is the first `numLoops` dimensions of
+/// what `domain` returns, all parallel. Every destination starts with these
+/// dimensions. The operation itself says what a tile computes.
+class Attn_TiledOp<string mnemonic, int numLoops, string domain,
+                   list<Trait> traits = []>
+    : Attn_Op<mnemonic, !listconcat(traits, [
+        DeclareOpInterfaceMethods<TilingInterface,
+            ["getLoopIteratorTypes", "getIterationDomain",
+             "getTiledImplementation", "getResultTilePosition"]>])> {
+  let extraClassDefinition = !strconcat(attnOpDefinition, [{
+  ::llvm::SmallVector<::mlir::utils::IteratorType>
+  $cppClass::getLoopIteratorTypes() {
+    return detail::getParallelLoops(}], !cast<string>(numLoops), [{);
+  }
+  ::llvm::SmallVector<::mlir::Range>
+  $cppClass::getIterationDomain(::mlir::OpBuilder &builder) {
+    return detail::getDomain(builder, getLoc(), }], domain, ", ",
+        !cast<string>(numLoops), [{);
+  }
+  ::llvm::LogicalResult $cppClass::getResultTilePosition(
+      ::mlir::OpBuilder &builder, unsigned number,
+      ::llvm::ArrayRef<::mlir::OpFoldResult> offsets,
+      ::llvm::ArrayRef<::mlir::OpFoldResult> sizes,
+      ::llvm::SmallVector<::mlir::OpFoldResult> &resultOffsets,
+      ::llvm::SmallVector<::mlir::OpFoldResult> &resultSizes) {
+    return detail::getResultTile(builder, getLoc(), getDpsInits()[number],
+                                 offsets, sizes, resultOffsets, resultSizes);
+  }
+  }]);
 }
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNBASE_TD

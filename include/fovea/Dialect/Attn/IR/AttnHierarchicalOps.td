@@ -11,10 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_SummarizeOp : Attn_Op<"summarize", [
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
   let summary = "weighted sums of consecutive intervals of rows";
   let description = [{
     Cuts the rows of `input` into intervals of `I` rows, where `I` is the third
@@ -66,10 +63,8 @@ def Attn_SummarizeOp : Attn_Op<"summarize", [
   }];
 }
 
-def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
-    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
+    [AttrSizedOperandSegments]> {
   let summary = "hierarchical attention: near tokens exactly, far ones by summaries";
   let description = [{
     Fast Multipole Attention (equations 5 to 7). Queries attend to the keys of
@@ -138,10 +133,8 @@ def Attn_FastMultipoleOp : Attn_Op<"fast_multipole",
   }];
 }
 
-def Attn_FastMultipoleLinearOp : Attn_Op<"fast_multipole_linear",
-    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQuery()",
+    [AttrSizedOperandSegments]> {
   let summary = "hierarchical attention with summarised queries, linear in N";
   let description = [{
     The linear form of Fast Multipole Attention (appendix A.1, equations 11 and

@@ -11,10 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_QuantizeOp : Attn_Op<"quantize", [
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   let summary = "the nearest codeword of every key";
   let description = [{
     Finds for every key the codeword at the least distance, the first one of
@@ -68,11 +65,8 @@ def Attn_QuantizeOp : Attn_Op<"quantize", [
   }];
 }
 
-def Attn_CodebookAccumulateOp : Attn_Op<"codebook_accumulate", [
-    Attn_UpdatesInits,
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValues()",
+    [Attn_UpdatesInits]> {
   let summary = "running means and counts of the values with each code, in place";
   let description = [{
     Takes tokens into the mean value and the number of tokens of every code
@@ -120,10 +114,7 @@ def Attn_CodebookAccumulateOp : Attn_Op<"codebook_accumulate", [
   }];
 }
 
-def Attn_CodebookScanOp : Attn_Op<"codebook_scan", [
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
   let summary = "means and counts of the values with each code, as of every block";
   let description = [{
     What `attn.codebook_accumulate` leaves after each block of `block` tokens.

@@ -11,10 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_DenseOp : Attn_Op<"dense", [AttrSizedOperandSegments,
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegments]> {
   let summary = "soft-max attention over all keys";
   let description = [{
     Computes, for every query row,
@@ -72,10 +69,7 @@ def Attn_DenseOp : Attn_Op<"dense", [AttrSizedOperandSegments,
   }];
 }
 
-def Attn_StreamOp : Attn_Op<"stream", [AttrSizedOperandSegments,
-    DeclareOpInterfaceMethods<TilingInterface,
-        ["getLoopIteratorTypes", "getIterationDomain",
-         "getTiledImplementation", "getResultTilePosition"]>]> {
+def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSegments]> {
   let summary = "one streaming soft-max over the union of several sources";
   let description = [{
     The shared core of every soft-max pattern. A *source* is a pair of keys and

@@ -14,7 +14,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUKERNELBUILDER_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUKERNELBUILDER_H
 
-#include "../KernelBuilder.h"
+#include "KernelBuilder.h"
 
 namespace fovea::attn {
 

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
-#include "../SoftmaxAlgebra.h"
 #include "RowAlignment.h"
+#include "SoftmaxAlgebra.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 

@@ -28,8 +28,8 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 
-#include "../StreamRanges.h"
 #include "GPUKernelBuilder.h"
+#include "Stream/StreamRanges.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
 namespace fovea::attn {

@@ -12,9 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../SoftmaxAlgebra.h"
 #include "GPUStreamKernel.h"
 #include "RowAlignment.h"
+#include "SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

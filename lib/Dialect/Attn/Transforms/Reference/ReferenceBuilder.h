@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCEBUILDER_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCEBUILDER_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCE_REFERENCEBUILDER_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCE_REFERENCEBUILDER_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -149,4 +149,4 @@ void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCEBUILDER_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_REFERENCE_REFERENCEBUILDER_H

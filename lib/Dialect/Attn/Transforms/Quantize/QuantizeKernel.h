@@ -25,8 +25,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZEKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZEKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_QUANTIZEKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_QUANTIZEKERNEL_H
 
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -64,4 +64,4 @@ void emitCode(KernelBuilder &builder, QuantizeOp op, mlir::ValueRange key,
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZEKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_QUANTIZEKERNEL_H

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_EXPANDPATTERNS_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_EXPANDPATTERNS_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/PatternMatch.h"
@@ -75,4 +75,4 @@ void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
 
 } // namespace fovea::attn::detail
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPANDPATTERNS_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_EXPANDPATTERNS_H

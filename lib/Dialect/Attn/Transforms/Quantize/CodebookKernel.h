@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CODEBOOKKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CODEBOOKKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_CODEBOOKKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_CODEBOOKKERNEL_H
 
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -61,4 +61,4 @@ void emitLogCount(mlir::OpBuilder &builder, LogCountOp op, int64_t vectorBits);
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CODEBOOKKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_CODEBOOKKERNEL_H

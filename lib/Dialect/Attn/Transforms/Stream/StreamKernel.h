@@ -24,8 +24,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMKERNEL_H
 
 #include "KernelBuilder.h"
 #include "StreamRanges.h"
@@ -217,4 +217,4 @@ private:
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMKERNEL_H

@@ -33,8 +33,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZEKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZEKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZE_SUMMARIZEKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZE_SUMMARIZEKERNEL_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
@@ -84,4 +84,4 @@ void emitSummaries(mlir::OpBuilder &builder, llvm::ArrayRef<SummarizeOp> levels,
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZEKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZE_SUMMARIZEKERNEL_H

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALGKERNELS_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALGKERNELS_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALG_LINALGKERNELS_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALG_LINALGKERNELS_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -35,4 +35,4 @@ bool emitLinalgLoops(mlir::linalg::LinalgOp op, RegisterFile registers);
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALGKERNELS_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LINALG_LINALGKERNELS_H

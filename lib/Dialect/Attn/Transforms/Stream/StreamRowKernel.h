@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMROWKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMROWKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMROWKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMROWKERNEL_H
 
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -92,4 +92,4 @@ private:
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMROWKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMROWKERNEL_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMRANGES_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMRANGES_H
 
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -60,4 +60,4 @@ RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAMRANGES_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMRANGES_H

@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREEKERNEL_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREEKERNEL_H
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREE_TREEKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREE_TREEKERNEL_H
 
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -142,4 +142,4 @@ void emitTreeKernel(mlir::OpBuilder &builder, TreeUpdateOp op,
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREEKERNEL_H
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_TREE_TREEKERNEL_H

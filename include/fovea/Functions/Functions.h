@@ -11,6 +11,7 @@
 
 #include "fovea/Functions/Dense.h"
 #include "fovea/Functions/FastMultipole.h"
+#include "fovea/Functions/Tree.h"
 #include "fovea/Functions/VQ.h"
 
 #endif // FOVEA_FUNCTIONS_FUNCTIONS_H

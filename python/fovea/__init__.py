@@ -15,6 +15,7 @@ from ._fovea import FoveaError, Kernel
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
+from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
 from .tree import (
     Tree,
@@ -36,6 +37,8 @@ __all__ = [
     "VQState",
     "clear_cache",
     "codebook_update",
+    "commitment_loss",
+    "commitment_loss_backward",
     "compile",
     "dense",
     "fast_multipole",
@@ -50,5 +53,6 @@ __all__ = [
     "tree_select",
     "tree_update",
     "vq",
+    "vq_backward",
     "vq_decode",
 ]

@@ -54,6 +54,30 @@ mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
                                     llvm::ArrayRef<int64_t> shape,
                                     mlir::Type elementType);
 
+/// Checks gradients of the results of an attention op: `d_output` and, unless
+/// null, `d_lse` are like the results.
+mlir::LogicalResult verifyResultGradients(mlir::Operation *op,
+                                          mlir::Value output, mlir::Value lse,
+                                          mlir::Value dOutput,
+                                          mlir::Value dLse);
+
+/// Checks that each of `gradients` has the shape of its operand, and its
+/// element type or the type of its sums. Their names are those of the operands,
+/// `name` with a number if `isList`.
+mlir::LogicalResult verifyGradients(mlir::Operation *op, llvm::StringRef name,
+                                    mlir::ValueRange gradients,
+                                    mlir::ValueRange operands,
+                                    bool isList = true);
+inline mlir::LogicalResult verifyGradient(mlir::Operation *op,
+                                          llvm::StringRef name,
+                                          mlir::Value gradient,
+                                          mlir::Value operand) {
+  return verifyGradients(op, name, gradient, operand, /*isList=*/false);
+}
+
+/// Checks that no buffer that the op writes is one of its other operands.
+mlir::LogicalResult verifyNoAliases(mlir::Operation *op);
+
 /// Checks that each of the operand groups `groups`, which are not variadic, has
 /// one operand. The generic form can give them any number, and neither the
 /// generated verifier nor the accessors notice.

@@ -13,6 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
+include "fovea/Dialect/Attn/IR/AttnVQBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD

@@ -17,6 +17,12 @@ from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_thread
 from ._vq import VQState, vq, vq_decode
 from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
+from ._tree_backward import (
+    tree_build_backward,
+    tree_fetch_backward,
+    tree_materialize_backward,
+    tree_update_backward,
+)
 from .tree import (
     Tree,
     tree_build,
@@ -47,11 +53,15 @@ __all__ = [
     "quantize",
     "set_num_threads",
     "tree_build",
+    "tree_build_backward",
     "tree_fetch",
+    "tree_fetch_backward",
     "tree_materialize",
+    "tree_materialize_backward",
     "tree_score",
     "tree_select",
     "tree_update",
+    "tree_update_backward",
     "vq",
     "vq_backward",
     "vq_decode",

@@ -92,7 +92,7 @@ class Case:
         lse = tensor((1, self.heads, self.n))
         names = list("qzvc") + ["b"] * self.bias
         arguments = [f"%{n}: {types[n]}" for n in names] + [f"%f: {out}", f"%l: {lse}", f"%d: {out}"]
-        results = [types["q"], types["k"], types["v"]] + [types["b"]] * self.bias
+        results = [types["q"], types["k"], types["v"]] + [types[n] for n in names[4:]]
         kinds = ", ".join(results)
         body = "".join(f"  %g{i} = tensor.empty() : {kind}\n" for i, kind in enumerate(results))
         clauses = [f"bias(%b : {types['b']})", f"d_bias(%g3 : {types['b']})"] if self.bias else ["", ""]

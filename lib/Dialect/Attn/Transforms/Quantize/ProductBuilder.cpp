@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "VQBackwardKernel.h"
+#include "ProductBuilder.h"
 
 using namespace mlir;
 using namespace fovea::attn;

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "VQBackwardKernel.h"
-#include "SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -17,82 +16,18 @@ using namespace fovea::attn;
 
 using Values = KernelBuilder::Values;
 
-/// Vectors of queries in a tile, and tokens read one by one at a time.
-static constexpr int64_t kTileVectors = 4, kChunk = 64;
-
 static MemRefType getType(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
 
-namespace {
-class VQBackwardKernel {
-public:
-  VQBackwardKernel(OpBuilder &builder, VQBackwardOp op, FloatType state,
-                   int64_t lanes)
-      : op(op), b(op.getLoc(), builder, state, lanes), state(state),
-        tile(kTileVectors * lanes), zero(b.index(0)),
-        width(getType(op.getQuery()).getDimSize(3)),
-        valueWidth(getType(op.getValue()).getDimSize(3)),
-        numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
-        isSoftmax(op.getWeighting() == Weighting::Softmax) {}
-
-  void emit();
-
-private:
-  // What is computed for all tasks.
-  void emitMeans();
-  Value getSums(Value gradient);
-  void storeSums(Value sums, Value gradient);
-  void clearRows(Value memref);
-
-  // One task.
-  void emitTask(Value batch, Value head);
-  void emitBlock(Value n);
-  void emitTile();
-  void emitHead();
-  void loadRows();
-  Value emitDot(Value left, Value right, Values row);
-  void emitFactors();
-  void emitLocal();
-  void emitChunk(Value low, Value high, bool isOwn);
-  void emitLocalScores(Value low, Value count, bool isOwn);
-  void emitBiasGradient(Value low, Value count);
-  void emitCache();
-  void emitQueryGradient();
-  void addToSums();
-
-  /// `gradient = U[code]` or 0 for rows of the present batch entry and head.
-  void takeValueGradients(Value low, Value high);
-  void clearKeyGradients(Value low, Value high);
-
-  /// `exp(x)` or `2 max(x, 0)`: what dS is made with.
-  Value getFactor(Value score);
-  /// The weight of an entry with that factor.
-  Value getWeight(KernelBuilder &kb, Value factor, Value quarter);
-  /// Scores are in base 2 for the exponential.
-  double getScoreFactor() const { return isSoftmax ? softmax::kLog2E : 1.0; }
-  double getScale() { return op.getScale().convertToDouble(); }
-  Value biasIndex(Value memref, int64_t dim, Value index) {
-    return b.broadcastIndex(memref, dim, index);
-  }
-
-  VQBackwardOp op;
-  ProductBuilder b;
-  FloatType state;
-  int64_t tile;
-  Value zero;
-  int64_t width, valueWidth, numCodes, block;
-  bool isSoftmax;
-
-  // Of all tasks: means and counts, sums of gradients in the state type.
-  Value means, counts, dKey, dValue, dBias;
-  // Of a task: memory, and where it is.
-  Value queries, dOutputs, offsets, deltas, factors, dScores, weights, dLocal,
-      biases, sums;
-  Value batch, keyHead, word, head, numTokens, blockIndex, blockBegin, blockEnd,
-      first, count;
-};
-} // namespace
+VQBackwardKernel::VQBackwardKernel(OpBuilder &builder, VQBackwardOp op,
+                                   FloatType state, int64_t lanes)
+    : op(op), b(op.getLoc(), builder, state, lanes), state(state),
+      tile(kTileVectors * lanes), zero(b.index(0)),
+      width(getType(op.getQuery()).getDimSize(3)),
+      valueWidth(getType(op.getValue()).getDimSize(3)),
+      numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
+      isSoftmax(op.getWeighting() == Weighting::Softmax) {}
 
 //===----------------------------------------------------------------------===//
 // All tasks
@@ -185,8 +120,11 @@ void VQBackwardKernel::emit() {
   dKey = getSums(op.getDKey());
   dValue = getSums(op.getDValue());
   if (op.getDBias()) {
-    dBias = getSums(op.getDBias());
-    clearRows(dBias);
+    ArrayRef<int64_t> shape = getType(op.getDBias()).getShape();
+    sumsBias = llvm::is_contained(shape.take_front(3), 1);
+    dBias = sumsBias ? getSums(op.getDBias()) : op.getDBias();
+    if (sumsBias)
+      clearRows(dBias);
   }
   Value batches = b.extent(op.getValue(), 0),
         heads = b.extent(op.getValue(), 1);
@@ -203,7 +141,7 @@ void VQBackwardKernel::emit() {
     b.forAll({batches, heads}, [&](ValueRange at) { emitTask(at[0], at[1]); });
   storeSums(dKey, op.getDKey());
   storeSums(dValue, op.getDValue());
-  if (dBias)
+  if (sumsBias)
     storeSums(dBias, op.getDBias());
   memref::DeallocOp::create(b, means);
   memref::DeallocOp::create(b, counts);
@@ -493,124 +431,6 @@ void VQBackwardKernel::addToSums() {
                    Value old = kb.loadVector(sums, {code, column});
                    kb.storeVector(kb.fadd(old, sum), sums, {code, column});
                  }});
-}
-
-//===----------------------------------------------------------------------===//
-// Tokens read one by one
-//===----------------------------------------------------------------------===//
-
-void VQBackwardKernel::emitLocal() {
-  Value low = b.max(b.sub(blockBegin, b.index(block)), 0);
-  b.loop(low, first, kChunk, [&](Value chunk) {
-    emitChunk(chunk, b.min(b.add(chunk, kChunk), first), /*isOwn=*/false);
-  });
-  Value end = b.add(first, count);
-  b.loop(first, end, kChunk, [&](Value chunk) {
-    emitChunk(chunk, b.min(b.add(chunk, kChunk), end), /*isOwn=*/true);
-  });
-}
-
-/// Tokens `low .. high`; `isOwn` for those of the tile itself, which some of
-/// its queries do not read.
-void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
-  Value number = b.sub(high, low);
-  emitLocalScores(low, number, isOwn);
-  if (dBias)
-    emitBiasGradient(low, number);
-  Value scale = b.scalar(getScale());
-  b.emitProduct({number, count, width,
-                 [&](KernelBuilder &kb, Value row, Value k) {
-                   return kb.loadScalar(dLocal, {row, k});
-                 },
-                 [&](KernelBuilder &kb, Value k, Value column) {
-                   return kb.loadVector(
-                       op.getQuery(), {batch, head, kb.add(first, k), column});
-                 },
-                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-                   Value at[] = {batch, keyHead, kb.add(low, row), column};
-                   Value scaled = kb.fmul(sum, kb.broadcast(scale));
-                   kb.storeVector(kb.fadd(kb.loadVector(dKey, at), scaled),
-                                  dKey, at);
-                 }});
-  // Without a bias the values of earlier tokens take their part from U.
-  if (!isOwn && !op.getBias())
-    return;
-  b.emitProduct(
-      {number, count, valueWidth,
-       [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(weights, {row, k});
-       },
-       [&](KernelBuilder &kb, Value k, Value column) {
-         return kb.loadVector(op.getDOutput(),
-                              {batch, head, kb.add(first, k), column});
-       },
-       [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-         Value at[] = {batch, keyHead, kb.add(low, row), column};
-         kb.storeVector(kb.fadd(kb.loadVector(dValue, at), sum), dValue, at);
-       }});
-}
-
-/// Weights and dS of tokens, and their part of dScores.
-void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
-  if (op.getBias())
-    b.emitTransposition(
-        {op.getBias(),
-         biases,
-         {biasIndex(op.getBias(), 0, batch), biasIndex(op.getBias(), 1, head)},
-         first,
-         count,
-         b.add(b.sub(low, blockBegin), block),
-         number,
-         getScoreFactor()});
-  bool keepsWeights = isOwn || op.getBias();
-  auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
-  b.emitProduct(
-      {number, b.index(valueWidth), tile,
-       [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(op.getValue(),
-                              {batch, keyHead, kb.add(low, row), k});
-       },
-       [&](KernelBuilder &kb, Value k, Value column) {
-         return kb.loadVector(dOutputs, {k, column});
-       },
-       [&](KernelBuilder &kb, Value row, Value column, Value product) {
-         Value token = b.add(low, row);
-         Value code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
-         Value factor = b.loadVector(factors, {code, column});
-         if (op.getBias())
-           factor =
-               getFactor(b.fadd(factor, b.loadVector(biases, {row, column})));
-         if (isOwn) {
-           Value query = arith::AddIOp::create(
-               b, vector::StepOp::create(b, lanes),
-               vector::BroadcastOp::create(b, lanes, b.add(first, column)));
-           Value isRead = arith::CmpIOp::create(
-               b, arith::CmpIPredicate::sge, query,
-               vector::BroadcastOp::create(b, lanes, token));
-           factor = arith::SelectOp::create(b, isRead, factor, b.splat(0.0));
-         }
-         if (keepsWeights)
-           b.storeVector(getWeight(b, factor, b.splat(0.25)), weights,
-                         {row, column});
-         if (isSoftmax)
-           product = b.fsub(product, b.loadVector(deltas, {column}));
-         Value gradient = b.fmul(factor, product);
-         b.storeVector(gradient, dLocal, {row, column});
-         Value old = b.loadVector(dScores, {code, column});
-         b.storeVector(b.fadd(old, gradient), dScores, {code, column});
-       }});
-}
-
-void VQBackwardKernel::emitBiasGradient(Value low, Value number) {
-  Value column = b.add(b.sub(low, blockBegin), block);
-  b.loop(zero, count, 1, [&](Value row) {
-    b.loop(zero, number, 1, [&](Value i) {
-      Value at[] = {biasIndex(dBias, 0, batch), biasIndex(dBias, 1, head),
-                    biasIndex(dBias, 2, b.add(first, row)), b.add(column, i)};
-      Value gradient = b.loadScalar(dLocal, {i, row});
-      b.storeScalar(b.fadd(b.loadScalar(dBias, at), gradient), dBias, at);
-    });
-  });
 }
 
 void fovea::attn::emitBackward(OpBuilder &builder, VQBackwardOp op,

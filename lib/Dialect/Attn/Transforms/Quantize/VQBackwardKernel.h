@@ -28,46 +28,79 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_VQBACKWARDKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_VQBACKWARDKERNEL_H
 
-#include "CodebookKernel.h"
+#include "ProductBuilder.h"
+#include "SoftmaxAlgebra.h"
 
 namespace fovea::attn {
 
-/// Products of matrices whose columns run along vectors, a register tile of
-/// rows at a time.
-class ProductBuilder : public RowBuilder {
+class VQBackwardKernel {
 public:
-  using RowBuilder::RowBuilder;
+  using Value = mlir::Value;
 
-  /// `store(row, column, sum_k left(row, k) right(k, column))` for all of
-  /// `rows` and `columns`; builders of single lanes finish what vectors leave.
-  struct Product {
-    Value rows, depth;
-    int64_t columns;
-    llvm::function_ref<Value(KernelBuilder &, Value row, Value k)> left;
-    llvm::function_ref<Value(KernelBuilder &, Value k, Value column)> right;
-    llvm::function_ref<void(KernelBuilder &, Value row, Value column,
-                            Value sum)>
-        store;
-  };
-  void emitProduct(const Product &product);
+  VQBackwardKernel(mlir::OpBuilder &builder, VQBackwardOp op,
+                   mlir::FloatType state, int64_t lanes);
 
-  /// `to[c][t] = factor * from[leading, firstRow + t, firstColumn + c]` for all
-  /// `numColumns` and `numRows`, and 0 for `t` from there on. Extents of 1 of
-  /// `from` broadcast.
-  struct Transposition {
-    Value from, to;
-    llvm::SmallVector<Value> leading;
-    Value firstRow, numRows, firstColumn, numColumns;
-    double factor = 1.0;
-  };
-  void emitTransposition(const Transposition &transposition);
+  void emit();
 
 private:
-  void emitPanel(KernelBuilder &builder, const Product &product, Value column,
-                 int64_t vectors);
-  void emitTile(KernelBuilder &builder, const Product &product, Value row,
-                int64_t numRows, Value column, int64_t vectors);
-  void emitElements(const Transposition &transposition, Value begin);
+  /// Vectors of queries in a tile, and tokens read one by one at a time.
+  static constexpr int64_t kTileVectors = 4, kChunk = 64;
+
+  // What is computed for all tasks.
+  void emitMeans();
+  Value getSums(Value gradient);
+  void storeSums(Value sums, Value gradient);
+  void clearRows(Value memref);
+
+  // One task.
+  void emitTask(Value batch, Value head);
+  void emitBlock(Value n);
+  void emitTile();
+  void emitHead();
+  void loadRows();
+  Value emitDot(Value left, Value right, KernelBuilder::Values row);
+  void emitFactors();
+  void emitLocal();
+  void emitChunk(Value low, Value high, bool isOwn);
+  void emitLocalScores(Value low, Value count, bool isOwn);
+  void addBiasGradient(Value low, Value count);
+  void storeBiasGradient(Value low, Value count);
+  void clearBiasGradient();
+  void emitCache();
+  void emitQueryGradient();
+  void addToSums();
+
+  /// `gradient = U[code]` or 0 for rows of the present batch entry and head.
+  void takeValueGradients(Value low, Value high);
+  void clearKeyGradients(Value low, Value high);
+
+  /// `exp(x)` or `2 max(x, 0)`: what dS is made with.
+  Value getFactor(Value score);
+  /// The weight of an entry with that factor.
+  Value getWeight(KernelBuilder &kb, Value factor, Value quarter);
+  /// Scores are in base 2 for the exponential.
+  double getScoreFactor() const { return isSoftmax ? softmax::kLog2E : 1.0; }
+  double getScale() { return op.getScale().convertToDouble(); }
+  Value biasIndex(Value memref, int64_t dim, Value index) {
+    return b.broadcastIndex(memref, dim, index);
+  }
+
+  VQBackwardOp op;
+  ProductBuilder b;
+  mlir::FloatType state;
+  int64_t tile;
+  Value zero;
+  int64_t width, valueWidth, numCodes, block;
+  bool isSoftmax;
+  bool sumsBias = false; // the gradient of a bias that broadcasts
+
+  // Of all tasks: means and counts, sums of gradients in the state type.
+  Value means, counts, dKey, dValue, dBias;
+  // Of a task: memory, and where it is.
+  Value queries, dOutputs, offsets, deltas, factors, dScores, weights, dLocal,
+      biases, sums;
+  Value batch, keyHead, word, head, numTokens, blockIndex, blockBegin, blockEnd,
+      first, count;
 };
 
 void emitBackward(mlir::OpBuilder &builder, VQBackwardOp op,

@@ -7,12 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "ProductBuilder.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows and vectors of a register tile.
-static constexpr int64_t kTileRows = 4, kTileVectors = 4;
+/// Rows and vectors of a register tile, and steps of its loop at a time.
+static constexpr int64_t kTileRows = 4, kTileVectors = 4, kUnroll = 2;
 
 //===----------------------------------------------------------------------===//
 // Products
@@ -53,21 +54,34 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
   auto columnOf = [&](int64_t vector) {
     return builder.add(column, vector * builder.getLanes());
   };
-  Values zeros(numRows * vectors, builder.splat(0.0));
-  Values sums = builder.loop(
-      builder.index(0), product.depth, 1, zeros, [&](Value k, ValueRange sums) {
-        Values right, next;
-        for (int64_t vector = 0; vector < vectors; ++vector)
-          right.push_back(product.right(builder, k, columnOf(vector)));
-        for (int64_t r = 0; r < numRows; ++r) {
-          Value left =
-              builder.broadcast(product.left(builder, builder.add(row, r), k));
-          for (int64_t vector = 0; vector < vectors; ++vector)
-            next.push_back(
-                builder.fma(left, right[vector], sums[r * vectors + vector]));
-        }
-        return next;
-      });
+  auto addStep = [&](Value k, Values &sums) {
+    Values right;
+    for (int64_t vector = 0; vector < vectors; ++vector)
+      right.push_back(product.right(builder, k, columnOf(vector)));
+    for (int64_t r = 0; r < numRows; ++r) {
+      Value left =
+          builder.broadcast(product.left(builder, builder.add(row, r), k));
+      for (int64_t vector = 0; vector < vectors; ++vector) {
+        Value &sum = sums[r * vectors + vector];
+        sum = builder.fma(left, right[vector], sum);
+      }
+    }
+  };
+  auto addSteps = [&](Value low, Value high, int64_t unroll, Values sums) {
+    return builder.loop(low, high, unroll, sums,
+                        [&](Value k, ValueRange running) {
+                          Values next(running);
+                          for (int64_t step = 0; step < unroll; ++step)
+                            addStep(builder.add(k, step), next);
+                          return next;
+                        });
+  };
+  Value zero = builder.index(0);
+  Value whole = builder.roundDown(product.depth, kUnroll);
+  Values sums(numRows * vectors, builder.splat(0.0));
+  sums = addSteps(zero, whole, kUnroll, sums);
+  if (!isEqualConstantIntOrValue(whole, product.depth))
+    sums = addSteps(whole, product.depth, 1, sums);
   for (int64_t r = 0; r < numRows; ++r)
     for (int64_t vector = 0; vector < vectors; ++vector)
       product.store(builder, builder.add(row, r), columnOf(vector),
@@ -115,6 +129,11 @@ void ProductBuilder::emitTransposition(const Transposition &t) {
                                       add(add(t.firstRow, row), lane)));
           at.push_back(add(t.firstColumn, column));
           rows.push_back(loadVector(t.from, at));
+          // Every row is a stream of its own, more than the CPU follows.
+          if (t.isLong) {
+            at.back() = add(at.back(), 2 * lanes);
+            prefetch(t.from, at, /*locality=*/3);
+          }
         }
         Values columns = transpose(rows);
         for (int64_t lane = 0; lane < lanes; ++lane)

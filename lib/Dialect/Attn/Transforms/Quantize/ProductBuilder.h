@@ -40,6 +40,7 @@ public:
     llvm::SmallVector<Value> leading;
     Value firstRow, numRows, firstColumn, numColumns;
     double factor = 1.0;
+    bool isLong = false; // so are the rows of `from`
   };
   void emitTransposition(const Transposition &transposition);
 

@@ -157,6 +157,7 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
   word = biasIndex(op.getCodebook(), 0, keyHead);
   queries = b.scratch({width, tile}, state);
   dOutputs = b.scratch({valueWidth, tile}, state);
+  dQueries = b.scratch({tile, width}, state);
   offsets = b.scratch({tile}, state);
   deltas = b.scratch({tile}, state);
   factors = b.scratch({numCodes, tile}, state);
@@ -400,20 +401,40 @@ void VQBackwardKernel::emitCache() {
        }});
 }
 
+/// Codewords go by in blocks that stay in the first cache level for all rows.
 void VQBackwardKernel::emitQueryGradient() {
-  Value scale = b.scalar(getScale());
-  b.emitProduct({count, b.index(numCodes), width,
-                 [&](KernelBuilder &kb, Value row, Value k) {
-                   return kb.loadScalar(dScores, {k, row});
-                 },
-                 [&](KernelBuilder &kb, Value k, Value column) {
-                   return kb.loadVector(op.getCodebook(), {word, k, column});
-                 },
-                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-                   kb.storeVector(kb.fmul(sum, kb.broadcast(scale)),
-                                  op.getDQuery(),
-                                  {batch, head, kb.add(first, row), column});
-                 }});
+  b.loop(zero, count, 1, [&](Value row) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), dQueries, {row, column});
+    });
+  });
+  auto addBlock = [&](Value low, Value depth) {
+    b.emitProduct({count, depth, width,
+                   [&](KernelBuilder &kb, Value row, Value k) {
+                     return kb.loadScalar(dScores, {kb.add(low, k), row});
+                   },
+                   [&](KernelBuilder &kb, Value k, Value column) {
+                     return kb.loadVector(op.getCodebook(),
+                                          {word, kb.add(low, k), column});
+                   },
+                   [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+                     Value old = kb.loadVector(dQueries, {row, column});
+                     kb.storeVector(kb.fadd(old, sum), dQueries, {row, column});
+                   }});
+  };
+  int64_t whole = numCodes / kChunk * kChunk;
+  b.loop(zero, b.index(whole), kChunk,
+         [&](Value low) { addBlock(low, b.index(kChunk)); });
+  if (whole != numCodes)
+    addBlock(b.index(whole), b.index(numCodes - whole));
+  double scale = getScale();
+  b.loop(zero, count, 1, [&](Value row) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      Value sum = k.loadVector(dQueries, {row, column});
+      k.storeVector(k.fmul(sum, k.splat(scale)), op.getDQuery(),
+                    {batch, head, k.add(first, row), column});
+    });
+  });
 }
 
 void VQBackwardKernel::addToSums() {

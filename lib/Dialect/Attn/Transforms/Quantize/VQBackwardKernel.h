@@ -65,6 +65,7 @@ private:
   void emitLocalScores(Value low, Value count, bool isOwn);
   void addBiasGradient(Value low, Value count);
   void storeBiasGradient(Value low, Value count);
+  Value isBiasAligned();
   void clearBiasGradient();
   void emitCache();
   void emitQueryGradient();
@@ -97,8 +98,8 @@ private:
   // Of all tasks: means and counts, sums of gradients in the state type.
   Value means, counts, dKey, dValue, dBias;
   // Of a task: memory, and where it is.
-  Value queries, dOutputs, offsets, deltas, factors, dScores, weights, dLocal,
-      biases, sums;
+  Value queries, dOutputs, dQueries, offsets, deltas, factors, dScores, weights,
+      dLocal, biases, sums;
   Value batch, keyHead, word, head, numTokens, blockIndex, blockBegin, blockEnd,
       first, count;
 };

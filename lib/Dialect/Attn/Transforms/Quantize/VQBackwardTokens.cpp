@@ -8,6 +8,7 @@
 
 #include "VQBackwardKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -81,7 +82,8 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          count,
          b.add(b.sub(low, blockBegin), block),
          number,
-         getScoreFactor()});
+         getScoreFactor(),
+         /*isLong=*/true});
   bool keepsWeights = isOwn || op.getBias();
   auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
   b.emitProduct(
@@ -147,7 +149,7 @@ void VQBackwardKernel::storeBiasGradient(Value low, Value number) {
       });
     });
   };
-  auto storeSquares = [&] {
+  auto storeSquares = [&](bool streaming) {
     Value whole = b.roundDown(number, lanes);
     b.loop(zero, whole, lanes, [&](Value i) {
       b.loop(zero, b.index(tile), lanes, [&](Value row) {
@@ -155,13 +157,33 @@ void VQBackwardKernel::storeBiasGradient(Value low, Value number) {
         for (int64_t lane = 0; lane < lanes; ++lane)
           tokens.push_back(b.loadVector(dLocal, {b.add(i, lane), row}));
         for (auto [lane, gradient] : llvm::enumerate(b.transpose(tokens)))
-          b.storeVector(gradient, dBias, at(b.add(row, lane), i));
+          b.storeVector(gradient, dBias, at(b.add(row, lane), i), streaming);
       });
     });
     storeElements(whole);
   };
-  b.ifThenElse(b.equal(count, b.index(tile)), storeSquares,
+  auto storeTile = [&] {
+    if (Value aligned = isBiasAligned())
+      return b.ifThenElse(
+          aligned, [&] { storeSquares(/*streaming=*/true); },
+          [&] { storeSquares(/*streaming=*/false); });
+    storeSquares(/*streaming=*/false);
+  };
+  b.ifThenElse(b.equal(count, b.index(tile)), storeTile,
                [&] { storeElements(zero); });
+}
+
+/// Whether squares of the gradient are whole cache lines, which go past the
+/// caches; null when they never are.
+Value VQBackwardKernel::isBiasAligned() {
+  constexpr int64_t lineBytes = 64;
+  auto type = cast<MemRefType>(dBias.getType());
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  if (b.getLanes() * bytes != lineBytes || block % b.getLanes() != 0 ||
+      !type.getLayout().isIdentity())
+    return Value();
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, dBias);
+  return b.equal(b.rem(base, lineBytes), zero);
 }
 
 /// The bias of tokens before the sequence and after the tile is not read.

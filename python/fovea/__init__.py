@@ -11,6 +11,11 @@ NumPy arrays.  `fovea.compile` compiles IR of your own, and `fovea.reference`
 holds plain NumPy versions of the functions here.
 """
 
+from ._backward import (
+    dense_backward,
+    fast_multipole_backward,
+    fast_multipole_linear_backward,
+)
 from ._fovea import FoveaError, Kernel
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
@@ -38,8 +43,11 @@ __all__ = [
     "codebook_update",
     "compile",
     "dense",
+    "dense_backward",
     "fast_multipole",
+    "fast_multipole_backward",
     "fast_multipole_linear",
+    "fast_multipole_linear_backward",
     "num_threads",
     "quantize",
     "set_num_threads",

@@ -20,6 +20,12 @@ weight are not -inf.  Queries that do not read it are unaffected.  A
 non-finite query makes its own row NaN.
 """
 
+from ._backward import (
+    dense_backward,
+    fast_multipole_backward,
+    fast_multipole_linear_backward,
+    summarize_backward,
+)
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -60,17 +66,21 @@ __all__ = [
     "codebook_update",
     "commitment_loss",
     "dense",
+    "dense_backward",
     "dense_flops",
     "fast_multipole",
+    "fast_multipole_backward",
     "fast_multipole_blocked",
     "fast_multipole_flops",
     "fast_multipole_linear",
+    "fast_multipole_linear_backward",
     "head_probability",
     "log_weights",
     "num_levels",
     "owning_level",
     "quantize",
     "summarize",
+    "summarize_backward",
     "summary_counts",
     "tree_build",
     "tree_fetch",

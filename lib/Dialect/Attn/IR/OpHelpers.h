@@ -54,6 +54,70 @@ mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
                                     llvm::ArrayRef<int64_t> shape,
                                     mlir::Type elementType);
 
+/// Checks that ranges depend on the block index of queries only where there is
+/// a block size, which is not negative.
+mlir::LogicalResult verifyBlock(mlir::Operation *op, mlir::ArrayAttr sources,
+                                int64_t block);
+
+/// The scale attribute, or `1 / sqrt(D)`.
+double getScaleOrDefault(std::optional<llvm::APFloat> scale, mlir::Value query);
+
+/// Checks one set of weights `[W, p, I, D]` and its bias `[W, p, D]`, which may
+/// be null, for `heads` heads and width `width`.
+mlir::LogicalResult verifyWeights(mlir::Operation *op, const llvm::Twine &name,
+                                  mlir::Value weights, mlir::Value bias,
+                                  int64_t heads, int64_t width,
+                                  mlir::Type elementType);
+
+/// Checks the operands of attn.summarize or of its gradient; `summaries` is
+/// called `name`, and `bias` may be null.
+mlir::LogicalResult verifySummaries(mlir::Operation *op, mlir::Value input,
+                                    mlir::Value weights, mlir::Value bias,
+                                    llvm::StringRef name,
+                                    mlir::Value summaries);
+
+/// Checks log weights and bias of dense attention, where not null.
+mlir::LogicalResult verifyDenseTerms(mlir::Operation *op, mlir::Value query,
+                                     mlir::Value key, mlir::Value logWeight,
+                                     mlir::Value bias);
+
+/// The weights of every level for one of query, key and value.
+struct LevelWeights {
+  llvm::StringRef name;
+  mlir::OperandRange weights, biases;
+  int64_t heads, width;
+};
+
+/// Checks that there are as many keys as queries and that the weights of every
+/// level fit the number of tokens, the group and each other.
+mlir::LogicalResult verifyLevels(mlir::Operation *op, mlir::Value query,
+                                 mlir::Value key, int64_t group,
+                                 llvm::ArrayRef<LevelWeights> operands);
+
+/// Checks gradients of the results of an attention op: `d_output` and, unless
+/// null, `d_lse` are like the results.
+mlir::LogicalResult verifyResultGradients(mlir::Operation *op,
+                                          mlir::Value output, mlir::Value lse,
+                                          mlir::Value dOutput,
+                                          mlir::Value dLse);
+
+/// Checks that each of `gradients` has the shape of its operand, and its
+/// element type or the type of its sums. Their names are those of the operands,
+/// `name` with a number if `isList`.
+mlir::LogicalResult verifyGradients(mlir::Operation *op, llvm::StringRef name,
+                                    mlir::ValueRange gradients,
+                                    mlir::ValueRange operands,
+                                    bool isList = true);
+inline mlir::LogicalResult verifyGradient(mlir::Operation *op,
+                                          llvm::StringRef name,
+                                          mlir::Value gradient,
+                                          mlir::Value operand) {
+  return verifyGradients(op, name, gradient, operand, /*isList=*/false);
+}
+
+/// Checks that no buffer that the op writes is one of its other operands.
+mlir::LogicalResult verifyNoAliases(mlir::Operation *op);
+
 /// Checks that each of the operand groups `groups`, which are not variadic, has
 /// one operand. The generic form can give them any number, and neither the
 /// generated verifier nor the accessors notice.

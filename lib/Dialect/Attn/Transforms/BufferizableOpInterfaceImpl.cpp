@@ -95,6 +95,16 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
         *context);
     FastMultipoleLinearOp::attachInterface<
         AttnOpInterface<FastMultipoleLinearOp>>(*context);
+    StreamBackwardOp::attachInterface<AttnOpInterface<StreamBackwardOp>>(
+        *context);
+    DenseBackwardOp::attachInterface<AttnOpInterface<DenseBackwardOp>>(
+        *context);
+    SummarizeBackwardOp::attachInterface<AttnOpInterface<SummarizeBackwardOp>>(
+        *context);
+    FastMultipoleBackwardOp::attachInterface<
+        AttnOpInterface<FastMultipoleBackwardOp>>(*context);
+    FastMultipoleLinearBackwardOp::attachInterface<
+        AttnOpInterface<FastMultipoleLinearBackwardOp>>(*context);
     QuantizeOp::attachInterface<AttnOpInterface<QuantizeOp>>(*context);
     CheckCodesOp::attachInterface<CheckCodesOpInterface>(*context);
     CodebookAccumulateOp::attachInterface<

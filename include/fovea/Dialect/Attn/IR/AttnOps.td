@@ -14,5 +14,7 @@ include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
+// Gradients refer to the operations that they are gradients of.
+include "fovea/Dialect/Attn/IR/AttnBackwardOps.td"
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD

@@ -107,6 +107,7 @@ LogicalResult Adjoints::emitVJPs(OpBuilder &builder,
 void fovea::attn::registerDifferentiableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registerArithRules(registry);
+  registerAttnRules(registry);
   registerLinalgRules(registry);
   registerTensorRules(registry);
 }

@@ -43,7 +43,9 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
+                FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
+                SummarizeBackwardOp, FastMultipoleBackwardOp,
+                FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
                 TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
                 TreeSplitOp, TreeUpdateOp>(

@@ -6,7 +6,7 @@ of narrower types and of the CPU target against the ones in f64."""
 
 import numpy as np
 from cases import BOUNDS, Checker
-from gradients import central_differences, elementwise_cases, operation_cases
+from gradients import attention_cases, central_differences, elementwise_cases, operation_cases
 from kernels import NAMES
 
 check = Checker()
@@ -44,7 +44,7 @@ def run(index, case):
         # Of the very numbers that the narrow type holds.
         exact = gradient(*[a.astype(np.float64) if a in floats([a]) else a for a in narrow],
                          *[s.astype(np.float64) for s in seeds])  # fmt: skip
-        kernel = check.library.compile(text).vjp(primal_results=True)
+        kernel = check.library.compile(text, target=case.get("target")).vjp(primal_results=True)
         check.library.set_num_threads(1)
         results = kernel(*narrow, *seeds)
         check.library.set_num_threads(3)
@@ -57,7 +57,7 @@ def run(index, case):
             check.close(f, e, bound, f"{case['name']} {dtype}: gradient {number}")
 
 
-cases = elementwise_cases() + operation_cases()
+cases = elementwise_cases() + operation_cases() + attention_cases()
 for index, case in enumerate(cases):
     if check.wants(index):
         run(index, case)

@@ -213,3 +213,39 @@ def operation_cases():
             f"%d = arith.mulf %c, %a : {SUM}", returned="%d, %n, %x")),
     ]  # fmt: skip
     return cases
+
+
+# ---- Attention ------------------------------------------------------------------
+
+
+def attention(op, shapes, operands, out, attributes="", clauses=""):
+    """One operation of the dialect over arguments %a0, %a1, ... of `shapes`."""
+    kinds = ["tensor<" + "".join(f"{n}x" for n in s) + "$T>" for s in shapes]
+    names = [f"%a{i}" for i in range(len(shapes))]
+    result = "tensor<" + "".join(f"{n}x" for n in out) + "$T>"
+    for i, kind in enumerate(kinds):
+        clauses = clauses.replace(f"#{i}", f"(%a{i} : {kind})")
+    return function(
+        ", ".join(f"{n}: {k}" for n, k in zip(names, kinds)), result, f"%e = tensor.empty() : {result}",
+        f"%r = attn.{op} ins({', '.join(names[:operands])} : {', '.join(kinds[:operands])}) {clauses} "
+        f"outs(%e : {result}) {{{attributes}}} -> {result}",
+    )  # fmt: skip
+
+
+def attention_cases():
+    q, k = (2, 4, 5, 3), (2, 2, 7, 3)
+    w = [(1, 2, 4 << level, 3) for level in range(2)]
+    tokens = (1, 2, 27, 3)
+    weights = "key_weights(%a3, %a4 : {0}, {1}) value_weights(%a5, %a6 : {0}, {1})".format(
+        *("tensor<" + "".join(f"{n}x" for n in s) + "$T>" for s in w))  # fmt: skip
+    specs = [
+        ("dense", attention("dense", [q, k, k], 3, q), [q, k, k]),
+        ("dense, all terms", attention(
+            "dense", [q, k, k, (1, 2, 7), (2, 1, 5, 7)], 3, q, "mask = #attn.mask<causal, window = 4>",
+            "log_weight#3 bias#4"), [q, k, k, (1, 2, 7), (2, 1, 5, 7)]),
+        ("summarize", attention("summarize", [tokens, (2, 2, 8, 3), (2, 2, 3)], 1, (1, 2, 8, 3),
+                                clauses="weights#1 bias#2"), [tokens, (2, 2, 8, 3), (2, 2, 3)]),
+        ("multipole", attention("fast_multipole", [tokens] * 3 + w + w, 3, tokens,
+                                "group = 4 : i64, causal", weights), [tokens] * 3 + w + w),
+    ]  # fmt: skip
+    return [dict(name=name, text=text, inputs=shapes, target="reference") for name, text, shapes in specs]

@@ -33,6 +33,10 @@ Value fovea::attn::convertFloat(OpBuilder &builder, Location loc, Value value,
   Type converted = withElements(value.getType(), type);
   if (from < to)
     return arith::ExtFOp::create(builder, loc, converted, value);
+  // Widening loses nothing that narrowing would have to round.
+  if (auto widened = value.getDefiningOp<arith::ExtFOp>();
+      widened && widened.getIn().getType() == converted)
+    return widened.getIn();
   if (from > to)
     return arith::TruncFOp::create(builder, loc, converted, value);
   return value;

@@ -133,3 +133,27 @@ func.func @inside(%x: tensor<4xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+func.func @weighting(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x8x16xf32>, %v: tensor<1x1x8x16xf32>) -> tensor<1x1x8x16xf32> {
+  %init = tensor.empty() : tensor<1x1x8x16xf32>
+  // expected-error @below {{'attn.stream' op has no gradient with weighting squared_relu}}
+  %out = attn.stream query(%q : tensor<1x1x8x16xf32>)
+      source(%k, %v : tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : tensor<1x1x8x16xf32>)
+      {scale = 2.5e-01 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<1x1x8x16xf32>
+  return %out : tensor<1x1x8x16xf32>
+}
+
+// -----
+
+func.func @codes(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x4x16xf32>, %z: tensor<1x1x8xi32>, %v: tensor<1x1x8x16xf32>) -> tensor<1x1x8x16xf32> {
+  %init = tensor.empty() : tensor<1x1x8x16xf32>
+  // expected-error @below {{'attn.stream' op has no gradient for sources with codes, a local bias or an axis of query blocks}}
+  %out = attn.stream query(%q : tensor<1x1x8x16xf32>)
+      source(%k, %v : tensor<1x1x4x16xf32>, tensor<1x1x8x16xf32>) codes(%z : tensor<1x1x8xi32>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : tensor<1x1x8x16xf32>) {scale = 2.5e-01 : f64} -> tensor<1x1x8x16xf32>
+  return %out : tensor<1x1x8x16xf32>
+}

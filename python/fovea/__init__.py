@@ -12,6 +12,7 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._conv import conv_apply
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -37,6 +38,7 @@ __all__ = [
     "clear_cache",
     "codebook_update",
     "compile",
+    "conv_apply",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",

@@ -17,6 +17,7 @@ from ._backward import (
     fast_multipole_linear_backward,
 )
 from ._fovea import FoveaError, Kernel
+from ._conv import conv_apply
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -42,6 +43,7 @@ __all__ = [
     "clear_cache",
     "codebook_update",
     "compile",
+    "conv_apply",
     "dense",
     "dense_backward",
     "fast_multipole",

@@ -26,6 +26,7 @@ from ._backward import (
     fast_multipole_linear_backward,
     summarize_backward,
 )
+from ._conv import conv_apply, conv_apply_fft, conv_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -65,6 +66,9 @@ __all__ = [
     "codebook_scan",
     "codebook_update",
     "commitment_loss",
+    "conv_apply",
+    "conv_apply_fft",
+    "conv_scores",
     "dense",
     "dense_backward",
     "dense_flops",

@@ -121,6 +121,19 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t token_stride, int64_t num_codes);
 
 /*
+ * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of
+ * them, over num_tokens tokens; strides count elements. Fails with
+ * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the position of the first size
+ * that is out of 0 .. num_tokens or, unless both are 0, not below the one
+ * before it, and that size; also without a basis.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
+                     int64_t num_batches, int64_t num_heads, int64_t num_bases,
+                     int64_t batch_stride, int64_t head_stride,
+                     int64_t basis_stride, int64_t num_tokens);
+
+/*
  * Trees of averages. Nodes are pairs of a level and an index, in two lists of
  * int32_t; entry j of batch entry b of a list is list[b * stride + j].
  *

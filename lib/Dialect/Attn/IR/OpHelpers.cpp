@@ -32,6 +32,36 @@ LogicalResult attn::detail::verifyExtent(Operation *op, StringRef name,
                            << " (" << what << "), but got " << found;
 }
 
+LogicalResult attn::detail::verifyElements(Operation *op, StringRef name,
+                                           Value operand, Type expected) {
+  Type found = cast<ShapedType>(operand.getType()).getElementType();
+  if (found == expected)
+    return success();
+  return op->emitOpError() << "expects " << name << " to hold " << expected
+                           << ", but got " << found;
+}
+
+LogicalResult attn::detail::verifyShape(Operation *op, StringRef name,
+                                        Value operand,
+                                        ArrayRef<int64_t> expected,
+                                        StringRef what) {
+  for (auto [dim, size] : llvm::enumerate(expected))
+    if (failed(verifyExtent(op, name, operand, dim, size, what)))
+      return failure();
+  return success();
+}
+
+LogicalResult attn::detail::verifyWidth(Operation *op, StringRef name,
+                                        Value operand) {
+  int64_t width = cast<ShapedType>(operand.getType()).getShape().back();
+  if (ShapedType::isDynamic(width))
+    return op->emitOpError() << "expects a static width of " << name;
+  if (width == 0)
+    return op->emitOpError()
+           << "expects a width of " << name << " of at least 1";
+  return success();
+}
+
 LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   auto dpsOp = cast<DestinationStyleOpInterface>(op);
   bool anyTensor = false, anyMemRef = false;

@@ -23,6 +23,20 @@ mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
                                  int64_t expected, llvm::StringRef what,
                                  bool mayBroadcast = false);
 
+/// Emits an error on `op` unless operand `name` holds elements of `expected`.
+mlir::LogicalResult verifyElements(mlir::Operation *op, llvm::StringRef name,
+                                   mlir::Value operand, mlir::Type expected);
+
+/// Checks extents from the first one on; `what` says where they come from.
+mlir::LogicalResult verifyShape(mlir::Operation *op, llvm::StringRef name,
+                                mlir::Value operand,
+                                llvm::ArrayRef<int64_t> expected,
+                                llvm::StringRef what);
+
+/// Checks that the last extent of operand `name` is static and at least 1.
+mlir::LogicalResult verifyWidth(mlir::Operation *op, llvm::StringRef name,
+                                mlir::Value operand);
+
 /// What the element types of key, value and output have to be.
 enum class ElementTypes {
   /// That of query.

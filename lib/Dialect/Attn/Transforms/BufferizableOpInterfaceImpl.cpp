@@ -112,6 +112,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookScanOp::attachInterface<AttnOpInterface<CodebookScanOp>>(*context);
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
+    ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
     TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);

@@ -49,6 +49,10 @@ struct LowerToReferencePass
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
                 TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
                 TreeSplitOp, TreeUpdateOp>(
+                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp, VQOp,
+                VQDecodeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp,
+                TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

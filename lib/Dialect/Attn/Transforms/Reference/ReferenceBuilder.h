@@ -153,6 +153,7 @@ void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(ConvApplyOp op);
 void lowerToReference(TreeBuildOp op);
 void lowerToReference(TreeFetchOp op);
 void lowerToReference(TreeMaterializeOp op);

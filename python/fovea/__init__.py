@@ -12,6 +12,16 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._low_rank import (
+    Causal,
+    DistinctColumns,
+    DistinctRows,
+    RowChange,
+    RowInterval,
+    low_rank,
+    polynomial_features,
+    rope,
+)
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -29,8 +39,13 @@ from .tree import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
     "FoveaError",
     "Kernel",
+    "RowChange",
+    "RowInterval",
     "TARGETS",
     "Tree",
     "VQState",
@@ -40,8 +55,11 @@ __all__ = [
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
+    "low_rank",
     "num_threads",
+    "polynomial_features",
     "quantize",
+    "rope",
     "set_num_threads",
     "tree_build",
     "tree_fetch",

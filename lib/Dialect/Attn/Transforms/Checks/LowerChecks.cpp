@@ -20,27 +20,62 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Calls the runtime with the address, extents and strides of the codes.
+namespace {
+/// The arguments of a call of the runtime that checks lists of numbers.
+class CheckArguments {
+public:
+  explicit CheckArguments(ImplicitLocOpBuilder &builder) : b(builder) {}
+
+  void add(Value index) {
+    arguments.push_back(
+        arith::IndexCastOp::create(b, b.getI64Type(), index).getResult());
+  }
+  void add(ValueRange indices) {
+    for (Value index : indices)
+      add(index);
+  }
+  /// Adds the address of the first element; returns extents and strides.
+  memref::ExtractStridedMetadataOp addAddress(Value memref) {
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+    Value bytes = arith::MulIOp::create(
+        b, metadata.getOffset(),
+        arith::ConstantIndexOp::create(b, sizeof(int32_t)).getResult());
+    add(arith::AddIOp::create(b, base, bytes).getResult());
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    arguments.back() =
+        LLVM::IntToPtrOp::create(b, pointer, arguments.back()).getResult();
+    return metadata;
+  }
+  ValueRange get() const { return arguments; }
+
+private:
+  ImplicitLocOpBuilder &b;
+  SmallVector<Value> arguments;
+};
+} // namespace
+
 static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
-  auto metadata = memref::ExtractStridedMetadataOp::create(b, op.getCodes());
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, op.getCodes());
-  Value bytes = arith::MulIOp::create(
-      b, metadata.getOffset(),
-      arith::ConstantIndexOp::create(b, sizeof(int32_t)).getResult());
-  auto asI64 = [&](Value value) -> Value {
-    return arith::IndexCastOp::create(b, b.getI64Type(), value);
-  };
-  Value address = asI64(arith::AddIOp::create(b, base, bytes));
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  SmallVector<Value> arguments = {
-      LLVM::IntToPtrOp::create(b, pointer, address)};
-  for (Value value : metadata.getSizes())
-    arguments.push_back(asI64(value));
-  for (Value value : metadata.getStrides())
-    arguments.push_back(asI64(value));
-  arguments.push_back(asI64(op.getNumCodes()));
-  calls.emitCheck(b, "fovea_rt_check_codes", op.getName(), arguments);
+  CheckArguments arguments(b);
+  auto codes = arguments.addAddress(op.getCodes());
+  arguments.add(codes.getSizes());
+  arguments.add(codes.getStrides());
+  arguments.add(op.getNumCodes());
+  calls.emitCheck(b, "fovea_rt_check_codes", op.getName(), arguments.get());
+  op.erase();
+}
+
+static void lowerCheck(CheckIntervalsOp op, RuntimeCalls &calls) {
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  CheckArguments arguments(b);
+  auto first = arguments.addAddress(op.getFirst());
+  auto last = arguments.addAddress(op.getLast());
+  arguments.add(first.getSizes());
+  arguments.add(first.getStrides());
+  arguments.add(last.getStrides());
+  arguments.add(op.getBound());
+  calls.emitCheck(b, "fovea_rt_check_intervals", op.getName(), arguments.get());
   op.erase();
 }
 
@@ -49,10 +84,15 @@ struct LowerChecksPass
     : fovea::attn::impl::LowerChecksPassBase<LowerChecksPass> {
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
-    WalkResult result = getOperation().walk([&](CheckCodesOp op) -> WalkResult {
-      if (!isa<MemRefType>(op.getCodes().getType()))
-        return op.emitOpError("expects codes in a memref, but got a tensor");
-      lowerCheck(op, calls);
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (!isa<CheckCodesOp, CheckIntervalsOp>(op))
+        return WalkResult::advance();
+      if (!isa<MemRefType>(op->getOperand(0).getType()))
+        return op->emitOpError("expects memrefs, but got tensors");
+      if (auto codes = dyn_cast<CheckCodesOp>(op))
+        lowerCheck(codes, calls);
+      else
+        lowerCheck(cast<CheckIntervalsOp>(op), calls);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

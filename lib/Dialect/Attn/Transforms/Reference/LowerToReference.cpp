@@ -45,8 +45,9 @@ struct LowerToReferencePass
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp>(
+                LowRankOp, PolynomialFeaturesOp, RopeOp, TreeBuildOp,
+                TreeFetchOp, TreeMaterializeOp, TreeScoreOp, TreeSplitOp,
+                TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

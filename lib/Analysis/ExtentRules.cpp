@@ -154,6 +154,18 @@ public:
     addShape({"counts", op.getCounts()}, codebook, {0, 1});
   }
 
+  void add(attn::ConvApplyOp op) {
+    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
+          output = {"output", op.getOutput()};
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addEqual(value, 0, basis, 0);
+    addMultiple(basis, 1, value, 1);
+    addEqual(value, 2, basis, 3);
+    addShape(output, basis, {0, 1});
+    addEqual(output, 2, value, 2);
+    addLike({"recomputed", op.getRecomputed()}, basis);
+  }
+
   void add(attn::RopeOp op) {
     Named input = {"input", op.getInput()};
     for (unsigned dim = 0; dim < 3; ++dim)
@@ -366,10 +378,10 @@ void fovea::forEachExtentRule(Operation *op,
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
-            attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp,
-            attn::VQDecodeOp, attn::RopeOp, attn::PolynomialFeaturesOp,
-            attn::LowRankOp, attn::TreeBuildOp, attn::TreeFetchOp,
-            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
-            attn::TreeScoreOp>(
+            attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
+            attn::VQOp, attn::VQDecodeOp, attn::RopeOp,
+            attn::PolynomialFeaturesOp, attn::LowRankOp, attn::TreeBuildOp,
+            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
+            attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -41,6 +41,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
+  pm.addPass(attn::createCheckSizesPass());
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));

@@ -23,6 +23,7 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
+  pm.addPass(attn::createCheckSizesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);
   addLowerToLLVMPasses(pm);

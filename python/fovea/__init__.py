@@ -12,6 +12,7 @@ holds plain NumPy versions of the functions here.
 """
 
 from ._fovea import FoveaError, Kernel
+from ._conv import conv_apply
 from ._low_rank import (
     Causal,
     DistinctColumns,
@@ -52,6 +53,7 @@ __all__ = [
     "clear_cache",
     "codebook_update",
     "compile",
+    "conv_apply",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",

@@ -171,10 +171,11 @@ void fovea_rt_check_codes(const char *rule, const int32_t *codes,
 }
 
 void fovea_rt_check_intervals(
-    const char *rule, const int32_t *first, const int32_t *last,
-    int64_t num_batches, int64_t num_heads, int64_t num_rows,
-    int64_t first_batch_stride, int64_t first_head_stride,
-    int64_t first_row_stride, int64_t last_batch_stride,
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t /*last_num_batches*/, int64_t /*last_num_heads*/,
+    int64_t /*last_num_rows*/, int64_t last_batch_stride,
     int64_t last_head_stride, int64_t last_row_stride, int64_t bound) {
   for (int64_t batch = 0; batch < num_batches; ++batch) {
     for (int64_t head = 0; head < num_heads; ++head) {

@@ -20,6 +20,7 @@ weight are not -inf.  Queries that do not read it are unaffected.  A
 non-finite query makes its own row NaN.
 """
 
+from ._conv import conv_apply, conv_apply_fft, conv_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -70,6 +71,9 @@ __all__ = [
     "codebook_scan",
     "codebook_update",
     "commitment_loss",
+    "conv_apply",
+    "conv_apply_fft",
+    "conv_scores",
     "dense",
     "dense_flops",
     "distinct_columns_mask",

@@ -102,8 +102,8 @@ TEST_F(InvokeTest, checksIntervals) {
   std::vector<int32_t> last = {0, -9, 1, -9, 4, -9, 0, -9, 2, -9, 3, -9};
   auto check = [&](int64_t bound) {
     return invoke([&] {
-      fovea_rt_check_intervals("attn.low_rank: interval", first.data(),
-                               last.data(), 2, 1, 3, 3, 3, 1, 6, 6, 2, bound);
+      fovea_rt_check_intervals("attn.low_rank: interval", first.data(), 2, 1, 3,
+                               3, 3, 1, last.data(), 2, 1, 3, 6, 6, 2, bound);
     });
   };
   EXPECT_EQ(check(5), FOVEA_RT_OK);

@@ -106,6 +106,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookScanOp::attachInterface<AttnOpInterface<CodebookScanOp>>(*context);
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
+    ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
     PolynomialFeaturesOp::attachInterface<

@@ -340,6 +340,20 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
   ];
 }
 
+def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
+  let summary = "check sizes of convolutions at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.conv_apply` on memrefs. Sizes
+    above the number of tokens, negative ones, and sizes that do not decrease down
+    to zeros fail the invocation before anything is written, as does a head without
+    any basis.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
   let summary = "check lists of tree nodes at run time";
   let description = [{

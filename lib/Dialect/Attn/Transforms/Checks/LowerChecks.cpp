@@ -10,7 +10,6 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOWERCHECKSPASS
@@ -20,62 +19,22 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-namespace {
-/// The arguments of a call of the runtime that checks lists of numbers.
-class CheckArguments {
-public:
-  explicit CheckArguments(ImplicitLocOpBuilder &builder) : b(builder) {}
-
-  void add(Value index) {
-    arguments.push_back(
-        arith::IndexCastOp::create(b, b.getI64Type(), index).getResult());
-  }
-  void add(ValueRange indices) {
-    for (Value index : indices)
-      add(index);
-  }
-  /// Adds the address of the first element; returns extents and strides.
-  memref::ExtractStridedMetadataOp addAddress(Value memref) {
-    auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
-    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
-    Value bytes = arith::MulIOp::create(
-        b, metadata.getOffset(),
-        arith::ConstantIndexOp::create(b, sizeof(int32_t)).getResult());
-    add(arith::AddIOp::create(b, base, bytes).getResult());
-    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-    arguments.back() =
-        LLVM::IntToPtrOp::create(b, pointer, arguments.back()).getResult();
-    return metadata;
-  }
-  ValueRange get() const { return arguments; }
-
-private:
-  ImplicitLocOpBuilder &b;
-  SmallVector<Value> arguments;
-};
-} // namespace
-
 static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
-  CheckArguments arguments(b);
-  auto codes = arguments.addAddress(op.getCodes());
-  arguments.add(codes.getSizes());
-  arguments.add(codes.getStrides());
-  arguments.add(op.getNumCodes());
-  calls.emitCheck(b, "fovea_rt_check_codes", op.getName(), arguments.get());
+  SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getCodes());
+  arguments.push_back(
+      arith::IndexCastOp::create(b, b.getI64Type(), op.getNumCodes()));
+  calls.emitCheck(b, "fovea_rt_check_codes", op.getName(), arguments);
   op.erase();
 }
 
 static void lowerCheck(CheckIntervalsOp op, RuntimeCalls &calls) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
-  CheckArguments arguments(b);
-  auto first = arguments.addAddress(op.getFirst());
-  auto last = arguments.addAddress(op.getLast());
-  arguments.add(first.getSizes());
-  arguments.add(first.getStrides());
-  arguments.add(last.getStrides());
-  arguments.add(op.getBound());
-  calls.emitCheck(b, "fovea_rt_check_intervals", op.getName(), arguments.get());
+  SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getFirst());
+  arguments.append(RuntimeCalls::describe(b, op.getLast()));
+  arguments.push_back(
+      arith::IndexCastOp::create(b, b.getI64Type(), op.getBound()));
+  calls.emitCheck(b, "fovea_rt_check_intervals", op.getName(), arguments);
   op.erase();
 }
 

@@ -144,6 +144,7 @@ void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(ConvApplyOp op);
 void lowerToReference(LowRankOp op);
 void lowerToReference(PolynomialFeaturesOp op);
 void lowerToReference(RopeOp op);

@@ -226,6 +226,41 @@ public:
     addLike({"recomputed", op.getRecomputed()}, basis);
   }
 
+  void add(attn::RopeOp op) {
+    Named input = {"input", op.getInput()};
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
+    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+  }
+
+  void add(attn::PolynomialFeaturesOp op) {
+    addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) {
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addEqual(u2, 0, u1, 0);
+    addMultiple(u1, 1, u2, 1);
+    addShape({"value", op.getValue()}, u2, {0, 1, 2});
+    addShape({"output", op.getOutput()}, u1, {0, 1, 2});
+    attn::RowMask mask = op.getMask();
+    for (auto [name, part] : llvm::zip_equal(
+             attn::LowRankOp::getPartNames(mask), op.getMaskParts())) {
+      addBroadcast({name.str(), part}, 0, u1, 0);
+      addBroadcast({name.str(), part}, 1, u1, 1);
+    }
+    bool isByColumn = mask == attn::RowMask::DistinctColumns;
+    OperandRange parts = op.getMaskParts();
+    if (!parts.empty())
+      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+               isByColumn ? u2 : u1, 2);
+    if (mask == attn::RowMask::RowInterval)
+      addEqual({"last", parts[1]}, 2, u1, 2);
+    if (isByColumn || mask == attn::RowMask::DistinctRows)
+      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+               isByColumn ? u1 : u2, 2);
+  }
+
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -452,8 +487,9 @@ void fovea::forEachExtentRule(Operation *op,
             attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
             attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::VQOp, attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
-            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
-            attn::TreeScoreOp>(
+            attn::VQOp, attn::VQDecodeOp, attn::RopeOp,
+            attn::PolynomialFeaturesOp, attn::LowRankOp, attn::TreeBuildOp,
+            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
+            attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -249,6 +249,15 @@ public:
            (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
   }
 
+  /// An outer product for every key and its application to every row, once.
+  double count(attn::LowRankOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
+  }
+
   /// False once an extent was not found.
   bool isKnown = true;
 
@@ -296,7 +305,7 @@ fovea::countUsefulFlops(FunctionOpInterface function,
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
               attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp>(
+              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp, attn::LowRankOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

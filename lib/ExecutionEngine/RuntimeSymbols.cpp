@@ -110,6 +110,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_fail);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
+  FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_sizes);
   FOVEA_ADD(fovea_rt_check_nodes);

@@ -57,6 +57,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeLowRankPassOptions lowRank;
+  lowRank.vectorBits = cpu.vectorBits;
+  lowRank.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(lowRank));
   attn::VectorizeCodebookPassOptions codebooks;
   codebooks.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));

@@ -18,6 +18,16 @@ from ._backward import (
 )
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._low_rank import (
+    Causal,
+    DistinctColumns,
+    DistinctRows,
+    RowChange,
+    RowInterval,
+    low_rank,
+    polynomial_features,
+    rope,
+)
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -35,8 +45,13 @@ from .tree import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
     "FoveaError",
     "Kernel",
+    "RowChange",
+    "RowInterval",
     "TARGETS",
     "Tree",
     "VQState",
@@ -50,8 +65,11 @@ __all__ = [
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "low_rank",
     "num_threads",
+    "polynomial_features",
     "quantize",
+    "rope",
     "set_num_threads",
     "tree_build",
     "tree_fetch",

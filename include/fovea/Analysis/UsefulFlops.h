@@ -19,6 +19,7 @@
 //                          summaries of queries, keys and values
 //   summarize              2 p N D for every head
 //   quantize               2 N S D for every head
+//   low_rank               2 r E for every row and every key, per query head
 //
 //===----------------------------------------------------------------------===//
 

@@ -38,6 +38,16 @@ from ._hierarchical import (
     summary_counts,
 )
 from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._low_rank import (
+    causal_mask,
+    distinct_columns_mask,
+    distinct_rows_mask,
+    low_rank,
+    polynomial_features,
+    rope,
+    row_change_mask,
+    row_interval_mask,
+)
 from ._quantized import (
     codebook_accumulate,
     codebook_scan,
@@ -62,6 +72,7 @@ __all__ = [
     "Tree",
     "VQState",
     "average_weights",
+    "causal_mask",
     "codebook_accumulate",
     "codebook_scan",
     "codebook_update",
@@ -72,6 +83,8 @@ __all__ = [
     "dense",
     "dense_backward",
     "dense_flops",
+    "distinct_columns_mask",
+    "distinct_rows_mask",
     "fast_multipole",
     "fast_multipole_backward",
     "fast_multipole_blocked",
@@ -80,9 +93,14 @@ __all__ = [
     "fast_multipole_linear_backward",
     "head_probability",
     "log_weights",
+    "low_rank",
     "num_levels",
     "owning_level",
+    "polynomial_features",
     "quantize",
+    "rope",
+    "row_change_mask",
+    "row_interval_mask",
     "summarize",
     "summarize_backward",
     "summary_counts",

@@ -121,6 +121,20 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t token_stride, int64_t num_codes);
 
 /*
+ * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
+ * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT
+ * and the text `rule`, the position of the first interval for which not
+ * 0 <= first <= last < bound, and its ends. The arrays have the same extents.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_intervals(
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t last_num_batches, int64_t last_num_heads, int64_t last_num_rows,
+    int64_t last_batch_stride, int64_t last_head_stride,
+    int64_t last_row_stride, int64_t bound);
+
+/*
  * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of
  * them, over num_tokens tokens; strides count elements. Fails with
  * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the position of the first size

@@ -62,6 +62,17 @@ LogicalResult attn::detail::verifyWidth(Operation *op, StringRef name,
   return success();
 }
 
+LogicalResult attn::detail::verifyHeads(Operation *op, int64_t heads,
+                                        int64_t keyHeads) {
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) ||
+      heads == 0 || (keyHeads != 0 && heads % keyHeads == 0))
+    return success();
+  return op->emitOpError()
+         << "expects the query heads to be a multiple of the key heads, but "
+            "got "
+         << heads << " query heads and " << keyHeads << " key heads";
+}
+
 LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   auto dpsOp = cast<DestinationStyleOpInterface>(op);
   bool anyTensor = false, anyMemRef = false;
@@ -151,13 +162,8 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
           verifyExtent(op, "value", value, 2, k.getDimSize(2), "rows of key")))
     return failure();
 
-  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op->emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  if (failed(verifyHeads(op, q.getDimSize(1), k.getDimSize(1))))
+    return failure();
   return verifyDestinations(op, query, valueWidth, output, lse, scale);
 }
 
@@ -320,6 +326,16 @@ void attn::detail::getDestinationStyleEffects(
     if (isInit)
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
+}
+
+void attn::detail::getCheckEffects(
+    Operation *op, ArrayRef<OpOperand *> operands,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand *operand : operands)
+    if (isa<MemRefType>(operand->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), operand);
+  effects.emplace_back(MemoryEffects::Write::get());
 }
 
 LogicalResult

@@ -87,11 +87,13 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
 }
 
 def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
-  let summary = "check codes of keys at run time";
+  let summary = "check codes of keys, and parts of masks, at run time";
   let description = [{
     Adds `attn.check_codes` before every operation that uses codes as indices of
-    a codebook or of summaries, unless `attn.quantize` made them. What the operation
-    expands to need not check again.
+    a codebook or of summaries, unless `attn.quantize` made them, and
+    `attn.check_codes` or `attn.check_intervals` before an `attn.low_rank` whose mask
+    has groups, columns or intervals. What the operation expands to need not check
+    again.
 
     ```mlir
     %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
@@ -109,10 +111,11 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
 }
 
 def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
-  let summary = "lower attn.check_codes on memrefs to calls of the runtime";
+  let summary = "lower attn.check_codes and attn.check_intervals on memrefs to calls of the runtime";
   let description = [{
     Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
-    fails the invocation if a code is not below the bound:
+    fails the invocation if a code is not below the bound, and `attn.check_intervals`
+    likewise:
 
     ```
     attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
@@ -272,6 +275,32 @@ def VectorizeCodebookPass
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLowRankPass
+    : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
+  let summary = "lower low-rank attention on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.low_rank`, `attn.polynomial_features` and `attn.rope` on
+    memrefs by parallel loops of vector code.
+
+    A causal `attn.low_rank` goes through chunks of rows with running sums of outer
+    products: products of register tiles with the sums, with the triangle of
+    weights on the diagonal, and of keys and values for the next sums. Other masks
+    make sums by group, or a tree of sums, and apply them to rows. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -51,8 +51,9 @@ struct LowerToReferencePass
                 TreeSplitOp, TreeUpdateOp>(
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp, VQOp,
-                VQDecodeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp,
-                TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
+                VQDecodeOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
+                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+                TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

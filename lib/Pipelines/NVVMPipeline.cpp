@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -27,10 +28,14 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
                             const NVVMPipelineOptions &options) {
   pm.addPass(createInlinerPass());
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   attn::ExpandPatternsPassOptions expansion;
   expansion.narrowSummaries = true;
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -42,10 +47,19 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  attn::CheckNodesPassOptions checks;
+  checks.copyLists = true;
+  pm.addPass(attn::createCheckNodesPass(checks));
   attn::StreamToGPUPassOptions streams;
   streams.f32 = options.f32;
   pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
   pm.addNestedPass<func::FuncOp>(attn::createSummarizeToGPUPass());
+  attn::QuantizeToGPUPassOptions quantize;
+  quantize.f32 = options.f32;
+  quantize.sharedBytes = gpu.sharedBytes;
+  pm.addNestedPass<func::FuncOp>(attn::createQuantizeToGPUPass(quantize));
+  pm.addNestedPass<func::FuncOp>(attn::createCodebookToGPUPass());
+  pm.addNestedPass<func::FuncOp>(attn::createTreeToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());

@@ -417,7 +417,14 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     update lists that do not cover the sequence in order, fail the invocation
     before anything is written. Likewise before an `attn.tree_split` with counts,
     whose budget may be above what exists.
+
+    With `copy-lists`, lists lie on a device: they, and the codes of
+    `attn.check_codes`, are copied to memory of the host and checked there.
   }];
+  let options = [
+    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
+           "copy lists from a device to the host to check them">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"
@@ -544,6 +551,64 @@ def SummarizeToGPUPass
   ];
 }
 
+def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.quantize on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.quantize` on memrefs by a kernel with the halves of the
+    squared norms of all codewords, and one with a block of threads for each 64
+    keys, or fewer where shared memory or the width asks for it. Products run on
+    tensor cores, and every thread keeps the best score of its columns: scores are
+    never stored. `f32` is that of `--attn-stream-to-gpu`.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3 or tf32">,
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower summaries and updates of codebooks to GPU kernels";
+  let description = [{
+    Replaces `attn.codebook_accumulate`, `attn.codebook_scan` and
+    `attn.codebook_update` on memrefs by kernels with a warp for each code, which
+    keeps the columns of its mean in registers and finds its tokens by a vote on the
+    codes of 32 at a time; results do not depend on any order. A scan with
+    `reduction = serial` is a running state; every other one summarises all blocks
+    at once and then merges them in order. `attn.log_count` becomes a parallel loop.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower trees of averages on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces operations on trees by parallel loops with a thread for each column of
+    a node, one after the other for each level, which `--attn-loops-to-gpu` makes
+    kernels of. `attn.tree_split` is a loop in which every candidate counts the
+    better ones, and a kernel with a block for each batch entry that lists the new
+    frontier.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
 def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower parallel loops to GPU kernels";
   let description = [{
@@ -579,7 +644,8 @@ def PlaceGPUBuffersPass
     | result | the host's, written by the device at the end |
     | any other | the device's |
 
-    Code outside of kernels that accesses single elements is an error.
+    Single elements that code outside of kernels loads or stores are copied between
+    host and device, each on its own; in a loop that is an error.
   }];
   let options = [
     Option<"emulate", "emulate", "bool", /*default=*/"false",

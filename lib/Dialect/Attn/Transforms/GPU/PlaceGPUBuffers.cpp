@@ -10,10 +10,12 @@
 #include "GPURuntimeCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_PLACEGPUBUFFERSPASS
@@ -41,6 +43,12 @@ private:
   LogicalResult collectResults();
   void placeAllocation(memref::AllocOp op);
   void lower(memref::CopyOp op);
+  void lower(memref::LoadOp op);
+  void lower(memref::StoreOp op);
+  /// Memory of the host for one number of a type.
+  Value makeSlot(OpBuilder &builder, Location loc, Type type);
+  void copyElement(OpBuilder &builder, Location loc, Value to, Value from,
+                   Type type);
   /// The device's view of a buffer in the host's memory.
   Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
 
@@ -69,9 +77,11 @@ struct PlaceGPUBuffersPass
 /// memory.
 LogicalResult BufferPlacement::check() {
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
-    if (isa<memref::LoadOp, memref::StoreOp>(op))
-      return op->emitError("accesses single elements on the host, but in a "
-                           "function for a GPU they lie on the device");
+    if (isa<memref::LoadOp, memref::StoreOp>(op) &&
+        op->getParentOfType<LoopLikeOpInterface>())
+      return op->emitError(
+          "accesses single elements in a loop on the host, but "
+          "in a function for a GPU they lie on the device");
     if (isa<func::CallOp>(op))
       return op->emitError("calls a function, which a function for a GPU "
                            "cannot");
@@ -167,14 +177,71 @@ void BufferPlacement::placeAllocation(memref::AllocOp op) {
   op.erase();
 }
 
+void BufferPlacement::lower(memref::CopyOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value to = calls.getPointer(builder, loc, op.getTarget());
+  Value from = calls.getPointer(builder, loc, op.getSource());
+  Value bytes = calls.getNumBytes(builder, loc, op.getSource());
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+  op.erase();
+}
+
+Value BufferPlacement::makeSlot(OpBuilder &builder, Location loc, Type type) {
+  // Once, even if the access is in a loop.
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
+                                       builder.getI64IntegerAttr(1));
+  type = LLVMTypeConverter(builder.getContext()).convertType(type);
+  return LLVM::AllocaOp::create(builder, loc, calls.pointerType, type, one);
+}
+
+void BufferPlacement::copyElement(OpBuilder &builder, Location loc, Value to,
+                                  Value from, Type type) {
+  Value bytes = calls.getNumBytes(builder, loc, MemRefType::get({}, type), {});
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+}
+
+void BufferPlacement::lower(memref::LoadOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getType();
+  auto slotType = MemRefType::get({}, type);
+  Value slot = makeSlot(builder, loc, type);
+  copyElement(
+      builder, loc, slot,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      type);
+  Value buffer = calls.makeBuffer(builder, loc, slot, slotType, {});
+  op.replaceAllUsesWith(
+      memref::LoadOp::create(builder, loc, buffer).getResult());
+  op.erase();
+}
+
+void BufferPlacement::lower(memref::StoreOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getValue().getType();
+  Value slot = makeSlot(builder, loc, type);
+  Value buffer =
+      calls.makeBuffer(builder, loc, slot, MemRefType::get({}, type), {});
+  memref::StoreOp::create(builder, loc, op.getValue(), buffer);
+  copyElement(
+      builder, loc,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      slot, type);
+  op.erase();
+}
+
 LogicalResult BufferPlacement::run() {
   if (failed(check()) || failed(collectResults()))
     return failure();
   mapArguments();
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {
-    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp,
-            memref::GetGlobalOp, func::ReturnOp>(op))
+    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp, memref::LoadOp,
+            memref::StoreOp, memref::GetGlobalOp, func::ReturnOp>(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
@@ -187,11 +254,11 @@ LogicalResult BufferPlacement::run() {
       calls.call(builder, loc, "fovea_rt_gpu_free", {queue, pointer});
       op->erase();
     } else if (auto copy = dyn_cast<memref::CopyOp>(op)) {
-      Value to = calls.getPointer(builder, loc, copy.getTarget());
-      Value from = calls.getPointer(builder, loc, copy.getSource());
-      Value bytes = calls.getNumBytes(builder, loc, copy.getSource());
-      calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
-      op->erase();
+      lower(copy);
+    } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      lower(load);
+    } else if (auto store = dyn_cast<memref::StoreOp>(op)) {
+      lower(store);
     } else if (auto global = dyn_cast<memref::GetGlobalOp>(op)) {
       builder.setInsertionPointAfter(op);
       SmallVector<OpOperand *> uses;

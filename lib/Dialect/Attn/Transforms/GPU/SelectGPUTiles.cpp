@@ -50,7 +50,7 @@ static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
   auto output = cast<ShapedType>(op.getOutput().getType());
   int64_t width = std::max(query.getDimSize(3),
                            std::min(output.getDimSize(3), kMaxHeadWidth));
-  bool isNarrow = width <= 128 && !query.getElementType().isF32();
+  bool isNarrow = width <= 128 && !getProductType(op).isF32();
   for (int64_t keys : {64, 32, 16})
     for (int64_t queries : {128, 64, 32, 16}) {
       if (!isNarrow && (keys > 32 || queries > 64))
@@ -71,8 +71,11 @@ struct SelectGPUTilesPass
   void runOnOperation() override {
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa_and_present<AttnDialect>(op->getDialect()) ||
-          isa<StreamOp, SummarizeOp>(op))
+      bool isKnown = isa<StreamOp, SummarizeOp, QuantizeOp,
+                         CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
+                         LogCountOp, CheckCodesOp, TreeBuildOp, TreeFetchOp,
+                         TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
+      if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");
     });

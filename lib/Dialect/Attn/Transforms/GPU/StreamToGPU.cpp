@@ -56,7 +56,8 @@ struct StreamToGPUPass
   using StreamToGPUPassBase::StreamToGPUPassBase;
 
   void runOnOperation() override {
-    if (f32 != "tf32" && f32 != "tf32x3") {
+    std::optional<F32Math> math = parseF32Math(f32);
+    if (!math) {
       getOperation().emitError("expects f32 to be tf32 or tf32x3, but got '")
           << f32 << "'";
       return signalPassFailure();
@@ -76,9 +77,7 @@ struct StreamToGPUPass
       }
       StreamOp inside = launchAround(op);
       OpBuilder builder(inside);
-      GPUStreamKernel(inside, builder,
-                      f32 == "tf32" ? F32Math::TF32 : F32Math::TF32x3)
-          .emit();
+      GPUStreamKernel(inside, builder, *math).emit();
       inside.erase();
     }
   }

@@ -114,7 +114,7 @@ void fovea::attn::emitUpdate(OpBuilder &builder, CodebookUpdateOp op,
 // Log weights
 //===----------------------------------------------------------------------===//
 
-static Value emitLogCount(KernelBuilder &k, Value count) {
+Value fovea::attn::emitLogCount(KernelBuilder &k, Value count) {
   Value number = arith::SIToFPOp::create(k, k.getVectorType(), count);
   Value zero = k.splat(0.0);
   Value log = softmax::log(k, number);
@@ -145,7 +145,8 @@ static void emitLogCounts(RowBuilder &b, LogCountOp op, Values position) {
       b.index(0), b.extent(counts, dim), [&](KernelBuilder &k, Value column) {
         auto type = VectorType::get({k.getLanes()}, k.getI32Type());
         Value count = vector::LoadOp::create(k, type, counts, at(column));
-        k.storeVector(emitLogCount(k, count), op.getLogWeight(), at(column));
+        k.storeVector(fovea::attn::emitLogCount(k, count), op.getLogWeight(),
+                      at(column));
       });
 }
 
@@ -158,8 +159,8 @@ void fovea::attn::emitLogCount(OpBuilder &builder, LogCountOp op,
     auto type = VectorType::get({1}, k.getI32Type());
     Value count = vector::BroadcastOp::create(
         k, type, memref::LoadOp::create(k, op.getCount()).getResult());
-    Value log = vector::ExtractOp::create(k, ::emitLogCount(k, count),
-                                          ArrayRef<int64_t>{0});
+    Value log = vector::ExtractOp::create(
+        k, fovea::attn::emitLogCount(k, count), ArrayRef<int64_t>{0});
     k.storeScalar(log, op.getLogWeight(), {});
     return;
   }

@@ -26,6 +26,8 @@ void emitScan(mlir::OpBuilder &builder, CodebookScanOp op, int64_t vectorBits);
 void emitUpdate(mlir::OpBuilder &builder, CodebookUpdateOp op,
                 int64_t vectorBits);
 void emitLogCount(mlir::OpBuilder &builder, LogCountOp op, int64_t vectorBits);
+/// The logarithm of a vector of counts.
+mlir::Value emitLogCount(KernelBuilder &builder, mlir::Value count);
 
 } // namespace fovea::attn
 

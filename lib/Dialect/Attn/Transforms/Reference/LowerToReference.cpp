@@ -47,11 +47,7 @@ struct LowerToReferencePass
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp>(
-                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp, VQOp,
-                VQDecodeOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
+                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
                 TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
                 TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });

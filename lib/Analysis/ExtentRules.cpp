@@ -200,6 +200,21 @@ public:
     addState(op, "state", op.getState());
   }
 
+  void add(attn::VQBackwardOp op) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addQuantizedInputs(op);
+    if (op.getOutput())
+      addDestinations(query, op.getOutput(), op.getLse());
+    addShape({"d_output", op.getDOutput()}, query, {0, 1, 2});
+    if (op.getDLse())
+      addShape({"d_lse", op.getDLse()}, query, {0, 1, 2});
+    addShape({"d_query", op.getDQuery()}, query, {0, 1, 2});
+    addShape({"d_key", op.getDKey()}, value, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, value, {0, 1, 2});
+    if (op.getDBias())
+      addShape({"d_bias", op.getDBias()}, {"bias", op.getBias()}, {0, 1, 2});
+  }
+
   void add(attn::LogCountOp op) {
     unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
     addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
@@ -403,7 +418,7 @@ private:
     addShape(count, mean, {0, 1, 2});
   }
 
-  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+  template <typename OpTy> void addQuantizedInputs(OpTy op) {
     Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
     addShape(value, query, {0, 2});
     addMultiple(query, 1, value, 1);
@@ -412,7 +427,11 @@ private:
     if (op.getBias())
       for (unsigned dim = 0; dim < 3; ++dim)
         addBroadcast({"bias", op.getBias()}, dim, query, dim);
-    addDestinations(query, op.getOutput(), lse);
+  }
+
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    addQuantizedInputs(op);
+    addDestinations({"query", op.getQuery()}, op.getOutput(), lse);
   }
 
   /// Batch and heads of the parts of a state.
@@ -484,12 +503,8 @@ void fovea::forEachExtentRule(Operation *op,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
             attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
             attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
-            attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
-            attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::VQOp, attn::VQDecodeOp, attn::RopeOp,
-            attn::PolynomialFeaturesOp, attn::LowRankOp, attn::TreeBuildOp,
-            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
-            attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
+            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
+            attn::LowRankOp, attn::VQBackwardOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -268,7 +268,50 @@ std::string Call::getText() const {
 // Running
 //===----------------------------------------------------------------------===//
 
+/// The bytes from the first element to behind the last one.
+static std::pair<uintptr_t, uintptr_t> getSpan(const Argument &array) {
+  auto begin = reinterpret_cast<uintptr_t>(array.data);
+  uintptr_t width = getByteWidth(array.elementType), end = begin + width;
+  int64_t contiguous = 1;
+  for (size_t dim = array.shape.size(); dim-- > 0;) {
+    if (array.shape[dim] == 0)
+      return {begin, begin};
+    int64_t stride = array.strides.empty() ? contiguous : array.strides[dim];
+    contiguous *= array.shape[dim];
+    int64_t reach = (array.shape[dim] - 1) * stride * int64_t(width);
+    (reach < 0 ? begin : end) += reach;
+  }
+  return {begin, end};
+}
+
+Error Call::checkOverlaps() const {
+  for (auto [index, destination] : enumerate(destinations)) {
+    if (!destination.buffer)
+      continue;
+    auto [begin, end] = getSpan(*destination.buffer);
+    auto check = [&, begin = begin, end = end,
+                  &name = destination.name](const Argument &other) -> Error {
+      auto [otherBegin, otherEnd] = getSpan(other);
+      if (begin == end || otherBegin == otherEnd || end <= otherBegin ||
+          otherEnd <= begin)
+        return Error::success();
+      return createStringError(name + ": found memory that overlaps " +
+                               other.name + ", needed memory of its own");
+    };
+    for (const Argument &argument : arguments)
+      if (Error error = check(argument))
+        return error;
+    for (const Destination &other : ArrayRef(destinations).take_front(index))
+      if (other.buffer)
+        if (Error error = check(*other.buffer))
+          return error;
+  }
+  return Error::success();
+}
+
 Expected<SmallVector<OwnedTensor>> Call::run() const {
+  if (Error error = checkOverlaps())
+    return error;
   CompileOptions options;
   options.target = target;
   Expected<Kernel> kernel =

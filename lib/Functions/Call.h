@@ -78,6 +78,8 @@ private:
   bool isInBuffer(const Destination &destination) const {
     return destination.buffer && (destination.isUpdated || writesToBuffers());
   }
+  /// Fails where a kernel would write to what it still has to read.
+  llvm::Error checkOverlaps() const;
   std::string getText() const;
   std::string getParameters() const;
   std::string getDestinations() const;

@@ -7,17 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/VQ.h"
-#include "Call.h"
+#include "VQArguments.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstring>
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
-
-static StringRef getKeyword(VQWeighting weighting) {
-  return weighting == VQWeighting::Softmax ? "softmax" : "squared_relu";
-}
 
 static StringRef getKeyword(VQReduction reduction) {
   switch (reduction) {
@@ -36,18 +32,6 @@ static StringRef getKeyword(VQReduction reduction) {
 }
 
 namespace {
-/// The arguments that both functions have.
-struct VQArguments {
-  Argument q, k, v, codebook;
-  std::optional<Argument> bias;
-  int64_t block;
-
-  bool keysAreCodes() const { return k.elementType == ElementType::I32; }
-  Shape output() const {
-    return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
-  }
-};
-
 /// What a part of the state must be.
 struct StatePart {
   const char *name;
@@ -57,66 +41,10 @@ struct StatePart {
 };
 } // namespace
 
-/// Keys are numbers, or codes.
-static Argument checkKeys(Checker &check, const TensorRef &k,
-                          ElementType data) {
-  if (k.elementType == ElementType::I32) {
-    check.check(k.shape.size() == 3, "k: found rank " + Twine(k.shape.size()) +
-                                         ", needed rank 3 [B,G,N] of codes");
-    Argument codes("k", k);
-    codes.shape.resize(3);
-    return codes;
-  }
-  bool isFloat = getArrayTypeName(k.elementType) != getName(k.elementType);
-  check.check(isFloat, "k: found element type " +
-                           fovea::getName(k.elementType) +
-                           ", needed that of q, or int32 for codes");
-  Argument keys = check.tensor("k", k, 4, "[B,G,N,D], or codes [B,G,N]");
-  check.elementType(keys, {data});
-  return keys;
-}
-
-static VQArguments checkArguments(Checker &check, const TensorRef &queries,
-                                  const TensorRef &keys,
-                                  const TensorRef &values,
-                                  const TensorRef &words, int64_t block,
-                                  const std::optional<TensorRef> &bias) {
-  Argument q = check.tensor("q", queries, 4, "[B,H,N,D]");
-  Argument v = check.tensor("v", values, 4, "[B,G,N,E]");
-  Argument k = checkKeys(check, keys, q.elementType);
-  Argument codebook = check.tensor("codebook", words, 3, "[G,S,D] or [1,S,D]");
-  check.elementType(v, {q.elementType});
-  check.elementType(codebook, {q.elementType});
-  check.match("v", "batch", v.shape[0], q.shape[0]);
-  check.heads(v, q);
-  check.match("v", "length", v.shape[2], q.shape[2]);
-  check.match("k", "batch, heads and length", ArrayRef(k.shape).take_front(3),
-              ArrayRef(v.shape).take_front(3));
-  if (k.elementType != ElementType::I32)
-    check.match("k", "head width", k.shape[3], q.shape[3]);
-  check.notEmpty(q);
-  check.notEmpty(v);
-  check.check(codebook.shape[0] == 1 || codebook.shape[0] == v.shape[1],
-              "codebook: found " + Twine(codebook.shape[0]) +
-                  " heads, needed 1 or the " + Twine(v.shape[1]) + " of v");
-  check.check(codebook.shape[1] != 0,
-              "codebook: found no codewords, needed at least 1");
-  check.match("codebook", "width", codebook.shape[2], q.shape[3]);
-  VQArguments arguments{q,        k,  v,
-                        codebook, {}, check.integer("block", block, 1)};
-  if (bias) {
-    arguments.bias = check.scoreTerm(
-        "bias", *bias, q.elementType,
-        {q.shape[0], q.shape[1], q.shape[2], 2 * arguments.block});
-    check.match("bias", "width", arguments.bias->shape[3], 2 * arguments.block);
-  }
-  return arguments;
-}
-
 static SmallVector<StatePart, 5> getState(const VQArguments &arguments) {
   int64_t batch = arguments.v.shape[0], groups = arguments.v.shape[1],
           width = arguments.v.shape[3], codes = arguments.codebook.shape[1],
-          kept = 2 * arguments.block;
+          kept = arguments.keptTokens();
   return {
       {"mean",
        getStateType(arguments.q.elementType),
@@ -164,32 +92,6 @@ static Error setZero(ArrayRef<StatePart> parts, VQState &state) {
   return Error::success();
 }
 
-/// Adds the operands, turning keys into codes where they are none yet.
-static void addInputs(Call &call, const VQArguments &arguments) {
-  Call::Value q = call.add(arguments.q), codes = call.add(arguments.k);
-  Call::Value v = call.add(arguments.v), words = call.add(arguments.codebook);
-  if (!arguments.keysAreCodes()) {
-    Call::Value keys = codes;
-    codes = call.getValue("codes", ElementType::I32,
-                          ArrayRef(arguments.v.shape).take_front(3));
-    call.define("  %codes_init = tensor.empty() : " + codes.type +
-                "\n  %codes = attn.quantize ins(" + keys.name + ", " +
-                words.name + " : " + keys.type + ", " + words.type +
-                ") outs(%codes_init : " + codes.type + ") -> " + codes.type +
-                "\n");
-  }
-  call.clause("ins", {q, codes, v, words});
-  if (arguments.bias)
-    call.clause("bias", *arguments.bias);
-}
-
-static void addAttributes(Call &call, Checker &check, int64_t block,
-                          double scale, VQWeighting weighting) {
-  call.attribute("block = " + Twine(block) + " : i64");
-  call.attribute("scale", check.scale(scale, 1));
-  call.attribute("weighting = #attn.weighting<" + getKeyword(weighting) + ">");
-}
-
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -211,7 +113,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                              int64_t block, const VQOptions &options) {
   Checker check;
   VQArguments arguments =
-      checkArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options.bias);
   const VQState *state =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
   check.check(options.causal || !(options.bias || state || options.returnState),
@@ -220,11 +122,12 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
               "return_lse: found True, needed False without a soft-max");
 
   Call call("vq", options.target);
-  addInputs(call, arguments);
+  addVQInputs(call, arguments);
   SmallVector<StatePart, 5> parts = getState(arguments);
   if (state)
     call.clause("state", checkState(check, parts, *state));
-  addAttributes(call, check, arguments.block, options.scale, options.weighting);
+  addVQAttributes(call, check, arguments.block, options.scale,
+                  options.weighting);
   call.attribute("reduction = #attn.reduction<" +
                  getKeyword(options.reduction) + ">");
   if (options.causal)
@@ -269,7 +172,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
                                        const VQDecodeOptions &options) {
   Checker check;
   VQArguments arguments =
-      checkArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options.bias);
   check.match("q", "length", arguments.q.shape[2], 1);
   SmallVector<StatePart, 5> parts = getState(arguments);
   // Kept only when everything went well.
@@ -279,8 +182,9 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
     if (Error error = setZero(parts, first))
       return error;
   Call call("vq_decode", options.target);
-  addInputs(call, arguments);
-  addAttributes(call, check, arguments.block, options.scale, options.weighting);
+  addVQInputs(call, arguments);
+  addVQAttributes(call, check, arguments.block, options.scale,
+                  options.weighting);
   call.result(check, "outs", "output", arguments.q.elementType,
               arguments.output(), options.output);
   if (!check.hasFailed())

@@ -61,6 +61,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   lowRank.vectorBits = cpu.vectorBits;
   lowRank.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(lowRank));
+  attn::VectorizeVQBackwardPassOptions gradients;
+  gradients.vectorBits = cpu.vectorBits;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeVQBackwardPass(gradients));
   attn::VectorizeCodebookPassOptions codebooks;
   codebooks.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));

@@ -19,6 +19,7 @@
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-quantize
 // PASSES: attn-vectorize-low-rank{num-registers=16 vector-bits=256}
+// PASSES: attn-vectorize-vq-backward{vector-bits=256}
 // PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream
 // PASSES: attn-outline-parallel

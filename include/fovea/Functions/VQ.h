@@ -109,6 +109,36 @@ llvm::Expected<OwnedTensor> vq_decode(const TensorRef &q, const TensorRef &k,
                                       int64_t block,
                                       const VQDecodeOptions &options = {});
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+struct VQBackwardOptions {
+  bool causal = true;
+  std::optional<TensorRef> bias;
+  double scale = 1.0;
+  VQWeighting weighting = VQWeighting::Softmax;
+  /// What `vq` returned; none without a soft-max.
+  std::optional<TensorRef> out, lse;
+  /// The gradient for `lse`, zero if absent.
+  std::optional<TensorRef> dLse;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+struct VQGradients {
+  /// Those of q, of the quantized keys [B,G,N,D], of v, and of a bias.
+  OwnedTensor q, k, v, bias;
+};
+
+/// The gradients of `vq` of a whole sequence from that of its output: see
+/// `attn.vq_backward`.
+llvm::Expected<VQGradients>
+vq_backward(const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+            const TensorRef &v, const TensorRef &codebook, int64_t block,
+            const VQBackwardOptions &options = {});
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_VQ_H

@@ -138,6 +138,28 @@ TEST(DenseErrors, Memory) {
             "needed a contiguous one, because it is written to");
 }
 
+TEST(DenseErrors, Overlaps) {
+  Array q({1, 4, 12, 8}), k({1, 2, 20, 8});
+  DenseOptions options;
+  options.output = TensorRef(q);
+  EXPECT_EQ(getText(dense(q, k, k, options)),
+            "output: found memory that overlaps q, needed memory of its own");
+  // The last row of lse is the first of the output.
+  Array memory({1, 4, 12, 9});
+  TensorRef output = memory, lse = memory;
+  int64_t shape[] = {1, 4, 12, 8}, rows[] = {1, 4, 12};
+  output.shape = shape;
+  output.data = static_cast<float *>(output.data) + 47;
+  lse.shape = rows;
+  options.output = output;
+  options.lse = lse;
+  options.returnLse = true;
+  EXPECT_EQ(getText(dense(q, k, k, options)),
+            "lse: found memory that overlaps output, needed memory of its own");
+  options.output->data = static_cast<float *>(output.data) + 1;
+  EXPECT_EQ(getText(dense(q, k, k, options)), "");
+}
+
 //===----------------------------------------------------------------------===//
 // Fast multipole
 //===----------------------------------------------------------------------===//

@@ -130,6 +130,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
         *context);
     VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
+    VQBackwardOp::attachInterface<AttnOpInterface<VQBackwardOp>>(*context);
     VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });
 }

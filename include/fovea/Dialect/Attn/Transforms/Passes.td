@@ -309,6 +309,27 @@ def VectorizeLowRankPass
   ];
 }
 
+def VectorizeVQBackwardPass
+    : Pass<"attn-vectorize-vq-backward", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.vq_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.vq_backward` on memrefs by a loop over the blocks of
+    queries in reverse, parallel over batch and key heads, in which one sum for
+    each codeword carries what older values are owed. Means and counts of the
+    values before every block come from an `attn.codebook_scan`, which
+    `--attn-vectorize-codebook` lowers.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def VectorizeSummarizePass
     : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
   let summary = "lower attn.summarize on memrefs to parallel vector code";

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from . import bfloat
+from .fields import set_fields
 
 # How much farther than the nearest a codeword may lie, in units of the largest
 # distance: distances are compared in f32 (f64) whatever the type of the keys.
@@ -35,11 +36,7 @@ class QuantizeWorkload:
     causal = False
 
     def __init__(self, **fields):
-        unknown = set(fields) - set(_FIELDS)
-        if unknown:
-            raise ValueError(f"found unknown fields {sorted(unknown)}, needed {sorted(_FIELDS)}")
-        for name, default in _FIELDS.items():
-            setattr(self, name, fields.get(name, default))
+        set_fields(self, fields, _FIELDS)
         if self.type not in BOUNDS:
             raise ValueError(f"type: found {self.type!r}, needed one of {sorted(BOUNDS)}")
         for name in ("n", "codes", "width"):

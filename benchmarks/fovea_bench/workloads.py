@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from . import bfloat, reference
+from .fields import set_fields
 
 OPS = ("dense", "fast_multipole", "summarize")
 
@@ -43,11 +44,7 @@ class Workload:
     """One kernel at one size. `fields` are those of the configuration file."""
 
     def __init__(self, **fields):
-        unknown = set(fields) - set(_FIELDS)
-        if unknown:
-            raise ValueError(f"found unknown fields {sorted(unknown)}, needed {sorted(_FIELDS)}")
-        for name, default in _FIELDS.items():
-            setattr(self, name, fields.get(name, default))
+        set_fields(self, fields, _FIELDS)
         if self.op not in OPS:
             raise ValueError(f"op: found {self.op!r}, needed one of {OPS}")
         if self.type not in BOUNDS:

@@ -10,10 +10,9 @@
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea/Target/GPU/Attributes.h"
+#include "fovea/Target/LLVM/RunPasses.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
-#include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/Compiler.h"
 #if LLVM_ADDRESS_SANITIZER_BUILD
@@ -23,12 +22,6 @@
 
 using namespace llvm;
 
-/// Level 1. MLIR has simplified the code already; what it leaves is the
-/// arithmetic of addresses. The standard pipeline of this level takes ten times
-/// as long, half of it in InstCombine, and kernels run no faster.
-static constexpr StringLiteral kLightPipeline =
-    "function(sroa,early-cse,simplifycfg)";
-
 #if LLVM_ADDRESS_SANITIZER_BUILD
 /// Where our own code is instrumented, so are kernels: whatever they load or
 /// store outside of a tensor is reported.
@@ -36,21 +29,14 @@ static void addAddressSanitizer(Module &module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(Attribute::SanitizeAddress);
-  ModuleAnalysisManager modules;
-  PassBuilder builder;
-  FunctionAnalysisManager functions;
-  builder.registerModuleAnalyses(modules);
-  builder.registerFunctionAnalyses(functions);
-  modules.registerPass(
-      [&] { return FunctionAnalysisManagerModuleProxy(functions); });
-  functions.registerPass(
-      [&] { return ModuleAnalysisManagerFunctionProxy(modules); });
-  ModulePassManager passes;
-  // No constructor of the module: nothing would run it.
-  passes.addPass(AddressSanitizerPass(
-      AddressSanitizerOptions(), /*UseGlobalGC=*/false,
-      /*UseOdrIndicator=*/false, AsanDtorKind::None, AsanCtorKind::None));
-  passes.run(module, modules);
+  runPasses(module, /*machine=*/nullptr, [](PassBuilder &) {
+    ModulePassManager passes;
+    // No constructor of the module: nothing would run it.
+    passes.addPass(AddressSanitizerPass(
+        AddressSanitizerOptions(), /*UseGlobalGC=*/false,
+        /*UseOdrIndicator=*/false, AsanDtorKind::None, AsanCtorKind::None));
+    return passes;
+  });
 }
 
 /// What the instrumented code calls.
@@ -69,25 +55,12 @@ static Error addSanitizerSymbols(orc::LLJIT &jit) {
 
 void fovea::detail::optimize(Module &module, TargetMachine &machine,
                              unsigned optLevel) {
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager sccs;
-  ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  ModulePassManager passes;
-  if (optLevel == 0)
-    passes = builder.buildO0DefaultPipeline(OptimizationLevel::O0);
-  else if (optLevel == 1)
-    cantFail(builder.parsePassPipeline(passes, kLightPipeline));
-  else
-    passes = builder.buildPerModuleDefaultPipeline(
-        optLevel == 2 ? OptimizationLevel::O2 : OptimizationLevel::O3);
-  passes.run(module, modules);
+  // Level 1: MLIR has simplified the code already, and kernels run no faster
+  // after the standard pipeline.
+  runPasses(module, &machine, [&](PassBuilder &builder) {
+    return optLevel == 1 ? buildLightPipeline(builder)
+                         : buildDefaultPipeline(builder, optLevel);
+  });
 }
 
 fovea::detail::LoadedCode::~LoadedCode() {
@@ -104,18 +77,8 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
     if (!function.isDeclaration() && function.getName() != entry &&
         function.getName() != kUnloadName)
       function.setLinkage(GlobalValue::InternalLinkage);
-  // What the back end reports would otherwise be printed, or end the process.
   std::string errors;
-  module.getContext().setDiagnosticHandlerCallBack(
-      [](const DiagnosticInfo *info, void *text) {
-        if (info->getSeverity() != DS_Error)
-          return;
-        raw_string_ostream os(*static_cast<std::string *>(text));
-        DiagnosticPrinterRawOStream printer(os);
-        info->print(printer);
-        os << '\n';
-      },
-      &errors);
+  collectErrors(module.getContext(), errors);
   auto code = std::make_unique<LoadedCode>();
   auto takeErrors = [&](Error error) {
     if (error)

@@ -9,6 +9,7 @@
 #include "fovea/SIMT/Module.h"
 #include "RewriteForHost.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Target/LLVM/RunPasses.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Bitcode/BitcodeReader.h"
@@ -34,25 +35,6 @@ struct fovea::simt::Module::Impl {
 fovea::simt::Module::Module(std::unique_ptr<Impl> impl)
     : impl(std::move(impl)) {}
 fovea::simt::Module::~Module() = default;
-
-/// The module has been optimised; what the rewriting adds is stores to and
-/// loads from slots.
-static void optimize(llvm::Module &module, TargetMachine &machine) {
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager sccs;
-  ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  ModulePassManager passes;
-  cantFail(builder.parsePassPipeline(passes,
-                                     "function(sroa,early-cse,simplifycfg)"));
-  passes.run(module, modules);
-}
 
 static Error defineSymbols(orc::LLJIT &jit) {
   orc::MangleAndInterner mangle(jit.getExecutionSession(), jit.getDataLayout());
@@ -93,7 +75,9 @@ fovea::simt::Module::create(llvm::Module &module) {
   if (!code)
     return code.takeError();
   impl->code = std::move(*code);
-  optimize(module, **machine);
+  // The module has been optimised; what the rewriting adds is stores to and
+  // loads from slots.
+  runPasses(module, machine->get(), buildLightPipeline);
   auto object = orc::SimpleCompiler(**machine)(module);
   if (!object)
     return object.takeError();

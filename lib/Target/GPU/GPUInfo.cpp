@@ -1,5 +1,4 @@
-//===- GPUInfo.cpp - What is known of GPUs
-//---------------------------------===//
+//===- GPUInfo.cpp - What is known of GPUs ------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- Serialize.cpp - Code of GPU modules
-//---------------------------------===//
+//===- Serialize.cpp - Code of GPU modules ------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -8,11 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/GPU/Serialize.h"
+#include "fovea/Target/LLVM/RunPasses.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
-#include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -42,44 +40,13 @@ static void exportDynamicSharedMemory(Module &module) {
   }
 }
 
-static void optimize(Module &module, TargetMachine &machine,
-                     unsigned optLevel) {
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager sccs;
-  ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  const OptimizationLevel levels[] = {
-      OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
-      OptimizationLevel::O3};
-  ModulePassManager passes =
-      optLevel == 0 ? builder.buildO0DefaultPipeline(OptimizationLevel::O0)
-                    : builder.buildPerModuleDefaultPipeline(levels[optLevel]);
-  passes.run(module, modules);
-}
-
 Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
                                          const GPUInfo &gpu,
                                          unsigned optLevel) {
   LLVMInitializeNVPTXAsmPrinter();
   LLVMContext context;
   std::string errors;
-  // What the back end reports would otherwise be printed, or end the process.
-  context.setDiagnosticHandlerCallBack(
-      [](const DiagnosticInfo *info, void *text) {
-        if (info->getSeverity() != DS_Error)
-          return;
-        raw_string_ostream os(*static_cast<std::string *>(text));
-        DiagnosticPrinterRawOStream printer(os);
-        info->print(printer);
-        os << '\n';
-      },
-      &errors);
+  collectErrors(context, errors);
   std::unique_ptr<Module> module =
       mlir::translateModuleToLLVMIR(gpuModule, context, gpuModule.getName());
   if (!module)
@@ -102,7 +69,9 @@ Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
       return createStringError("GPU module '" + gpuModule.getName() +
                                "' calls '" + function.getName() +
                                "', which it does not define");
-  optimize(*module, *machine, optLevel);
+  runPasses(*module, machine.get(), [&](PassBuilder &builder) {
+    return buildDefaultPipeline(builder, optLevel);
+  });
 
   GPUCode code;
   {

@@ -1,5 +1,4 @@
-//===- SerializeGPUModules.cpp - Code of GPU modules
-//-----------------------===//
+//===- SerializeGPUModules.cpp - Code of GPU modules --------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

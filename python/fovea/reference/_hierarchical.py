@@ -169,6 +169,24 @@ def _multipole_levels(N, groups, m, tensors):
     return m, L, p, checked
 
 
+def _multipole_operands(
+    q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
+):
+    """What both forms of `fast_multipole` read, checked; the last is that of
+    `_multipole_levels`."""
+    q, k, v = _queries_keys_values(q, k, v, same_length=True)
+    levels = _multipole_levels(
+        q.shape[2],
+        k.shape[1],
+        group,
+        [
+            ("key", key_weights, key_biases, q.shape[3]),
+            ("value", value_weights, value_biases, v.shape[3]),
+        ],
+    )
+    return q, k, v, _scale(scale, q.shape[3]), levels
+
+
 def fast_multipole(
     q,
     k,
@@ -192,19 +210,11 @@ def fast_multipole(
     that stands for none has no term.  Without `multiplicity` a summary counts
     once, however many tokens it stands for: its tokens share one term.
     """
-    q, k, v = _queries_keys_values(q, k, v, same_length=True)
+    q, k, v, scale, (m, L, p, (key_levels, value_levels)) = _multipole_operands(
+        q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
+    )
     B, H, N, D = q.shape
     G, E = k.shape[1], v.shape[3]
-    scale = _scale(scale, D)
-    m, L, p, (key_levels, value_levels) = _multipole_levels(
-        N,
-        G,
-        group,
-        [
-            ("key", key_weights, key_biases, D),
-            ("value", value_weights, value_biases, E),
-        ],
-    )
     # Level 0 first: the tokens themselves.
     keys = [k] + [_summaries(k, w, b, _head_map(w, G, G)) for w, b in key_levels]
     values = [v] + [_summaries(v, w, b, _head_map(w, G, G)) for w, b in value_levels]

@@ -5,8 +5,7 @@
 
 import numpy as np
 
-from ._arguments import _queries_keys_values, _scale
-from ._hierarchical import _multipole_levels, num_levels, summary_counts
+from ._hierarchical import _multipole_operands, num_levels, summary_counts
 
 
 def _fast_summaries(x, weights, bias, dtype):
@@ -49,19 +48,11 @@ def fast_multipole_blocked(
     Computes in `dtype`.  Inputs must be finite; a NaN may spread to the rows
     of its block.
     """
-    q, k, v = _queries_keys_values(q, k, v, same_length=True)
+    q, k, v, scale, (m, L, p, (key_levels, value_levels)) = _multipole_operands(
+        q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
+    )
     B, H, N, D = q.shape
     G, E = k.shape[1], v.shape[3]
-    scale = _scale(scale, D)
-    m, L, p, (key_levels, value_levels) = _multipole_levels(
-        N,
-        G,
-        group,
-        [
-            ("key", key_weights, key_biases, D),
-            ("value", value_weights, value_biases, E),
-        ],
-    )
     dtype = np.dtype(dtype).type
     q, k, v = (x.astype(dtype) for x in (q, k, v))
     keys = [_fast_summaries(k, w, b, dtype) for w, b in key_levels]

@@ -211,6 +211,58 @@ public:
            2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
   }
 
+  // A gradient has five products where the forward has two: scores along D
+  // again, weights along E, and the gradients of queries, keys and values.
+
+  double count(attn::DenseBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+           countDensePairs(op.getMaskOrNone(), q[2], k[2]);
+  }
+
+  double count(attn::StreamBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery());
+    double flops = 0;
+    for (const attn::StreamSourceGradient &source : op.getSourceList()) {
+      SmallVector<int64_t> v = shapeOf(source.forward.values);
+      if (!isKnown)
+        return 0;
+      flops += 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               countSourcePairs(source.forward.attr, op.getBlock(), q[2], v[2]);
+    }
+    return flops;
+  }
+
+  double count(attn::SummarizeBackwardOp op) {
+    SmallVector<int64_t> x = shapeOf(op.getInput());
+    return isKnown ? 4.0 * op.getRank() * product(x) : 0;
+  }
+
+  double count(attn::FastMultipoleBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarPairs()) +
+           4.0 * tree.p * tree.levels * (product(k) + product(v));
+  }
+
+  double count(attn::FastMultipoleLinearBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarSummaryPairs()) +
+           4.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+  }
+
   double count(attn::QuantizeOp op) {
     SmallVector<int64_t> k = shapeOf(op.getKey()),
                          c = shapeOf(op.getCodebook());
@@ -296,11 +348,13 @@ fovea::countUsefulFlops(FunctionOpInterface function,
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
               attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp>(
-            [&](auto attention) {
-              found = true;
-              flops += counter.count(attention);
-            });
+              attn::DenseBackwardOp, attn::StreamBackwardOp,
+              attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
+              attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
+              attn::VQDecodeOp>([&](auto attention) {
+          found = true;
+          flops += counter.count(attention);
+        });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

@@ -52,6 +52,11 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
+  attn::VectorizeSummarizeBackwardPassOptions summaryGradients;
+  summaryGradients.vectorBits = cpu.vectorBits;
+  summaryGradients.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeSummarizeBackwardPass(summaryGradients));
   attn::VectorizeQuantizePassOptions quantize;
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
@@ -62,6 +67,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   attn::VectorizeStreamPassOptions streams;
   streams.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));
+  pm.addPass(attn::createVectorizeStreamBackwardPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(attn::createOutlineParallelPass());

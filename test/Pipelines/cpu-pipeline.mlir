@@ -17,9 +17,11 @@
 // PASSES: one-shot-bufferize
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
+// PASSES: attn-vectorize-summarize-backward
 // PASSES: attn-vectorize-quantize
 // PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream
+// PASSES: attn-vectorize-stream-backward
 // PASSES: attn-outline-parallel
 // PASSES: duplicate-function-elimination
 // PASSES: convert-vector-to-llvm

@@ -183,7 +183,8 @@ def ExpandTreeSelectPass
 def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream from the target CPU";
   let description = [{
-    Annotates every `attn.stream` that has no tiles yet with `#attn.tiles`. The
+    Annotates every `attn.stream` and `attn.stream_backward` that has no tiles yet
+    with `#attn.tiles`. The
     cost model is in docs/Pipelines.md; every decision is a remark of category
     `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
   }];
@@ -230,6 +231,28 @@ def VectorizeStreamPass
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::x86vector::X86VectorDialect"
+  ];
+}
+
+def VectorizeStreamBackwardPass
+    : Pass<"attn-vectorize-stream-backward", "::mlir::ModuleOp"> {
+  let summary = "lower attn.stream_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.stream_backward` on memrefs by a parallel loop over
+    register tiles, vectorised over queries. Blocks of queries that add to the
+    same rows take turns: calls of the runtime keep them in one order, whatever
+    the number of threads. Destinations hold the type that sums are kept in. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "add prefetches and streaming stores">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
   ];
 }
 
@@ -287,6 +310,29 @@ def VectorizeSummarizePass
     Replaces every `attn.summarize` on memrefs by a parallel loop of register
     tiles, vectorised over the columns. Weights are shared by several intervals
     and by all heads of a chunk of rows.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeSummarizeBackwardPass
+    : Pass<"attn-vectorize-summarize-backward", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces the `attn.summarize_backward` of all levels of an input by one
+    parallel loop of register tiles, vectorised over the columns: a chunk of rows
+    and its gradient stay in the caches for all levels.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",

@@ -77,12 +77,13 @@ struct ExpandDenseBackward : OpRewritePattern<DenseBackwardOp> {
 };
 
 /// Rounds gradients behind the operation instead of in it.
-struct RoundGradients : OpRewritePattern<StreamBackwardOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(StreamBackwardOp op,
+template <typename OpTy> struct RoundGradients : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
+    Location loc = op.getLoc();
     SmallVector<Value> destinations(op.getDpsInits());
     auto isNarrow = [](Value init) {
       Type type = getElementTypeOrSelf(init);
@@ -94,7 +95,10 @@ struct RoundGradients : OpRewritePattern<StreamBackwardOp> {
       for (auto [init, result] :
            llvm::zip(op.getDpsInitsMutable(), op->getResults()))
         if (isNarrow(init.get())) {
-          Value sums = createSums(rewriter, op.getLoc(), init.get());
+          Value sums = createSums(rewriter, loc, init.get());
+          if (op->template hasTrait<UpdatesInits>())
+            sums = arith::ExtFOp::create(rewriter, loc, sums.getType(),
+                                         init.get());
           init.assign(sums);
           result.setType(sums.getType());
         }
@@ -104,7 +108,7 @@ struct RoundGradients : OpRewritePattern<StreamBackwardOp> {
          llvm::zip(destinations, op->getResults())) {
       if (!isNarrow(destination))
         continue;
-      Value rounded = roundTo(rewriter, op.getLoc(), result, destination);
+      Value rounded = roundTo(rewriter, loc, result, destination);
       rewriter.replaceAllUsesExcept(result, rounded, rounded.getDefiningOp());
     }
     return success();
@@ -209,14 +213,11 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
     Summarized values = {op.getValue(), op.getValueWeights(),
                          op.getDValueWeights(), op.getDValueBiases(),
                          stream->getResult(3)};
-    for (int64_t level = 1; level <= shape.levels; ++level) {
-      keys.addLevel(
-          rewriter, loc, level,
-          extractLevel(rewriter, loc, shape, stream->getResult(2), level));
-      values.addLevel(
-          rewriter, loc, level,
-          extractLevel(rewriter, loc, shape, stream->getResult(4), level));
-    }
+    for (auto [family, result] : {std::pair{&keys, 2}, std::pair{&values, 4}})
+      for (int64_t level = 1; level <= shape.levels; ++level)
+        family->addLevel(rewriter, loc, level,
+                         extractLevel(rewriter, loc, shape,
+                                      stream->getResult(result), level));
     replaceByGradients(rewriter, op,
                        {stream->getResult(0), keys.sum, values.sum},
                        {&keys, &values});
@@ -254,18 +255,20 @@ struct ExpandFastMultipoleLinearBackward
                          op.getDValueWeights(), op.getDValueBiases(),
                          stream->getResult(2)};
     Value dOutput = op.getDOutput();
+    SmallVector<StreamBackwardOp> streams;
     for (int64_t level = 1; level <= shape.levels; ++level) {
       LinearLevel parts(rewriter, op, shape, level);
       dOutput =
           sumRows(rewriter, loc, dOutput, level == 1 ? shape.segment(1) : 2);
-      stream = createPart(rewriter, op, shape, parts.sources, parts.queries,
-                          parts.keys, parts.values,
-                          padRows(rewriter, loc, dOutput, shape.rows(level)),
-                          shape.rank);
-      queries.addLevel(rewriter, loc, level, stream->getResult(0));
-      keys.addLevel(rewriter, loc, level, stream->getResult(1));
-      values.addLevel(rewriter, loc, level, stream->getResult(2));
+      streams.push_back(createPart(
+          rewriter, op, shape, parts.sources, parts.queries, parts.keys,
+          parts.values, padRows(rewriter, loc, dOutput, shape.rows(level)),
+          shape.rank));
     }
+    for (auto [result, family] :
+         llvm::enumerate(ArrayRef<Summarized *>{&queries, &keys, &values}))
+      for (auto [index, part] : llvm::enumerate(streams))
+        family->addLevel(rewriter, loc, index + 1, part->getResult(result));
     replaceByGradients(rewriter, op, {queries.sum, keys.sum, values.sum},
                        {&queries, &keys, &values});
     return success();
@@ -344,5 +347,6 @@ void fovea::attn::detail::populateExpandBackwardPatterns(
 
 void fovea::attn::detail::populateRoundGradientsPatterns(
     RewritePatternSet &patterns) {
-  patterns.add<RoundGradients>(patterns.getContext());
+  patterns.add<RoundGradients<StreamBackwardOp>,
+               RoundGradients<SummarizeBackwardOp>>(patterns.getContext());
 }

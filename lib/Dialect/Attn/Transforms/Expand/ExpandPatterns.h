@@ -87,9 +87,8 @@ void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
                                          bool narrowSummaries);
 /// Gradients of the soft-max patterns.
 void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
-/// Sums of gradients in the type of their destinations: every
-/// attn.stream_backward gets destinations that hold the type of its sums, which
-/// are rounded behind it.
+/// Every attn.stream_backward and attn.summarize_backward gets destinations of
+/// the type that sums are kept in, which are rounded behind it.
 void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations.

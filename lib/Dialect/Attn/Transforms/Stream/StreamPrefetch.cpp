@@ -64,10 +64,10 @@ void StreamKernel::lookAhead(MutableArrayRef<Segment> segments) {
   }
 }
 
-/// Emitted in each turn of the loop over `k`, which takes `unroll` steps at
-/// once.
+/// Emitted in each turn of the loop over `k` below `width`, which takes
+/// `unroll` steps at once.
 void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
-                            int64_t unroll) {
+                            int64_t unroll, int64_t width) {
   for (const Lookahead &ahead : segment.lookahead) {
     int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
     int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);

@@ -166,6 +166,26 @@ public:
     addLike({"recomputed", op.getRecomputed()}, basis);
   }
 
+  void add(attn::ConvRecoverOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          basis = {"basis", op.getBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(basis, query, {0, 1});
+    addEqual(basis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addLike({"found", op.getFound()}, query);
+  }
+
+  void add(attn::ConvOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addLike({"found", op.getFound()}, query);
+    addLike({"recomputed", op.getRecomputed()}, query);
+  }
+
   void add(attn::RopeOp op) {
     Named input = {"input", op.getInput()};
     for (unsigned dim = 0; dim < 3; ++dim)
@@ -379,9 +399,9 @@ void fovea::forEachExtentRule(Operation *op,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
             attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::VQOp, attn::VQDecodeOp, attn::RopeOp,
-            attn::PolynomialFeaturesOp, attn::LowRankOp, attn::TreeBuildOp,
-            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
-            attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::ConvRecoverOp, attn::ConvOp, attn::VQOp, attn::VQDecodeOp,
+            attn::RopeOp, attn::PolynomialFeaturesOp, attn::LowRankOp,
+            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -13,6 +13,7 @@ holds plain NumPy versions of the functions here.
 
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_recover import SlidingGroup, conv, conv_recover
 from ._low_rank import (
     Causal,
     DistinctColumns,
@@ -47,13 +48,16 @@ __all__ = [
     "Kernel",
     "RowChange",
     "RowInterval",
+    "SlidingGroup",
     "TARGETS",
     "Tree",
     "VQState",
     "clear_cache",
     "codebook_update",
     "compile",
+    "conv",
     "conv_apply",
+    "conv_recover",
     "dense",
     "fast_multipole",
     "fast_multipole_linear",

@@ -21,6 +21,7 @@ non-finite query makes its own row NaN.
 """
 
 from ._conv import conv_apply, conv_apply_fft, conv_scores
+from ._conv_recover import conv_recover, recover_from_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -73,6 +74,7 @@ __all__ = [
     "commitment_loss",
     "conv_apply",
     "conv_apply_fft",
+    "conv_recover",
     "conv_scores",
     "dense",
     "dense_flops",
@@ -89,6 +91,7 @@ __all__ = [
     "owning_level",
     "polynomial_features",
     "quantize",
+    "recover_from_scores",
     "rope",
     "row_change_mask",
     "row_interval_mask",

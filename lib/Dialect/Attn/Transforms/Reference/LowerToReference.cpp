@@ -44,10 +44,10 @@ struct LowerToReferencePass
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp, VQOp,
-                VQDecodeOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
-                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp>(
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp,
+                ConvRecoverOp, VQOp, VQDecodeOp, LowRankOp,
+                PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
+                TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -32,7 +32,7 @@ def module(dtype, B, H, G, N, D, R, window, delta, epsilon, scale):
     kinds = ", ".join(types)
     return (f"func.func @f(%q: {q}, %k: {k}) -> ({kinds}) {{\n{body}"
             f"  %r:3 = attn.conv_recover ins(%q, %k : {q}, {k}) outs(%o0, %o1, %o2 : {kinds})"
-            f" {{window = {window} : i64, delta = {delta!r} : f64, epsilon = {epsilon!r} : f64,"
+            f" {{window = {window} : i64, delta = {delta:.17e} : f64, epsilon = {epsilon:.17e} : f64,"
             f" scale = {scale!r} : f64}} -> {kinds}\n"
             f"  return %r#0, %r#1, %r#2 : {kinds}\n}}\n")
 
@@ -59,7 +59,7 @@ def run(index, case):
     q, k = pieces(rng, B, H, G, N, D, case["exist"], dtype)
     # Far above the rounding of the data, far below the distance of two keys.
     delta = window * {"f32": 1e-3, "f64": 1e-9, "bf16": 0.4, "f16": 5e-2}[dtype]
-    delta *= case["scale"] * np.sqrt(D)
+    delta = float(delta * case["scale"] * np.sqrt(D))
     options = dict(window=window, delta=delta, epsilon=0.0, scale=case["scale"])
     kernel = check.library.compile(module(dtype, B, H, G, N, D, R, **options), cpu=case["cpu"])
     check.library.set_num_threads(1)

@@ -49,6 +49,7 @@ private:
                 Value recomputed);
   Values attendRows(OpFoldResult first, int64_t count, int64_t skipped,
                     ValueRange results);
+  Value addCounts(Value counts, Value added);
   Value sliceRows(Value tensor, OpFoldResult first, int64_t count);
   Value makeEmpty(Value like, ArrayRef<int64_t> trailing, Type elementType);
 
@@ -124,8 +125,21 @@ Expander::Values Expander::attendRows(OpFoldResult first, int64_t count,
                                                      row + skipped, {first});
   Value written = tensor::InsertSliceOp::create(b, kept, results[0], offsets,
                                                 sizes, strides);
-  return {written, arith::AddIOp::create(b, results[1], rows[1]),
-          arith::AddIOp::create(b, results[2], rows[2])};
+  return {written, addCounts(results[1], rows[1]),
+          addCounts(results[2], rows[2])};
+}
+
+/// `counts + added`, in place of `counts`.
+Value Expander::addCounts(Value counts, Value added) {
+  AffineMap identity = b.getMultiDimIdentityMap(2);
+  SmallVector<utils::IteratorType> parallel(2, utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+             b, counts.getType(), added, counts, {identity, identity}, parallel,
+             [&](OpBuilder &, Location, ValueRange numbers) {
+               Value sum = arith::AddIOp::create(b, numbers[0], numbers[1]);
+               linalg::YieldOp::create(b, sum);
+             })
+      .getResult(0);
 }
 
 /// Every pair of neighbouring groups; the first group of a pair belongs to the

@@ -28,7 +28,8 @@ func.func @conv(%q: tensor<1x4x20x6xbf16>, %k: tensor<1x2x20x6xbf16>, %v: tensor
 //       CHECK:   attn.conv_recover {{.*}} tensor<1x1x2x8xf32>
 //       CHECK:   attn.conv_apply
 //       CHECK:   tensor.insert_slice %{{.*}} into %[[O]][0, 0, 0, 0] [1, 1, 8, 6]
-//       CHECK:   arith.addi %[[ZERO]]
+//       CHECK:   linalg.generic {{.*}} outs(%[[ZERO]] : tensor<1x1xi32>)
+//       CHECK:     arith.addi
 //       CHECK:   %[[LOOP:.*]]:3 = scf.for %[[I:.*]] = %c1 to %c4 step %c1
 //       CHECK:     %[[ROW:.*]] = affine.apply {{.*}}(%[[I]])
 //       CHECK:     tensor.extract_slice %[[Q]][0, 0, %[[ROW]], 0] [1, 1, 8, 6]

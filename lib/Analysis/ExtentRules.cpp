@@ -241,6 +241,26 @@ public:
     addLike({"recomputed", op.getRecomputed()}, basis);
   }
 
+  void add(attn::ConvRecoverOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          basis = {"basis", op.getBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(basis, query, {0, 1});
+    addEqual(basis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addLike({"found", op.getFound()}, query);
+  }
+
+  void add(attn::ConvOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addLike({"found", op.getFound()}, query);
+    addLike({"recomputed", op.getRecomputed()}, query);
+  }
+
   void add(attn::RopeOp op) {
     Named input = {"input", op.getInput()};
     for (unsigned dim = 0; dim < 3; ++dim)
@@ -505,6 +525,6 @@ void fovea::forEachExtentRule(Operation *op,
             attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
             attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
             attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
-            attn::LowRankOp, attn::VQBackwardOp>(
-          [&](auto attention) { Rules(visit).add(attention); });
+            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::ConvOp>([&](auto attention) { Rules(visit).add(attention); });
 }

@@ -21,6 +21,7 @@ using namespace mlir;
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
@@ -62,6 +63,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeConvRecoverPassOptions recover;
+  recover.vectorBits = cpu.vectorBits;
+  recover.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeConvRecoverPass(recover));
   attn::VectorizeLowRankPassOptions lowRank;
   lowRank.vectorBits = cpu.vectorBits;
   lowRank.numRegisters = cpu.numRegisters;

@@ -18,6 +18,7 @@ from ._backward import (
 )
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_recover import SlidingGroup, conv, conv_recover
 from ._low_rank import (
     Causal,
     DistinctColumns,
@@ -59,6 +60,7 @@ __all__ = [
     "Kernel",
     "RowChange",
     "RowInterval",
+    "SlidingGroup",
     "TARGETS",
     "Tree",
     "VQState",
@@ -67,7 +69,9 @@ __all__ = [
     "commitment_loss",
     "commitment_loss_backward",
     "compile",
+    "conv",
     "conv_apply",
+    "conv_recover",
     "dense",
     "dense_backward",
     "fast_multipole",

@@ -59,8 +59,8 @@ def _integers(name: str, values: Any, rank: int) -> np.ndarray:
 
 
 def _lead(name: str, array: np.ndarray, rank: int) -> np.ndarray:
-    if not 0 < array.ndim <= rank:
-        raise ValueError(f"{name}: found rank {array.ndim}, needed from 1 to {rank}")
+    if array.ndim > rank:
+        raise ValueError(f"{name}: found rank {array.ndim}, needed at most {rank}")
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 

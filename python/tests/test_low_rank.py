@@ -5,7 +5,7 @@
 
 import numpy as np
 import pytest
-from conftest import TYPES, check
+from conftest import BOUNDS, TYPES, check
 
 import fovea
 from fovea import reference
@@ -20,7 +20,7 @@ def factors(type="float32", *, B=2, H=4, G=2, N=37, M=37, r=9, E=11, seed=0):
 @pytest.mark.parametrize("type", TYPES)
 def test_rope(type, target):
     x = np.random.default_rng(0).standard_normal((2, 3, 37, 10)).astype(TYPES[type])
-    for positions in (np.arange(37), 5, np.arange(37)[::-1] * 1000, np.arange(2 * 37).reshape(2, 1, 37)):
+    for positions in (np.arange(37), 5, np.arange(37)[::-1] * 10, np.arange(2 * 37).reshape(2, 1, 37)):
         found = fovea.rope(x, positions, base=500.0, target=target)
         check(found, reference.rope(x, positions, base=500.0), type)
 
@@ -86,7 +86,8 @@ def test_long_sums(mask):
     ones = np.full((1, 1, 20001, 1), 0.1, np.float32)
     v = np.tile(np.float32([0.1, 0.3, 1e-20, 1e20]), (1, 1, 20001, 1))
     found = fovea.low_rank(ones, ones, v, mask=mask)
-    assert np.abs(found / v - 1).max() < 5e-7
+    # Added up one by one in f32 they are off by more than 1e-4.
+    assert np.abs(found / v - 1).max() < BOUNDS["float32"]
 
 
 def test_features_approximate_attention():

@@ -27,6 +27,7 @@ from ._backward import (
     summarize_backward,
 )
 from ._conv import conv_apply, conv_apply_fft, conv_scores
+from ._conv_recover import conv_recover, recover_from_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -80,6 +81,7 @@ __all__ = [
     "commitment_loss",
     "conv_apply",
     "conv_apply_fft",
+    "conv_recover",
     "conv_scores",
     "dense",
     "dense_backward",
@@ -99,6 +101,7 @@ __all__ = [
     "owning_level",
     "polynomial_features",
     "quantize",
+    "recover_from_scores",
     "rope",
     "row_change_mask",
     "row_interval_mask",

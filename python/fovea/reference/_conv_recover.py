@@ -73,13 +73,3 @@ def conv_recover(q, k, *, num_basis, window, delta, epsilon, scale=None):
             scores, num_basis=num_basis, window=window, delta=delta, epsilon=epsilon
         )
     return b, sizes, found
-
-
-def scores_of_bases(b, sizes):
-    """`sum_r conv(b_r, m_r)` of one head: b [R,N], sizes [R]."""
-    R, N = b.shape
-    scores = np.zeros((N, N))
-    for basis, size in zip(b, sizes):
-        for column in range(N - size, N):
-            scores[column:, column] += basis[: N - column]
-    return scores

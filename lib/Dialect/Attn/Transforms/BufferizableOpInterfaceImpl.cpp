@@ -117,6 +117,8 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
     ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
+    ConvRecoverOp::attachInterface<AttnOpInterface<ConvRecoverOp>>(*context);
+    ConvOp::attachInterface<AttnOpInterface<ConvOp>>(*context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
     PolynomialFeaturesOp::attachInterface<

@@ -146,7 +146,7 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
     Weights of any sign are summed as they are. Sums are kept in `f32` (`f64` for
     `f64`), and made of partial sums that are short or compensated. No sum is the
     difference of two others, except under `row_change`, whose running sums are in
-    `f64`, compensated for `f64`, and start anew where a row has no column.
+    `f64`, compensated, and start anew where a row has no column.
 
     Example:
 

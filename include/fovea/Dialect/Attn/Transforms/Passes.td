@@ -183,6 +183,27 @@ def ExpandTreeSelectPass
   ];
 }
 
+def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.conv to attn.conv_recover and attn.conv_apply";
+  let description = [{
+    ```mlir
+    %out, %n, %c = attn.conv ins(%q, %k, %v : ...) outs(%o, %n0, %c0 : ...) {num_basis = 8 : i64, ...}
+    ```
+    becomes
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : ...) outs(%b0, %m0, %n0 : ...) {...}
+    %out, %c = attn.conv_apply ins(%b, %m, %v : ...) outs(%o, %c0 : ...)
+    ```
+
+    With `group`, both run in a loop over pairs of neighbouring groups.
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream from the target CPU";
   let description = [{
@@ -298,6 +319,27 @@ def VectorizeCodebookPass
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeConvRecoverPass
+    : Pass<"attn-vectorize-conv-recover", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.conv_recover on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_recover` on memrefs by three parallel loops: the binary
+    searches of every head, then the scores of all queries with the keys that were
+    found, which reads the queries once, then differences along the bases.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -236,7 +236,8 @@ void CausalSumKernel::storeRow(Value row, ArrayRef<Value> means) {
     return Values{batch, head, row, b.add(firstColumn, column)};
   };
   Value available = b.sub(b.index(width), firstColumn);
-  for (auto [v, mean] : llvm::enumerate(means)) {
+  for (unsigned v = 0; v < means.size(); ++v) {
+    Value mean = means[v];
     int64_t column = v * lanes;
     b.ifThenElse(
         b.less(b.index(column + lanes - 1), available),

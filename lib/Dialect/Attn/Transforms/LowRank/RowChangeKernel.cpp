@@ -12,10 +12,9 @@
 //       C +- outer product of each column that enters or leaves
 //       output = u1 C, divided by its sum of weights
 //
-// What enters must leave without a trace. Products of f32 numbers are exact in
-// f64, so sums in f64 lose a 2^-53th of the largest that ever was, however many
-// columns have come and gone. For f64, the rounding errors of the sums are
-// summed as well. A row without columns starts from zero again.
+// What enters must leave without a trace. Sums are in f64, where products of
+// f32 numbers are exact, and what each addition rounds off is summed as well. A
+// row without columns starts from zero again.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,8 +63,7 @@ void RowChangeKernel::clearSums() {
   KernelBuilder k = wide();
   k.loop(k.index(0), k.index(paddedRank()), 1, [&](Value d) {
     fillZero(k, sums, d, columns);
-    if (errors)
-      fillZero(k, errors, d, columns);
+    fillZero(k, errors, d, columns);
   });
 }
 
@@ -81,8 +79,6 @@ void RowChangeKernel::addColumn(Value sign) {
       Value product = k.fmul(factor, value), old = k.loadVector(sums, at);
       Value sum = k.fadd(old, product);
       k.storeVector(sum, sums, at);
-      if (!errors)
-        return;
       // What the sum lost of either, exactly (Knuth).
       Value added = k.fsub(sum, old);
       Value lost =
@@ -120,9 +116,8 @@ void RowChangeKernel::emitRow(Value row) {
     Value sum =
         k.loop(zero, k.index(rank), 1, k.splat(0.0),
                [&](Value d, ValueRange sum) -> Values {
-                 Value entry = k.loadVector(sums, {d, column});
-                 if (errors)
-                   entry = k.fadd(entry, k.loadVector(errors, {d, column}));
+                 Value entry = k.fadd(k.loadVector(sums, {d, column}),
+                                      k.loadVector(errors, {d, column}));
                  Value factor = k.broadcast(k.loadScalar(u1, {zero, d}));
                  return {k.fma(factor, entry, sum.front())};
                })
@@ -142,8 +137,7 @@ void RowChangeKernel::emitTask(Value batch, Value head) {
   values = b.scratch({1, columns}, state);
   output = b.scratch({columns}, state);
   sums = b.scratch({paddedRank(), columns}, wideType);
-  errors =
-      state.isF64() ? b.scratch({paddedRank(), columns}, wideType) : Value();
+  errors = b.scratch({paddedRank(), columns}, wideType);
   clearSums();
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getU2(), 2), 1, [&](Value column) {

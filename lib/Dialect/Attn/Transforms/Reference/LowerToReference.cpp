@@ -49,7 +49,7 @@ struct LowerToReferencePass
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
                 ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
                 TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp, VQBackwardOp>(
+                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

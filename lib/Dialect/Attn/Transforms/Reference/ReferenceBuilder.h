@@ -160,6 +160,7 @@ void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
 void lowerToReference(ConvApplyOp op);
+void lowerToReference(ConvRecoverOp op);
 void lowerToReference(LowRankOp op);
 void lowerToReference(PolynomialFeaturesOp op);
 void lowerToReference(RopeOp op);

@@ -95,7 +95,7 @@ def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., 
                 f"positions: found extent {found} in dimension {dim}, needed {needed} or 1"
             )
     base = _number("base", base, "above 0", lambda number: number > 0)
-    return _build("rope", (x, part), (), [x.type], [f"base = {_float(base)}"], target)
+    return _build("rope", (x, part), (), [("outs", [x.type])], [f"base = {_float(base)}"], target)
 
 
 def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") -> Any:
@@ -131,7 +131,7 @@ def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[...
         )
     attributes = [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
     result = tensor_type(x.element, (*x.shape[:3], features))
-    return _build("polynomial_features", (x,), (), [result], attributes, target)
+    return _build("polynomial_features", (x,), (), [("outs", [result])], attributes, target)
 
 
 def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu") -> Any:
@@ -305,7 +305,7 @@ def _make_low_rank(u1: Any, u2: Any, v: Any, mask: Any, target: str) -> Callable
         "low_rank",
         (u1, u2, v),
         [("mask", parts)],
-        [result],
+        [("outs", [result])],
         [f"mask = #attn.row_mask<{mask.kind}>"],
         target,
     )

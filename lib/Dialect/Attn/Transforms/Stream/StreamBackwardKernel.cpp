@@ -50,6 +50,9 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
       calls(module, backward), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
+  // The products of a tile take long enough to bring the next one's bias.
+  biasAhead = tiles.getKey();
+  biasLocality = 2;
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   columnVectors =
@@ -129,11 +132,16 @@ void StreamBackwardKernel::emit() {
 /// Zeros to everything that is added to.
 void StreamBackwardKernel::clearDestinations() {
   SmallVector<Value> destinations;
-  for (const StreamSourceGradient &source : gradients)
-    for (Value destination :
-         {source.keys, source.values, source.logWeight, source.bias})
+  for (auto [index, source] : llvm::enumerate(gradients)) {
+    for (Value destination : {source.keys, source.values, source.logWeight})
       if (destination)
         destinations.push_back(destination);
+    // A bias may get a value for every element anyway.
+    if (source.bias && !(isOrdered && isExclusiveBias(source) &&
+                         source.forward.attr.getMask().isTrivial() &&
+                         ranges.getKind(index, 0) != RangeKind::Table))
+      destinations.push_back(source.bias);
+  }
   for (Value destination : destinations) {
     bool isFlat = cast<MemRefType>(destination.getType()).getRank() == 3;
     Value rows = isFlat ? b.index(1) : b.extent(destination, 2);
@@ -276,6 +284,8 @@ void StreamBackwardKernel::viewGradients(Value batch, Value head) {
     };
     view.logWeight = viewTerm(source.logWeight, keyHead);
     view.bias = viewTerm(source.bias, head);
+    if (view.bias && isExclusiveBias(source))
+      view.streamsBias = hasAlignedRows(view.bias);
     view.firstRow = firstRow;
     firstRow = b.add(firstRow, b.extent(source.keys, 2));
     views.push_back(view);
@@ -329,9 +339,11 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   tile.scoreRow = b.index(0);
   tile = stage(tile);
   packBias(tile);
+  std::pair<Lookaheads, Lookaheads> ahead = lookAheadOf(tile);
+  tile.lookahead = ahead.first;
   forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
                            bool masked) {
-    scoreGradientRows(tile, low, high, step, first, masked);
+    scoreGradientRows(tile, ahead.second, low, high, step, first, masked);
   });
   addQueryGradients(tile);
   // From here on rows are touched that other blocks add to.
@@ -383,10 +395,38 @@ void StreamBackwardKernel::prepareRows() {
   });
 }
 
-void StreamBackwardKernel::scoreGradientRows(const Segment &tile, Value low,
-                                             Value high, int64_t step,
-                                             unsigned firstVector,
+/// The next tile of a long range; or, where ranges follow the queries, what the
+/// next block reads: its own rows, and the rows behind those of this one.
+std::pair<StreamBackwardKernel::Lookaheads, StreamBackwardKernel::Lookaheads>
+StreamBackwardKernel::lookAheadOf(const Segment &tile) {
+  if (!manageCache || tile.kind != Segment::Rows)
+    return {};
+  const SourceView &source = sources[tile.source];
+  const GradientView &view = views[tile.source];
+  if (isOrdered) {
+    Value next = b.add(tile.row, tileRows);
+    return {{{source.keys, next, 3}, {view.keys, next, 2}},
+            {{source.values, next, 2}, {view.values, next, 2}}};
+  }
+  if (op.getBlock() == 0)
+    return {};
+  Value query = b.add(blockQuery, tiles.getQueryLanes());
+  Value next = b.add(b.add(tile.row, tileRows), tiles.getQueryLanes());
+  return {
+      {{queryRows, query, 2},
+       {dOutputRows, query, 2},
+       {outputView, query, 2},
+       {source.keys, next, 2}},
+      {{source.values, next, 2}, {view.keys, next, 2}, {view.values, next, 2}}};
+}
+
+void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead,
+                                             Value low, Value high,
+                                             int64_t step, unsigned firstVector,
                                              bool masked) {
+  Segment second = tile;
+  second.lookahead.assign(ahead.begin(), ahead.end());
   int64_t live = vectors - firstVector;
   b.loop(low, high, step, [&](Value offset) {
     Values rows = rowsOf(tile, offset, step);
@@ -403,7 +443,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile, Value low,
       Value score = b.fsub(found[i], b.loadVector(rowLse, lane));
       b.storeVector(softmax::exp2(b, score), scores, at);
     });
-    Values products = multiply(tile, offset, rows, firstVector,
+    Values products = multiply(second, offset, rows, firstVector,
                                {tile.values, packedGradients, valueWidth});
     forEachVector([&](int64_t i, Values at, Value lane) {
       Value gradient = b.fsub(products[i], b.loadVector(rowDelta, lane));

@@ -73,6 +73,11 @@ private:
 
   Schedule makeSchedule();
   void clearDestinations();
+  /// Zeros to all columns of a destination at the leading indices `at`.
+  void clearRow(Value destination, mlir::ValueRange at);
+  /// Zeros to the gradients of keys and values before `row`, unless they are
+  /// there already: just before they are added to, where a chain is one task.
+  void clearRowsBefore(unsigned source, Value row);
   void allocateScratch();
   void emitItem(const Schedule &schedule, Value item, Value chain);
   void emitHead(Value batch, Value head, Value begin, Value end);
@@ -127,7 +132,7 @@ private:
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
-  Value rowLse, rowDelta, tail;
+  Value rowLse, rowDelta, tail, clearedRows;
   llvm::SmallVector<TermSums> termSums;
 
   // The present item, head and query block.

@@ -127,8 +127,9 @@ void SummarizeBackwardKernel::emitTask(Value taskSet, Value slice) {
 void SummarizeBackwardKernel::emitBlock(Value interval) {
   packGradients(interval);
   b.loop(b.index(0), b.index(finest), chunkRows, [&](Value offset) {
-    Chunk chunk = {b.add(interval, offset),
-                   b.min(b.sub(b.index(finest), offset), chunkRows)};
+    Chunk chunk = {b.add(interval, offset), b.index(chunkRows)};
+    if (finest % chunkRows != 0)
+      chunk.rows = b.min(b.sub(b.index(finest), offset), chunkRows);
     packWeights(chunk);
     packRows(chunk);
     b.loop(b.index(0), taskVectors, 1, [&](Value vector) {
@@ -207,7 +208,9 @@ void SummarizeBackwardKernel::packRows(const Chunk &chunk) {
   b.loop(b.index(0), blockStrips, 1, [&](Value number) {
     Strip strip = getStrip(number);
     Value first = b.add(strip.row, chunk.start);
-    Value present = b.clamp(b.sub(rows, first), b.index(0), chunk.rows);
+    Value present = chunk.rows;
+    if (!hasWholeStrips())
+      present = b.clamp(b.sub(rows, first), b.index(0), present);
     for (auto [place, value] :
          llvm::enumerate(Values{strip.batch, strip.head, first, present}))
       memref::StoreOp::create(b, value, strips, {number, b.index(place)});
@@ -291,13 +294,16 @@ void SummarizeBackwardKernel::addToInput(const Chunk &chunk, Value vector) {
           });
       for (int64_t s = 0; s < numbers; ++s) {
         Value number = b.add(firstNumber, s);
-        Value present = memref::LoadOp::create(b, strips, {number, b.index(3)});
+        Values at = rowOfStrip(number, firstRow, column);
+        Value first = at[2],
+              present = memref::LoadOp::create(b, strips, {number, b.index(3)});
         for (int64_t i = 0; i < count; ++i) {
-          Value row = b.add(firstRow, i);
-          b.ifThen(b.less(row, present), [&] {
-            addVector(sums[s * count + i], target,
-                      rowOfStrip(number, row, column));
-          });
+          Value isPresent = hasWholeStrips()
+                                ? b.equal(b.index(0), b.index(0))
+                                : b.less(b.add(firstRow, i), present);
+          at[2] = b.add(first, i);
+          b.ifThen(isPresent,
+                   [&] { addVector(sums[s * count + i], target, at); });
         }
       }
     });

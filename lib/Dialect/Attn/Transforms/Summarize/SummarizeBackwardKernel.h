@@ -70,6 +70,11 @@ private:
                    llvm::function_ref<void(Value)> prefetch,
                    llvm::function_ref<Values(Value, mlir::ValueRange)> body);
   Value getColumn(Value vector);
+  /// No strip ends early.
+  bool hasWholeStrips() {
+    auto type = llvm::cast<mlir::MemRefType>(input.getType());
+    return !type.isDynamicDim(2) && type.getDimSize(2) % coarsest == 0;
+  }
   /// Calls `body(first, count)` for tiles of `size` numbers below `end`, and
   /// for the rest one by one.
   void forEachTile(Value end, int64_t size,

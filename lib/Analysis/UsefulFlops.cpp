@@ -57,9 +57,15 @@ static double countSourcePairs(attn::SourceAttr source, int64_t block,
     for (int64_t operand : {b, m, n})
       operands.push_back(builder.getIndexAttr(operand));
     bool folded = succeeded(map.constantFold(operands, results));
+    auto rowOf = [&](unsigned i) -> int64_t {
+      return folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
+    };
+    // A level of a pool has rows of its own.
+    bool hasBounds = map.getNumResults() == 4;
+    int64_t lower = hasBounds ? std::max<int64_t>(rowOf(2), 0) : 0;
+    int64_t upper = hasBounds ? std::min(rowOf(3), m) : m;
     auto clamp = [&](unsigned i) {
-      int64_t row = folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
-      return std::clamp<int64_t>(row, 0, m);
+      return std::clamp(rowOf(i), lower, std::max(lower, upper));
     };
     return std::make_pair(clamp(0), clamp(1));
   };

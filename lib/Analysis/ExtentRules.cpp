@@ -200,6 +200,21 @@ public:
     addState(op, "state", op.getState());
   }
 
+  void add(attn::VQBackwardOp op) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addQuantizedInputs(op);
+    if (op.getOutput())
+      addDestinations(query, op.getOutput(), op.getLse());
+    addShape({"d_output", op.getDOutput()}, query, {0, 1, 2});
+    if (op.getDLse())
+      addShape({"d_lse", op.getDLse()}, query, {0, 1, 2});
+    addShape({"d_query", op.getDQuery()}, query, {0, 1, 2});
+    addShape({"d_key", op.getDKey()}, value, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, value, {0, 1, 2});
+    if (op.getDBias())
+      addShape({"d_bias", op.getDBias()}, {"bias", op.getBias()}, {0, 1, 2});
+  }
+
   void add(attn::LogCountOp op) {
     unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
     addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
@@ -356,7 +371,7 @@ private:
     addShape(count, mean, {0, 1, 2});
   }
 
-  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+  template <typename OpTy> void addQuantizedInputs(OpTy op) {
     Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
     addShape(value, query, {0, 2});
     addMultiple(query, 1, value, 1);
@@ -365,7 +380,11 @@ private:
     if (op.getBias())
       for (unsigned dim = 0; dim < 3; ++dim)
         addBroadcast({"bias", op.getBias()}, dim, query, dim);
-    addDestinations(query, op.getOutput(), lse);
+  }
+
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    addQuantizedInputs(op);
+    addDestinations({"query", op.getQuery()}, op.getOutput(), lse);
   }
 
   /// Batch and heads of the parts of a state.
@@ -435,8 +454,9 @@ void fovea::forEachExtentRule(Operation *op,
             attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
             attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
-            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
-            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::CodebookUpdateOp, attn::VQOp, attn::VQBackwardOp,
+            attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
+            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
+            attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

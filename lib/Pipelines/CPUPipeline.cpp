@@ -61,6 +61,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeVQBackwardPassOptions gradients;
+  gradients.vectorBits = cpu.vectorBits;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeVQBackwardPass(gradients));
   attn::VectorizeCodebookPassOptions codebooks;
   codebooks.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));

@@ -20,7 +20,14 @@ from ._fovea import FoveaError, Kernel
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
+from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
+from ._tree_backward import (
+    tree_build_backward,
+    tree_fetch_backward,
+    tree_materialize_backward,
+    tree_update_backward,
+)
 from .tree import (
     Tree,
     tree_build,
@@ -41,6 +48,8 @@ __all__ = [
     "VQState",
     "clear_cache",
     "codebook_update",
+    "commitment_loss",
+    "commitment_loss_backward",
     "compile",
     "dense",
     "dense_backward",
@@ -52,11 +61,16 @@ __all__ = [
     "quantize",
     "set_num_threads",
     "tree_build",
+    "tree_build_backward",
     "tree_fetch",
+    "tree_fetch_backward",
     "tree_materialize",
+    "tree_materialize_backward",
     "tree_score",
     "tree_select",
     "tree_update",
+    "tree_update_backward",
     "vq",
+    "vq_backward",
     "vq_decode",
 ]

@@ -19,6 +19,7 @@
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward
 // PASSES: attn-vectorize-quantize
+// PASSES: attn-vectorize-vq-backward{vector-bits=256}
 // PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream
 // PASSES: attn-vectorize-stream-backward

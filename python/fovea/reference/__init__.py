@@ -56,6 +56,7 @@ from ._tree import (
     vip_score,
 )
 from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
+from ._vq_backward import vq_backward
 
 __all__ = [
     "Tree",
@@ -89,6 +90,7 @@ __all__ = [
     "tree_update",
     "vip_score",
     "vq",
+    "vq_backward",
     "vq_decode",
     "vq_encoder",
     "vq_initial_state",

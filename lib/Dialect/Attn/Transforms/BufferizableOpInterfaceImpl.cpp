@@ -121,6 +121,7 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
         *context);
     VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
+    VQBackwardOp::attachInterface<AttnOpInterface<VQBackwardOp>>(*context);
     VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
   });
 }

@@ -13,6 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
+include "fovea/Dialect/Attn/IR/AttnVQBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 // Gradients refer to the operations that they are gradients of.
 include "fovea/Dialect/Attn/IR/AttnBackwardOps.td"

@@ -35,7 +35,9 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     | patterns of this dialect | their `attn.*_backward` |
 
     Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
-    nothing on. Anything else that a result depends on is named in one error.
+    nothing on, nor does an operation with the attribute `attn.stop_gradient`.
+    `attn.quantize` passes the gradients of quantized keys, and those that
+    `attn.vq` has for its codes, straight through. Anything else that a result depends on is named in one error.
 
     Adjoints are kept in `f32` (`f64` for `f64`) and rounded once, at the end; those
     of a value that is used several times are added in the order of the uses, so
@@ -291,6 +293,27 @@ def VectorizeCodebookPass
     scan by `associative` or `matmul`, and slices of the width of an update, are
     parallel, too. Tokens are taken in in order, so results do not depend on the
     number of threads.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeVQBackwardPass
+    : Pass<"attn-vectorize-vq-backward", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.vq_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.vq_backward` on memrefs by a loop over the blocks of
+    queries in reverse, parallel over batch and key heads, in which one sum for
+    each codeword carries what older values are owed. Means and counts of the
+    values before every block come from an `attn.codebook_scan`, which
+    `--attn-vectorize-codebook` lowers.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",

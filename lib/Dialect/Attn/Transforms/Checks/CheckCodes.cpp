@@ -45,6 +45,9 @@ static std::optional<CodesOperand> getCodesOperand(Operation *op) {
       .Case([](VQOp op) {
         return CodesOperand{op.getCodes(), op.getCodebook(), 1};
       })
+      .Case([](VQBackwardOp op) {
+        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
+      })
       .Case([](VQDecodeOp op) {
         return CodesOperand{op.getCodes(), op.getCodebook(), 1};
       })

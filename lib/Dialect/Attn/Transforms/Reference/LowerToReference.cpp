@@ -46,9 +46,9 @@ struct LowerToReferencePass
                 FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp>(
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp,
+                VQBackwardOp, VQDecodeOp, TreeBuildOp, TreeFetchOp,
+                TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -160,6 +160,7 @@ void lowerToReference(TreeScoreOp op);
 void lowerToReference(TreeSplitOp op);
 void lowerToReference(TreeUpdateOp op);
 void lowerToReference(VQOp op);
+void lowerToReference(VQBackwardOp op);
 void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn

@@ -33,8 +33,18 @@ def load_texts(paths):
     """All bytes; of this repository's prose where no file is named."""
     if not paths:
         paths = [ROOT / "README.md", ROOT / "LICENSE", ROOT / "examples" / "data" / "text.txt"]
-        paths += sorted((ROOT / "docs").rglob("*.md"))
+        paths += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs" / "Dialects").glob("*.md"))
     return np.frombuffer(b"\n\n".join(path.read_bytes() for path in paths), np.uint8)
+
+
+def split(text, context):
+    """What is trained on, and every tenth block of it, which is not."""
+    size = max(1000, 2 * context)
+    blocks = [text[low : low + size] for low in range(0, len(text), size)]
+    parts = [b for i, b in enumerate(blocks) if i % 10 != 9], [b for i, b in enumerate(blocks) if i % 10 == 9]
+    if not parts[1] or min(sum(map(len, part)) for part in parts) < context + 2:
+        raise SystemExit(f"the text has {len(text)} bytes, needed at least {10 * size + context}")
+    return tuple(np.concatenate(part) for part in parts)
 
 
 def initial_parameters(model, seed):
@@ -212,10 +222,7 @@ def check_gradients(model, seed, target):
 
 def train(model, arguments):
     text = load_texts(arguments.text)
-    cut = len(text) - len(text) // 10
-    if len(text) // 10 < model.context + 2:
-        raise SystemExit(f"the text has {len(text)} bytes, needed at least {10 * (model.context + 2)}")
-    known, held_out = text[:cut], text[cut:]
+    known, held_out = split(text, model.context)
     parameters = Parameters(model, arguments.seed)
     print(f"{len(text)} bytes of text, {parameters.flat.size} parameters, {model.attention} attention, "
           f"{model.batch} x {model.context} tokens a step")  # fmt: skip
@@ -234,15 +241,17 @@ def train(model, arguments):
         return float(np.mean([loss(*batch, *parameters.views) for batch in batches]))
 
     one, recent, begun, first = np.ones((), np.float32), [], time.perf_counter(), step
-    while step < arguments.steps:
+    warm_up = min(100, max(1, arguments.steps // 10))
+    end = min(arguments.steps, arguments.pause or arguments.steps)
+    while step < end:
         tokens, targets = batch_of(known, model, arguments.seed, step)
         value, *gradients = gradient(tokens, targets, *parameters.views, one)
         share = step / arguments.steps
-        rate = arguments.rate * min(1, (step + 1) / 100) * (0.55 + 0.45 * math.cos(math.pi * share))
+        rate = arguments.rate * min(1, (step + 1) / warm_up) * (0.55 + 0.45 * math.cos(math.pi * share))
         parameters.adam(gradients, step, rate)
         recent.append(float(value))
         step += 1
-        if step % arguments.every == 0 or step == arguments.steps:
+        if step % arguments.every == 0 or step == end:
             seconds = time.perf_counter() - begun
             history.append((step, float(np.mean(recent)), held_out_loss()))
             speed = (step - first) * model.batch * model.context / seconds
@@ -250,6 +259,9 @@ def train(model, arguments):
                   f"({history[-1][2] / math.log(2):.3f} bits a byte), {speed:.0f} tokens/s", flush=True)  # fmt: skip
             recent = []
             save(arguments.checkpoint, model, parameters, step, history)
+    if end < arguments.steps:
+        print(f"pauses at step {step} of {arguments.steps}: run again to go on")
+        return
     if history:
         plot(history, arguments.checkpoint.with_suffix(".png"), f"{model.attention} attention")
     if arguments.sample:
@@ -270,6 +282,7 @@ def parse_arguments():
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rate", type=float, default=3e-3, help="of learning")
     parser.add_argument("--every", type=int, default=50, help="steps between reports and checkpoints")
+    parser.add_argument("--pause", type=int, help="stop at this step; the next run goes on")
     parser.add_argument("--checkpoint", type=pathlib.Path, help="by default language_model_<attention>.npz here")
     parser.add_argument("--restart", action="store_true", help="from the start, whatever the checkpoint")
     parser.add_argument("--text", type=pathlib.Path, action="append", help="instead of this repository's")

@@ -248,4 +248,4 @@ def attention_cases():
         ("multipole", attention("fast_multipole", [tokens] * 3 + w + w, 3, tokens,
                                 "group = 4 : i64, causal", weights), [tokens] * 3 + w + w),
     ]  # fmt: skip
-    return [dict(name=name, text=text, inputs=shapes, target="reference") for name, text, shapes in specs]
+    return [dict(name=name, text=text, inputs=shapes) for name, text, shapes in specs]

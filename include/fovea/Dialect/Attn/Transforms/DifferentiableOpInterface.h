@@ -11,10 +11,14 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace fovea::attn {
+
+/// Of an operation whose results are constants to a gradient.
+constexpr llvm::StringLiteral kStopGradientAttrName = "attn.stop_gradient";
 
 /// The adjoints of the values of a function, or of the body of an operation:
 /// the derivative of a sum of the results, weighted by their cotangents, with

@@ -28,7 +28,15 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       The operation may replace itself by one that returns more. An error says
       which use of the operation has no gradient.
     }], "::llvm::LogicalResult", "emitVJP",
-    (ins "::mlir::OpBuilder &":$builder, "::fovea::attn::Adjoints &":$adjoints)>
+    (ins "::mlir::OpBuilder &":$builder, "::fovea::attn::Adjoints &":$adjoints)>,
+    InterfaceMethod<[{
+      Whether `result` can have an adjoint: if its elements are floating-point
+      numbers, unless the operation says otherwise.
+    }], "bool", "hasAdjoint", (ins "::mlir::OpResult":$result),
+    /*methodBody=*/"", /*defaultImplementation=*/[{
+      return ::llvm::isa<::mlir::FloatType>(
+          ::mlir::getElementTypeOrSelf(result.getType()));
+    }]>
   ];
 }
 

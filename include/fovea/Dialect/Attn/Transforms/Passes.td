@@ -35,7 +35,9 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     | patterns of this dialect | their `attn.*_backward` |
 
     Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
-    nothing on. Anything else that a result depends on is named in one error.
+    nothing on, nor does an operation with the attribute `attn.stop_gradient`.
+    `attn.quantize` passes the gradients of quantized keys, and those that
+    `attn.vq` has for its codes, straight through. Anything else that a result depends on is named in one error.
 
     Adjoints are kept in `f32` (`f64` for `f64`) and rounded once, at the end; those
     of a value that is used several times are added in the order of the uses, so

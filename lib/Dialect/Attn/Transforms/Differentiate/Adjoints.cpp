@@ -61,6 +61,8 @@ Value fovea::attn::createZerosLike(OpBuilder &builder, Location loc, Value like,
 }
 
 void Adjoints::activateResults(Operation *op) {
+  if (op->hasAttr(kStopGradientAttrName))
+    return;
   bool isActiveOp = llvm::any_of(op->getOperands(),
                                  [&](Value value) { return isActive(value); });
   visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *operand) {
@@ -68,8 +70,10 @@ void Adjoints::activateResults(Operation *op) {
   });
   if (!isActiveOp)
     return;
-  for (Value result : op->getResults())
-    if (isa<FloatType>(getElementTypeOrSelf(result)))
+  auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+  for (OpResult result : op->getResults())
+    if (differentiable ? differentiable.hasAdjoint(result)
+                       : isa<FloatType>(getElementTypeOrSelf(result)))
       activate(result);
 }
 
@@ -85,9 +89,8 @@ void Adjoints::add(OpBuilder &builder, Value value, Value contribution) {
   if (!isActive(value))
     return;
   Location loc = contribution.getLoc();
-  contribution =
-      convertFloat(builder, loc, contribution,
-                   getStateType(getElementTypeOrSelf(value.getType())));
+  if (Type type = getElementTypeOrSelf(value); isa<FloatType>(type))
+    contribution = convertFloat(builder, loc, contribution, getStateType(type));
   Value &adjoint = adjoints[value];
   adjoint = adjoint ? arith::AddFOp::create(builder, loc, adjoint, contribution)
                     : contribution;

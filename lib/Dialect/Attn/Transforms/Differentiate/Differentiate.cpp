@@ -36,7 +36,11 @@ static bool isFloat(Type type) {
 static bool isWorthFusing(OpOperand *operand) {
   auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
+  auto isConstant = [](Operation *op) {
+    return op->hasAttr(kStopGradientAttrName);
+  };
   return producer && producer->hasOneUse() && consumer &&
+         !isConstant(producer) && !isConstant(consumer) &&
          producer.getNumLoops() == consumer.getNumLoops() &&
          !linalg::isaContractionOpInterface(consumer);
 }

@@ -23,8 +23,11 @@ public:
 
   /// A destination for the gradient of `operand`, in the type of adjoints.
   Value overwrite(Value operand) {
-    return remember(operand, createEmptyLike(b, loc, operand, typeOf(operand)),
-                    /*accumulates=*/false);
+    return overwrite(operand,
+                     createEmptyLike(b, loc, operand, typeOf(operand)));
+  }
+  Value overwrite(Value operand, Value init) {
+    return remember(operand, init, /*accumulates=*/false);
   }
   SmallVector<Value> overwrite(ValueRange operands) {
     return llvm::map_to_vector(
@@ -235,6 +238,47 @@ static LogicalResult differentiate(FastMultipoleLinearOp op, OpBuilder &b,
   return success();
 }
 
+/// The adjoint of codes is that of the keys which they stand for: it goes
+/// straight through attn.quantize.
+static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
+  if (!op.getState().empty() || !op.getNextState().empty())
+    return op.emitOpError("has no gradient with a state");
+  Cotangents seeds(op, b, adjoints);
+  bool isSoftmax = op.getWeighting() == Weighting::Softmax;
+  if (isSoftmax)
+    op = withLse(op);
+  Location loc = op.getLoc();
+  Gradients gradients(b, loc, adjoints);
+  Value dQuery = gradients.overwrite(op.getQuery());
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(b, loc, op.getCodes());
+  sizes.push_back(tensor::getMixedSize(b, loc, op.getQuery(), 3));
+  Value dKey = gradients.overwrite(
+      op.getCodes(),
+      tensor::EmptyOp::create(b, loc, sizes,
+                              getElementTypeOrSelf(dQuery.getType())));
+  Value dValue = gradients.overwrite(op.getValue());
+  Value dBias = gradients.overwriteActive(op.getBias());
+  auto backward = VQBackwardOp::create(
+      b, loc, gradients.getTypes(), op.getQuery(), op.getCodes(), op.getValue(),
+      op.getCodebook(), op.getBias(), isSoftmax ? op->getResult(0) : Value(),
+      isSoftmax ? op->getResult(1) : Value(), seeds.dOutput, seeds.dLse, dQuery,
+      dKey, dValue, dBias, op.getBlockAttr(), op.getCausalAttr(),
+      op.getScaleAttr(), op.getWeightingAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+/// The straight-through estimator: keys get what their codewords get. Codewords
+/// move by attn.codebook_update.
+static LogicalResult differentiate(QuantizeOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  for (Value result : op->getResults())
+    if (Value adjoint = adjoints.find(result))
+      adjoints.add(b, op.getKey(), adjoint);
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Registration
 //===----------------------------------------------------------------------===//
@@ -248,6 +292,16 @@ struct AttnModel
     return differentiate(cast<OpTy>(op), builder, adjoints);
   }
 };
+
+/// Codes have adjoints, too: those of the keys.
+struct QuantizeModel
+    : DifferentiableOpInterface::ExternalModel<QuantizeModel, QuantizeOp> {
+  LogicalResult emitVJP(Operation *op, OpBuilder &builder,
+                        Adjoints &adjoints) const {
+    return differentiate(cast<QuantizeOp>(op), builder, adjoints);
+  }
+  bool hasAdjoint(Operation *, OpResult) const { return true; }
+};
 } // namespace
 
 template <typename... OpTys> static void attach(MLIRContext *context) {
@@ -257,6 +311,7 @@ template <typename... OpTys> static void attach(MLIRContext *context) {
 void fovea::attn::registerAttnRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attach<DenseOp, FastMultipoleLinearOp, FastMultipoleOp, StreamOp,
-           SummarizeOp>(context);
+           SummarizeOp, VQOp>(context);
+    QuantizeOp::attachInterface<QuantizeModel>(*context);
   });
 }

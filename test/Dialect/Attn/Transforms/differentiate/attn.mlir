@@ -115,3 +115,40 @@ func.func @linear(%q: tensor<1x2x128x16xf32>, %k: tensor<1x2x128x16xf32>, %v: te
       outs(%init : tensor<1x2x128x16xf32>) {group = 32 : i64} -> tensor<1x2x128x16xf32>
   return %out : tensor<1x2x128x16xf32>
 }
+
+// -----
+
+// What attn.vq has for its codes goes straight through attn.quantize to the keys.
+
+// CHECK-LABEL: func.func @vq_vjp(
+//  CHECK-SAME:     %[[Q:.*]]: tensor<1x2x64x16xf64>, %[[K:.*]]: tensor<1x1x64x16xf64>, %[[V:.*]]: tensor<1x1x64x16xf64>, %[[C:.*]]: tensor<1x8x16xf64>, %[[D:.*]]: tensor<1x2x64x16xf64>)
+//       CHECK:   %[[Z:.*]] = attn.quantize ins(%[[K]], %[[C]]
+//       CHECK:   %[[OUT:.*]]:2 = attn.vq ins(%[[Q]], %[[Z]], %[[V]], %[[C]]
+//       CHECK:   %[[G:.*]]:3 = attn.vq_backward ins(%[[Q]], %[[Z]], %[[V]], %[[C]] {{.*}} forward(%[[OUT]]#0, %[[OUT]]#1 :
+//  CHECK-SAME:       gradient(%[[D]] :
+//       CHECK:   %[[ZEROS:.*]] = linalg.fill {{.*}} -> tensor<1x8x16xf64>
+//       CHECK:   return %[[G]]#0, %[[G]]#1, %[[G]]#2, %[[ZEROS]]
+func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1x1x64x16xf64>, %c: tensor<1x8x16xf64>)
+    -> tensor<1x2x64x16xf64> {
+  %z_init = tensor.empty() : tensor<1x1x64xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%z_init : tensor<1x1x64xi32>) -> tensor<1x1x64xi32>
+  %init = tensor.empty() : tensor<1x2x64x16xf64>
+  %out = attn.vq ins(%q, %z, %v, %c : tensor<1x2x64x16xf64>, tensor<1x1x64xi32>, tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%init : tensor<1x2x64x16xf64>) {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>
+  return %out : tensor<1x2x64x16xf64>
+}
+
+// -----
+
+// Half of the commitment loss: nothing goes through what stops the gradient.
+
+// CHECK-LABEL: func.func @stop_vjp(
+//  CHECK-SAME:     %[[D:[a-z0-9]*]]: tensor<4xf32>) -> tensor<4xf32>
+//   CHECK-NOT:   linalg
+//       CHECK:   return %[[D]]
+func.func @stop(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %c = arith.negf %x {attn.stop_gradient} : tensor<4xf32>
+  %y = arith.addf %x, %c : tensor<4xf32>
+  return %y : tensor<4xf32>
+}

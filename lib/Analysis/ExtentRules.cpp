@@ -166,6 +166,17 @@ public:
     addLike({"recomputed", op.getRecomputed()}, basis);
   }
 
+  void add(attn::FFTForwardOp op) {
+    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
+  }
+
+  void add(attn::FFTInverseOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
+  }
+
+  void add(attn::FFTMultiplyOp op) { addProduct(op); }
+  void add(attn::FFTAccumulateOp op) { addProduct(op); }
+
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -220,6 +231,12 @@ public:
   }
 
 private:
+  template <typename OpTy> void addProduct(OpTy op) {
+    Named spectrum = {"spectrum", op.getSpectrum()};
+    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
+    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
   void addLike(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
@@ -344,8 +361,9 @@ void fovea::forEachExtentRule(Operation *op,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
             attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::VQOp, attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
-            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
-            attn::TreeScoreOp>(
+            attn::FFTForwardOp, attn::FFTInverseOp, attn::FFTMultiplyOp,
+            attn::FFTAccumulateOp, attn::VQOp, attn::VQDecodeOp,
+            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

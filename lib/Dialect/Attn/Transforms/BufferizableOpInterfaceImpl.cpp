@@ -103,6 +103,11 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
     ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
+    FFTForwardOp::attachInterface<AttnOpInterface<FFTForwardOp>>(*context);
+    FFTInverseOp::attachInterface<AttnOpInterface<FFTInverseOp>>(*context);
+    FFTMultiplyOp::attachInterface<AttnOpInterface<FFTMultiplyOp>>(*context);
+    FFTAccumulateOp::attachInterface<AttnOpInterface<FFTAccumulateOp>>(
+        *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
     TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);

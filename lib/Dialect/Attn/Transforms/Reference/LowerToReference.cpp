@@ -44,8 +44,9 @@ struct LowerToReferencePass
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp, VQOp,
-                VQDecodeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp,
+                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp,
+                VQOp, VQDecodeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp,
                 TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();

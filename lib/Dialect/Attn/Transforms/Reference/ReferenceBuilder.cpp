@@ -106,6 +106,10 @@ Value ReferenceBuilder::maxNumbers(Value a, Value b) {
 
 Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
 
+Value ReferenceBuilder::cos(Value a) { return math::CosOp::create(builder, a); }
+
+Value ReferenceBuilder::sin(Value a) { return math::SinOp::create(builder, a); }
+
 Value ReferenceBuilder::log(Value a) {
   if (isa<IndexType>(a.getType()))
     a = toNumber(a);

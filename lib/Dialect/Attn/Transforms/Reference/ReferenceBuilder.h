@@ -52,6 +52,8 @@ public:
   /// The greater of two numbers; NaN when one of them is.
   Value maxNumbers(Value a, Value b);
   Value exp(Value a);
+  Value cos(Value a);
+  Value sin(Value a);
   /// The logarithm of an index.
   Value log(Value a);
   /// Comparisons of numbers, false when one is NaN.
@@ -139,6 +141,10 @@ void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
 void lowerToReference(ConvApplyOp op);
+void lowerToReference(FFTForwardOp op);
+void lowerToReference(FFTInverseOp op);
+void lowerToReference(FFTMultiplyOp op);
+void lowerToReference(FFTAccumulateOp op);
 void lowerToReference(TreeBuildOp op);
 void lowerToReference(TreeFetchOp op);
 void lowerToReference(TreeMaterializeOp op);

@@ -296,6 +296,17 @@ public:
                isByColumn ? u1 : u2, 2);
   }
 
+  void add(attn::FFTForwardOp op) {
+    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
+  }
+
+  void add(attn::FFTInverseOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
+  }
+
+  void add(attn::FFTMultiplyOp op) { addProduct(op); }
+  void add(attn::FFTAccumulateOp op) { addProduct(op); }
+
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -350,6 +361,12 @@ public:
   }
 
 private:
+  template <typename OpTy> void addProduct(OpTy op) {
+    Named spectrum = {"spectrum", op.getSpectrum()};
+    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
+    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
   void addNodeShape(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
@@ -515,16 +532,6 @@ private:
 void fovea::forEachExtentRule(Operation *op,
                               function_ref<void(const ExtentRule &)> visit) {
   llvm::TypeSwitch<Operation *>(op)
-      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-            attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-            attn::StreamBackwardOp, attn::DenseBackwardOp,
-            attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
-            attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
-            attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
-            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
-            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
-            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
-            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
-            attn::ConvOp>([&](auto attention) { Rules(visit).add(attention); });
+      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp, attn::FastMultipoleOp, attn::FastMultipoleLinearOp, attn::StreamBackwardOp, attn::DenseBackwardOp, attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp, attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp, attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp, attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
+          [&](auto attention) { Rules(visit).add(attention); });
 }

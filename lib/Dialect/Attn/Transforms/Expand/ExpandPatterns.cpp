@@ -115,6 +115,13 @@ struct ExpandPatternsPass
           << reduction.getValue();
       return signalPassFailure();
     }
+    std::optional<Reduction> automatic = symbolizeReduction(autoReduction);
+    if (!automatic || *automatic == Reduction::Auto) {
+      getOperation().emitError("expects auto-reduction to be serial, matmul, "
+                               "associative or input_scan, but got ")
+          << autoReduction.getValue();
+      return signalPassFailure();
+    }
     // Scores of trees become attn.dense.
     RewritePatternSet scores(&getContext());
     populateExpandTreePatterns(scores);
@@ -123,7 +130,7 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
-    populateExpandVQPatterns(patterns, *chosen);
+    populateExpandVQPatterns(patterns, *chosen, *automatic);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 
     // Summaries need tensors of their own: a pattern on buffers stays as it

@@ -69,9 +69,10 @@ void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
                                          bool narrowSummaries);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
-/// `reduction` other than auto overrides that of the operations.
+/// `reduction` other than auto overrides that of the operations; `automatic` is
+/// taken where both are auto.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
-                              Reduction reduction);
+                              Reduction reduction, Reduction automatic);
 
 } // namespace fovea::attn::detail
 

@@ -130,6 +130,8 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_end);
   FOVEA_ADD(fovea_rt_gpu_launch);
   FOVEA_ADD(fovea_rt_gpu_alloc);
+  FOVEA_ADD(fovea_rt_gpu_alloc_result);
+  FOVEA_ADD(fovea_rt_gpu_encode_tensor_map);
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);
   FOVEA_ADD(fovea_rt_gpu_copy);

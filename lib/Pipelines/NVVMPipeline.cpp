@@ -33,6 +33,8 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   attn::ExpandPatternsPassOptions expansion;
   expansion.narrowSummaries = true;
+  // Many threads want all blocks at once.
+  expansion.autoReduction = "associative";
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
   pm.addPass(createConvertElementwiseToLinalgPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
@@ -41,6 +43,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createCSEPass());
   attn::SelectGPUTilesPassOptions tiles;
   tiles.sharedBytes = gpu.sharedBytes;
+  tiles.warpgroups = gpu.isExact && gpu.capability == 90;
   pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass(tiles));
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
@@ -74,16 +77,16 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
 static void addLowerToNVVMPasses(OpPassManager &pm) {
   OpPassManager &modules = pm.nest<gpu::GPUModuleOp>();
   modules.addPass(attn::createLowerGPUMathPass());
-  pm.addPass(createConvertNVGPUToNVVMPass());
-  OpPassManager &lowered = pm.nest<gpu::GPUModuleOp>();
-  lowered.addPass(createSCFToControlFlowPass());
-  lowered.addPass(createConvertNVVMToLLVMPass());
-  lowered.addPass(memref::createExpandStridedMetadataPass());
-  lowered.addPass(createLowerAffinePass());
-  lowered.addPass(createConvertGpuOpsToNVVMOps());
-  lowered.addPass(createCanonicalizerPass());
-  lowered.addPass(createCSEPass());
-  lowered.addPass(createReconcileUnrealizedCastsPass());
+  modules.addPass(createConvertNVGPUToNVVMPass());
+  modules.addPass(createSCFToControlFlowPass());
+  modules.addPass(createConvertNVVMToLLVMPass());
+  modules.addPass(memref::createExpandStridedMetadataPass());
+  modules.addPass(createLowerAffinePass());
+  modules.addPass(createConvertGpuOpsToNVVMOps());
+  modules.addPass(createCanonicalizerPass());
+  modules.addPass(createCSEPass());
+  modules.addPass(createReconcileUnrealizedCastsPass());
+  modules.addPass(attn::createMarkTensorMapsPass());
 }
 
 void fovea::buildNVVMPipeline(OpPassManager &pm, const GPUInfo &gpu,

@@ -13,7 +13,7 @@
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
 // PASSES: attn-fuse-elementwise
-// PASSES: attn-select-gpu-tiles{shared-bytes=232448}
+// PASSES: attn-select-gpu-tiles{shared-bytes=232448 warpgroups=false}
 // PASSES: attn-tile-stream
 // PASSES: one-shot-bufferize
 // PASSES: attn-check-nodes{copy-lists=true}

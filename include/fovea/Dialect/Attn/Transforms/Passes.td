@@ -158,6 +158,9 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
            "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
            "the operation, otherwise serial, matmul, associative or input_scan">,
+    Option<"autoReduction", "auto-reduction", "std::string",
+           /*default=*/"\"input_scan\"",
+           "how they are accumulated where the operation says auto, too">,
     Option<"narrowSummaries", "narrow-summaries", "bool", /*default=*/"false",
            "keep summaries in the element type of the tokens, for targets that "
            "multiply one type only, instead of f32">
@@ -649,12 +652,16 @@ def SelectGPUTilesPass
     `#attn.tiles` whose queries, keys and values fit the shared memory and the
     registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
     number of warps, `key` the rows of one tile in shared memory. A stream that no
-    tile supports is an error. Every decision is a remark of category
+    tile supports is an error. With `warpgroups`, `lanes` is the 64 queries of a
+    warpgroup and `vectors` the number of them wherever the stream has one source
+    of narrow data without terms. Every decision is a remark of category
     `attn-select-gpu-tiles`.
   }];
   let options = [
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
-           "shared memory that a block can have, in bytes">
+           "shared memory that a block can have, in bytes">,
+    Option<"warpgroups", "warpgroups", "bool", /*default=*/"false",
+           "choose tiles of warpgroups, for sm_90a, where the stream allows them">
   ];
   let dependentDialects = ["::fovea::attn::AttnDialect"];
 }
@@ -665,7 +672,8 @@ def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
     Replaces every parallel loop over tiles of an `attn.stream` by a `gpu.launch`
     of one block of threads for each tile. See docs/GPU.md for the structure of
     the code. Blocks of the last tiles start first, which have the most to do
-    under a causal mask.
+    under a causal mask. Tiles of warpgroups become kernels for `sm_90a`, which
+    read queries, keys and values by tensor maps that the host makes.
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
     is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
@@ -779,6 +787,19 @@ def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::gpu::GPUDialect"];
 }
 
+def MarkTensorMapsPass : Pass<"attn-mark-tensor-maps"> {
+  let summary = "pass tensor maps to kernels by value";
+  let description = [{
+    Pointers through which a kernel's `nvvm.cp.async.bulk.tensor` operations find
+    their tensors become parameters of 128 bytes, which `--attn-launch-to-runtime`
+    fills from what the pointer of the launch points to. Kernels that move registers
+    between warpgroups get a fixed number of threads, without which they cannot.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"
+  ];
+}
+
 def PlaceGPUBuffersPass
     : Pass<"attn-place-gpu-buffers", "::mlir::ModuleOp"> {
   let summary = "place the buffers of functions on the GPU";
@@ -789,7 +810,7 @@ def PlaceGPUBuffersPass
     | buffer | place |
     |---|---|
     | argument, constant | the caller's, as the device sees it: a copy if it is host memory |
-    | result | the host's, written by the device at the end |
+    | result | the device's if an argument lies there, else the host's, written by the device at the end |
     | any other | the device's |
 
     Single elements that code outside of kernels loads or stores are copied between

@@ -8,6 +8,7 @@
 
 #include "GPUStreamKernel.h"
 #include "SoftmaxAlgebra.h"
+#include "WarpgroupBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -75,6 +76,12 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   if (numPasses > 1)
     valueColumns = llvm::alignTo(llvm::divideCeil(valueWidth, numPasses), 16);
 
+  tableRows = RangeAnalysis(op).getMaxTableRows();
+  if (tiles.getLanes() == kWarpgroupRows) {
+    placeBoxes(tiles.getQueryLanes(), tiles.getKey(), width);
+    return;
+  }
+
   int64_t next = 0;
   auto place = [&](int64_t size) {
     int64_t offset = next;
@@ -88,13 +95,16 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   keys = matrix(2 * tiles.getKey(), width);
   values = matrix(2 * tiles.getKey(), valueColumns);
   weights = place(op.getLogWeights().empty() ? 0 : 2 * tiles.getKey() * 4);
-  tableRows = RangeAnalysis(op).getMaxTableRows();
   table = place(tableRows * 4);
   this->bytes = next;
 }
 
 int64_t GPUStreamKernel::getNumThreads(StreamOp op) {
-  return op.getTiles()->getVectors() * kWarpSize;
+  TilesAttr tiles = *op.getTiles();
+  // One warpgroup more copies.
+  if (tiles.getLanes() == kWarpgroupRows)
+    return (tiles.getVectors() + 1) * kWarpgroupSize;
+  return tiles.getVectors() * kWarpSize;
 }
 
 GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
@@ -122,6 +132,14 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
 // Loops around a query block
 //===----------------------------------------------------------------------===//
 
+void GPUStreamKernel::placeLane() {
+  lane8 = b.rem(b.lane(), 8);
+  lane16 = b.rem(b.lane(), 16);
+  group = b.div(b.lane(), 4);
+  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
+  warpRow = b.mul(b.warp(), kWarpRows);
+}
+
 void GPUStreamKernel::emit() {
   b.begin();
   sharedQueries = b.sharedMatrix(layout.queries, queryTile, width, type);
@@ -134,11 +152,7 @@ void GPUStreamKernel::emit() {
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
 
-  lane8 = b.rem(b.lane(), 8);
-  lane16 = b.rem(b.lane(), 16);
-  group = b.div(b.lane(), 4);
-  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
-  warpRow = b.mul(b.warp(), kWarpRows);
+  placeLane();
   // Matrices of values are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
   valueSwizzle = b.bitXor(b.div(b.lane(), 16), b.swizzle(sharedValues, lane8));
   clearPadding(b, sharedQueries, queryTile, width);
@@ -162,7 +176,7 @@ static bool isMultiple(Value value, int64_t factor) {
                      isMultiple(product.getRhs(), factor));
 }
 
-void GPUStreamKernel::emitHead(Value batch, Value head) {
+void GPUStreamKernel::beginHead(Value batch, Value head) {
   this->batch = batch;
   this->head = head;
   queryRows = b.rowView(op.getQuery(), {batch, head});
@@ -170,9 +184,14 @@ void GPUStreamKernel::emitHead(Value batch, Value head) {
   if (op.getLse())
     lseView = b.rowView(op.getLse(), {batch, head});
 
-  Value rows = b.extent(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
-  numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+}
+
+void GPUStreamKernel::emitHead(Value batch, Value head) {
+  beginHead(batch, head);
+  Value rows = b.extent(op.getQuery(), 2);
   // How many rows there can be; a tile has no more than it was cut to.
   int64_t maxRows = getExtent(op.getQuery(), 2);
   if (ShapedType::isDynamic(maxRows) && op.getFirstRow())
@@ -239,14 +258,19 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
   }
 }
 
-void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
-                                     Value blockIndex) {
+void GPUStreamKernel::beginQueryBlock(Value query, Value numQueries,
+                                      Value blockIndex) {
   queryStart = query;
   queryCount = numQueries;
   blockQuery = b.toI32(query);
   blockQueries = b.toI32(numQueries);
   emitSources(blockIndex);
   collectSegments(blockIndex);
+}
+
+void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                     Value blockIndex) {
+  beginQueryBlock(query, numQueries, blockIndex);
   loadQueries();
   if (layout.numPasses == 1)
     return emitPass(b.i32(0));

@@ -51,11 +51,32 @@ mlir::LogicalResult verifyGPUStream(StreamOp op);
 class GPUStreamLayout {
 public:
   explicit GPUStreamLayout(StreamOp op);
+  /// Where the barriers of a warpgroup kernel are.
+  int64_t barriers = 0;
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
   int64_t queries, keys, values, weights, table; // offsets in bytes
   int64_t tableRows, bytes;
+
+private:
+  void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
 };
+
+/// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
+/// compute a stream: one source of rows as they lie in memory, and no terms.
+bool canUseWarpgroups(StreamOp op);
+
+/// The map of a tensor, a pointer for copies by boxes, and where in it an
+/// operand of the kernel begins, in 32 bits.
+struct TensorMap {
+  mlir::Value map;
+  llvm::SmallVector<mlir::Value> offsets;
+};
+struct TensorMaps {
+  TensorMap query, key, value;
+};
+
+class GPUStreamWarpgroups;
 
 class GPUStreamKernel {
 public:
@@ -68,8 +89,12 @@ public:
   static int64_t getNumThreads(StreamOp op);
   /// Emits the code before the operation.
   void emit();
+  /// The same for tiles of warpgroups.
+  void emitWarpgroups(const TensorMaps &maps);
 
 private:
+  friend class GPUStreamWarpgroups;
+
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
@@ -101,6 +126,9 @@ private:
     Values maximum, sum;              // one for each row
   };
 
+  void placeLane();
+  void beginHead(Value batch, Value head);
+  void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
   void emitSources(Value blockIndex);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);

@@ -18,7 +18,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -67,11 +66,14 @@ private:
 
   /// NaN counts as the lowest score.
   Value loadScore(Value batch, Value candidate) {
-    Value score = b.loadScalar(op.getScores(), {batch, candidate});
+    Value score = load(op.getScores(), batch, candidate);
+    auto type = cast<FloatType>(score.getType());
     Value isNumber =
         arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, score, score);
-    return b.select(isNumber, score,
-                    b.scalar(-std::numeric_limits<double>::infinity()));
+    Value lowest = arith::ConstantOp::create(
+        b,
+        b.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics(), true)));
+    return b.select(isNumber, score, lowest);
   }
 
   void choose() {

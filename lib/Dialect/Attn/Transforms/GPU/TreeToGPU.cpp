@@ -33,8 +33,10 @@ struct TreeToGPUPass : fovea::attn::impl::TreeToGPUPassBase<TreeToGPUPass> {
           op->getNumResults() != 0)
         return WalkResult::advance();
       ops.push_back(op);
+      // Scores are only compared, in any type.
       for (Value operand : op->getOperands())
-        if (cast<MemRefType>(operand.getType()).getElementType().isF64())
+        if (!isa<TreeSplitOp>(op) &&
+            cast<MemRefType>(operand.getType()).getElementType().isF64())
           return op->emitError("has data of type 'f64', but GPU kernels take "
                                "f16, bf16 and f32");
       return WalkResult::advance();

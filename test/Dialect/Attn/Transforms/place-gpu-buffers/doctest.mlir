@@ -10,7 +10,8 @@
 // CHECK: llvm.call @fovea_rt_gpu_map(%[[QUEUE]], %{{.*}}, %[[BYTES]], %{{.*}})
 // CHECK: %[[SCRATCH:.*]] = llvm.call @fovea_rt_gpu_alloc(%[[QUEUE]], %[[BYTES]])
 // CHECK: llvm.call @fovea_rt_gpu_copy(%[[QUEUE]]
-// CHECK: %[[RESULT:.*]] = memref.alloc() : memref<8xf32>
+// CHECK: llvm.call @fovea_rt_gpu_alloc_result(%[[QUEUE]], %[[BYTES]])
+// CHECK: %[[RESULT:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<8xf32>
 // CHECK: llvm.call @fovea_rt_gpu_map(%[[QUEUE]], %{{.*}}, %[[BYTES]], %[[WRITE]])
 // CHECK: llvm.call @fovea_rt_gpu_copy(%[[QUEUE]]
 // CHECK: llvm.call @fovea_rt_gpu_free(%[[QUEUE]]

@@ -532,6 +532,18 @@ private:
 void fovea::forEachExtentRule(Operation *op,
                               function_ref<void(const ExtentRule &)> visit) {
   llvm::TypeSwitch<Operation *>(op)
-      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp, attn::FastMultipoleOp, attn::FastMultipoleLinearOp, attn::StreamBackwardOp, attn::DenseBackwardOp, attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp, attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp, attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp, attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp, attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
+      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
+            attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
+            attn::StreamBackwardOp, attn::DenseBackwardOp,
+            attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
+            attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
+            attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
+            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
+            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
+            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
+            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -42,7 +42,15 @@ struct LowerToReferencePass
         return WalkResult::interrupt();
       }
       llvm::TypeSwitch<Operation *>(op)
-          .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp, FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp, SummarizeBackwardOp, FastMultipoleBackwardOp, FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp, CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp, ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
+          .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
+                FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
+                SummarizeBackwardOp, FastMultipoleBackwardOp,
+                FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
+                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
+                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp,
+                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -12,6 +12,8 @@
 // MATH: error: unknown products of f32 data 'half'; expected 'tf32x3' or 'tf32'
 // RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
 // HOST: error: accesses single elements on the host, but in a function for a GPU they lie on the device
+// RUN: not fovea-run %s --entry=gradient --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=GRADIENT
+// GRADIENT: error: 'attn.stream_backward' op has no form for GPUs; compile it for the CPU
 
 func.func @good(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
   %o = tensor.empty() : tensor<1x1x4x8xf32>
@@ -38,4 +40,13 @@ func.func @host(%q: tensor<4xf32>) -> f32 {
   %c0 = arith.constant 0 : index
   %r = tensor.extract %q[%c0] : tensor<4xf32>
   return %r : f32
+}
+
+func.func @gradient(%q: tensor<1x1x4x8xf32>, %l: tensor<1x1x4xf32>) -> tensor<1x1x4x8xf32> {
+  %o = tensor.empty() : tensor<1x1x4x8xf32>
+  %r:3 = attn.dense_backward ins(%q, %q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
+      forward(%q, %l : tensor<1x1x4x8xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x8xf32>)
+      outs(%o, %o, %o : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
+      -> tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>
+  return %r#0 : tensor<1x1x4x8xf32>
 }

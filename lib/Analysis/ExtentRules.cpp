@@ -200,6 +200,21 @@ public:
     addState(op, "state", op.getState());
   }
 
+  void add(attn::VQBackwardOp op) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addQuantizedInputs(op);
+    if (op.getOutput())
+      addDestinations(query, op.getOutput(), op.getLse());
+    addShape({"d_output", op.getDOutput()}, query, {0, 1, 2});
+    if (op.getDLse())
+      addShape({"d_lse", op.getDLse()}, query, {0, 1, 2});
+    addShape({"d_query", op.getDQuery()}, query, {0, 1, 2});
+    addShape({"d_key", op.getDKey()}, value, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, value, {0, 1, 2});
+    if (op.getDBias())
+      addShape({"d_bias", op.getDBias()}, {"bias", op.getBias()}, {0, 1, 2});
+  }
+
   void add(attn::LogCountOp op) {
     unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
     addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
@@ -213,6 +228,84 @@ public:
     addShape({"sums", op.getSums()}, codebook, {0, 1});
     addShape({"counts", op.getCounts()}, codebook, {0, 1});
   }
+
+  void add(attn::ConvApplyOp op) {
+    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
+          output = {"output", op.getOutput()};
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addEqual(value, 0, basis, 0);
+    addMultiple(basis, 1, value, 1);
+    addEqual(value, 2, basis, 3);
+    addShape(output, basis, {0, 1});
+    addEqual(output, 2, value, 2);
+    addLike({"recomputed", op.getRecomputed()}, basis);
+  }
+
+  void add(attn::ConvRecoverOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          basis = {"basis", op.getBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(basis, query, {0, 1});
+    addEqual(basis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addLike({"found", op.getFound()}, query);
+  }
+
+  void add(attn::ConvOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addLike({"found", op.getFound()}, query);
+    addLike({"recomputed", op.getRecomputed()}, query);
+  }
+
+  void add(attn::RopeOp op) {
+    Named input = {"input", op.getInput()};
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
+    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+  }
+
+  void add(attn::PolynomialFeaturesOp op) {
+    addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) {
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addEqual(u2, 0, u1, 0);
+    addMultiple(u1, 1, u2, 1);
+    addShape({"value", op.getValue()}, u2, {0, 1, 2});
+    addShape({"output", op.getOutput()}, u1, {0, 1, 2});
+    attn::RowMask mask = op.getMask();
+    for (auto [name, part] : llvm::zip_equal(
+             attn::LowRankOp::getPartNames(mask), op.getMaskParts())) {
+      addBroadcast({name.str(), part}, 0, u1, 0);
+      addBroadcast({name.str(), part}, 1, u1, 1);
+    }
+    bool isByColumn = mask == attn::RowMask::DistinctColumns;
+    OperandRange parts = op.getMaskParts();
+    if (!parts.empty())
+      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+               isByColumn ? u2 : u1, 2);
+    if (mask == attn::RowMask::RowInterval)
+      addEqual({"last", parts[1]}, 2, u1, 2);
+    if (isByColumn || mask == attn::RowMask::DistinctRows)
+      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+               isByColumn ? u1 : u2, 2);
+  }
+
+  void add(attn::FFTForwardOp op) {
+    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
+  }
+
+  void add(attn::FFTInverseOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
+  }
+
+  void add(attn::FFTMultiplyOp op) { addProduct(op); }
+  void add(attn::FFTAccumulateOp op) { addProduct(op); }
 
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
@@ -268,6 +361,12 @@ public:
   }
 
 private:
+  template <typename OpTy> void addProduct(OpTy op) {
+    Named spectrum = {"spectrum", op.getSpectrum()};
+    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
+    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
   void addNodeShape(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
@@ -356,7 +455,7 @@ private:
     addShape(count, mean, {0, 1, 2});
   }
 
-  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+  template <typename OpTy> void addQuantizedInputs(OpTy op) {
     Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
     addShape(value, query, {0, 2});
     addMultiple(query, 1, value, 1);
@@ -365,7 +464,11 @@ private:
     if (op.getBias())
       for (unsigned dim = 0; dim < 3; ++dim)
         addBroadcast({"bias", op.getBias()}, dim, query, dim);
-    addDestinations(query, op.getOutput(), lse);
+  }
+
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    addQuantizedInputs(op);
+    addDestinations({"query", op.getQuery()}, op.getOutput(), lse);
   }
 
   /// Batch and heads of the parts of a state.
@@ -437,6 +540,10 @@ void fovea::forEachExtentRule(Operation *op,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
             attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
             attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
+            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
+            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

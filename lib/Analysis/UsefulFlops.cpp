@@ -307,6 +307,34 @@ public:
            (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
   }
 
+  /// An outer product for every key and its application to every row, once.
+  double count(attn::LowRankOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
+  }
+
+  /// Four products with codewords or their means, and two with the tokens that
+  /// are read one by one: three with a bias.
+  double count(attn::VQBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    double heads = double(q[0]) * q[1], codes = c[1], local = 0, cached = 0;
+    int64_t block = op.getBlock();
+    for (int64_t i = 0; i < q[2]; ++i) {
+      int64_t first = std::max<int64_t>(i / block - 1, 0) * block;
+      local += op.getCausal() ? double(i - first + 1) : 0;
+      cached += !op.getCausal() || first > 0 ? codes : 0;
+    }
+    return 2.0 * heads *
+           (2.0 * q[3] * q[2] * codes + 2.0 * v[3] * cached +
+            (q[3] + (op.getBias() ? 2.0 : 1.0) * v[3]) * local);
+  }
+
   /// False once an extent was not found.
   bool isKnown = true;
 
@@ -357,10 +385,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQDecodeOp>([&](auto attention) {
-          found = true;
-          flops += counter.count(attention);
-        });
+              attn::VQBackwardOp, attn::VQDecodeOp, attn::LowRankOp>(
+            [&](auto attention) {
+              found = true;
+              flops += counter.count(attention);
+            });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

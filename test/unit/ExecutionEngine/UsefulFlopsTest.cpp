@@ -220,6 +220,75 @@ func.func @f(%k: tensor<2x3x?x8xf32>, %c: tensor<1x16x8xf32>, %z: tensor<2x3x?xi
             2.0 * 2 * 3 * 50 * 16 * 8);
 }
 
+/// What the queries of attn.vq read, counted token by token: tokens one by one,
+/// and queries that read codewords for older ones.
+struct QuantizedReads {
+  QuantizedReads(int64_t n, int64_t block, int64_t nearBlocks) {
+    for (int64_t i = 0; i < n; ++i) {
+      bool readsCodewords = false;
+      for (int64_t j = 0; j <= i; ++j)
+        if (i / block - j / block < nearBlocks)
+          ++tokens;
+        else
+          readsCodewords = true;
+      withCodewords += readsCodewords;
+    }
+  }
+  double tokens = 0, withCodewords = 0;
+};
+
+TEST(UsefulFlopsTest, countsWhatQuantizedAttentionReads) {
+  const char *text = R"(
+func.func @f(%q: tensor<2x6x?x8xf32>, %z: tensor<2x3x?xi32>, %v: tensor<2x3x?x4xf32>, %c: tensor<1x16x8xf32>,
+             %b: tensor<1x1x?x10xf32>, %o: tensor<2x6x?x4xf32>) -> tensor<2x6x?x4xf32> {{
+  %0 = attn.vq ins(%q, %z, %v, %c : tensor<2x6x?x8xf32>, tensor<2x3x?xi32>, tensor<2x3x?x4xf32>, tensor<1x16x8xf32>)
+      {0} outs(%o : tensor<2x6x?x4xf32>) {{block = 5 : i64{1}} -> tensor<2x6x?x4xf32>
+  return %0 : tensor<2x6x?x4xf32>
+})";
+  for (int64_t n : {1, 5, 6, 23}) {
+    llvm::SmallVector<int64_t> shapes[] = {{2, 6, n, 8},  {2, 3, n},
+                                           {2, 3, n, 4},  {1, 16, 8},
+                                           {1, 1, n, 10}, {2, 6, n, 4}};
+    // Every query has a score for every codeword, whether it reads it or not.
+    double scores = 16.0 * n * 8;
+    EXPECT_EQ(countFlops(formatv(text, "", ""), shapes),
+              2.0 * 12 * (scores + 16.0 * n * 4));
+    QuantizedReads own(n, 5, 1), both(n, 5, 2);
+    EXPECT_EQ(countFlops(formatv(text, "", ", causal"), shapes),
+              2.0 * 12 * (scores + 4 * (own.tokens + 16 * own.withCodewords)));
+    EXPECT_EQ(
+        countFlops(formatv(text, "bias(%b : tensor<1x1x?x10xf32>)", ", causal"),
+                   shapes),
+        2.0 * 12 * (scores + 4 * (both.tokens + 16 * both.withCodewords)));
+  }
+}
+
+TEST(UsefulFlopsTest, countsTheGradientOfQuantizedAttention) {
+  const char *text = R"(
+func.func @f(%q: tensor<1x2x?x8xf32>, %z: tensor<1x1x?xi32>, %v: tensor<1x1x?x4xf32>, %c: tensor<1x16x8xf32>,
+             %b: tensor<1x1x?x10xf32>, %o: tensor<1x2x?x4xf32>, %l: tensor<1x2x?xf32>, %k: tensor<1x1x?x8xf32>)
+    -> tensor<1x2x?x8xf32> {{
+  %0:3 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x?x8xf32>, tensor<1x1x?xi32>, tensor<1x1x?x4xf32>, tensor<1x16x8xf32>)
+      {0} forward(%o, %l : tensor<1x2x?x4xf32>, tensor<1x2x?xf32>) gradient(%o : tensor<1x2x?x4xf32>)
+      outs(%q, %k, %v : tensor<1x2x?x8xf32>, tensor<1x1x?x8xf32>, tensor<1x1x?x4xf32>)
+      {{block = 5 : i64, causal} -> tensor<1x2x?x8xf32>, tensor<1x1x?x8xf32>, tensor<1x1x?x4xf32>
+  return %0#0 : tensor<1x2x?x8xf32>
+})";
+  const int64_t n = 23;
+  llvm::SmallVector<int64_t> shapes[] = {
+      {1, 2, n, 8},  {1, 1, n},    {1, 1, n, 4}, {1, 16, 8},
+      {1, 1, n, 10}, {1, 2, n, 4}, {1, 2, n},    {1, 1, n, 8}};
+  QuantizedReads both(n, 5, 2);
+  // Scores and d_query; products with means, and what their values are owed;
+  // for tokens products with values, d_key and, with a bias, d_value.
+  double codewords = 2 * 8.0 * 16 * n + 2 * 4.0 * 16 * both.withCodewords;
+  EXPECT_EQ(countFlops(formatv(text, ""), shapes),
+            2.0 * 2 * (codewords + (8 + 4) * both.tokens));
+  EXPECT_EQ(
+      countFlops(formatv(text, "bias(%b : tensor<1x1x?x10xf32>)"), shapes),
+      2.0 * 2 * (codewords + (8 + 2 * 4) * both.tokens));
+}
+
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {
   EXPECT_EQ(countFlops("func.func @f() { return }", {}), std::nullopt);
 }

@@ -47,8 +47,10 @@ struct LowerToReferencePass
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
+                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
                 TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp>(
+                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp,
+                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

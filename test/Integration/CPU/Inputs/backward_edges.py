@@ -37,6 +37,13 @@ for causal, window in ((False, None), (True, None), (True, 9)):
         close(check, kernel(*arguments), wanted(*arrays, causal=causal, window=window), "f32",
               f"dynamic causal {causal} window {window} B{B} H{H} G{G} N{N} M{M}")
 
+    # The same kernel where there is nothing to do.
+    for B, H, G, N, M in ((0, 2, 2, 5, 5), (2, 0, 0, 5, 5), (2, 2, 2, 0, 5), (2, 2, 2, 5, 0)):
+        shapes = (B, H, N, 16), (B, G, M, 16), (B, G, M, 24), (B, H, N, 24), (B, H, N), (B, H, N, 24)
+        found = kernel(*(np.zeros(shape, np.float32) for shape in shapes))
+        check.require([x.shape for x in found] == list(shapes[:3]) and not any(x.any() for x in found),
+                      f"dynamic causal {causal} window {window} B{B} H{H} G{G} N{N} M{M}")
+
 # The same bits for any number of threads, and run after run: blocks of queries,
 # heads that share a key head, heads and batch entries that share a bias.
 for name, (H, G), terms in (

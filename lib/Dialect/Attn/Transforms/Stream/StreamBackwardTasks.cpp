@@ -41,7 +41,8 @@ StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
   Schedule schedule;
   schedule.chainHeads = sharesHeads ? one : keyHeads;
   schedule.spanBatches = sharesBatches ? batches : one;
-  schedule.spanHeads = sharesHeads ? heads : b.div(heads, keyHeads);
+  // Without key heads there are no chains, but the division is done.
+  schedule.spanHeads = sharesHeads ? heads : b.div(heads, b.max(keyHeads, 1));
   schedule.numChains =
       b.mul(sharesBatches ? one : batches, schedule.chainHeads);
   schedule.tasks = one;

@@ -40,6 +40,9 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  // A gradient has many buffers, few of them at a time.
+  pm.addNestedPass<func::FuncOp>(
+      bufferization::createOptimizeAllocationLivenessPass());
   pm.addPass(attn::createCheckNodesPass());
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;

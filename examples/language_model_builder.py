@@ -4,12 +4,14 @@
 """Writes a byte-level language model as IR.
 
     model = Model(batch=8, context=256, width=128, heads=4, hidden=352, layers=2)
-    text = loss_function(model)      # (tokens, targets, parameters) -> mean cross entropy
-    text = logits_function(model)    # (tokens, parameters) -> [B,N,256]
+    text = loss_function(model)      # (tokens, targets, parameters, codebooks) -> mean cross entropy
+    text = logits_function(model)    # (tokens, parameters, codebooks) -> [B,N,256]
 
 RMS norm, projections, causal attention (dense, fast multipole or over quantized
 keys), SiLU-gated MLP, each with a residual. Only the forward pass is written:
-gradients are --attn-differentiate's.
+gradients are --attn-differentiate's. With quantized keys the loss function also
+returns the commitment loss and, for each layer, keys and codes, from which codebooks
+are moved; where there are none, there are no codebooks either.
 """
 
 from dataclasses import dataclass
@@ -30,8 +32,10 @@ class Model:
     layers: int
     attention: str = "dense"
     # Of multipole attention: tokens of a group, summaries of an interval.
+    # Of quantized keys: tokens of a block, codewords of a head.
     group: int = 32
     rank: int = 4
+    codes: int = 64
     element: str = "f32"
 
     @property
@@ -61,11 +65,18 @@ class Model:
         shapes.update({"gain": (F,), "unembedding": (F, BYTES)})
         return shapes
 
+    def codebooks(self):
+        """Shapes of the codebooks, a layer each."""
+        layers = range(self.layers if self.attention == "vq" else 0)
+        return {f"codebook_{layer}": (self.heads, self.codes, self.head_width) for layer in layers}
+
 
 class ModelWriter(Writer):
     def __init__(self, model):
         super().__init__(model.element)
         self.model = model
+        # Of quantized keys: the commitment loss so far, and keys and codes.
+        self.commitment, self.quantized = None, []
 
     def body(self, *lines):
         """Lines of a generic operation; `$T` is the element type."""
@@ -118,6 +129,8 @@ class ModelWriter(Writer):
         t = self.tensor(m.batch, m.heads, m.context, m.head_width)
         init = self.empty(m.batch, m.heads, m.context, m.head_width)
         inputs = f"ins({q}, {k}, {v} : {t}, {t}, {t})"
+        if m.attention == "vq":
+            return self.attend_quantized(q, k, v, layer)
         if m.attention == "dense":
             return self.op(f"attn.dense {inputs} outs({init} : {t}) {{mask = #attn.mask<causal>}} -> {t}")
         clauses = ""
@@ -129,6 +142,52 @@ class ModelWriter(Writer):
         return self.op(
             f"attn.fast_multipole {inputs} {clauses}outs({init} : {t}) "
             f"{{group = {m.group} : i64, causal}} -> {t}"
+        )
+
+    def unit_rows(self, x):
+        """Rows of [B,H,N,D] with a mean square of 1."""
+        m = self.model
+        shape = (m.batch, m.heads, m.context, m.head_width)
+        t, column = self.tensor(*shape), self.tensor(*shape[:3])
+        squares = self.generic(
+            [(x, t)], ["d0, d1, d2, d3"], column, "d0, d1, d2", ["parallel"] * 3 + ["reduction"],
+            self.body("%t = arith.mulf %i0, %i0 : $T", "%s = arith.addf %acc, %t : $T",
+                      "linalg.yield %s : $T"), self.zeros(*shape[:3]),
+        )  # fmt: skip
+        return self.generic(
+            [(x, t), (squares, column)], ["d0, d1, d2, d3", "d0, d1, d2"], t, "d0, d1, d2, d3", ["parallel"] * 4,
+            self.body(f"%share = arith.constant {1 / m.head_width:.17e} : $T", "%tiny = arith.constant 1.0e-6 : $T",
+                      "%q = arith.mulf %i1, %share : $T", "%v = arith.addf %q, %tiny : $T",
+                      "%r = math.rsqrt %v : $T", "%s = arith.mulf %i0, %r : $T", "linalg.yield %s : $T"),
+        )  # fmt: skip
+
+    def attend_quantized(self, q, k, v, layer):
+        """Attention over the codewords nearest to the keys, whose gradient goes
+        straight through to the keys, and the mean square of what separates them."""
+        m = self.model
+        shape = (m.batch, m.heads, m.context, m.head_width)
+        t, codes = self.tensor(*shape), tensor(*shape[:3], element="i32")
+        book = self.tensor(*m.codebooks()[f"codebook_{layer}"])
+        q, k = self.unit_rows(q), self.unit_rows(k)
+        inits = f"{self.empty(*shape[:3], element='i32')}, {self.empty(*shape)}"
+        nearest, codeword = self.op(
+            f"attn.quantize ins({k}, %codebook_{layer} : {t}, {book}) outs({inits} : {codes}, {t}) -> {codes}, {t}", 2
+        )
+        self.quantized += [(k, t), (nearest, codes)]
+        constant = self.op(f"arith.negf {codeword} {{attn.stop_gradient}} : {t}")
+        share = 1 / (m.batch * m.heads * m.context * m.head_width * m.layers)
+        every = "d0, d1, d2, d3"
+        self.commitment = self.generic(
+            [(k, t), (constant, t)], [every, every], self.tensor(), "", ["reduction"] * 4,
+            self.body(f"%share = arith.constant {share:.17e} : $T", "%d = arith.addf %i0, %i1 : $T",
+                      "%q = arith.mulf %d, %d : $T", "%p = arith.mulf %q, %share : $T",
+                      "%s = arith.addf %acc, %p : $T", "linalg.yield %s : $T"),
+            self.commitment or self.zeros(),
+        )  # fmt: skip
+        return self.op(
+            f"attn.vq ins({q}, {nearest}, {v}, %codebook_{layer} : {t}, {codes}, {t}, {book}) "
+            f"outs({self.empty(*shape)} : {t}) {{block = {m.group} : i64, causal, "
+            f"scale = {m.head_width**-0.5:.17e} : f64}} -> {t}"
         )
 
     def silu_gate(self, gate, up):
@@ -199,13 +258,17 @@ class ModelWriter(Writer):
 def _arguments(model, *names):
     tokens = tensor(model.batch, model.context, element="i32")
     arguments = [(name, tokens) for name in names]
-    return arguments + [(name, tensor(*shape, element=model.element)) for name, shape in model.parameters().items()]
+    numbers = {**model.parameters(), **model.codebooks()}
+    return arguments + [(name, tensor(*shape, element=model.element)) for name, shape in numbers.items()]
 
 
 def loss_function(model):
     b = ModelWriter(model)
     loss = b.cross_entropy(b.logits("%tokens"), "%targets")
-    return b.function("loss", _arguments(model, "tokens", "targets"), [(loss, b.tensor())])
+    results = [(loss, b.tensor())]
+    if b.quantized:
+        results += [(b.commitment, b.tensor()), *b.quantized]
+    return b.function("loss", _arguments(model, "tokens", "targets"), results)
 
 
 def logits_function(model):

@@ -5,6 +5,7 @@
 
     PYTHONPATH=build/python python examples/train_language_model.py
     PYTHONPATH=build/python python examples/train_language_model.py --attention multipole --context 512
+    PYTHONPATH=build/python python examples/train_language_model.py --attention vq
     PYTHONPATH=build/python python examples/train_language_model.py --check-gradients
 
 The model is written as IR (language_model_builder.py); Fovea compiles its loss and,
@@ -26,6 +27,8 @@ import fovea
 import numpy as np
 from language_model_builder import BYTES, Model, logits_function, loss_function
 
+# Weight of the commitment loss of quantized keys.
+COMMITMENT = 0.25
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -89,6 +92,41 @@ class Parameters:
         return norm
 
 
+class Codebooks:
+    """The codewords of quantized keys, which follow the keys: smoothed sums and
+    numbers of the keys of every code."""
+
+    def __init__(self, model, seed, dtype=np.float32):
+        rng = np.random.default_rng(seed)
+        self.sums = [rng.standard_normal(shape).astype(dtype) for shape in model.codebooks().values()]
+        self.counts = [np.ones(sums.shape[:2], dtype) for sums in self.sums]
+
+    @property
+    def arrays(self):
+        return [s / np.maximum(c, 1e-6)[..., None] for s, c in zip(self.sums, self.counts)]
+
+    def update(self, quantized, target):
+        for layer, (keys, codes) in enumerate(zip(quantized[::2], quantized[1::2])):
+            _, self.sums[layer], self.counts[layer] = fovea.codebook_update(
+                keys, codes, self.sums[layer], self.counts[layer], target=target
+            )
+
+
+def gradient_kernel(model, target):
+    """The loss as a kernel, and one that returns its results and gradients."""
+    loss = fovea.compile(loss_function(model), target=target)
+    count = len(model.parameters())
+    return loss, loss.vjp(arguments=list(range(2, 2 + count)), primal_results=True)
+
+
+def cotangents(model, dtype):
+    """1 for the loss, for the commitment loss its weight, nothing for keys."""
+    if not model.codebooks():
+        return [np.ones((), dtype)]
+    keys = np.zeros((model.batch, model.heads, model.context, model.head_width), dtype)
+    return [np.ones((), dtype), np.full((), COMMITMENT, dtype)] + [keys] * model.layers
+
+
 def batch_of(text, model, seed, step):
     """The same batch for the same step, whenever that runs."""
     rng = np.random.default_rng([seed, step])
@@ -100,14 +138,15 @@ def batch_of(text, model, seed, step):
 # ---- Checkpoints ----------------------------------------------------------------
 
 
-def save(path, model, parameters, step, history):
+def save(path, model, parameters, books, step, history):
     """Replaces the checkpoint at once: it is whole, or the one before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, model=json.dumps(asdict(model)), step=step, history=np.array(history).reshape(-1, 3),
-                     flat=parameters.flat, mean=parameters.mean, square=parameters.square)  # fmt: skip
+                     flat=parameters.flat, mean=parameters.mean, square=parameters.square,
+                     sums=np.array(books.sums), counts=np.array(books.counts))  # fmt: skip
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
@@ -116,7 +155,7 @@ def save(path, model, parameters, step, history):
         raise
 
 
-def resume(path, model, parameters):
+def resume(path, model, parameters, books):
     with np.load(path) as stored:
         found = json.loads(str(stored["model"]))
         needed = asdict(model)
@@ -125,6 +164,7 @@ def resume(path, model, parameters):
             raise SystemExit(f"{path} is a checkpoint of another model: {'; '.join(different)}")
         for name in ("flat", "mean", "square"):
             getattr(parameters, name)[:] = stored[name]
+        books.sums, books.counts = list(stored["sums"]), list(stored["counts"])
         return int(stored["step"]), [tuple(row) for row in stored["history"]]
 
 
@@ -163,7 +203,7 @@ def plot_text(steps, curves, width=64, height=14):
     print(f"        step {steps[0]:.0f} {'.' * (width - 24)} step {steps[-1]:.0f}")
 
 
-def sample(model, parameters, start, count, temperature, seed, target):
+def sample(model, parameters, books, start, count, temperature, seed, target):
     """Continues `start`. The whole window runs for every byte: what comes after a
     position does not change it, so bytes that are not known yet are zeros."""
     model = replace(model, batch=1)
@@ -173,7 +213,7 @@ def sample(model, parameters, start, count, temperature, seed, target):
         window = text[-model.context :]
         tokens = np.zeros((1, model.context), np.int32)
         tokens[0, : len(window)] = window
-        scores = kernel(tokens, *parameters.views)[0, len(window) - 1].astype(np.float64) / temperature
+        scores = kernel(tokens, *parameters.views, *books.arrays)[0, len(window) - 1].astype(np.float64) / temperature
         chances = np.exp(scores - scores.max())
         text.append(int(rng.choice(BYTES, p=chances / chances.sum())))
     return bytes(text).decode("utf-8", errors="replace")
@@ -184,18 +224,22 @@ def sample(model, parameters, start, count, temperature, seed, target):
 
 def check_gradients(model, seed, target):
     """The gradient against central differences in f64, along a random direction for
-    each parameter, and that of the target in f32 against the one in f64."""
-    model = replace(model, batch=2, context=29, width=16, heads=2, hidden=24, group=4, rank=2, element="f64")
+    each parameter, and that of the target in f32 against the one in f64. What goes
+    straight through quantized keys is no derivative, so there the second alone."""
+    model = replace(model, batch=2, context=29, width=16, heads=2, hidden=24, group=4, rank=2, codes=8,
+                    element="f64")  # fmt: skip
     parameters = Parameters(model, seed, np.float64)
     rng = np.random.default_rng(seed)
     parameters.flat += 0.1 * rng.standard_normal(parameters.flat.shape)
     tokens, targets = batch_of(rng.integers(0, BYTES, 1000).astype(np.uint8), model, seed, 0)
-    loss = fovea.compile(loss_function(model), target="reference")
-    one = np.ones((), np.float64)
-    exact = loss.vjp()(tokens, targets, *parameters.views, one)
-    narrow = replace(model, element="f32")
-    vjp = fovea.compile(loss_function(narrow), target=target).vjp()
-    found = vjp(tokens, targets, *[v.astype(np.float32) for v in parameters.views], one.astype(np.float32))
+    books = Codebooks(model, seed, np.float64)
+    loss, vjp = gradient_kernel(model, "reference")
+    numbers = [*parameters.views, *books.arrays, *cotangents(model, np.float64)]
+    count = len(parameters.views)
+    exact = vjp(tokens, targets, *numbers)[-count:]
+    _, vjp = gradient_kernel(replace(model, element="f32"), target)
+    found = vjp(tokens, targets, *[n.astype(np.float32) for n in numbers])[-count:]
+    is_derivative = not model.codebooks()
     print(f"{'parameter':12} {'size':>7}  central differences  {target} in f32")
     worst = {"differences": 0.0, "f32": 0.0}
     for name, view, gradient, single in zip(model.parameters(), parameters.views, exact, found):
@@ -203,13 +247,15 @@ def check_gradients(model, seed, target):
         step = 1e-5 / np.sqrt((direction * direction).mean())
         old = view.copy()
         ends = []
-        for sign in (1, -1):
+        for sign in (1, -1) * is_derivative:
             view[...] = old + sign * step * direction
             ends.append(float(loss(tokens, targets, *parameters.views)))
         view[...] = old
-        slope = (ends[0] - ends[1]) / (2 * step)
-        size = np.linalg.norm(gradient) * np.linalg.norm(direction)
-        difference = abs(slope - (gradient * direction).sum()) / size
+        difference = 0.0
+        if is_derivative:
+            slope = (ends[0] - ends[1]) / (2 * step)
+            size = np.linalg.norm(gradient) * np.linalg.norm(direction)
+            difference = abs(slope - (gradient * direction).sum()) / size
         error = np.abs(single - gradient).max() / np.abs(gradient).max()
         worst = {"differences": max(worst["differences"], difference), "f32": max(worst["f32"], error)}
         print(f"{name:12} {view.size:7}  {difference:19.1e}  {error:{len(target) + 7}.1e}")
@@ -223,33 +269,35 @@ def check_gradients(model, seed, target):
 def train(model, arguments):
     text = load_texts(arguments.text)
     known, held_out = split(text, model.context)
-    parameters = Parameters(model, arguments.seed)
+    parameters, books = Parameters(model, arguments.seed), Codebooks(model, arguments.seed)
     print(f"{len(text)} bytes of text, {parameters.flat.size} parameters, {model.attention} attention, "
           f"{model.batch} x {model.context} tokens a step")  # fmt: skip
     start = time.perf_counter()
-    loss = fovea.compile(loss_function(model), target=arguments.target)
-    # The loss, and its gradients for all parameters.
-    gradient = loss.vjp(primal_results=True)
+    loss, gradient = gradient_kernel(model, arguments.target)
     print(f"compiled in {time.perf_counter() - start:.1f} s")
     step, history = 0, []
     if arguments.checkpoint.exists() and not arguments.restart:
-        step, history = resume(arguments.checkpoint, model, parameters)
+        step, history = resume(arguments.checkpoint, model, parameters, books)
         print(f"goes on from step {step} of {arguments.checkpoint}")
 
     def held_out_loss():
         batches = [batch_of(held_out, model, arguments.seed, number) for number in range(4)]
-        return float(np.mean([loss(*batch, *parameters.views) for batch in batches]))
+        values = [loss(*batch, *parameters.views, *books.arrays) for batch in batches]
+        return float(np.mean([value[0] if model.codebooks() else value for value in values]))
 
-    one, recent, begun, first = np.ones((), np.float32), [], time.perf_counter(), step
+    weights, recent, begun, first = cotangents(model, np.float32), [], time.perf_counter(), step
     warm_up = min(100, max(1, arguments.steps // 10))
     end = min(arguments.steps, arguments.pause or arguments.steps)
     while step < end:
         tokens, targets = batch_of(known, model, arguments.seed, step)
-        value, *gradients = gradient(tokens, targets, *parameters.views, one)
+        results = gradient(tokens, targets, *parameters.views, *books.arrays, *weights)
+        gradients = results[-len(parameters.views) :]
         share = step / arguments.steps
         rate = arguments.rate * min(1, (step + 1) / warm_up) * (0.55 + 0.45 * math.cos(math.pi * share))
         parameters.adam(gradients, step, rate)
-        recent.append(float(value))
+        if model.codebooks():
+            books.update(results[2 : -len(gradients)], arguments.target)
+        recent.append(float(results[0]))
         step += 1
         if step % arguments.every == 0 or step == end:
             seconds = time.perf_counter() - begun
@@ -258,7 +306,7 @@ def train(model, arguments):
             print(f"step {step:5}: loss {history[-1][1]:.4f}, held out {history[-1][2]:.4f} "
                   f"({history[-1][2] / math.log(2):.3f} bits a byte), {speed:.0f} tokens/s", flush=True)  # fmt: skip
             recent = []
-            save(arguments.checkpoint, model, parameters, step, history)
+            save(arguments.checkpoint, model, parameters, books, step, history)
     if end < arguments.steps:
         print(f"pauses at step {step} of {arguments.steps}: run again to go on")
         return
@@ -266,13 +314,13 @@ def train(model, arguments):
         plot(history, arguments.checkpoint.with_suffix(".png"), f"{model.attention} attention")
     if arguments.sample:
         print("sample:")
-        print(sample(model, parameters, arguments.prompt.encode(), arguments.sample, 0.8, arguments.seed,
-                     arguments.target))  # fmt: skip
+        print(sample(model, parameters, books, arguments.prompt.encode(), arguments.sample, 0.8,
+                     arguments.seed, arguments.target))  # fmt: skip
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--attention", choices=("dense", "multipole"), default="dense")
+    parser.add_argument("--attention", choices=("dense", "multipole", "vq"), default="dense")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=256)

@@ -41,6 +41,9 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  // A gradient has many buffers, few of them at a time.
+  pm.addNestedPass<func::FuncOp>(
+      bufferization::createOptimizeAllocationLivenessPass());
   pm.addPass(attn::createCheckNodesPass());
   pm.addPass(attn::createCheckSizesPass());
   attn::VectorizeTreePassOptions trees;

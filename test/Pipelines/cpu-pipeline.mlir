@@ -16,6 +16,7 @@
 // PASSES: attn-tile-stream
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
+// PASSES: optimize-allocation-liveness
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward

@@ -79,6 +79,7 @@ int main(void) {
   const int64_t shape[] = {2, 3};
   fovea_tensor inputs[2], output;
   fovea_result *result = NULL;
+  int64_t argument;
   int i;
 
   memset(&options, 0, sizeof options);
@@ -114,6 +115,18 @@ int main(void) {
   CHECK(fovea_set_num_threads(1) == FOVEA_SUCCESS);
   CHECK(fovea_num_threads() == 1);
   CHECK(fovea_kernel_invoke(kernel, inputs, 2, &result, 1) == FOVEA_SUCCESS);
+
+  /* The gradient for the factor alone: the sum of x. */
+  CHECK(fovea_kernel_vjp(kernel, NULL, 1, 0, &again) == FOVEA_FAILURE);
+  argument = 7;
+  CHECK(fovea_kernel_vjp(kernel, &argument, 1, 0, &again) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "with respect to argument 7") != NULL);
+  argument = 1;
+  CHECK(fovea_kernel_vjp(kernel, &argument, 1, 0, &again) == FOVEA_SUCCESS);
+  CHECK(fovea_kernel_num_arguments(again) == 3);
+  CHECK(fovea_kernel_num_results(again) == 1);
+  fovea_kernel_destroy(again);
+
   fovea_kernel_destroy(kernel);
   output = fovea_result_tensor(result);
   CHECK(output.type == FOVEA_F32 && output.rank == 2 && output.shape[0] == 2 &&

@@ -142,7 +142,7 @@ Value ConvKernel::loadMasked(Value memref, ValueRange indices, Value mask,
                                 b.getFloatAttr(elementType, otherwise)));
   Value numbers =
       vector::MaskedLoadOp::create(b, type, memref, indices, mask, fill);
-  if (elementType == b.getStateType())
+  if (elementType.getWidth() >= b.getStateType().getWidth())
     return numbers;
   return arith::ExtFOp::create(b, b.getVectorType(), numbers);
 }
@@ -341,13 +341,25 @@ void ConvKernel::prepareNormalisers() {
   b.loop(b.index(0), numBases, 1, [&](Value segment) { sumWindows(segment); });
 }
 
+/// Sums of the first elements of a vector, or of the last.
+Value ConvKernel::scan(Value numbers, bool isBackward) {
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers.getType()));
+  for (int64_t distance = 1; distance < lanes; distance *= 2) {
+    SmallVector<int64_t> mask;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      int64_t from = isBackward ? lane + distance : lane - distance;
+      mask.push_back(from >= 0 && from < lanes ? from : lanes);
+    }
+    numbers = b.fadd(numbers,
+                     vector::ShuffleOp::create(b, numbers, zeros, mask));
+  }
+  return numbers;
+}
+
 void ConvKernel::sumWindows(Value segment) {
   Value first = firstColumn(segment);
   Value length = b.sub(firstColumn(b.add(segment, 1)), first);
   Value size = b.sub(numTokens, first);
-  auto weightAt = [&](Value lag) {
-    return widen(b.loadScalar(weights, weightOffset(segment, lag)));
-  };
   // A segment without columns has no window.
   Value step = b.max(length, b.index(1));
   Value runs = b.select(b.equal(length, b.index(0)), b.index(0),
@@ -355,28 +367,42 @@ void ConvKernel::sumWindows(Value segment) {
   b.loop(b.index(0), length, 1, [&](Value at) {
     memref::StoreOp::create(b, wide(0.0), suffixes, b.add(at, 1));
   });
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
+  auto addUp = [&](Value lag, Value mask, Value carried, bool isBackward) {
+    Value numbers = widen(
+        loadMasked(weights, weightOffset(segment, lag), mask, 0.0));
+    return b.fadd(scan(numbers, isBackward), carried);
+  };
+  auto spread = [&](Value sums, int64_t lane) -> Value {
+    return vector::BroadcastOp::create(
+        b, wideType, vector::ExtractOp::create(b, sums, lane));
+  };
   b.loop(b.index(0), runs, 1, [&](Value run) {
     Value start = b.mul(run, step);
     Value count = b.min(step, b.sub(size, start));
     // Beginnings of this run, with the ends of the run before.
-    b.loop(b.index(0), count, 1, wide(0.0), [&](Value at, ValueRange carried) {
-      Value lag = b.add(start, at);
-      Value sum = b.fadd(carried[0], weightAt(lag));
-      Value row = b.add(first, lag);
-      Value suffix = memref::LoadOp::create(b, suffixes, b.add(at, 1));
-      Value old = memref::LoadOp::create(b, normalisers, row);
-      memref::StoreOp::create(b, b.fadd(old, b.fadd(sum, suffix)), normalisers,
-                              row);
-      return Values{sum};
+    b.loop(b.index(0), count, lanes, none, [&](Value at, ValueRange carried) {
+      Value lag = b.add(start, at), row = b.add(first, lag);
+      Value mask = firstLanes(b.sub(count, at));
+      Value sums = addUp(lag, mask, carried[0], /*isBackward=*/false);
+      Value suffix = loadMasked(suffixes, b.add(at, 1), mask, 0.0);
+      Value old = loadMasked(normalisers, row, mask, 0.0);
+      vector::MaskedStoreOp::create(b, normalisers, row, mask,
+                                    b.fadd(old, b.fadd(sums, suffix)));
+      return Values{spread(sums, lanes - 1)};
     });
     // Ends of this run, for the next.
     b.ifThen(b.less(b.add(run, 1), runs), [&] {
-      b.loop(b.index(1), step, 1, wide(0.0),
+      Value vectors = b.ceilDiv(step, lanes);
+      b.loop(b.index(1), b.add(vectors, 1), 1, none,
              [&](Value back, ValueRange carried) {
-               Value at = b.sub(step, back);
-               Value sum = b.fadd(carried[0], weightAt(b.add(start, at)));
-               memref::StoreOp::create(b, sum, suffixes, at);
-               return Values{sum};
+               Value at = b.mul(b.sub(vectors, back), lanes);
+               Value mask = firstLanes(b.sub(step, at));
+               Value sums = addUp(b.add(start, at), mask, carried[0],
+                                  /*isBackward=*/true);
+               vector::MaskedStoreOp::create(b, suffixes, at, mask, sums);
+               return Values{spread(sums, 0)};
              });
     });
   });

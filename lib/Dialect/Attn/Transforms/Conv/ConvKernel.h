@@ -118,6 +118,7 @@ private:
   Value forEachLagVector(Value chunk, Value init, LagVisitor visit);
   void storeProfiles(Value top);
   void prepareNormalisers();
+  Value scan(Value numbers, bool isBackward);
   void sumWindows(Value segment);
   void judgeRows();
 

@@ -221,6 +221,17 @@ public:
                isByColumn ? u1 : u2, 2);
   }
 
+  void add(attn::FFTForwardOp op) {
+    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
+  }
+
+  void add(attn::FFTInverseOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
+  }
+
+  void add(attn::FFTMultiplyOp op) { addProduct(op); }
+  void add(attn::FFTAccumulateOp op) { addProduct(op); }
+
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -275,6 +286,12 @@ public:
   }
 
 private:
+  template <typename OpTy> void addProduct(OpTy op) {
+    Named spectrum = {"spectrum", op.getSpectrum()};
+    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
+    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
   void addLike(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
@@ -399,9 +416,11 @@ void fovea::forEachExtentRule(Operation *op,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
             attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
             attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::ConvRecoverOp, attn::ConvOp, attn::VQOp, attn::VQDecodeOp,
-            attn::RopeOp, attn::PolynomialFeaturesOp, attn::LowRankOp,
-            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::ConvRecoverOp, attn::ConvOp, attn::FFTForwardOp,
+            attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp,
+            attn::VQOp, attn::VQDecodeOp, attn::RopeOp,
+            attn::PolynomialFeaturesOp, attn::LowRankOp, attn::TreeBuildOp,
+            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
+            attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

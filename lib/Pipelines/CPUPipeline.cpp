@@ -46,6 +46,11 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));
+  attn::VectorizeConvPassOptions convolutions;
+  convolutions.vectorBits = cpu.vectorBits;
+  convolutions.numRegisters = cpu.numRegisters;
+  pm.addPass(attn::createVectorizeConvPass(convolutions));
+  pm.addPass(attn::createVectorizeFFTPass());
   attn::VectorizeLinalgPassOptions linalg;
   linalg.vectorBits = cpu.vectorBits;
   linalg.numRegisters = cpu.numRegisters;

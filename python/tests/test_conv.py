@@ -10,7 +10,7 @@ from conftest import BOUNDS, TYPES
 import fovea
 from fovea import reference
 
-targets = pytest.mark.parametrize("target", ["reference"])
+targets = pytest.mark.parametrize("target", ["cpu", "reference"])
 
 
 def bases(type="float32", *, B=1, H=2, G=1, R=3, N=37, E=16, sizes=None, seed=0):
@@ -99,3 +99,86 @@ def test_refuses_arguments():
     ]:
         with pytest.raises(ValueError, match=text):
             fovea.conv_apply(*arguments, **options)
+
+
+# -- algorithms ---------------------------------------------------------------
+
+ALGORITHMS = [("toeplitz", None), ("partitioned", None), ("partitioned", 8), ("partitioned", 64), ("single", None)]
+
+
+@pytest.mark.parametrize("algorithm, block", ALGORITHMS)
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("N, R, E", [(1, 1, 1), (61, 1, 16), (130, 5, 48), (257, 2, 65)])
+def test_algorithms(type, N, R, E, algorithm, block):
+    b, sizes, v = bases(type, B=1, H=2, N=N, R=1 if algorithm == "single" else R, E=E)
+    out = fovea.conv_apply(b, sizes, v, algorithm=algorithm, block=block)
+    assert error(out, reference.conv_apply(b, sizes, v)) <= BOUNDS[type]
+
+
+@pytest.mark.parametrize("algorithm, block", ALGORITHMS)
+def test_equals_dense_attention_with_a_basis_for_every_column(algorithm, block):
+    """Corollary 4.5, with scores of 30 either way."""
+    if algorithm == "single":
+        return
+    rng = np.random.default_rng(3)
+    N = 96
+    q, k, v = (rng.standard_normal((1, 1, N, 16)).astype(np.float32) for _ in range(3))
+    scores = q[0, 0].astype(float) @ k[0, 0].astype(float).T
+    q *= np.float32(30 / np.abs(scores).max())
+    scores *= 30 / np.abs(scores).max()
+    b = np.zeros((1, 1, N, N), np.float32)
+    before = np.zeros(N)
+    for r in range(N):
+        column = scores[r:, r] - before[: N - r]
+        b[0, 0, r, : N - r] = column
+        before[: N - r] += b[0, 0, r, : N - r]
+    sizes = np.arange(N, 0, -1, dtype=np.int32)[None, None]
+    out = fovea.conv_apply(b, sizes, v, algorithm=algorithm, block=block)
+    expected = reference.dense(q, k, v, causal=True, scale=1.0)
+    assert error(out, expected) <= (BOUNDS["float32"] if algorithm == "toeplitz" else 2.0**-15)
+
+
+def test_rows_below_the_noise_are_computed_again():
+    """Row 0 alone has a weight of e^-40 next to those of other rows."""
+    b, sizes, v = bases(R=1, N=512, E=64)
+    b[:] = 0
+    b[..., 0] = -40
+    expected = reference.conv_apply(b, sizes, v)
+    for algorithm, most in (("partitioned", 1), ("single", 4)):
+        out, recomputed = fovea.conv_apply(b, sizes, v, algorithm=algorithm, return_recomputed=True)
+        assert 1 <= recomputed.min() and recomputed.max() <= most
+        assert error(out[:, :, :1], expected[:, :, :1]) <= 1e-6 and error(out, expected) <= 5e-6
+    out, recomputed = fovea.conv_apply(b, sizes, v, algorithm="toeplitz", return_recomputed=True)
+    assert recomputed.tolist() == [[0, 0]] and error(out, expected) <= 5e-6
+
+
+@pytest.mark.parametrize("algorithm", ["toeplitz", "partitioned", "single"])
+def test_rows_whose_weights_vanish_are_computed_again(algorithm):
+    b, sizes, v = bases(R=1, N=200, E=16)
+    b[..., :150] -= 300
+    out, recomputed = fovea.conv_apply(b, sizes, v, algorithm=algorithm, return_recomputed=True)
+    assert recomputed.min() >= 150
+    assert error(out, reference.conv_apply(b, sizes, v)) <= 5e-6
+
+
+@pytest.mark.parametrize("algorithm", ["toeplitz", "partitioned", "single"])
+def test_huge_and_tiny_values(algorithm):
+    b, sizes, v = bases(R=1, N=300, E=40)
+    v[:, :, 150:, 3] *= np.float32(1e8)
+    out = fovea.conv_apply(b, sizes, v, algorithm=algorithm)
+    expected = reference.conv_apply(b, sizes, v)
+    # What comes before the huge ones is none the worse.
+    assert error(out[:, :, :150], expected[:, :, :150]) <= 2.0**-15
+    assert error(out, expected) <= 5e-6
+
+
+@pytest.mark.parametrize("algorithm", ["toeplitz", "partitioned", "single"])
+def test_a_nan_reaches_the_rows_that_read_it(algorithm):
+    b, sizes, v = bases(R=1, N=100, E=16)
+    v[0, 0, 40, 5] = np.nan
+    out = fovea.conv_apply(b, sizes, v, algorithm=algorithm)
+    expected = reference.conv_apply(np.array(b), sizes, np.nan_to_num(v))
+    # A register tile of queries multiplies by zeros what it does not read.
+    untouched = 24 if algorithm == "toeplitz" else 40
+    assert error(out[:, :, :untouched], expected[:, :, :untouched]) <= 5e-6
+    assert np.isnan(out[:, :, 40:, 5]).all()

@@ -148,6 +148,44 @@ fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
                      int64_t basis_stride, int64_t num_tokens);
 
 /*
+ * The factors of a Fourier transform. `radices` has 4 bits for each stage, the
+ * first lowest: the logarithm of its radix, from 1 on; their product, the rows
+ * of the transform, is at most 2^31. For a stage of radix R with M rows left,
+ * and for j below M / R and k from 1 to R - 1, there are the cosine and the
+ * sine of -2 pi j k / M, in float, or in double if `is_double` is not 0. The
+ * table is aligned to 64 bytes and stays for the life of the process. From any
+ * thread, at any time. Fails for other radices, and without memory.
+ */
+FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
+                                                  int64_t is_double);
+
+/*
+ * Cuts the values of one head in pieces: a block of `block` tokens, or the part
+ * of it that one segment has. Segment r are the columns from num_tokens -
+ * sizes[r * stride] to those of r + 1. In the order of the sequence, piece p
+ * gets in piece[4 p ..] its block, its first and its end column, and the entry
+ * of `windows` that is its segment's at distance 0. ends[o] is how many pieces
+ * have a block of o or less.
+ *
+ * windows[w] is where, in an array with a profile of weights for each segment,
+ * the 2 block weights begin that lie between two blocks at a distance: at
+ * `origin + r * profile_stride + (distance - 1) * block`, from distance 0 on
+ * for each segment, after and before three entries of `zeros`. Entries are
+ * filled up to a multiple of `multiple` with `zeros`; their number is returned.
+ * Writes num_blocks + num_bases pieces and num_bases * (num_blocks + 3) + 3 +
+ * multiple windows at most.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
+    const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,
+    int64_t block, int64_t origin, int64_t profile_stride, int64_t zeros,
+    int64_t multiple, int64_t *piece, int64_t *ends, int64_t *windows);
+
+/*
+ * Adds to what fovea_rt_recomputed_rows returns.
+ */
+FOVEA_RT_EXPORT void fovea_rt_count_recomputed(int64_t rows);
+
+/*
  * Trees of averages. Nodes are pairs of a level and an index, in two lists of
  * int32_t; entry j of batch entry b of a list is list[b * stride + j].
  *

@@ -109,6 +109,11 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
     ConvRecoverOp::attachInterface<AttnOpInterface<ConvRecoverOp>>(*context);
     ConvOp::attachInterface<AttnOpInterface<ConvOp>>(*context);
+    FFTForwardOp::attachInterface<AttnOpInterface<FFTForwardOp>>(*context);
+    FFTInverseOp::attachInterface<AttnOpInterface<FFTInverseOp>>(*context);
+    FFTMultiplyOp::attachInterface<AttnOpInterface<FFTMultiplyOp>>(*context);
+    FFTAccumulateOp::attachInterface<AttnOpInterface<FFTAccumulateOp>>(
+        *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
     PolynomialFeaturesOp::attachInterface<

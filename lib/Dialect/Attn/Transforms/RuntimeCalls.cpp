@@ -24,6 +24,23 @@ void RuntimeCalls::emitCheck(ImplicitLocOpBuilder &b, StringRef function,
   LLVM::CallOp::create(b, callee, operands);
 }
 
+Value RuntimeCalls::emitCall(ImplicitLocOpBuilder &b, ModuleOp module,
+                             StringRef function, Type resultType,
+                             ValueRange arguments) {
+  auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(function);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    Type result =
+        resultType ? resultType : LLVM::LLVMVoidType::get(b.getContext());
+    auto type = LLVM::LLVMFunctionType::get(
+        result, llvm::to_vector(arguments.getTypes()));
+    callee = LLVM::LLVMFuncOp::create(b, function, type);
+  }
+  auto call = LLVM::CallOp::create(b, callee, arguments);
+  return resultType ? call.getResult() : Value();
+}
+
 SmallVector<Value> RuntimeCalls::describe(ImplicitLocOpBuilder &b,
                                           Value memref) {
   auto type = cast<MemRefType>(memref.getType());

@@ -32,6 +32,13 @@ public:
   static llvm::SmallVector<mlir::Value>
   describe(mlir::ImplicitLocOpBuilder &builder, mlir::Value memref);
 
+  /// Calls `function` with `arguments`. Returns its result; null for a null
+  /// type.
+  static mlir::Value emitCall(mlir::ImplicitLocOpBuilder &builder,
+                              mlir::ModuleOp module, llvm::StringRef function,
+                              mlir::Type resultType,
+                              mlir::ValueRange arguments);
+
 private:
   mlir::LLVM::LLVMFuncOp getFunction(mlir::ImplicitLocOpBuilder &builder,
                                      llvm::StringRef name,

@@ -94,7 +94,7 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
 
     with the unit roundoff `u` of the state type, the length `L` of a transform and
     2-norms, that of the values over both of the columns that share a complex
-    transform. A row where that may be more than `2^11 u` of the largest value the
+    transform. A row where that may be more than `2^9 u` of the largest value the
     row reads, once divided by the normaliser, is computed again without transforms;
     so is, by any algorithm, a row whose weights are all but zero next to the greatest
     of the head. `recomputed` counts these rows. The plain loops in `f64` count none.

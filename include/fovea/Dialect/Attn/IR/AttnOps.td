@@ -10,6 +10,7 @@
 #define FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD
 
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
+include "fovea/Dialect/Attn/IR/AttnFFTOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"

@@ -382,6 +382,43 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
   ];
 }
 
+def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
+  let summary = "lower sums of convolutions on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_apply` on memrefs by parallel loops vectorised along
+    the width of values. The algorithm, where it is `auto`, and the sizes of the
+    loops are chosen by a model of the target's registers; the choice is a remark
+    of category `attn-vectorize-conv`. See docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
+  let summary = "lower Fourier transforms on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.fft_forward`, `fft_inverse`, `fft_multiply` and `fft_accumulate` on
+    memrefs by loops of butterflies in registers, parallel over batch entries and
+    groups of columns. The form of the spectra says what a vector holds and what
+    stages there are; factors are tables of the runtime.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
   let summary = "check sizes of convolutions at run time";
   let description = [{

@@ -45,7 +45,8 @@ struct LowerToReferencePass
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
                 FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp,
-                ConvRecoverOp, VQOp, VQDecodeOp, LowRankOp,
+                ConvRecoverOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
+                FFTAccumulateOp, VQOp, VQDecodeOp, LowRankOp,
                 PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });

@@ -61,8 +61,9 @@ def low_rank(rank=64, width=64, rows=ROWS, heads=1, element="f32", mask="causal"
     return text, arrays + parts, size * heads * rows * (2 * rank + 2 * width)
 
 
-def recover(bases, rows=ROWS, width=64, window=16):
-    """Scores with as many convolutions as are looked for."""
+def recover(bases, rows=ROWS, width=64, window=16, apply=False):
+    """Scores with as many convolutions as are looked for; with `apply`, the whole of
+    attn.conv."""
     rng = np.random.default_rng(2)
     at = np.arange(rows)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
 
@@ -84,7 +85,17 @@ def recover(bases, rows=ROWS, width=64, window=16):
         f" {{window = {window} : i64, delta = 1.0 : f64, epsilon = 0.0 : f64}} -> {b}, {m}, {n}\n"
         f"  return %r#0, %r#1, %r#2 : {b}, {m}, {n}\n}}\n"
     )
-    return text, arrays, 4 * rows * (width + bases)
+    if not apply:
+        return text, arrays, 4 * rows * (width + bases)
+    text = (
+        f"func.func @run(%q: {q}, %k: {q}, %v: {q}) -> {q} {{\n"
+        f"  %o = tensor.empty() : {q}\n  %n = tensor.empty() : {n}\n  %c = tensor.empty() : {n}\n"
+        f"  %r:3 = attn.conv ins(%q, %k, %v : {q}, {q}, {q}) outs(%o, %n, %c : {q}, {n}, {n})"
+        f" {{num_basis = {bases} : i64, window = {window} : i64, delta = 1.0 : f64, epsilon = 0.0 : f64}}"
+        f" -> {q}, {n}, {n}\n  return %r#0 : {q}\n}}\n"
+    )
+    arrays.append(rng.standard_normal((1, 1, rows, width), dtype=np.float32))
+    return text, arrays, 4 * rows * 4 * width
 
 
 def rope(heads=8, rows=ROWS // 8, width=64):
@@ -134,7 +145,8 @@ def main():
         ],
         "masks": [(mask, low_rank(rows=n // 8, mask=mask)) for mask in
                   ("row_change", "row_interval", "distinct_rows", "distinct_columns")],
-        "recover": [(f"R = {r}", recover(r, n)) for r in (1, 8, 32)],
+        "recover": [(f"{name}, R = {r}", recover(r, n, apply=name == "conv"))
+                    for r in (1, 8, 32) for name in ("conv_recover", "conv")],
         "maps": [("rope, 8 heads", rope(rows=max(n // 8, 1))), ("features of degree 2, 32 columns", features(rows=max(n // 16, 1)))],
     }[arguments.part]  # fmt: skip
     bandwidth = copy_bandwidth()

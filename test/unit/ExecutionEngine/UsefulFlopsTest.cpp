@@ -289,6 +289,19 @@ func.func @f(%q: tensor<1x2x?x8xf32>, %z: tensor<1x1x?xi32>, %v: tensor<1x1x?x4x
       2.0 * 2 * (codewords + (8 + 2 * 4) * both.tokens));
 }
 
+TEST(UsefulFlopsTest, countsOuterProductsOfKeysAndTheirUse) {
+  const char *text = R"(
+func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>) -> tensor<2x4x?x5xf32> {
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>)
+      outs(%o : tensor<2x4x?x5xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x?x5xf32>
+  return %0 : tensor<2x4x?x5xf32>
+})";
+  EXPECT_EQ(
+      countFlops(text,
+                 {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
+      2.0 * 2 * 4 * 8 * 5 * (50 + 70));
+}
+
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {
   EXPECT_EQ(countFlops("func.func @f() { return }", {}), std::nullopt);
 }

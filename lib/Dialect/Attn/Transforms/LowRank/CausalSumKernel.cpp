@@ -35,26 +35,37 @@ class CausalSumKernel : LowRankKernel {
 public:
   CausalSumKernel(OpBuilder &builder, LowRankOp op, RegisterFile registers)
       : LowRankKernel(builder, op, registers),
-        panel(std::min<int64_t>(vectors, llvm::divideCeil(width, lanes)) *
-              lanes),
-        accumulators(registers.count >= 32 ? 16 : 8) {}
+        numPanels(llvm::divideCeil(llvm::divideCeil(width, lanes), vectors)),
+        panel(llvm::divideCeil(llvm::divideCeil(width, lanes), numPanels) *
+              lanes) {}
 
   void emit();
 
 private:
+  /// Rows from `at` on that will be read, from column `first` on.
+  struct Ahead {
+    Value memref;
+    Values at;
+    Value first;
+    int64_t columns;
+  };
+
   void emitTask(Value batch, Value head, Value firstColumn);
   void packRows(Value source, Value head, Value first, Value total, Value from,
                 Value target, int64_t columns);
   void packKeys(Value first);
   void emitScores();
   void emitRows(int64_t first, Value row);
+  void prefetchRows(const Ahead &ahead, int64_t rows, Value turn,
+                    int64_t turns);
   Value emitTotal(int64_t row);
   void storeRow(Value row, ArrayRef<Value> vectors);
   void addKeys();
 
-  int64_t panel, accumulators;
+  /// Panels of columns that are tasks, and columns of one.
+  int64_t numPanels, panel;
   // The present task.
-  Value batch, head, keyHeadIndex, firstColumn;
+  Value batch, head, keyHeadIndex, firstColumn, diagonal;
   Value u1, u2, u2Transposed, values, scores, sums, carries, keySums,
       keyCarries, edge;
 };
@@ -94,7 +105,7 @@ void CausalSumKernel::emitTask(Value batch, Value head, Value firstColumn) {
 
   Value numRows = b.extent(op.getU1(), 2), numKeys = b.extent(op.getU2(), 2);
   // Row i reads keys up to i + diagonal, which may be negative.
-  Value diagonal = b.sub(numKeys, numRows);
+  diagonal = b.sub(numKeys, numRows);
   Value before = b.max(diagonal, 0);
   // Keys before row 0's last one, whose number need not be whole chunks: the
   // first chunk begins before key 0.
@@ -107,7 +118,7 @@ void CausalSumKernel::emitTask(Value batch, Value head, Value firstColumn) {
     packRows(op.getU1(), head, first, numRows, zero, u1, padded);
     packKeys(b.add(first, diagonal));
     emitScores();
-    for (int64_t row = 0; row < kChunk; row += kTileRows)
+    for (int64_t row = 0; row < kChunk; row += tileRows(panel / lanes))
       emitRows(row, b.add(first, row));
     addKeys();
   });
@@ -151,11 +162,11 @@ void CausalSumKernel::emitScores() {
     });
   });
   // As many rows as registers allow, beside the vectors up to the diagonal.
-  int64_t rows = std::clamp<int64_t>(accumulators * lanes / kChunk, 1, 8);
+  int64_t rows = std::min(tileRows(llvm::divideCeil(kChunk, lanes)), kChunk);
   for (int64_t first = 0; first < kChunk; first += rows) {
     // All that a tile of rows will read.
     int64_t count =
-        llvm::divideCeil(llvm::alignTo(first + rows, kTileRows), lanes);
+        llvm::divideCeil(llvm::alignTo(first + rows, kMaxTileRows), lanes);
     Values tile(rows * count, b.splat(0.0));
     tile = b.loop(
         b.index(0), b.index(rank), 1, tile, [&](Value d, ValueRange running) {
@@ -187,34 +198,68 @@ void CausalSumKernel::emitScores() {
 
 /// A tile of rows of the chunk from `first` on, which is row `row` of all.
 void CausalSumKernel::emitRows(int64_t first, Value row) {
-  int64_t count = panel / lanes;
-  Values tile(kTileRows * count, b.splat(0.0));
-  auto multiply = [&](Value left, Value right, int64_t depth) {
-    tile = b.loop(
-        b.index(0), b.index(depth), 1, tile, [&](Value j, ValueRange running) {
-          Values next(running), rights;
-          for (int64_t v = 0; v < count; ++v)
-            rights.push_back(b.loadVector(right, {j, b.index(v * lanes)}));
-          for (int64_t i = 0; i < kTileRows; ++i) {
-            Value factor =
-                b.broadcast(b.loadScalar(left, {b.index(first + i), j}));
-            for (int64_t v = 0; v < count; ++v)
-              next[i * count + v] =
-                  b.fma(factor, rights[v], next[i * count + v]);
-          }
-          return next;
-        });
+  int64_t count = panel / lanes, rows = tileRows(count);
+  Values tile(rows * count, b.splat(0.0));
+  auto multiply = [&](Value left, Value right, int64_t low, int64_t high,
+                      llvm::function_ref<void(Value)> ahead) {
+    auto step = [&](Value j, ValueRange running) {
+      Values next(running), rights;
+      for (int64_t v = 0; v < count; ++v)
+        rights.push_back(b.loadVector(right, {j, b.index(v * lanes)}));
+      ahead(j);
+      for (int64_t i = 0; i < rows; ++i) {
+        Value factor = b.broadcast(b.loadScalar(left, {b.index(first + i), j}));
+        for (int64_t v = 0; v < count; ++v)
+          next[i * count + v] = b.fma(factor, rights[v], next[i * count + v]);
+      }
+      return next;
+    };
+    tile = b.loop(b.index(low), b.index(high), 1, tile, step);
   };
-  multiply(u1, sums, rank);
-  multiply(scores, values, first + kTileRows);
+  // Meanwhile the same rows of the next chunk are brought to the second cache
+  // level, one operand after the other, a few lines in every turn.
+  Value next = b.add(row, kChunk), keys = b.add(next, diagonal);
+  Ahead operands[] = {
+      {op.getU1(), {batch, head, next}, b.index(0), rank},
+      {op.getU2(), {batch, keyHeadIndex, keys}, b.index(0), rank},
+      {op.getValue(), {batch, keyHeadIndex, keys}, firstColumn, panel},
+      {op.getOutput(), {batch, head, next}, firstColumn, panel}};
+  constexpr int64_t kOperands = std::size(operands);
+  for (int64_t i = 0; i < kOperands; ++i) {
+    int64_t low = rank * i / kOperands, high = rank * (i + 1) / kOperands;
+    if (low < high)
+      multiply(u1, sums, low, high, [&](Value d) {
+        prefetchRows(operands[i], rows, b.sub(d, b.index(low)), high - low);
+      });
+  }
+  multiply(scores, values, 0, first + rows, [](Value) {});
   Value numRows = b.extent(op.getU1(), 2);
-  for (int64_t i = 0; i < kTileRows; ++i) {
-    Value total = b.broadcast(emitTotal(first + i));
+  for (int64_t i = 0; i < rows; ++i) {
+    Value total = emitTotal(first + i), inverse = invert(total);
     Values means;
     for (int64_t v = 0; v < count; ++v)
-      means.push_back(divide(b, tile[i * count + v], total));
+      means.push_back(divide(b, tile[i * count + v], total, inverse));
     b.ifThen(b.less(b.add(row, i), numRows),
              [&] { storeRow(b.add(row, i), means); });
+  }
+}
+
+/// Asks in turn number `turn` of `turns` for its share of the lines of some
+/// rows.
+void CausalSumKernel::prefetchRows(const Ahead &ahead, int64_t rows, Value turn,
+                                   int64_t turns) {
+  constexpr int64_t kLineBits = 512, kMaxLines = 8;
+  auto type = cast<MemRefType>(ahead.memref.getType());
+  int64_t perLine = kLineBits / type.getElementTypeBitWidth();
+  int64_t lines = llvm::divideCeil(ahead.columns, perLine);
+  int64_t perTurn =
+      std::min<int64_t>(llvm::divideCeil(rows * lines, turns), kMaxLines);
+  for (int64_t i = 0; i < perTurn; ++i) {
+    Value line = b.add(b.mul(turn, perTurn), i);
+    Values at = ahead.at;
+    at.back() = b.add(at.back(), b.div(line, lines));
+    at.push_back(b.add(ahead.first, b.mul(b.rem(line, lines), perLine)));
+    b.prefetch(ahead.memref, at, /*locality=*/2);
   }
 }
 
@@ -256,15 +301,23 @@ void CausalSumKernel::storeRow(Value row, ArrayRef<Value> means) {
 /// Adds the packed keys to the running sums.
 void CausalSumKernel::addKeys() {
   addProducts(u2, values, b.index(kChunk), sums, panel, carries);
-  b.loop(b.index(0), b.index(paddedRank()), lanes, [&](Value d) {
-    Value part =
-        b.loop(b.index(0), b.index(kChunk), 1, b.splat(0.0),
-               [&](Value j, ValueRange sum) -> Values {
-                 return {b.fadd(sum.front(), b.loadVector(u2, {j, d}))};
-               })
-            .front();
-    addCompensated(b, part, keySums, keyCarries, {b.index(0), d});
-  });
+  // Sums of keys, several vectors at a time.
+  constexpr int64_t kVectors = 8;
+  for (int64_t first = 0; first < paddedRank(); first += kVectors * lanes) {
+    int64_t count = std::min(kVectors, (paddedRank() - first) / lanes);
+    auto column = [&](int64_t v) { return b.index(first + v * lanes); };
+    Values parts(count, b.splat(0.0));
+    parts = b.loop(b.index(0), b.index(kChunk), 1, parts,
+                   [&](Value j, ValueRange running) {
+                     Values next;
+                     for (int64_t v = 0; v < count; ++v)
+                       next.push_back(b.fadd(running[v],
+                                             b.loadVector(u2, {j, column(v)})));
+                     return next;
+                   });
+    for (int64_t v = 0; v < count; ++v)
+      addCompensated(b, parts[v], keySums, keyCarries, {b.index(0), column(v)});
+  }
 }
 
 void fovea::attn::emitCausalLowRank(OpBuilder &builder, LowRankOp op,

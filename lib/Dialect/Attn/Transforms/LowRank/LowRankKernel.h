@@ -36,12 +36,15 @@ public:
 protected:
   LowRankKernel(mlir::OpBuilder &builder, LowRankOp op, RegisterFile registers);
 
-  /// Rows in a register tile; rows of the rank are padded to a multiple.
-  static constexpr int64_t kTileRows = 4;
+  /// The most rows of a register tile; rows of the rank are padded to a
+  /// multiple.
+  static constexpr int64_t kMaxTileRows = 16;
 
   int64_t paddedRank() const {
-    return llvm::alignTo(rank, std::max(lanes, kTileRows));
+    return llvm::alignTo(rank, std::max(lanes, kMaxTileRows));
   }
+  /// Rows of a register tile of `count` vectors: a power of two.
+  int64_t tileRows(int64_t count) const;
   Value keyHead(Value head);
 
   /// Zeros in columns `0 .. columns - 1` of `buffer[at, :]`.
@@ -57,15 +60,18 @@ protected:
 
   /// Stores `row[0 .. width - 1] / row[width]` to `output[at, :]`.
   void storeMeans(Value row, ValueRange at);
-  /// `value / total`, 0 where the total is, NaN where the value is infinite.
-  Value divide(KernelBuilder &k, Value value, Value total);
+  /// `1 / total` for a number; anything where that is 0.
+  Value invert(Value total);
+  /// `value inverse`, where `inverse` is that of a number `total`: 0 where the
+  /// total is, NaN where the value is infinite.
+  Value divide(KernelBuilder &k, Value value, Value total, Value inverse);
 
   LowRankOp op;
   int64_t rank, width;
   mlir::FloatType state;
   int64_t lanes;
-  /// Vectors of columns in a register tile.
-  int64_t vectors;
+  /// The most vectors of columns in a register tile, and its accumulators.
+  int64_t vectors, accumulators;
   RowBuilder b;
 };
 

@@ -107,10 +107,17 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   };
 #define FOVEA_ADD(name) add(#name, &::name)
   FOVEA_ADD(fovea_rt_parallel_for);
+  FOVEA_ADD(fovea_rt_wait_for_turn);
+  FOVEA_ADD(fovea_rt_end_turn);
   FOVEA_ADD(fovea_rt_fail);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
+  FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_multiple);
+  FOVEA_ADD(fovea_rt_check_sizes);
+  FOVEA_ADD(fovea_rt_fft_twiddles);
+  FOVEA_ADD(fovea_rt_conv_pieces);
+  FOVEA_ADD(fovea_rt_count_recomputed);
   FOVEA_ADD(fovea_rt_check_nodes);
   FOVEA_ADD(fovea_rt_check_budget);
   FOVEA_ADD(fovea_rt_tree_split);

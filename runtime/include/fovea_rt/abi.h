@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 2
+#define FOVEA_RT_ABI_VERSION 3
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -85,6 +85,35 @@ FOVEA_RT_EXPORT void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
                                            fovea_rt_body_t body, void *context);
 
 /*
+ * Sums that bodies of one parallel loop add to in one order, whatever the
+ * number of threads. The bodies of a chain are numbered 0 ... num_items - 1;
+ * the loop runs item i of chain c as index i * num_chains + c, so that, indices
+ * being handed out in descending order, later items have started before earlier
+ * ones and waiting for them ends. An item goes through its destinations in
+ * ascending positions and adds to those before a position only when all later
+ * items of its chain have.
+ *
+ *   progress  of the chain, set to zero before the loop: item i has the entry
+ *             i * FOVEA_RT_TURN_STRIDE, which is on a cache line of its own.
+ *
+ * The first function waits until all later items have said by the second one
+ * that they have added to everything before `position`. An item that will not
+ * add any more ends with FOVEA_RT_LAST_TURN. A body that others wait for must
+ * not fail before that.
+ *
+ * Fails with FOVEA_RT_INTERNAL where it would have to wait and the calling body
+ * does not run as the index named above: it might wait forever.
+ */
+#define FOVEA_RT_TURN_STRIDE 8
+#define FOVEA_RT_LAST_TURN (INT64_MAX - 1)
+FOVEA_RT_EXPORT void fovea_rt_wait_for_turn(int64_t *progress, int64_t item,
+                                            int64_t num_items,
+                                            int64_t num_chains,
+                                            int64_t position);
+FOVEA_RT_EXPORT void fovea_rt_end_turn(int64_t *progress, int64_t item,
+                                       int64_t position);
+
+/*
  * Ends the running kernel: control goes to the innermost fovea_rt_invoke of the
  * calling thread, which returns `code` and keeps a copy of `message` (up to
  * 1023 bytes, UTF-8) for fovea_rt_last_error. From a body, the loop is ended
@@ -119,6 +148,71 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t num_batches, int64_t num_heads, int64_t num_tokens,
                      int64_t batch_stride, int64_t head_stride,
                      int64_t token_stride, int64_t num_codes);
+
+/*
+ * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
+ * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT
+ * and the text `rule`, the position of the first interval for which not
+ * 0 <= first <= last < bound, and its ends. The arrays have the same extents.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_intervals(
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t last_num_batches, int64_t last_num_heads, int64_t last_num_rows,
+    int64_t last_batch_stride, int64_t last_head_stride,
+    int64_t last_row_stride, int64_t bound);
+
+/*
+ * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of
+ * them, over num_tokens tokens; strides count elements. Fails with
+ * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the position of the first size
+ * that is out of 0 .. num_tokens or, unless both are 0, not below the one
+ * before it, and that size; also without a basis.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
+                     int64_t num_batches, int64_t num_heads, int64_t num_bases,
+                     int64_t batch_stride, int64_t head_stride,
+                     int64_t basis_stride, int64_t num_tokens);
+
+/*
+ * The factors of a Fourier transform. `radices` has 4 bits for each stage, the
+ * first lowest: the logarithm of its radix, from 1 on; their product, the rows
+ * of the transform, is at most 2^31. For a stage of radix R with M rows left,
+ * and for j below M / R and k from 1 to R - 1, there are the cosine and the
+ * sine of -2 pi j k / M, in float, or in double if `is_double` is not 0. The
+ * table is aligned to 64 bytes and stays for the life of the process. From any
+ * thread, at any time. Fails for other radices, and without memory.
+ */
+FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
+                                                  int64_t is_double);
+
+/*
+ * Cuts the values of one head in pieces: a block of `block` tokens, or the part
+ * of it that one segment has. Segment r are the columns from num_tokens -
+ * sizes[r * stride] to those of r + 1. In the order of the sequence, piece p
+ * gets in piece[4 p ..] its block, its first and its end column, and the entry
+ * of `windows` that is its segment's at distance 0. ends[o] is how many pieces
+ * have a block of o or less.
+ *
+ * windows[w] is where, in an array with a profile of weights for each segment,
+ * the 2 block weights begin that lie between two blocks at a distance: at
+ * `origin + r * profile_stride + (distance - 1) * block`, from distance 0 on
+ * for each segment, after and before three entries of `zeros`. Entries are
+ * filled up to a multiple of `multiple` with `zeros`; their number is returned.
+ * Writes num_blocks + num_bases pieces and num_bases * (num_blocks + 3) + 3 +
+ * multiple windows at most.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
+    const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,
+    int64_t block, int64_t origin, int64_t profile_stride, int64_t zeros,
+    int64_t multiple, int64_t *piece, int64_t *ends, int64_t *windows);
+
+/*
+ * Adds to what fovea_rt_recomputed_rows returns.
+ */
+FOVEA_RT_EXPORT void fovea_rt_count_recomputed(int64_t rows);
 
 /*
  * Trees of averages. Nodes are pairs of a level and an index, in two lists of

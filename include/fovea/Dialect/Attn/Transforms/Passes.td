@@ -11,6 +11,63 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "emit the vector-Jacobian product of a function";
+  let description = [{
+    Emits, next to a function, one that computes its gradients by reverse mode: it
+    takes the function's arguments and a cotangent for each of its floating-point
+    results, and returns the derivative of the sum of the results, weighted by the
+    cotangents, with respect to the arguments.
+
+    ```mlir
+    func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32>
+    ```
+    gets
+    ```mlir
+    func.func @f_vjp(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %d_out: tensor<4x8xf32>)
+        -> (tensor<4x8xf32>, tensor<8x8xf32>)
+    ```
+
+    | operations | gradient |
+    |---|---|
+    | `linalg`, named or generic, in any layout: element by element, sums of anything, maxima and minima | the same loops with the maps exchanged; the derivative of a body is taken operation by operation (`arith`, `math`) |
+    | `tensor`: slices, reshapes, casts, `pad`, `concat`, `extract` | their transposes |
+    | patterns of this dialect | their `attn.*_backward` |
+
+    Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
+    nothing on, nor does an operation with the attribute `attn.stop_gradient`.
+    `attn.quantize` passes the gradients of quantized keys, and those that
+    `attn.vq` has for its codes, straight through. Anything else that a result depends on is named in one error.
+
+    Adjoints are kept in `f32` (`f64` for `f64`) and rounded once, at the end; those
+    of a value that is used several times are added in the order of the uses, so
+    that gradients do not depend on the number of threads.
+
+    With `recompute`, elementwise results that the gradient needs are computed a
+    second time rather than kept, where everything that takes is kept anyway.
+  }];
+  let options = [
+    Option<"function", "function", "std::string", /*default=*/"",
+           "the function to differentiate; by default the first public one with "
+           "a body">,
+    ListOption<"arguments", "arguments", "int64_t",
+               "numbers of the arguments to differentiate with respect to; by "
+               "default all of a floating-point type">,
+    Option<"name", "name", "std::string", /*default=*/"",
+           "name of the emitted function; by default that of the function and "
+           "_vjp">,
+    Option<"primalResults", "primal-results", "bool", /*default=*/"false",
+           "return the results of the function, too, before the gradients">,
+    Option<"recompute", "recompute", "bool", /*default=*/"true",
+           "compute cheap values again instead of keeping them">
+  ];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
   let summary = "check dynamic extents of attention ops at run time";
   let description = [{
@@ -32,11 +89,13 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
 }
 
 def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
-  let summary = "check codes of keys at run time";
+  let summary = "check codes of keys, and parts of masks, at run time";
   let description = [{
     Adds `attn.check_codes` before every operation that uses codes as indices of
-    a codebook or of summaries, unless `attn.quantize` made them. What the operation
-    expands to need not check again.
+    a codebook or of summaries, unless `attn.quantize` made them, and
+    `attn.check_codes` or `attn.check_intervals` before an `attn.low_rank` whose mask
+    has groups, columns or intervals. What the operation expands to need not check
+    again.
 
     ```mlir
     %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
@@ -54,10 +113,11 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
 }
 
 def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
-  let summary = "lower attn.check_codes on memrefs to calls of the runtime";
+  let summary = "lower attn.check_codes and attn.check_intervals on memrefs to calls of the runtime";
   let description = [{
     Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
-    fails the invocation if a code is not below the bound:
+    fails the invocation if a code is not below the bound, and `attn.check_intervals`
+    likewise:
 
     ```
     attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
@@ -128,10 +188,32 @@ def ExpandTreeSelectPass
   ];
 }
 
+def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.conv to attn.conv_recover and attn.conv_apply";
+  let description = [{
+    ```mlir
+    %out, %n, %c = attn.conv ins(%q, %k, %v : ...) outs(%o, %n0, %c0 : ...) {num_basis = 8 : i64, ...}
+    ```
+    becomes
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : ...) outs(%b0, %m0, %n0 : ...) {...}
+    %out, %c = attn.conv_apply ins(%b, %m, %v : ...) outs(%o, %c0 : ...)
+    ```
+
+    With `group`, both run in a loop over pairs of neighbouring groups.
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream from the target CPU";
   let description = [{
-    Annotates every `attn.stream` that has no tiles yet with `#attn.tiles`. The
+    Annotates every `attn.stream` and `attn.stream_backward` that has no tiles yet
+    with `#attn.tiles`. The
     cost model is in docs/Pipelines.md; every decision is a remark of category
     `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
   }];
@@ -178,6 +260,28 @@ def VectorizeStreamPass
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::x86vector::X86VectorDialect"
+  ];
+}
+
+def VectorizeStreamBackwardPass
+    : Pass<"attn-vectorize-stream-backward", "::mlir::ModuleOp"> {
+  let summary = "lower attn.stream_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.stream_backward` on memrefs by a parallel loop over
+    register tiles, vectorised over queries. Blocks of queries that add to the
+    same rows take turns: calls of the runtime keep them in one order, whatever
+    the number of threads. Destinations hold the type that sums are kept in. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "add prefetches and streaming stores">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
   ];
 }
 
@@ -228,6 +332,74 @@ def VectorizeCodebookPass
   ];
 }
 
+def VectorizeConvRecoverPass
+    : Pass<"attn-vectorize-conv-recover", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.conv_recover on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_recover` on memrefs by three parallel loops: the binary
+    searches of every head, then the scores of all queries with the keys that were
+    found, which reads the queries once, then differences along the bases.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLowRankPass
+    : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
+  let summary = "lower low-rank attention on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.low_rank`, `attn.polynomial_features` and `attn.rope` on
+    memrefs by parallel loops of vector code.
+
+    A causal `attn.low_rank` goes through chunks of rows with running sums of outer
+    products: products of register tiles with the sums, with the triangle of
+    weights on the diagonal, and of keys and values for the next sums. Other masks
+    make sums by group, or a tree of sums, and apply them to rows. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeVQBackwardPass
+    : Pass<"attn-vectorize-vq-backward", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.vq_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.vq_backward` on memrefs by a loop over the blocks of
+    queries in reverse, parallel over batch and key heads, in which one sum for
+    each codeword carries what older values are owed. Means and counts of the
+    values before every block come from an `attn.codebook_scan`, which
+    `--attn-vectorize-codebook` lowers.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def VectorizeSummarizePass
     : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
   let summary = "lower attn.summarize on memrefs to parallel vector code";
@@ -235,6 +407,29 @@ def VectorizeSummarizePass
     Replaces every `attn.summarize` on memrefs by a parallel loop of register
     tiles, vectorised over the columns. Weights are shared by several intervals
     and by all heads of a chunk of rows.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeSummarizeBackwardPass
+    : Pass<"attn-vectorize-summarize-backward", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize_backward on memrefs to parallel vector code";
+  let description = [{
+    Replaces the `attn.summarize_backward` of all levels of an input by one
+    parallel loop of register tiles, vectorised over the columns: a chunk of rows
+    and its gradient stay in the caches for all levels.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
@@ -311,6 +506,57 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
+  let summary = "lower sums of convolutions on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_apply` on memrefs by parallel loops vectorised along
+    the width of values. The algorithm, where it is `auto`, and the sizes of the
+    loops are chosen by a model of the target's registers; the choice is a remark
+    of category `attn-vectorize-conv`. See docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
+  let summary = "lower Fourier transforms on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.fft_forward`, `fft_inverse`, `fft_multiply` and `fft_accumulate` on
+    memrefs by loops of butterflies in registers, parallel over batch entries and
+    groups of columns. The form of the spectra says what a vector holds and what
+    stages there are; factors are tables of the runtime.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
+  let summary = "check sizes of convolutions at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.conv_apply` on memrefs. Sizes
+    above the number of tokens, negative ones, and sizes that do not decrease down
+    to zeros fail the invocation before anything is written, as does a head without
+    any basis.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
   ];
 }
 

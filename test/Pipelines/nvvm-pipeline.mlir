@@ -29,6 +29,7 @@
 // PASSES: attn-lower-gpu-math
 // PASSES: convert-nvgpu-to-nvvm
 // PASSES: convert-gpu-to-nvvm
+// PASSES: attn-mark-tensor-maps
 // PASSES: fovea-serialize-gpu-modules{chip=sm_90
 // PASSES: attn-place-gpu-buffers
 // PASSES: attn-launch-to-runtime

@@ -260,9 +260,13 @@ run::benchmarkOnDevice(const Kernel &kernel, ArrayRef<TensorRef> inputs,
 }
 
 void run::Timing::print(const Kernel &kernel, raw_ostream &os) const {
-  os << '@' << kernel.getName() << " on '" << kernel.getCPU() << "', "
-     << numThreads << (numThreads == 1 ? " thread" : " threads") << ", "
-     << numRuns << " runs\n";
+  os << '@' << kernel.getName();
+  if (clock == "device")
+    os << " on the device, ";
+  else
+    os << " on '" << kernel.getCPU() << "', " << numThreads
+       << (numThreads == 1 ? " thread, " : " threads, ");
+  os << numRuns << " runs\n";
   os << format("  %s %.6g ms median, %.6g .. %.6g ms\n",
                clock == "cpu"      ? "CPU time "
                : clock == "device" ? "on device"

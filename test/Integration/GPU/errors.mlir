@@ -9,7 +9,7 @@
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=h200 --random 2>&1 | FileCheck %s --check-prefix=CHIP
 // CHIP: error: unknown GPU 'h200': expected a name that LLVM knows, such as 'sm_80' or 'sm_90a'
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --f32=half --random 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: error: unknown products of f32 data 'half'; expected 'tf32x3' or 'tf32'
+// MATH: error: unknown products of f32 data 'half'; expected 'tf32x3', 'tf32' or 'exact'
 // RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
 // HOST: error: accesses single elements in a loop on the host, but in a function for a GPU they lie on the device
 // RUN: not fovea-run %s --entry=gradient --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=GRADIENT

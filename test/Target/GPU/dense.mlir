@@ -17,6 +17,12 @@
 // RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx --f32=tf32 -o %t.tf32
 // RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.tf32 | FileCheck %s --check-prefix=TF32
 
+// RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx --f32=exact -o %t.exact
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync' %t.exact
+// RUN: FileCheck %s --input-file=%t.exact --check-prefix=EXACT
+// EXACT: shfl.sync.idx
+// EXACT: fma.rn.f32
+
 // SM80: .target sm_80
 // SM90: .target sm_90{{$}}
 // PTX: .extern .shared .align 1024 .b8 {{.*}}[];

@@ -677,11 +677,11 @@ def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
     is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
-    bits.
+    bits; `exact` adds products of f32 one after the other, without tensor cores.
   }];
   let options = [
     Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3 or tf32">
+           "products of f32 data: tf32x3, tf32 or exact">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -718,7 +718,7 @@ def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3 or tf32">,
+           "products of f32 data: tf32x3, tf32 or exact">,
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
            "shared memory that a block can have, in bytes">
   ];

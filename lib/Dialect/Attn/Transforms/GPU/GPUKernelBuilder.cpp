@@ -25,6 +25,8 @@ std::optional<F32Math> fovea::attn::parseF32Math(StringRef name) {
     return F32Math::TF32;
   if (name == "tf32x3")
     return F32Math::TF32x3;
+  if (name == "exact")
+    return F32Math::Exact;
   return std::nullopt;
 }
 
@@ -86,6 +88,12 @@ Value GPUKernelBuilder::maxNum(Value a, Value b) {
 Value GPUKernelBuilder::shuffleXor(Value value, int64_t mask) {
   return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
                               i32(kWarpSize - 1), NVVM::ShflKind::bfly,
+                              UnitAttr());
+}
+
+Value GPUKernelBuilder::shuffleFrom(Value value, Value lane) {
+  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, lane,
+                              i32(kWarpSize - 1), NVVM::ShflKind::idx,
                               UnitAttr());
 }
 
@@ -202,6 +210,26 @@ KernelBuilder::Values GPUKernelBuilder::multiplyOnce(FloatType type,
   return result;
 }
 
+KernelBuilder::Values
+GPUKernelBuilder::multiplyByLanes(ValueRange a, ValueRange b, ValueRange c) {
+  // Lane 4 r + k has columns k and k + 4 of rows r and r + 8 on the left, and
+  // rows k and k + 4 of column r on the right; this lane wants two rows of the
+  // left and two columns of the right.
+  Value ownRow = mul(div(lane(), 4), 4), ownColumn = mul(rem(lane(), 4), 8);
+  Values sums(c);
+  for (int64_t depth = 0; depth < 8; ++depth) {
+    int64_t from = depth % 4, upper = depth / 4;
+    Value left[2], right[2];
+    for (int64_t half : {0, 1}) {
+      left[half] = shuffleFrom(a[2 * upper + half], add(ownRow, from));
+      right[half] = shuffleFrom(b[upper], add(ownColumn, from + 4 * half));
+    }
+    for (auto [i, sum] : llvm::enumerate(sums))
+      sum = fma(left[i / 2], right[i % 2], sum);
+  }
+  return sums;
+}
+
 GPUKernelBuilder::Sum GPUKernelBuilder::makeSum() {
   return {Values(4, scalar(0.0)), {}};
 }
@@ -210,6 +238,10 @@ void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
                                 ValueRange b, Sum &sum) {
   if (!type.isF32()) {
     sum.high = multiplyOnce(type, a, b, sum.high);
+    return;
+  }
+  if (math == F32Math::Exact) {
+    sum.high = multiplyByLanes(a, b, sum.high);
     return;
   }
   Values highA, highB, lowA, lowB;

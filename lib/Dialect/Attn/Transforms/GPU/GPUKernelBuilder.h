@@ -24,8 +24,9 @@ constexpr int64_t kChunkBytes = 16;
 
 /// How products of f32 data are computed.
 enum class F32Math {
-  TF32,  // one product of operands rounded to 11 bits
-  TF32x3 // three products of operands cut in two: nearly f32
+  TF32,   // one product of operands rounded to 11 bits
+  TF32x3, // three products of operands cut in two: nearly f32
+  Exact   // multiply-adds of f32, without tensor cores
 };
 
 /// What an option `f32` says.
@@ -80,6 +81,8 @@ public:
   Value exp2(Value x);
   Value maxNum(Value a, Value b);
   Value shuffleXor(Value value, int64_t mask);
+  /// What another lane of the warp has.
+  Value shuffleFrom(Value value, Value lane);
 
   // Shared memory.
   /// A matrix of `rows` rows at byte `offset` of the kernel's shared memory.
@@ -129,6 +132,10 @@ public:
 private:
   Values multiplyOnce(mlir::FloatType type, mlir::ValueRange a,
                       mlir::ValueRange b, mlir::ValueRange c);
+  /// The product of 16 x 8 and 8 x 8 numbers of f32 in the same fragments, from
+  /// which lanes take each other's numbers.
+  Values multiplyByLanes(mlir::ValueRange a, mlir::ValueRange b,
+                         mlir::ValueRange c);
   /// The nearest tf32 number of an f32 number, as an f32 number.
   Value roundToTF32(Value x);
 

@@ -126,7 +126,8 @@ struct StreamToGPUPass
   void runOnOperation() override {
     std::optional<F32Math> math = parseF32Math(f32);
     if (!math) {
-      getOperation().emitError("expects f32 to be tf32 or tf32x3, but got '")
+      getOperation().emitError("expects f32 to be tf32, tf32x3 or exact, but "
+                               "got '")
           << f32 << "'";
       return signalPassFailure();
     }

@@ -5,12 +5,14 @@
 """Attention over quantized keys: speed, time and memory against the number of
 tokens, and decoding latency against the context.
 
-    .venv/bin/python benchmarks/vq.py --part speed|tokens|decode
+    .venv/bin/python benchmarks/vq.py --part speed|tokens|decode|backward
 
 One core and f32. `fovea-run` measures our kernels in processes of their own: CPU
 time, useful FLOPs over the FMA peak of the same run, memory beyond arguments and
 results. Useful are the scores of the S codewords, once for each query, and the
-products with the values of every token or codeword that a query reads.
+products with the values of every token or codeword that a query reads; of a
+gradient four products for every codeword and two for every token, three with a
+bias.
 """
 
 import argparse
@@ -80,6 +82,32 @@ class Case:
             f"  %r = attn.vq ins({ins}){bias} outs(%o : {out}) {{block = {self.block} : i64, causal,"
             f" reduction = #attn.reduction<{self.reduction}>}} -> {out}\n  return %r : {out}\n}}\n"
         ), names
+
+    def backward(self):
+        """The gradient, and its arguments: instead of what a forward pass leaves,
+        numbers of the same size."""
+        types, arrays = self.types(), self.arrays()
+        rng = np.random.default_rng(3)
+        out = tensor((1, self.heads, self.n, self.value_width))
+        lse = tensor((1, self.heads, self.n))
+        names = list("qzvc") + ["b"] * self.bias
+        arguments = [f"%{n}: {types[n]}" for n in names] + [f"%f: {out}", f"%l: {lse}", f"%d: {out}"]
+        results = [types["q"], types["k"], types["v"]] + [types[n] for n in names[4:]]
+        kinds = ", ".join(results)
+        body = "".join(f"  %g{i} = tensor.empty() : {kind}\n" for i, kind in enumerate(results))
+        clauses = [f"bias(%b : {types['b']})", f"d_bias(%g3 : {types['b']})"] if self.bias else ["", ""]
+        ins = f"%q, %z, %v, %c : {types['q']}, {types['z']}, {types['v']}, {types['c']}"
+        text = (
+            f"func.func @run({', '.join(arguments)}) -> ({kinds}) {{\n{body}"
+            f"  %r:{len(results)} = attn.vq_backward ins({ins}) {clauses[0]} forward(%f, %l : {out}, {lse})"
+            f" gradient(%d : {out}) outs(%g0, %g1, %g2 : {', '.join(results[:3])}) {clauses[1]}"
+            f" {{block = {self.block} : i64, causal}} -> {kinds}\n"
+            f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n"
+        )
+        shape = (1, self.heads, self.n)
+        d_out = rng.standard_normal((*shape, self.value_width), dtype=np.float32)
+        normaliser = np.broadcast_to(np.log(np.arange(1.0, self.n + 1)) + 0.5, shape).astype(np.float32)
+        return text, [arrays[n] for n in names] + [d_out / 16, normaliser, d_out]
 
     def quantize(self):
         types = self.types()
@@ -208,6 +236,14 @@ def speed():
     row("vq, one head, D = 128, E = 1536, N = 8192", bench(wide, wide.vq()))
 
 
+def backward():
+    print("| work | time | of peak | |\n|---|---|---|---|")
+    for name, case in (
+        ("no bias", Case(32768)), ("with bias", Case(32768, bias=True)), ("D = 128", Case(32768, width=128, value_width=128)),
+    ):  # fmt: skip
+        row(f"vq backward, {name}", run(*case.backward()))
+
+
 def tokens(dense_to, torch):
     names = ["N", *(f"vq {r}" for r in REDUCTIONS), "dense causal", "NumPy, linear", "PyTorch SDPA"]
     print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
@@ -263,7 +299,7 @@ def decode():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--part", choices=("speed", "tokens", "decode"), required=True)
+    parser.add_argument("--part", choices=("speed", "tokens", "decode", "backward"), required=True)
     parser.add_argument("--dense-to", type=int, default=16384, help="the most tokens that dense attention is run with")
     parser.add_argument("--torch", action="store_true", help="compare with PyTorch, which has to be installed")
     arguments = parser.parse_args()
@@ -271,8 +307,10 @@ def main():
         speed()
     elif arguments.part == "tokens":
         tokens(arguments.dense_to, arguments.torch)
-    else:
+    elif arguments.part == "decode":
         decode()
+    else:
+        backward()
 
 
 if __name__ == "__main__":

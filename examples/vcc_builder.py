@@ -16,6 +16,9 @@ with the logarithm of how many tokens each stands for.
 
 from dataclasses import dataclass, field
 
+import ir_writer
+from ir_writer import tensor
+
 WEIGHTS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo", "g1", "b1", "w1", "c1", "w2", "c2", "g2", "b2")
 
 
@@ -58,63 +61,21 @@ class Shape:
         return {name: shapes.get(name, (F, F) if name[0] == "w" else (F,)) for name in WEIGHTS}
 
 
-def tensor(*shape, element="f32"):
-    return f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
-
-
-class Writer:
+class Writer(ir_writer.Writer):
     """Statements of one function; every method returns the name of its result."""
 
     def __init__(self, shape):
-        self.shape, self.lines, self.count = shape, [], 0
-
-    def op(self, text, results=1):
-        self.count += 1
-        name = f"%v{self.count}"
-        self.lines.append(f"{name}{f':{results}' if results > 1 else ''} = {text}")
-        return name if results == 1 else [f"{name}#{i}" for i in range(results)]
-
-    def empty(self, *shape, element="f32"):
-        return self.op(f"tensor.empty() : {tensor(*shape, element=element)}")
-
-    def zeros(self, *shape):
-        zero, init = self.op("arith.constant 0.0 : f32"), self.empty(*shape)
-        return self.op(f"linalg.fill ins({zero} : f32) outs({init} : {tensor(*shape)}) -> {tensor(*shape)}")
-
-    def generic(self, inputs, maps, out, out_map, iterators, body, init=None):
-        """inputs: (name, type); out: type. The body is lines over %i0, %i1, ..., %acc."""
-        dims = ", ".join(f"d{i}" for i in range(len(iterators)))
-        all_maps = ", ".join(f"affine_map<({dims}) -> ({m})>" for m in [*maps, out_map])
-        names, types = ", ".join(n for n, _ in inputs), ", ".join(t for _, t in inputs)
-        shape = out[out.index("<") + 1 : out.rindex("x")].split("x")
-        init = init or self.empty(*shape)
-        arguments = ", ".join(f"%i{i}: f32" for i in range(len(inputs))) + ", %acc: f32"
-        kinds = ", ".join(f'"{kind}"' for kind in iterators)
-        return self.op(
-            f"linalg.generic {{indexing_maps = [{all_maps}], iterator_types = [{kinds}]}}\n"
-            f"      ins({names} : {types}) outs({init} : {out}) {{\n"
-            f"    ^bb0({arguments}):\n      " + "\n      ".join(body) + f"\n    }} -> {out}"
-        )
+        super().__init__()
+        self.shape = shape
 
     def named(self, op, a, b, n, F):
-        """Element by element, as an operation with a name: it stays a pass of its
-        own, where a generic one might be computed again for every product."""
-        t = tensor(self.shape.batch, n, F)
-        init = self.empty(self.shape.batch, n, F)
-        return self.op(f"linalg.{op} ins({a}, {b} : {t}, {t}) outs({init} : {t}) -> {t}")
+        return super().named(op, a, b, self.shape.batch, n, F)
 
     def linear(self, x, weight, bias, n, ins, outs):
         """x [B,n,ins] times weight [ins,outs], plus bias [outs]."""
         B = self.shape.batch
         t = tensor(B, n, outs)
-        maps = ", ".join(
-            f"affine_map<(b, i, o, k) -> ({m})>" for m in ("b, i, k", "k, o", "b, i, o")
-        )
-        product = self.op(
-            f"linalg.contract indexing_maps = [{maps}] "
-            f"ins({x}, {weight} : {tensor(B, n, ins)}, {tensor(ins, outs)}) "
-            f"outs({self.zeros(B, n, outs)} : {t}) -> {t}"
-        )
+        product = self.product(x, weight, B, n, ins, outs)
         return self.generic(
             [(product, t), (bias, tensor(outs))], ["d0, d1, d2", "d2"], t, "d0, d1, d2",
             ["parallel"] * 3, ["%s = arith.addf %i0, %i1 : f32", "linalg.yield %s : f32"],
@@ -165,22 +126,12 @@ class Writer:
     def heads(self, x, n):
         """[B,n,H D] as [B,H,n,D]."""
         s = self.shape
-        cut = tensor(s.batch, n, s.heads, s.width)
-        split = self.op(
-            f"tensor.expand_shape {x} [[0], [1], [2, 3]] output_shape "
-            f"[{s.batch}, {n}, {s.heads}, {s.width}] : {tensor(s.batch, n, s.features)} into {cut}"
-        )
-        t = tensor(s.batch, s.heads, n, s.width)
-        init = self.empty(s.batch, s.heads, n, s.width)
-        return self.op(f"linalg.transpose ins({split} : {cut}) outs({init} : {t}) permutation = [0, 2, 1, 3]")
+        return self.split_heads(x, s.batch, n, s.heads, s.width)
 
     def merge(self, x, n):
         """The inverse of `heads`."""
         s = self.shape
-        t, cut = tensor(s.batch, s.heads, n, s.width), tensor(s.batch, n, s.heads, s.width)
-        init = self.empty(s.batch, n, s.heads, s.width)
-        back = self.op(f"linalg.transpose ins({x} : {t}) outs({init} : {cut}) permutation = [0, 2, 1, 3]")
-        return self.op(f"tensor.collapse_shape {back} [[0], [1], [2, 3]] : {cut} into {tensor(s.batch, n, s.features)}")
+        return self.merge_heads(x, s.batch, n, s.heads, s.width)
 
     def slice(self, x, first, count, total):
         s = self.shape
@@ -346,14 +297,6 @@ class Writer:
         )
 
 
-def _function(writer, name, arguments, results):
-    parameters = ", ".join(f"%{n}: {t}" for n, t in arguments)
-    types = ", ".join(t for _, t in results)
-    lines = "".join(f"  {line}\n" for line in writer.lines)
-    names = ", ".join(n for n, _ in results)
-    return f"func.func @{name}({parameters}) -> ({types}) {{\n{lines}  return {names} : {types}\n}}\n"
-
-
 def _weights(shape, depth):
     arguments, layers = [], []
     for index in range(depth):
@@ -389,7 +332,7 @@ def encoder(shape, depth, return_nodes=False):
     listed = tensor(s.batch, s.rows, element="i32")
     results = [(vip, vip_type), (b.materialize(tree), token_type)]
     results += [(name, listed) for name in chosen] if return_nodes else []
-    return _function(b, "encoder", arguments + weights, results)
+    return b.function("encoder", arguments + weights, results)
 
 
 def dense_encoder(shape, depth):
@@ -401,7 +344,7 @@ def dense_encoder(shape, depth):
     for w in layers:
         x = b.layer(w, x, n, lambda k, v: [(k, v, n, None)])
     t = tensor(s.batch, n, s.features)
-    return _function(b, "dense", [("x", t)] + weights, [(x, t)])
+    return b.function("dense", [("x", t)] + weights, [(x, t)])
 
 
 def decoder_attention(shape, compressed=True):
@@ -422,4 +365,4 @@ def decoder_attention(shape, compressed=True):
     x = b.named("add", "%decoded", b.linear(mixed, w["wo"], w["bo"], s.vip, F, F), s.vip, F)
     t = tensor(s.batch, s.vip, F)
     memory_type = b.tree_type() if compressed else tensor(s.batch, s.tokens, F)
-    return _function(b, "decoder", [("decoded", t), ("memory", memory_type)] + weights, [(x, t)])
+    return b.function("decoder", [("decoded", t), ("memory", memory_type)] + weights, [(x, t)])

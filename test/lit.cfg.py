@@ -66,6 +66,7 @@ tools = [
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
     ToolSubst("fovea-embedding-example", unresolved="ignore"),
+    ToolSubst("fovea-functions-example", unresolved="ignore"),
 ]
 llvm_config.add_tool_substitutions(
     tools, [config.fovea_tools_dir, config.llvm_tools_dir]

@@ -102,6 +102,18 @@ FOVEA_EXPORT fovea_status fovea_compile(const char *text, size_t length,
                                         const fovea_compile_options *options,
                                         fovea_kernel **kernel);
 
+/* Compiles the vector-Jacobian product of a kernel, with the kernel's options:
+ * a kernel that takes the arguments, and then a cotangent for each
+ * floating-point result, and returns the gradients with respect to the
+ * arguments numbered arguments[0 .. num_arguments), or to all floating-point
+ * ones if that is 0. Not 0 for primal_results returns the results of the kernel
+ * before them. */
+FOVEA_EXPORT fovea_status fovea_kernel_vjp(const fovea_kernel *kernel,
+                                           const int64_t *arguments,
+                                           size_t num_arguments,
+                                           int32_t primal_results,
+                                           fovea_kernel **vjp);
+
 /* Null is ignored. Results of the kernel stay valid. */
 FOVEA_EXPORT void fovea_kernel_destroy(fovea_kernel *kernel);
 

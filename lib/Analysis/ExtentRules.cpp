@@ -74,13 +74,7 @@ public:
   void add(attn::SummarizeOp op) {
     Named input = {"input", op.getInput()}, output = {"output", op.getOutput()},
           weights = {"weights", op.getWeights()};
-    addEqual(output, 0, input, 0);
-    addEqual(output, 1, input, 1);
-    visit({ExtentRule::Summaries,
-           {output.name, output.operand, 2},
-           {input.name, input.operand, 2},
-           op.getInterval(),
-           op.getRank()});
+    addSummaries(output, input, op.getInterval(), op.getRank());
     addMultiple(input, 1, weights, 0);
     if (op.getBias())
       addEqual({"bias", op.getBias()}, 0, weights, 0);
@@ -100,6 +94,72 @@ public:
     addAttention(query, key, {"value", op.getValue()});
     addEqual(key, 2, query, 2);
     addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addWeights(query, "query", op.getQueryWeights(), op.getQueryBiases());
+    addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
+    addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
+  }
+
+  void add(attn::StreamBackwardOp op) {
+    Named query = {"query", op.getQuery()};
+    Named firstKeys = {"keys of source 0", op.getKeys().front()};
+    for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+      auto name = [&, index = index](StringRef what) {
+        return llvm::formatv("{0} of source {1}", what, index).str();
+      };
+      const attn::StreamSource &forward = source.forward;
+      Named keys = {name("keys"), forward.keys};
+      addAttention(query, keys, {name("values"), forward.values});
+      addEqual(keys, 1, firstKeys, 1);
+      addTerms(query, keys, {name("log_weight"), forward.logWeight},
+               {name("bias"), forward.bias});
+      addLike({name("d_keys"), source.keys}, keys);
+      addLike({name("d_values"), source.values},
+              {name("values"), forward.values});
+      addLike({name("d_log_weight"), source.logWeight},
+              {name("log_weight"), forward.logWeight});
+      addLike({name("d_bias"), source.bias}, {name("bias"), forward.bias});
+    }
+    addGradients(query, op.getOutput(), op.getLse(), op.getDOutput(),
+                 op.getDLse(), op.getDQuery());
+  }
+
+  void add(attn::DenseBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          value = {"value", op.getValue()}, bias = {"bias", op.getBias()},
+          logWeight = {"log_weight", op.getLogWeight()};
+    addAttention(query, key, value);
+    addTerms(query, key, logWeight, bias);
+    addGradients(query, op.getOutput(), op.getLse(), op.getDOutput(),
+                 op.getDLse(), op.getDQuery());
+    addLike({"d_key", op.getDKey()}, key);
+    addLike({"d_value", op.getDValue()}, value);
+    addLike({"d_log_weight", op.getDLogWeight()}, logWeight);
+    addLike({"d_bias", op.getDBias()}, bias);
+  }
+
+  void add(attn::SummarizeBackwardOp op) {
+    Named input = {"input", op.getInput()},
+          output = {"d_output", op.getDOutput()},
+          weights = {"weights", op.getWeights()};
+    addSummaries(output, input, op.getInterval(), op.getRank());
+    addMultiple(input, 1, weights, 0);
+    addLike({"d_input", op.getDInput()}, input);
+  }
+
+  void add(attn::FastMultipoleBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addMultipole(op);
+    addGradients(query, op.getOutput(), op.getLse(), op.getDOutput(),
+                 op.getDLse(), op.getDQuery());
+    addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
+    addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
+  }
+
+  void add(attn::FastMultipoleLinearBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addMultipole(op);
+    addGradients(query, /*output=*/Value(), /*lse=*/Value(), op.getDOutput(),
+                 /*dLse=*/Value(), op.getDQuery());
     addWeights(query, "query", op.getQueryWeights(), op.getQueryBiases());
     addWeights(key, "key", op.getKeyWeights(), op.getKeyBiases());
     addWeights(key, "value", op.getValueWeights(), op.getValueBiases());
@@ -140,6 +200,21 @@ public:
     addState(op, "state", op.getState());
   }
 
+  void add(attn::VQBackwardOp op) {
+    Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
+    addQuantizedInputs(op);
+    if (op.getOutput())
+      addDestinations(query, op.getOutput(), op.getLse());
+    addShape({"d_output", op.getDOutput()}, query, {0, 1, 2});
+    if (op.getDLse())
+      addShape({"d_lse", op.getDLse()}, query, {0, 1, 2});
+    addShape({"d_query", op.getDQuery()}, query, {0, 1, 2});
+    addShape({"d_key", op.getDKey()}, value, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, value, {0, 1, 2});
+    if (op.getDBias())
+      addShape({"d_bias", op.getDBias()}, {"bias", op.getBias()}, {0, 1, 2});
+  }
+
   void add(attn::LogCountOp op) {
     unsigned rank = cast<ShapedType>(op.getCount().getType()).getRank();
     addShape({"log_weight", op.getLogWeight()}, {"count", op.getCount()},
@@ -164,6 +239,61 @@ public:
     addShape(output, basis, {0, 1});
     addEqual(output, 2, value, 2);
     addLike({"recomputed", op.getRecomputed()}, basis);
+  }
+
+  void add(attn::ConvRecoverOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          basis = {"basis", op.getBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(basis, query, {0, 1});
+    addEqual(basis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addLike({"found", op.getFound()}, query);
+  }
+
+  void add(attn::ConvOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addLike({"found", op.getFound()}, query);
+    addLike({"recomputed", op.getRecomputed()}, query);
+  }
+
+  void add(attn::RopeOp op) {
+    Named input = {"input", op.getInput()};
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
+    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+  }
+
+  void add(attn::PolynomialFeaturesOp op) {
+    addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) {
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addEqual(u2, 0, u1, 0);
+    addMultiple(u1, 1, u2, 1);
+    addShape({"value", op.getValue()}, u2, {0, 1, 2});
+    addShape({"output", op.getOutput()}, u1, {0, 1, 2});
+    attn::RowMask mask = op.getMask();
+    for (auto [name, part] : llvm::zip_equal(
+             attn::LowRankOp::getPartNames(mask), op.getMaskParts())) {
+      addBroadcast({name.str(), part}, 0, u1, 0);
+      addBroadcast({name.str(), part}, 1, u1, 1);
+    }
+    bool isByColumn = mask == attn::RowMask::DistinctColumns;
+    OperandRange parts = op.getMaskParts();
+    if (!parts.empty())
+      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+               isByColumn ? u2 : u1, 2);
+    if (mask == attn::RowMask::RowInterval)
+      addEqual({"last", parts[1]}, 2, u1, 2);
+    if (isByColumn || mask == attn::RowMask::DistinctRows)
+      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+               isByColumn ? u1 : u2, 2);
   }
 
   void add(attn::FFTForwardOp op) {
@@ -191,7 +321,7 @@ public:
     addNodes({"tree", op.getTree()}, rows, op.getLevel(), op.getIndex(),
              op.getCounts());
     if (op.getLogWeight())
-      addLike({"log_weight", op.getLogWeight()}, rows);
+      addNodeShape({"log_weight", op.getLogWeight()}, rows);
   }
 
   void add(attn::TreeUpdateOp op) {
@@ -227,7 +357,7 @@ public:
     addEqual(output, 0, query, 0);
     addEqual(output, 1, key, 2);
     if (op.getLogWeight())
-      addLike({"log_weight", op.getLogWeight()}, output);
+      addNodeShape({"log_weight", op.getLogWeight()}, output);
   }
 
 private:
@@ -237,16 +367,57 @@ private:
     addEqual({"output", op.getOutput()}, 0, spectrum, 0);
   }
 
-  void addLike(const Named &a, const Named &b) {
+  void addNodeShape(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
+  }
+
+  /// All extents of both are the same, where both are there.
+  void addLike(const Named &a, const Named &b) {
+    if (!a.operand || !b.operand)
+      return;
+    unsigned rank = cast<ShapedType>(a.operand.getType()).getRank();
+    addShape(a, b, llvm::to_vector(llvm::seq(rank)));
+  }
+
+  void addSummaries(const Named &output, const Named &input, int64_t interval,
+                    int64_t rank) {
+    addEqual(output, 0, input, 0);
+    addEqual(output, 1, input, 1);
+    visit({ExtentRule::Summaries,
+           {output.name, output.operand, 2},
+           {input.name, input.operand, 2},
+           interval,
+           rank});
+  }
+
+  /// What every gradient of attention has beside its sources; `output`, `lse`
+  /// and `dLse` may be null.
+  void addGradients(const Named &query, Value output, Value lse, Value dOutput,
+                    Value dLse, Value dQuery) {
+    for (const Named &operand : {Named{"output", output},
+                                 {"lse", lse},
+                                 {"d_output", dOutput},
+                                 {"d_lse", dLse},
+                                 {"d_query", dQuery}})
+      if (operand.operand)
+        addShape(operand, query, {0, 1, 2});
+  }
+
+  template <typename OpTy> void addMultipole(OpTy op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          value = {"value", op.getValue()};
+    addAttention(query, key, value);
+    addEqual(key, 2, query, 2);
+    addLike({"d_key", op.getDKey()}, key);
+    addLike({"d_value", op.getDValue()}, value);
   }
 
   void addNodes(const Named &tree, const Named &rows, Value level, Value index,
                 Value counts) {
     addEqual(rows, 0, tree, 0);
-    addLike({"level", level}, rows);
-    addLike({"index", index}, rows);
+    addNodeShape({"level", level}, rows);
+    addNodeShape({"index", index}, rows);
     if (counts)
       addEqual({"counts", counts}, 0, tree, 0);
   }
@@ -284,7 +455,7 @@ private:
     addShape(count, mean, {0, 1, 2});
   }
 
-  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+  template <typename OpTy> void addQuantizedInputs(OpTy op) {
     Named query = {"query", op.getQuery()}, value = {"value", op.getValue()};
     addShape(value, query, {0, 2});
     addMultiple(query, 1, value, 1);
@@ -293,7 +464,11 @@ private:
     if (op.getBias())
       for (unsigned dim = 0; dim < 3; ++dim)
         addBroadcast({"bias", op.getBias()}, dim, query, dim);
-    addDestinations(query, op.getOutput(), lse);
+  }
+
+  template <typename OpTy> void addQuantized(OpTy op, Value lse) {
+    addQuantizedInputs(op);
+    addDestinations({"query", op.getQuery()}, op.getOutput(), lse);
   }
 
   /// Batch and heads of the parts of a state.
@@ -359,11 +534,16 @@ void fovea::forEachExtentRule(Operation *op,
   llvm::TypeSwitch<Operation *>(op)
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-            attn::QuantizeOp, attn::CodebookAccumulateOp, attn::CodebookScanOp,
-            attn::LogCountOp, attn::CodebookUpdateOp, attn::ConvApplyOp,
-            attn::FFTForwardOp, attn::FFTInverseOp, attn::FFTMultiplyOp,
-            attn::FFTAccumulateOp, attn::VQOp, attn::VQDecodeOp,
+            attn::StreamBackwardOp, attn::DenseBackwardOp,
+            attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
+            attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
+            attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
+            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
             attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp>(
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
+            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
+            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

@@ -57,9 +57,15 @@ static double countSourcePairs(attn::SourceAttr source, int64_t block,
     for (int64_t operand : {b, m, n})
       operands.push_back(builder.getIndexAttr(operand));
     bool folded = succeeded(map.constantFold(operands, results));
+    auto rowOf = [&](unsigned i) -> int64_t {
+      return folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
+    };
+    // A level of a pool has rows of its own.
+    bool hasBounds = map.getNumResults() == 4;
+    int64_t lower = hasBounds ? std::max<int64_t>(rowOf(2), 0) : 0;
+    int64_t upper = hasBounds ? std::min(rowOf(3), m) : m;
     auto clamp = [&](unsigned i) {
-      int64_t row = folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
-      return std::clamp<int64_t>(row, 0, m);
+      return std::clamp(rowOf(i), lower, std::max(lower, upper));
     };
     return std::make_pair(clamp(0), clamp(1));
   };
@@ -211,6 +217,58 @@ public:
            2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
   }
 
+  // A gradient has five products where the forward has two: scores along D
+  // again, weights along E, and the gradients of queries, keys and values.
+
+  double count(attn::DenseBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+           countDensePairs(op.getMaskOrNone(), q[2], k[2]);
+  }
+
+  double count(attn::StreamBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery());
+    double flops = 0;
+    for (const attn::StreamSourceGradient &source : op.getSourceList()) {
+      SmallVector<int64_t> v = shapeOf(source.forward.values);
+      if (!isKnown)
+        return 0;
+      flops += 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               countSourcePairs(source.forward.attr, op.getBlock(), q[2], v[2]);
+    }
+    return flops;
+  }
+
+  double count(attn::SummarizeBackwardOp op) {
+    SmallVector<int64_t> x = shapeOf(op.getInput());
+    return isKnown ? 4.0 * op.getRank() * product(x) : 0;
+  }
+
+  double count(attn::FastMultipoleBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarPairs()) +
+           4.0 * tree.p * tree.levels * (product(k) + product(v));
+  }
+
+  double count(attn::FastMultipoleLinearBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+               (tree.countNearPairs() + tree.countFarSummaryPairs()) +
+           4.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+  }
+
   double count(attn::QuantizeOp op) {
     SmallVector<int64_t> k = shapeOf(op.getKey()),
                          c = shapeOf(op.getCodebook());
@@ -247,6 +305,34 @@ public:
       return 0;
     return 2.0 * q[0] * q[1] *
            (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
+  }
+
+  /// An outer product for every key and its application to every row, once.
+  double count(attn::LowRankOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
+  }
+
+  /// Four products with codewords or their means, and two with the tokens that
+  /// are read one by one: three with a bias.
+  double count(attn::VQBackwardOp op) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
+                         c = shapeOf(op.getCodebook());
+    if (!isKnown)
+      return 0;
+    double heads = double(q[0]) * q[1], codes = c[1], local = 0, cached = 0;
+    int64_t block = op.getBlock();
+    for (int64_t i = 0; i < q[2]; ++i) {
+      int64_t first = std::max<int64_t>(i / block - 1, 0) * block;
+      local += op.getCausal() ? double(i - first + 1) : 0;
+      cached += !op.getCausal() || first > 0 ? codes : 0;
+    }
+    return 2.0 * heads *
+           (2.0 * q[3] * q[2] * codes + 2.0 * v[3] * cached +
+            (q[3] + (op.getBias() ? 2.0 : 1.0) * v[3]) * local);
   }
 
   /// False once an extent was not found.
@@ -296,7 +382,10 @@ fovea::countUsefulFlops(FunctionOpInterface function,
     llvm::TypeSwitch<Operation *>(op)
         .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
               attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-              attn::QuantizeOp, attn::VQOp, attn::VQDecodeOp>(
+              attn::DenseBackwardOp, attn::StreamBackwardOp,
+              attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
+              attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
+              attn::VQBackwardOp, attn::VQDecodeOp, attn::LowRankOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

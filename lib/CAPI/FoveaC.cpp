@@ -94,6 +94,22 @@ fovea_status fovea_compile(const char *text, size_t length,
   return FOVEA_SUCCESS;
 }
 
+fovea_status fovea_kernel_vjp(const fovea_kernel *kernel,
+                              const int64_t *arguments, size_t numArguments,
+                              int32_t primalResults, fovea_kernel **vjp) {
+  if (!kernel || (!arguments && numArguments) || !vjp)
+    return fail("expected a kernel, arguments and a place for the kernel, but "
+                "got null");
+  VJPOptions options;
+  options.arguments.assign(arguments, arguments + numArguments);
+  options.primalResults = primalResults;
+  Expected<Kernel> compiled = compileVJP(kernel->kernel, options);
+  if (!compiled)
+    return fail(compiled.takeError());
+  *vjp = new fovea_kernel{std::move(*compiled)};
+  return FOVEA_SUCCESS;
+}
+
 void fovea_kernel_destroy(fovea_kernel *kernel) { delete kernel; }
 
 const char *fovea_kernel_name(const fovea_kernel *kernel) {

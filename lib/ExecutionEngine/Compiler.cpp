@@ -11,7 +11,9 @@
 #include "HostTarget.h"
 #include "PackedEntry.h"
 #include "Stopwatch.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/SIMT/GPUDriver.h"
@@ -24,6 +26,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -168,18 +171,39 @@ static llvm::Expected<func::FuncOp> findEntry(ModuleOp module, StringRef name) {
                                  "'; public functions of the module: " + found);
 }
 
-/// Gives the arguments the names they have in the text.
-static void nameArguments(func::FuncOp function, const AsmParserState &state,
-                          Signature &signature) {
+/// The names that the arguments of `function` have in the text.
+static SmallVector<std::string> getArgumentNames(func::FuncOp function,
+                                                 const AsmParserState &state) {
+  SmallVector<std::string> names(function.getNumArguments());
   const AsmParserState::BlockDefinition *block =
       state.getBlockDef(&function.getBody().front());
   if (!block)
-    return;
-  for (auto [spec, definition] :
-       llvm::zip(signature.arguments, block->arguments))
+    return names;
+  for (auto [name, definition] : llvm::zip(names, block->arguments))
     if (definition.loc.isValid())
-      spec.name = std::string(definition.loc.Start.getPointer(),
-                              definition.loc.End.getPointer());
+      name = std::string(definition.loc.Start.getPointer(),
+                         definition.loc.End.getPointer());
+  return names;
+}
+
+/// The vector-Jacobian product of `entry`; null if there was an error. Extends
+/// the names of its arguments by those of the cotangents.
+static func::FuncOp differentiate(func::FuncOp entry, const VJPOptions &options,
+                                  SmallVectorImpl<std::string> &names) {
+  auto module = entry->getParentOfType<ModuleOp>();
+  attn::DifferentiatePassOptions pass;
+  pass.function = entry.getSymName().str();
+  pass.arguments.assign(options.arguments);
+  pass.primalResults = options.primalResults;
+  pass.name = pass.function + "_vjp";
+  PassManager pm(module.getContext());
+  pm.addPass(attn::createDifferentiatePass(pass));
+  if (failed(pm.run(module)))
+    return {};
+  for (auto [index, type] : llvm::enumerate(entry.getResultTypes()))
+    if (isa<FloatType>(getElementTypeOrSelf(type)))
+      names.push_back("%d_result" + std::to_string(index));
+  return module.lookupSymbol<func::FuncOp>(pass.name);
 }
 
 //===----------------------------------------------------------------------===//
@@ -263,9 +287,17 @@ llvm::Error Compilation::parse(StringRef text) {
   if (!found)
     return found.takeError();
   entry = *found;
+  SmallVector<std::string> names = getArgumentNames(entry, state);
+  if (options.vjp) {
+    func::FuncOp gradient = differentiate(entry, *options.vjp, names);
+    if (!gradient)
+      return takeDiagnostics("cannot differentiate");
+    entry = gradient;
+  }
   if (failed(convertSignature(entry, impl->signature)))
     return takeDiagnostics("unsupported entry function");
-  nameArguments(entry, state, impl->signature);
+  for (auto [spec, name] : llvm::zip(impl->signature.arguments, names))
+    spec.name = name;
   impl->name = entry.getSymName().str();
   impl->constraints = fovea::detail::collectShapeConstraints(entry);
   impl->times.parse = watch.lap();
@@ -318,6 +350,8 @@ llvm::Expected<Kernel> fovea::compile(StringRef text,
   Compilation compilation(options);
   Kernel::Impl &impl = *compilation.impl;
   impl.cpu = (*machine)->getTargetCPU().str();
+  impl.text = text.str();
+  impl.options = options;
   if (llvm::Error error = compilation.parse(text))
     return std::move(error);
   if (llvm::Error error = compilation.runPasses())
@@ -346,4 +380,15 @@ llvm::Expected<Kernel> fovea::compile(ModuleOp module,
   llvm::raw_string_ostream os(text);
   module.print(os, OpPrintingFlags().enableDebugInfo().useLocalScope());
   return compile(text, options);
+}
+
+llvm::Expected<Kernel> fovea::compileVJP(const Kernel &kernel,
+                                         const VJPOptions &options) {
+  const Kernel::Impl &impl = kernel.getImpl();
+  CompileOptions compileOptions = impl.options;
+  if (compileOptions.vjp)
+    return llvm::createStringError("cannot differentiate '@" + impl.name +
+                                   "': it is a vector-Jacobian product itself");
+  compileOptions.vjp = options;
+  return KernelCache::getGlobal().getOrCompile(impl.text, compileOptions);
 }

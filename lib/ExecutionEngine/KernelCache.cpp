@@ -24,7 +24,8 @@ struct KernelCache::Entry {
     return options.target == other.target &&
            options.optLevel == other.optLevel && options.cpu == other.cpu &&
            options.chip == other.chip && options.f32 == other.f32 &&
-           options.entry == other.entry && text == otherText;
+           options.entry == other.entry && options.vjp == other.vjp &&
+           text == otherText;
   }
 
   const std::string text;
@@ -44,6 +45,9 @@ static uint64_t hashKey(StringRef text, const CompileOptions &options) {
       hash_combine(xxh3_64bits(text), options.target, options.optLevel,
                    xxh3_64bits(options.cpu), xxh3_64bits(options.chip),
                    xxh3_64bits(options.f32), xxh3_64bits(options.entry));
+  if (options.vjp)
+    hash = hash_combine(hash, options.vjp->primalResults,
+                        hash_combine_range(options.vjp->arguments));
   // The highest values are reserved by the map.
   return hash >> 2;
 }

@@ -11,7 +11,7 @@
 
 #include "JIT.h"
 #include "ShapeConstraints.h"
-#include "fovea/ExecutionEngine/Kernel.h"
+#include "fovea/ExecutionEngine/Compiler.h"
 
 namespace fovea {
 
@@ -20,6 +20,9 @@ namespace fovea {
 ///   - every argument: a memref descriptor, or the value of a scalar.
 struct Kernel::Impl {
   std::string name, cpu, diagnostics;
+  /// What it was compiled from.
+  std::string text;
+  CompileOptions options;
   Signature signature;
   llvm::SmallVector<detail::ShapeConstraint> constraints;
   CompileTimes times;

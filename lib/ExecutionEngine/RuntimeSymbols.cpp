@@ -107,9 +107,12 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   };
 #define FOVEA_ADD(name) add(#name, &::name)
   FOVEA_ADD(fovea_rt_parallel_for);
+  FOVEA_ADD(fovea_rt_wait_for_turn);
+  FOVEA_ADD(fovea_rt_end_turn);
   FOVEA_ADD(fovea_rt_fail);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
+  FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_sizes);
   FOVEA_ADD(fovea_rt_fft_twiddles);
@@ -127,6 +130,8 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_end);
   FOVEA_ADD(fovea_rt_gpu_launch);
   FOVEA_ADD(fovea_rt_gpu_alloc);
+  FOVEA_ADD(fovea_rt_gpu_alloc_result);
+  FOVEA_ADD(fovea_rt_gpu_encode_tensor_map);
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);
   FOVEA_ADD(fovea_rt_gpu_copy);

@@ -21,6 +21,7 @@ using namespace mlir;
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
@@ -58,16 +59,34 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   summaries.vectorBits = cpu.vectorBits;
   summaries.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
+  attn::VectorizeSummarizeBackwardPassOptions summaryGradients;
+  summaryGradients.vectorBits = cpu.vectorBits;
+  summaryGradients.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeSummarizeBackwardPass(summaryGradients));
   attn::VectorizeQuantizePassOptions quantize;
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeConvRecoverPassOptions recover;
+  recover.vectorBits = cpu.vectorBits;
+  recover.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeConvRecoverPass(recover));
+  attn::VectorizeLowRankPassOptions lowRank;
+  lowRank.vectorBits = cpu.vectorBits;
+  lowRank.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(lowRank));
+  attn::VectorizeVQBackwardPassOptions gradients;
+  gradients.vectorBits = cpu.vectorBits;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeVQBackwardPass(gradients));
   attn::VectorizeCodebookPassOptions codebooks;
   codebooks.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));
   attn::VectorizeStreamPassOptions streams;
   streams.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));
+  pm.addPass(attn::createVectorizeStreamBackwardPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(attn::createOutlineParallelPass());

@@ -18,6 +18,7 @@ using namespace mlir;
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());

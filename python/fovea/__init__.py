@@ -11,12 +11,35 @@ NumPy arrays.  `fovea.compile` compiles IR of your own, and `fovea.reference`
 holds plain NumPy versions of the functions here.
 """
 
+from ._backward import (
+    dense_backward,
+    fast_multipole_backward,
+    fast_multipole_linear_backward,
+)
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_recover import SlidingGroup, conv, conv_recover
+from ._low_rank import (
+    Causal,
+    DistinctColumns,
+    DistinctRows,
+    RowChange,
+    RowInterval,
+    low_rank,
+    polynomial_features,
+    rope,
+)
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
+from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
+from ._tree_backward import (
+    tree_build_backward,
+    tree_fetch_backward,
+    tree_materialize_backward,
+    tree_update_backward,
+)
 from .tree import (
     Tree,
     tree_build,
@@ -30,27 +53,48 @@ from .tree import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
     "FoveaError",
     "Kernel",
+    "RowChange",
+    "RowInterval",
+    "SlidingGroup",
     "TARGETS",
     "Tree",
     "VQState",
     "clear_cache",
     "codebook_update",
+    "commitment_loss",
+    "commitment_loss_backward",
     "compile",
+    "conv",
     "conv_apply",
+    "conv_recover",
     "dense",
+    "dense_backward",
     "fast_multipole",
+    "fast_multipole_backward",
     "fast_multipole_linear",
+    "fast_multipole_linear_backward",
+    "low_rank",
     "num_threads",
+    "polynomial_features",
     "quantize",
+    "rope",
     "set_num_threads",
     "tree_build",
+    "tree_build_backward",
     "tree_fetch",
+    "tree_fetch_backward",
     "tree_materialize",
+    "tree_materialize_backward",
     "tree_score",
     "tree_select",
     "tree_update",
+    "tree_update_backward",
     "vq",
+    "vq_backward",
     "vq_decode",
 ]

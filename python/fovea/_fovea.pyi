@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The compiled part of the package."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,19 @@ class Kernel:
         Returns an array, a tuple of arrays for several results, or None.
         Raises ValueError for inputs that do not fit the signature, FoveaError
         when the kernel fails.
+        """
+    def vjp(
+        self, arguments: Sequence[int] | None = None, primal_results: bool = False
+    ) -> Kernel:
+        """Compiles the vector-Jacobian product, for the same target.
+
+        The result is called with the arguments of this kernel and then one
+        cotangent for each floating-point result. It returns the gradients of the
+        sum of the results, weighted by the cotangents, with respect to the
+        arguments with the numbers `arguments`, or to all floating-point ones; with
+        `primal_results`, the results of this kernel come first.
+
+        Raises FoveaError where an operation has no gradient, with its name.
         """
     @property
     def name(self) -> str:

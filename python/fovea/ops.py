@@ -59,34 +59,39 @@ def _build(
     op: str,
     inputs: Sequence[Tensor],
     clauses: Sequence[tuple[str, Sequence[Tensor]]],
-    results: Sequence[str],
+    results: Sequence[tuple[str, Sequence[str]]],
     attributes: Sequence[str],
     target: str,
 ) -> _fovea.Kernel:
     """Compiles a function that is one operation.
 
-    Its arguments are `inputs` and then those of `clauses` in their order; a
-    clause without arguments is left out.
+    Its arguments are `inputs` and then those of `clauses` in their order;
+    `results` are the types of its destinations, by clause.  A clause without
+    operands is left out.
     """
     clauses = [("ins", inputs)] + [clause for clause in clauses if clause[1]]
     arguments = [tensor for _, tensors in clauses for tensor in tensors]
     parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in arguments)
-    types = ", ".join(results)
-    inits = [f"%init{index}" for index in range(len(results))]
-    empties = "".join(
-        f"  {init} = tensor.empty() : {type}\n" for init, type in zip(inits, results)
-    )
     operands = " ".join(f"{name}{_list(tensors)}" for name, tensors in clauses)
-    bundle = "%out" if len(results) == 1 else f"%out:{len(results)}"
-    outputs = ", ".join(
-        "%out" if len(results) == 1 else f"%out#{index}" for index in range(len(results))
-    )
+    types = [type for _, group in results for type in group]
+    empties, outs = "", []
+    for name, group in results:
+        inits = []
+        for type in group:
+            inits.append(f"%init{len(empties.splitlines())}")
+            empties += f"  {inits[-1]} = tensor.empty() : {type}\n"
+        if inits:
+            outs.append(f"{name}({', '.join(inits)} : {', '.join(group)})")
+    single = len(types) == 1
+    bundle = "%result" if single else f"%result:{len(types)}"
+    values = ["%result"] if single else [f"%result#{index}" for index in range(len(types))]
+    all_types = ", ".join(types)
     text = (
-        f"func.func @{op}({parameters}) -> ({types}) {{\n"
+        f"func.func @{op}({parameters}) -> ({all_types}) {{\n"
         f"{empties}"
         f"  {bundle} = attn.{op} {operands}\n"
-        f"      outs({', '.join(inits)} : {types}) {{{', '.join(attributes)}}} -> {types}\n"
-        f"  return {outputs} : {types}\n"
+        f"      {' '.join(outs)} {{{', '.join(attributes)}}} -> {all_types}\n"
+        f"  return {', '.join(values)} : {all_types}\n"
         "}\n"
     )
     return _fovea.compile(text, target, "native", None)
@@ -118,10 +123,52 @@ def _float(value: float) -> str:
 
 def _with_rank(array: Any, rank: int) -> Any:
     """`array` with leading axes of extent 1, as NumPy broadcasts."""
-    missing = rank - len(array.shape)
+    missing = rank - len(getattr(array, "shape", (0,) * rank))
+    if missing <= 0:
+        return array
     if not hasattr(array, "reshape"):
         array = np.from_dlpack(array)
-    return array.reshape((1,) * missing + tuple(array.shape)) if missing > 0 else array
+    return array.reshape((1,) * missing + tuple(array.shape))
+
+
+def _dense_window(window: Any, q: Tensor, k: Tensor) -> int | None:
+    if window is None:
+        return None
+    # A window that reaches everything is one whatever its size.
+    return min(check.integer("window", window, 0), q.shape[2] + k.shape[2])
+
+
+def _dense_terms(
+    q: Tensor, k: Tensor, log_weight: Any, bias: Any
+) -> list[tuple[str, list[Tensor]]]:
+    """The clauses of what is added to scores."""
+    clauses = []
+    for name, term, shape in (
+        ("log_weight", log_weight, k.shape[:3]),
+        ("bias", bias, (*q.shape[:3], k.shape[2])),
+    ):
+        if term is not None:
+            clauses.append((name, [check.score_term(name, term, q.element, shape)]))
+    return clauses
+
+
+def _dense_attributes(scale: Any, q: Tensor, causal: bool, window: int | None) -> list[str]:
+    attributes = [f"scale = {_float(check.scale(scale, q.shape[3]))}"]
+    masks = ["causal"] * bool(causal)
+    masks += [f"window = {window}"] * (window is not None)
+    if masks:
+        attributes.append(f"mask = #attn.mask<{', '.join(masks)}>")
+    return attributes
+
+
+def _dense_arrays(q: Any, k: Any, v: Any, log_weight: Any, bias: Any) -> list[Any]:
+    """The arrays of a call, terms with all their axes."""
+    arrays = [q, k, v]
+    if log_weight is not None:
+        arrays.append(_with_rank(log_weight, 3))
+    if bias is not None:
+        arrays.append(_with_rank(bias, 4))
+    return arrays
 
 
 def _make_dense(
@@ -138,23 +185,9 @@ def _make_dense(
 ) -> Callable[..., Any]:
     check_target(target)
     q, k, v = check.queries_keys_values(q, k, v, same_length=False)
-    batch, heads, length, width = q.shape
-    _, groups, keys, value_width = v.shape
-    scale = check.scale(scale, width)
-    if window is not None:
-        # A window that reaches everything is one whatever its size.
-        window = min(check.integer("window", window, 0), length + keys)
-    clauses = []
-    if log_weight is not None:
-        of_keys = (batch, groups, keys)
-        term = check.score_term("log_weight", log_weight, q.element, of_keys)
-        clauses.append(("log_weight", [term]))
-    if bias is not None:
-        of_scores = (batch, heads, length, keys)
-        term = check.score_term("bias", bias, q.element, of_scores)
-        clauses.append(("bias", [term]))
-
-    rows = (batch, heads, length)
+    rows, keys, value_width = q.shape[:3], v.shape[2], v.shape[3]
+    window = _dense_window(window, q, k)
+    clauses = _dense_terms(q, k, log_weight, bias)
     if 0 in rows or keys == 0 or window == 0:
         return _nothing_to_read(
             q.element, (*rows, value_width), rows if return_lse else None
@@ -162,12 +195,8 @@ def _make_dense(
     results = [tensor_type(q.element, (*rows, value_width))]
     if return_lse:
         results.append(tensor_type(check.state_type(q.element), rows))
-    attributes = [f"scale = {_float(scale)}"]
-    masks = ["causal"] * bool(causal)
-    masks += [f"window = {window}"] * (window is not None)
-    if masks:
-        attributes.append(f"mask = #attn.mask<{', '.join(masks)}>")
-    return _build("dense", (q, k, v), clauses, results, attributes, target)
+    attributes = _dense_attributes(scale, q, causal, window)
+    return _build("dense", (q, k, v), clauses, [("outs", results)], attributes, target)
 
 
 def dense(
@@ -196,15 +225,10 @@ def dense(
     of q or the type of the log-sum-exp.  A query without any key gives zeros
     and -inf.
     """
-    arrays = [q, k, v]
-    if log_weight is not None:
-        if len(getattr(log_weight, "shape", (0, 0, 0))) < 3:
-            log_weight = _with_rank(log_weight, 3)
-        arrays.append(log_weight)
-    if bias is not None:
-        if len(getattr(bias, "shape", (0, 0, 0, 0))) < 4:
-            bias = _with_rank(bias, 4)
-        arrays.append(bias)
+    arrays = _dense_arrays(q, k, v, log_weight, bias)
+    terms = iter(arrays[3:])
+    log_weight = None if log_weight is None else next(terms)
+    bias = None if bias is None else next(terms)
     options = (
         "dense",
         target,
@@ -248,6 +272,33 @@ def _collect(*lists: Any) -> tuple[list[Any], tuple[int | None, ...]]:
     return arrays, tuple(counts)
 
 
+def _multipole_clauses(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    weights: Sequence[Any],
+    biases: Sequence[Any],
+    group: Any,
+    scale: Any,
+) -> tuple[list[tuple[str, list[Tensor]]], list[str]]:
+    """The weights and biases of all levels, and the attributes of both forms.
+
+    `weights` and `biases` go with v, k and, if there are three, q, from the
+    last to the first.
+    """
+    scale = check.scale(scale, q.shape[3])
+    group = check.integer("group", group, 1)
+    names = ("query", "key", "value")[-len(weights) :]
+    tensors = (q, k, v)[-len(weights) :]
+    rank, families = None, []
+    for name, weight, bias, tensor in zip(names, weights, biases, tensors):
+        family, rank = check.family(name, weight, bias, tensor, group, rank)
+        families.append(family)
+    clauses = [(f"{n}_weights", family.weights) for n, family in zip(names, families)]
+    clauses += [(f"{n}_biases", family.biases) for n, family in zip(names, families)]
+    return clauses, [f"group = {group} : i64", f"scale = {_float(scale)}"]
+
+
 def _make_multipole(
     op: str,
     q: Any,
@@ -261,25 +312,10 @@ def _make_multipole(
     return_lse: bool,
     target: str,
 ) -> Callable[..., Any]:
-    """`weights` and `biases` go with v, k and, if there are three, q, from the
-    last to the first."""
     check_target(target)
     q, k, v = check.queries_keys_values(q, k, v, same_length=True)
-    batch, heads, length, width = q.shape
-    value_width = v.shape[3]
-    scale = check.scale(scale, width)
-    group = check.integer("group", group, 1)
-
-    names = ("query", "key", "value")[-len(weights) :]
-    tensors = (q, k, v)[-len(weights) :]
-    rank, families = None, []
-    for name, weight, bias, tensor in zip(names, weights, biases, tensors):
-        family, rank = check.family(name, weight, bias, tensor, group, rank)
-        families.append(family)
-    clauses = [(f"{n}_weights", family.weights) for n, family in zip(names, families)]
-    clauses += [(f"{n}_biases", family.biases) for n, family in zip(names, families)]
-
-    rows = (batch, heads, length)
+    clauses, attributes = _multipole_clauses(q, k, v, weights, biases, group, scale)
+    rows, value_width = q.shape[:3], v.shape[3]
     if 0 in rows:
         return _nothing_to_read(
             q.element, (*rows, value_width), rows if return_lse else None
@@ -287,8 +323,9 @@ def _make_multipole(
     results = [tensor_type(q.element, (*rows, value_width))]
     if return_lse:
         results.append(tensor_type(check.state_type(q.element), rows))
-    attributes = [f"group = {group} : i64", f"scale = {_float(scale)}", *flags]
-    return _build(op, (q, k, v), clauses, results, attributes, target)
+    return _build(
+        op, (q, k, v), clauses, [("outs", results)], [*attributes, *flags], target
+    )
 
 
 def _call_multipole(

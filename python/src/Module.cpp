@@ -19,6 +19,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -41,6 +42,17 @@ static nb::str toPython(StringRef text) {
 // Compiling
 //===----------------------------------------------------------------------===//
 
+/// Compiles while other threads of Python go on.
+static Kernel waitFor(function_ref<Expected<Kernel>()> compile) {
+  Expected<Kernel> kernel = [&] {
+    nb::gil_scoped_release release;
+    return compile();
+  }();
+  if (!kernel)
+    raise(kernel.takeError(), /*isInputError=*/false);
+  return std::move(*kernel);
+}
+
 static Kernel compileKernel(std::string_view text, std::string_view target,
                             std::string_view cpu,
                             std::optional<std::string_view> entry) {
@@ -51,13 +63,23 @@ static Kernel compileKernel(std::string_view text, std::string_view target,
   options.target = *parsed;
   options.cpu = cpu;
   options.entry = entry.value_or("");
-  Expected<Kernel> kernel = [&] {
-    nb::gil_scoped_release release;
+  return waitFor([&] {
     return KernelCache::getGlobal().getOrCompile(StringRef(text), options);
-  }();
-  if (!kernel)
-    raise(kernel.takeError(), /*isInputError=*/false);
-  return std::move(*kernel);
+  });
+}
+
+static Kernel
+differentiateKernel(const Kernel &kernel,
+                    const std::optional<std::vector<int64_t>> &arguments,
+                    bool primalResults) {
+  if (arguments && arguments->empty())
+    raise(createStringError("arguments: found none, needed at least one"),
+          /*isInputError=*/true);
+  VJPOptions options;
+  if (arguments)
+    options.arguments.assign(arguments->begin(), arguments->end());
+  options.primalResults = primalResults;
+  return waitFor([&] { return compileVJP(kernel, options); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -199,6 +221,9 @@ NB_MODULE(_fovea, m) {
   nb::class_<Kernel>(m, "Kernel", "A compiled function: arrays in, arrays out.")
       .def("__call__", &callKernel, nb::arg("inputs"))
       .def("__repr__", &getRepr)
+      .def("vjp", &differentiateKernel, nb::arg("arguments") = nb::none(),
+           nb::arg("primal_results") = false,
+           "Compiles the vector-Jacobian product.")
       .def_prop_ro(
           "name", [](const Kernel &self) { return toPython(self.getName()); },
           "Name of the function, without '@'.")

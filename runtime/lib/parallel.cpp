@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "parallel.h"
 #include "fovea_rt/fovea_rt.h"
 #include "pool.h"
 #include "scratch.h"
@@ -19,6 +20,10 @@
 #include <mutex>
 
 using namespace fovea::rt;
+
+static thread_local int64_t runningIndex = -1;
+
+int64_t fovea::rt::currentIndex() { return runningIndex; }
 
 namespace {
 
@@ -90,6 +95,7 @@ void ParallelLoop::runShare(void *context) {
     share.index = loop.remaining.fetch_sub(1, std::memory_order_relaxed) - 1;
     if (share.index < 0)
       return;
+    runningIndex = share.index;
     loop.body(share.index, share.scratch, loop.context);
   }
 }
@@ -98,6 +104,7 @@ void ParallelLoop::runIndices(void *scratch) {
   Share share{*this, scratch, -1};
   if (!callGuarded(invocation, runShare, &share))
     recordFailure(share.index);
+  runningIndex = -1;
 }
 
 /// Keeps the failure of the highest index. Every index above a failed one has
@@ -125,6 +132,18 @@ static bool runShared(int64_t count, int64_t scratchBytes, void *scratch,
   return true;
 }
 
+/// A failure of a body leaves the kernel from here, so whatever loop comes next
+/// on this thread sets the index anew.
+static void runInline(int64_t count, void *scratch, fovea_rt_body_t body,
+                      void *context) {
+  const int64_t outerIndex = runningIndex;
+  for (int64_t index = count - 1; index >= 0; --index) {
+    runningIndex = index;
+    body(index, scratch, context);
+  }
+  runningIndex = outerIndex;
+}
+
 void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
                            fovea_rt_body_t body, void *context) {
   if (count <= 0)
@@ -149,8 +168,7 @@ void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
   char message[messageBytes];
   if (threads == 1 || !runShared(count, scratch_bytes, scratch, body, context,
                                  threads, code, message))
-    for (int64_t index = count - 1; index >= 0; --index)
-      body(index, scratch, context);
+    runInline(count, scratch, body, context);
 
   leaveScratch(depth);
   if (code != FOVEA_RT_OK)

@@ -18,7 +18,12 @@
 //                          every pair of query and key summaries; plus the
 //                          summaries of queries, keys and values
 //   summarize              2 p N D for every head
+//   *_backward             2 (3 D + 2 E) where the forward has 2 (D + E), for
+//   the
+//                          products that gradients need, and twice the work of
+//                          summaries
 //   quantize               2 N S D for every head
+//   low_rank               2 r E for every row and every key, per query head
 //
 //===----------------------------------------------------------------------===//
 

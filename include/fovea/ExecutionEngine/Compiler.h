@@ -17,8 +17,10 @@
 #define FOVEA_EXECUTIONENGINE_COMPILER_H
 
 #include "fovea/ExecutionEngine/Kernel.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <optional>
 #include <string>
 
 namespace mlir {
@@ -44,6 +46,19 @@ llvm::StringRef getName(Target target);
 /// The target of that name; an error lists the valid ones.
 llvm::Expected<Target> parseTarget(llvm::StringRef name);
 
+/// What the vector-Jacobian product of a function is to return.
+struct VJPOptions {
+  /// Numbers of the arguments to differentiate with respect to; empty for all
+  /// of a floating-point type.
+  llvm::SmallVector<int64_t, 4> arguments;
+  /// Whether it returns the results of the function, too, before the gradients.
+  bool primalResults = false;
+
+  bool operator==(const VJPOptions &other) const {
+    return arguments == other.arguments && primalResults == other.primalResults;
+  }
+};
+
 struct CompileOptions {
   Target target = Target::CPU;
   /// The CPU to generate code for, as LLVM names it. "native" is this machine
@@ -62,6 +77,9 @@ struct CompileOptions {
   /// Effort of LLVM's optimizer on the generated code, 0 to 3. Kernels arrive
   /// vectorised and unrolled, so that more than 1 costs time and gains nothing.
   unsigned optLevel = 1;
+  /// Compiles not the entry, but its vector-Jacobian product, a function of its
+  /// arguments and of one cotangent for each floating-point result.
+  std::optional<VJPOptions> vjp;
   /// What diagnostics call the text.
   std::string sourceName = "<kernel>";
 };
@@ -75,6 +93,11 @@ llvm::Expected<Kernel> compile(llvm::StringRef text,
 /// Compiles one function of `module`, which is not changed.
 llvm::Expected<Kernel> compile(mlir::ModuleOp module,
                                const CompileOptions &options = {});
+
+/// Compiles the vector-Jacobian product of `kernel`, with the options that it
+/// was compiled with.
+llvm::Expected<Kernel> compileVJP(const Kernel &kernel,
+                                  const VJPOptions &options = {});
 
 } // namespace fovea
 

@@ -149,6 +149,7 @@ public:
   /// Used by the compiler.
   struct Impl;
   explicit Kernel(std::shared_ptr<const Impl> impl) : impl(std::move(impl)) {}
+  const Impl &getImpl() const { return *impl; }
 
 private:
   std::shared_ptr<const Impl> impl;

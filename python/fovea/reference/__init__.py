@@ -20,7 +20,14 @@ weight are not -inf.  Queries that do not read it are unaffected.  A
 non-finite query makes its own row NaN.
 """
 
+from ._backward import (
+    dense_backward,
+    fast_multipole_backward,
+    fast_multipole_linear_backward,
+    summarize_backward,
+)
 from ._conv import conv_apply, conv_apply_fft, conv_scores
+from ._conv_recover import conv_recover, recover_from_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -32,6 +39,16 @@ from ._hierarchical import (
     summary_counts,
 )
 from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._low_rank import (
+    causal_mask,
+    distinct_columns_mask,
+    distinct_rows_mask,
+    low_rank,
+    polynomial_features,
+    rope,
+    row_change_mask,
+    row_interval_mask,
+)
 from ._quantized import (
     codebook_accumulate,
     codebook_scan,
@@ -51,30 +68,45 @@ from ._tree import (
     vip_score,
 )
 from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
+from ._vq_backward import vq_backward
 
 __all__ = [
     "Tree",
     "VQState",
     "average_weights",
+    "causal_mask",
     "codebook_accumulate",
     "codebook_scan",
     "codebook_update",
     "commitment_loss",
     "conv_apply",
     "conv_apply_fft",
+    "conv_recover",
     "conv_scores",
     "dense",
+    "dense_backward",
     "dense_flops",
+    "distinct_columns_mask",
+    "distinct_rows_mask",
     "fast_multipole",
+    "fast_multipole_backward",
     "fast_multipole_blocked",
     "fast_multipole_flops",
     "fast_multipole_linear",
+    "fast_multipole_linear_backward",
     "head_probability",
     "log_weights",
+    "low_rank",
     "num_levels",
     "owning_level",
+    "polynomial_features",
     "quantize",
+    "recover_from_scores",
+    "rope",
+    "row_change_mask",
+    "row_interval_mask",
     "summarize",
+    "summarize_backward",
     "summary_counts",
     "tree_build",
     "tree_fetch",
@@ -83,6 +115,7 @@ __all__ = [
     "tree_update",
     "vip_score",
     "vq",
+    "vq_backward",
     "vq_decode",
     "vq_encoder",
     "vq_initial_state",

@@ -70,7 +70,8 @@ def _local_bias(bias, shape, block, position=0):
 
 def _attend(scores, values, multiplicity, weighting):
     """Output and log-sum-exp of one query; keys count `multiplicity` times."""
-    present = multiplicity > 0
+    # A bias of minus infinity masks.
+    present = (multiplicity > 0) & (scores != -np.inf)
     scores, values, multiplicity = scores[present], values[present], multiplicity[present]
     if weighting == "squared_relu":
         return (np.square(np.maximum(scores, 0)) * multiplicity) @ values, np.nan

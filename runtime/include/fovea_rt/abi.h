@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 2
+#define FOVEA_RT_ABI_VERSION 3
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -85,6 +85,35 @@ FOVEA_RT_EXPORT void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
                                            fovea_rt_body_t body, void *context);
 
 /*
+ * Sums that bodies of one parallel loop add to in one order, whatever the
+ * number of threads. The bodies of a chain are numbered 0 ... num_items - 1;
+ * the loop runs item i of chain c as index i * num_chains + c, so that, indices
+ * being handed out in descending order, later items have started before earlier
+ * ones and waiting for them ends. An item goes through its destinations in
+ * ascending positions and adds to those before a position only when all later
+ * items of its chain have.
+ *
+ *   progress  of the chain, set to zero before the loop: item i has the entry
+ *             i * FOVEA_RT_TURN_STRIDE, which is on a cache line of its own.
+ *
+ * The first function waits until all later items have said by the second one
+ * that they have added to everything before `position`. An item that will not
+ * add any more ends with FOVEA_RT_LAST_TURN. A body that others wait for must
+ * not fail before that.
+ *
+ * Fails with FOVEA_RT_INTERNAL where it would have to wait and the calling body
+ * does not run as the index named above: it might wait forever.
+ */
+#define FOVEA_RT_TURN_STRIDE 8
+#define FOVEA_RT_LAST_TURN (INT64_MAX - 1)
+FOVEA_RT_EXPORT void fovea_rt_wait_for_turn(int64_t *progress, int64_t item,
+                                            int64_t num_items,
+                                            int64_t num_chains,
+                                            int64_t position);
+FOVEA_RT_EXPORT void fovea_rt_end_turn(int64_t *progress, int64_t item,
+                                       int64_t position);
+
+/*
  * Ends the running kernel: control goes to the innermost fovea_rt_invoke of the
  * calling thread, which returns `code` and keeps a copy of `message` (up to
  * 1023 bytes, UTF-8) for fovea_rt_last_error. From a body, the loop is ended
@@ -119,6 +148,20 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t num_batches, int64_t num_heads, int64_t num_tokens,
                      int64_t batch_stride, int64_t head_stride,
                      int64_t token_stride, int64_t num_codes);
+
+/*
+ * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
+ * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT
+ * and the text `rule`, the position of the first interval for which not
+ * 0 <= first <= last < bound, and its ends. The arrays have the same extents.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_intervals(
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t last_num_batches, int64_t last_num_heads, int64_t last_num_rows,
+    int64_t last_batch_stride, int64_t last_head_stride,
+    int64_t last_row_stride, int64_t bound);
 
 /*
  * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of

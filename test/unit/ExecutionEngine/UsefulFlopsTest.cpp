@@ -68,6 +68,41 @@ TEST(UsefulFlopsTest, countsAdmittedPairsOfDense) {
             both * perPair);
 }
 
+TEST(UsefulFlopsTest, gradientsHaveFiveProductsPerPair) {
+  const char *text = R"(
+    func.func @f(%q: memref<2x4x?x8xf32>, %k: memref<2x2x?x8xf32>,
+                 %v: memref<2x2x?x16xf32>, %o: memref<2x4x?x16xf32>,
+                 %l: memref<2x4x?xf32>, %dq: memref<2x4x?x8xf32>,
+                 %dk: memref<2x2x?x8xf32>, %dv: memref<2x2x?x16xf32>) {
+      attn.dense_backward ins(%q, %k, %v : memref<2x4x?x8xf32>,
+          memref<2x2x?x8xf32>, memref<2x2x?x16xf32>)
+        forward(%o, %l : memref<2x4x?x16xf32>, memref<2x4x?xf32>)
+        gradient(%o : memref<2x4x?x16xf32>)
+        outs(%dq, %dk, %dv : memref<2x4x?x8xf32>, memref<2x2x?x8xf32>,
+          memref<2x2x?x16xf32>) {mask = #attn.mask<causal>}
+      return
+    })";
+  llvm::SmallVector<int64_t> shapes[] = {
+      {2, 4, 5, 8}, {2, 2, 5, 8}, {2, 2, 5, 16}, {2, 4, 5, 16},
+      {2, 4, 5},    {2, 4, 5, 8}, {2, 2, 5, 8},  {2, 2, 5, 16}};
+  EXPECT_EQ(countFlops(text, shapes), 2.0 * (3 * 8 + 2 * 16) * 2 * 4 * 15);
+}
+
+TEST(UsefulFlopsTest, gradientsOfSummariesCostTwiceTheSummaries) {
+  const char *text = R"(
+    func.func @f(%x: memref<2x3x10x8xf32>, %w: memref<1x2x4x8xf32>,
+                 %g: memref<2x3x6x8xf32>, %dx: memref<2x3x10x8xf32>,
+                 %dw: memref<1x2x4x8xf32>) {
+      attn.summarize_backward ins(%x : memref<2x3x10x8xf32>)
+        weights(%w : memref<1x2x4x8xf32>) gradient(%g : memref<2x3x6x8xf32>)
+        outs(%dx, %dw : memref<2x3x10x8xf32>, memref<1x2x4x8xf32>)
+      return
+    })";
+  llvm::SmallVector<int64_t> shapes[] = {
+      {2, 3, 10, 8}, {1, 2, 4, 8}, {2, 3, 6, 8}, {2, 3, 10, 8}, {1, 2, 4, 8}};
+  EXPECT_EQ(countFlops(text, shapes), 4.0 * 2 * 3 * 10 * 8 * 2);
+}
+
 /// The distinct (row, column) pairs that the definition of fast multipole
 /// reads, entry by entry: columns are keys, or summaries of a level.
 struct Pairs {
@@ -183,6 +218,75 @@ func.func @f(%k: tensor<2x3x?x8xf32>, %c: tensor<1x16x8xf32>, %z: tensor<2x3x?xi
 })";
   EXPECT_EQ(countFlops(text, {{2, 3, 50, 8}, {1, 16, 8}, {2, 3, 50}}),
             2.0 * 2 * 3 * 50 * 16 * 8);
+}
+
+/// What the queries of attn.vq read, counted token by token: tokens one by one,
+/// and queries that read codewords for older ones.
+struct QuantizedReads {
+  QuantizedReads(int64_t n, int64_t block, int64_t nearBlocks) {
+    for (int64_t i = 0; i < n; ++i) {
+      bool readsCodewords = false;
+      for (int64_t j = 0; j <= i; ++j)
+        if (i / block - j / block < nearBlocks)
+          ++tokens;
+        else
+          readsCodewords = true;
+      withCodewords += readsCodewords;
+    }
+  }
+  double tokens = 0, withCodewords = 0;
+};
+
+TEST(UsefulFlopsTest, countsWhatQuantizedAttentionReads) {
+  const char *text = R"(
+func.func @f(%q: tensor<2x6x?x8xf32>, %z: tensor<2x3x?xi32>, %v: tensor<2x3x?x4xf32>, %c: tensor<1x16x8xf32>,
+             %b: tensor<1x1x?x10xf32>, %o: tensor<2x6x?x4xf32>) -> tensor<2x6x?x4xf32> {{
+  %0 = attn.vq ins(%q, %z, %v, %c : tensor<2x6x?x8xf32>, tensor<2x3x?xi32>, tensor<2x3x?x4xf32>, tensor<1x16x8xf32>)
+      {0} outs(%o : tensor<2x6x?x4xf32>) {{block = 5 : i64{1}} -> tensor<2x6x?x4xf32>
+  return %0 : tensor<2x6x?x4xf32>
+})";
+  for (int64_t n : {1, 5, 6, 23}) {
+    llvm::SmallVector<int64_t> shapes[] = {{2, 6, n, 8},  {2, 3, n},
+                                           {2, 3, n, 4},  {1, 16, 8},
+                                           {1, 1, n, 10}, {2, 6, n, 4}};
+    // Every query has a score for every codeword, whether it reads it or not.
+    double scores = 16.0 * n * 8;
+    EXPECT_EQ(countFlops(formatv(text, "", ""), shapes),
+              2.0 * 12 * (scores + 16.0 * n * 4));
+    QuantizedReads own(n, 5, 1), both(n, 5, 2);
+    EXPECT_EQ(countFlops(formatv(text, "", ", causal"), shapes),
+              2.0 * 12 * (scores + 4 * (own.tokens + 16 * own.withCodewords)));
+    EXPECT_EQ(
+        countFlops(formatv(text, "bias(%b : tensor<1x1x?x10xf32>)", ", causal"),
+                   shapes),
+        2.0 * 12 * (scores + 4 * (both.tokens + 16 * both.withCodewords)));
+  }
+}
+
+TEST(UsefulFlopsTest, countsTheGradientOfQuantizedAttention) {
+  const char *text = R"(
+func.func @f(%q: tensor<1x2x?x8xf32>, %z: tensor<1x1x?xi32>, %v: tensor<1x1x?x4xf32>, %c: tensor<1x16x8xf32>,
+             %b: tensor<1x1x?x10xf32>, %o: tensor<1x2x?x4xf32>, %l: tensor<1x2x?xf32>, %k: tensor<1x1x?x8xf32>)
+    -> tensor<1x2x?x8xf32> {{
+  %0:3 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x?x8xf32>, tensor<1x1x?xi32>, tensor<1x1x?x4xf32>, tensor<1x16x8xf32>)
+      {0} forward(%o, %l : tensor<1x2x?x4xf32>, tensor<1x2x?xf32>) gradient(%o : tensor<1x2x?x4xf32>)
+      outs(%q, %k, %v : tensor<1x2x?x8xf32>, tensor<1x1x?x8xf32>, tensor<1x1x?x4xf32>)
+      {{block = 5 : i64, causal} -> tensor<1x2x?x8xf32>, tensor<1x1x?x8xf32>, tensor<1x1x?x4xf32>
+  return %0#0 : tensor<1x2x?x8xf32>
+})";
+  const int64_t n = 23;
+  llvm::SmallVector<int64_t> shapes[] = {
+      {1, 2, n, 8},  {1, 1, n},    {1, 1, n, 4}, {1, 16, 8},
+      {1, 1, n, 10}, {1, 2, n, 4}, {1, 2, n},    {1, 1, n, 8}};
+  QuantizedReads both(n, 5, 2);
+  // Scores and d_query; products with means, and what their values are owed;
+  // for tokens products with values, d_key and, with a bias, d_value.
+  double codewords = 2 * 8.0 * 16 * n + 2 * 4.0 * 16 * both.withCodewords;
+  EXPECT_EQ(countFlops(formatv(text, ""), shapes),
+            2.0 * 2 * (codewords + (8 + 4) * both.tokens));
+  EXPECT_EQ(
+      countFlops(formatv(text, "bias(%b : tensor<1x1x?x10xf32>)"), shapes),
+      2.0 * 2 * (codewords + (8 + 2 * 4) * both.tokens));
 }
 
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {

@@ -9,6 +9,7 @@
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace fovea;
@@ -89,5 +90,122 @@ LogicalResult ConvApplyOp::verify() {
                          << basis[1] << " and " << value[1];
   if (failed(verifyAlgorithm(*this, basis[2])))
     return failure();
+  return verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// ConvRecoverOp and ConvOp
+//===----------------------------------------------------------------------===//
+
+/// Checks query `[B, H, N, D]` and key `[B, G, N, D]`, and what the search for
+/// bases is told.
+template <typename OpTy>
+static LogicalResult verifySearch(OpTy op, int64_t numBases) {
+  ArrayRef<int64_t> query = shaped(op.getQuery()).getShape();
+  ArrayRef<int64_t> key = shaped(op.getKey()).getShape();
+  if (failed(verifyElements(op, "key", op.getKey(),
+                            shaped(op.getQuery()).getElementType())) ||
+      failed(verifyWidth(op, "query", op.getQuery())) ||
+      failed(verifyWidth(op, "key", op.getKey())) ||
+      failed(verifyShape(op, "key", op.getKey(),
+                         {query[0], key[1], query[2], query[3]},
+                         "from query")) ||
+      failed(attn::detail::verifyHeads(op, query[1], key[1])))
+    return failure();
+  int64_t numTokens = query[2], window = op.getWindow();
+  if (ShapedType::isDynamic(numTokens))
+    return op.emitOpError("expects a static number of tokens");
+  if (numBases < 1)
+    return op.emitOpError()
+           << "expects at least one basis, but got " << numBases;
+  if (window < 1 || window > numTokens)
+    return op.emitOpError() << "expects a window from 1 to the " << numTokens
+                            << " tokens, but got " << window;
+  std::pair<StringRef, APFloat> tolerances[] = {{"delta", op.getDelta()},
+                                                {"epsilon", op.getEpsilon()}};
+  for (auto [name, value] : tolerances)
+    if (!value.isFinite() || value.convertToDouble() < 0)
+      return op.emitOpError()
+             << "expects " << name << " to be finite and not negative, but got "
+             << value.convertToDouble();
+  if (op.getScale() && !op.getScale()->isFinite())
+    return op.emitOpError("expects a finite scale");
+  return success();
+}
+
+/// Checks counts `[B, H]`.
+static LogicalResult verifyCounts(Operation *op, StringRef name, Value counts,
+                                  Value query) {
+  return verifyShape(op, name, counts, shaped(query).getShape().take_front(2),
+                     "from query");
+}
+
+MutableOperandRange ConvRecoverOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 2, 3);
+}
+
+double ConvRecoverOp::getScaleOrDefault() {
+  return getScale() ? getScale()->convertToDouble()
+                    : 1.0 / std::sqrt(shaped(getQuery()).getDimSize(3));
+}
+
+double ConvRecoverOp::getThreshold() {
+  return getDelta().convertToDouble() -
+         2.0 * getWindow() * getEpsilon().convertToDouble();
+}
+
+LogicalResult ConvRecoverOp::verify() {
+  ArrayRef<int64_t> query = shaped(getQuery()).getShape();
+  int64_t numBases = shaped(getBasis()).getDimSize(2);
+  if (ShapedType::isDynamic(numBases))
+    return emitOpError("expects a static number of bases");
+  if (failed(verifySearch(*this, numBases)) ||
+      failed(
+          verifyElements(*this, "basis", getBasis(),
+                         getStateType(shaped(getQuery()).getElementType()))) ||
+      failed(verifyShape(*this, "basis", getBasis(),
+                         {query[0], query[1], numBases, query[2]},
+                         "from query")) ||
+      failed(verifyShape(*this, "sizes", getSizes(),
+                         {query[0], query[1], numBases}, "from basis")) ||
+      failed(verifyCounts(*this, "found", getFound(), getQuery())))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+MutableOperandRange ConvOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 3, 3);
+}
+
+LogicalResult ConvOp::verify() {
+  ArrayRef<int64_t> query = shaped(getQuery()).getShape();
+  Type elementType = shaped(getQuery()).getElementType();
+  if (failed(verifySearch(*this, getNumBasis())) ||
+      failed(verifyElements(*this, "value", getValue(), elementType)) ||
+      failed(verifyWidth(*this, "value", getValue())) ||
+      failed(verifyShape(*this, "value", getValue(),
+                         shaped(getKey()).getShape().take_front(3),
+                         "from key")) ||
+      failed(verifyElements(*this, "output", getOutput(), elementType)) ||
+      failed(verifyWidth(*this, "output", getOutput())) ||
+      failed(verifyShape(
+          *this, "output", getOutput(),
+          {query[0], query[1], query[2], shaped(getValue()).getDimSize(3)},
+          "from query and value")) ||
+      failed(verifyCounts(*this, "found", getFound(), getQuery())) ||
+      failed(verifyCounts(*this, "recomputed", getRecomputed(), getQuery())))
+    return failure();
+  if (getAlgorithm() == ConvAlgorithm::Single && getNumBasis() != 1)
+    return emitOpError() << "expects one basis for the algorithm single, but "
+                            "got "
+                         << getNumBasis();
+  if (std::optional<int64_t> group = getGroup()) {
+    if (*group < 1)
+      return emitOpError() << "expects a group of at least 1 token, but got "
+                           << *group;
+    if (static_cast<int64_t>(getWindow()) > *group)
+      return emitOpError() << "expects a window of at most the group of "
+                           << *group << " tokens, but got " << getWindow();
+  }
   return verifyDestinationStyle(*this);
 }

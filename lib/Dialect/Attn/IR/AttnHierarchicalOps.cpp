@@ -10,7 +10,6 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/Support/MathExtras.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace fovea;
@@ -20,18 +19,10 @@ static int64_t extent(Value value, int64_t dim) {
   return cast<ShapedType>(value.getType()).getDimSize(dim);
 }
 
-/// The scale attribute, or `1 / sqrt(D)`.
-static double scaleOrDefault(std::optional<APFloat> scale, Value query) {
-  if (scale)
-    return scale->convertToDouble();
-  return 1.0 / std::sqrt(static_cast<double>(extent(query, 3)));
-}
-
-/// Checks one set of weights `[W, p, I, D]` and its bias `[W, p, D]` for
-/// `heads` heads and width `width`.
-static LogicalResult verifyWeights(Operation *op, const Twine &name,
-                                   Value weights, Value bias, int64_t heads,
-                                   int64_t width, Type elementType) {
+LogicalResult attn::detail::verifyWeights(Operation *op, const Twine &name,
+                                          Value weights, Value bias,
+                                          int64_t heads, int64_t width,
+                                          Type elementType) {
   auto type = cast<ShapedType>(weights.getType());
   if (type.getElementType() != elementType)
     return op->emitOpError() << "expects " << name << " to hold " << elementType
@@ -85,38 +76,44 @@ MutableOperandRange SummarizeOp::getDpsInitsMutable() {
 int64_t SummarizeOp::getInterval() { return extent(getWeights(), 2); }
 int64_t SummarizeOp::getRank() { return extent(getWeights(), 1); }
 
-LogicalResult SummarizeOp::verify() {
-  auto input = cast<ShapedType>(getInput().getType());
-  auto output = cast<ShapedType>(getOutput().getType());
+LogicalResult attn::detail::verifySummaries(Operation *op, Value inputOperand,
+                                            Value weights, Value bias,
+                                            StringRef name, Value summaries) {
+  auto input = cast<ShapedType>(inputOperand.getType());
+  auto output = cast<ShapedType>(summaries.getType());
+  int64_t rank = extent(weights, 1), interval = extent(weights, 2);
   if (input.isDynamicDim(3) || output.isDynamicDim(3))
-    return emitOpError("expects a static width of input and output");
+    return op->emitOpError("expects a static width of input and ") << name;
   if (input.getDimSize(3) == 0)
-    return emitOpError("expects a width of at least 1");
+    return op->emitOpError("expects a width of at least 1");
   Type data = input.getElementType(), state = getStateType(data),
        found = output.getElementType();
   if (found != data && found != state)
-    return emitOpError() << "expects output to hold " << data
-                         << (state == data ? "" : " or f32") << ", but got "
-                         << found;
-  if (failed(verifyWeights(*this, "weights", getWeights(), getBias(),
-                           input.getDimSize(1), input.getDimSize(3),
-                           input.getElementType())))
+    return op->emitOpError()
+           << "expects " << name << " to hold " << data
+           << (state == data ? "" : " or f32") << ", but got " << found;
+  if (failed(verifyWeights(op, "weights", weights, bias, input.getDimSize(1),
+                           input.getDimSize(3), input.getElementType())))
     return failure();
-  int64_t rows = input.getDimSize(2), summaries = ShapedType::kDynamic;
+  int64_t rows = input.getDimSize(2), count = ShapedType::kDynamic;
   if (!ShapedType::isDynamic(rows) &&
-      llvm::MulOverflow<int64_t>(llvm::divideCeil(rows, getInterval()),
-                                 getRank(), summaries))
-    return emitOpError() << "expects a number of summaries below 2^63, but got "
-                         << getRank() << " for each " << getInterval() << " of "
-                         << rows << " rows";
-  int64_t expected[4] = {input.getDimSize(0), input.getDimSize(1), summaries,
+      llvm::MulOverflow<int64_t>(llvm::divideCeil(rows, interval), rank, count))
+    return op->emitOpError()
+           << "expects a number of summaries below 2^63, but got " << rank
+           << " for each " << interval << " of " << rows << " rows";
+  int64_t expected[4] = {input.getDimSize(0), input.getDimSize(1), count,
                          input.getDimSize(3)};
   for (int64_t dim = 0; dim < 4; ++dim)
-    if (!attn::detail::extentsMatch(output.getDimSize(dim), expected[dim]))
-      return emitOpError() << "expects extent " << dim << " of output to be "
-                           << expected[dim] << ", but got "
-                           << output.getDimSize(dim);
-  return attn::detail::verifyDestinationStyle(*this);
+    if (!extentsMatch(output.getDimSize(dim), expected[dim]))
+      return op->emitOpError()
+             << "expects extent " << dim << " of " << name << " to be "
+             << expected[dim] << ", but got " << output.getDimSize(dim);
+  return verifyDestinationStyle(op);
+}
+
+LogicalResult SummarizeOp::verify() {
+  return attn::detail::verifySummaries(*this, getInput(), getWeights(),
+                                       getBias(), "output", getOutput());
 }
 
 //===----------------------------------------------------------------------===//
@@ -132,20 +129,9 @@ static int64_t countLevels(int64_t rows, int64_t group) {
   return levels;
 }
 
-namespace {
-/// The weights of every level for one of query, key and value.
-struct LevelWeights {
-  StringRef name;
-  OperandRange weights, biases;
-  int64_t heads, width;
-};
-} // namespace
-
-/// Checks that there are as many keys as queries and that the weights of every
-/// level fit the number of tokens, the group and each other.
-static LogicalResult verifyLevels(Operation *op, Value query, Value key,
-                                  int64_t group,
-                                  ArrayRef<LevelWeights> operands) {
+LogicalResult attn::detail::verifyLevels(Operation *op, Value query, Value key,
+                                         int64_t group,
+                                         ArrayRef<LevelWeights> operands) {
   int64_t rows = extent(query, 2);
   if (failed(
           attn::detail::verifyExtent(op, "key", key, 2, rows, "rows of query")))
@@ -175,8 +161,9 @@ static LogicalResult verifyLevels(Operation *op, Value query, Value key,
       Value weights = operand.weights[level];
       Value bias = numBiases ? operand.biases[level] : Value();
       std::string name = (operand.name + " of level " + Twine(level + 1)).str();
-      if (failed(verifyWeights(op, name, weights, bias, operand.heads,
-                               operand.width, elementType)))
+      if (failed(attn::detail::verifyWeights(op, name, weights, bias,
+                                             operand.heads, operand.width,
+                                             elementType)))
         return failure();
       if (extent(weights, 2) != group << level)
         return op->emitOpError()
@@ -225,7 +212,7 @@ MutableOperandRange FastMultipoleOp::getDpsInitsMutable() {
 }
 
 double FastMultipoleOp::getScaleOrDefault() {
-  return scaleOrDefault(getScale(), getQuery());
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
 }
 
 int64_t FastMultipoleOp::getRank() {
@@ -239,11 +226,12 @@ LogicalResult FastMultipoleOp::verify() {
                                            getScale())))
     return failure();
   int64_t keyHeads = extent(getKey(), 1);
-  return verifyLevels(*this, getQuery(), getKey(), getGroup(),
-                      {{"key_weights", getKeyWeights(), getKeyBiases(),
-                        keyHeads, extent(getKey(), 3)},
-                       {"value_weights", getValueWeights(), getValueBiases(),
-                        keyHeads, extent(getValue(), 3)}});
+  return attn::detail::verifyLevels(
+      *this, getQuery(), getKey(), getGroup(),
+      {{"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
+        extent(getKey(), 3)},
+       {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
+        extent(getValue(), 3)}});
 }
 
 void FastMultipoleOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
@@ -260,7 +248,7 @@ MutableOperandRange FastMultipoleLinearOp::getDpsInitsMutable() {
 }
 
 double FastMultipoleLinearOp::getScaleOrDefault() {
-  return scaleOrDefault(getScale(), getQuery());
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
 }
 
 int64_t FastMultipoleLinearOp::getRank() {
@@ -278,13 +266,14 @@ LogicalResult FastMultipoleLinearOp::verify() {
                        "summarised queries mix later queries of their interval "
                        "into a row");
   int64_t keyHeads = extent(getKey(), 1);
-  return verifyLevels(*this, getQuery(), getKey(), getGroup(),
-                      {{"query_weights", getQueryWeights(), getQueryBiases(),
-                        extent(getQuery(), 1), extent(getQuery(), 3)},
-                       {"key_weights", getKeyWeights(), getKeyBiases(),
-                        keyHeads, extent(getKey(), 3)},
-                       {"value_weights", getValueWeights(), getValueBiases(),
-                        keyHeads, extent(getValue(), 3)}});
+  return attn::detail::verifyLevels(
+      *this, getQuery(), getKey(), getGroup(),
+      {{"query_weights", getQueryWeights(), getQueryBiases(),
+        extent(getQuery(), 1), extent(getQuery(), 3)},
+       {"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
+        extent(getKey(), 3)},
+       {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
+        extent(getValue(), 3)}});
 }
 
 void FastMultipoleLinearOp::getCanonicalizationPatterns(

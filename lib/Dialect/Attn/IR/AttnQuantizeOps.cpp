@@ -14,11 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::verifyDestinationStyle;
-using attn::detail::verifyElements;
-using attn::detail::verifyExtent;
-using attn::detail::verifyShape;
-using attn::detail::verifyWidth;
+using namespace fovea::attn::detail;
 
 static ShapedType shaped(Value value) {
   return cast<ShapedType>(value.getType());
@@ -228,12 +224,8 @@ LogicalResult CodebookUpdateOp::verify() {
 // CheckCodesOp
 //===----------------------------------------------------------------------===//
 
-/// It may end the invocation: neither unused nor to be moved before another
-/// such operation.
 void CheckCodesOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  if (isa<MemRefType>(getCodes().getType()))
-    effects.emplace_back(MemoryEffects::Read::get(), &getCodesMutable());
-  effects.emplace_back(MemoryEffects::Write::get());
+  getCheckEffects(*this, {&getCodesMutable()}, effects);
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpHelpers.h"
+#include "SourceSyntax.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
@@ -17,6 +18,8 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::ParsedSources;
+using attn::detail::TypedOperands;
 
 /// True when every element of the constant `value` is zero.
 static bool isConstantZero(Value value) {
@@ -36,14 +39,28 @@ MutableOperandRange DenseOp::getDpsInitsMutable() {
 }
 
 double DenseOp::getScaleOrDefault() {
-  if (std::optional<APFloat> scale = getScale())
-    return scale->convertToDouble();
-  int64_t width = cast<ShapedType>(getQuery().getType()).getDimSize(3);
-  return 1.0 / std::sqrt(static_cast<double>(width));
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
 }
 
 MaskAttr DenseOp::getMaskOrNone() {
   return getMask() ? *getMask() : MaskAttr::get(getContext(), false, 0);
+}
+
+LogicalResult attn::detail::verifyDenseTerms(Operation *op, Value query,
+                                             Value key, Value logWeight,
+                                             Value bias) {
+  auto q = cast<ShapedType>(query.getType());
+  auto k = cast<ShapedType>(key.getType());
+  if (logWeight &&
+      failed(verifyScoreTerm(op, "log_weight", logWeight,
+                             k.getShape().take_front(3), q.getElementType())))
+    return failure();
+  if (bias && failed(verifyScoreTerm(op, "bias", bias,
+                                     {q.getDimSize(0), q.getDimSize(1),
+                                      q.getDimSize(2), k.getDimSize(2)},
+                                     q.getElementType())))
+    return failure();
+  return success();
 }
 
 LogicalResult DenseOp::verify() {
@@ -52,29 +69,22 @@ LogicalResult DenseOp::verify() {
                                            getValue(), getOutput(), getLse(),
                                            getScale())))
     return failure();
-  auto q = cast<ShapedType>(getQuery().getType());
-  auto k = cast<ShapedType>(getKey().getType());
-  if (getLogWeight() && failed(attn::detail::verifyScoreTerm(
-                            *this, "log_weight", getLogWeight(),
-                            k.getShape().take_front(3), q.getElementType())))
-    return failure();
-  if (getBias() &&
-      failed(attn::detail::verifyScoreTerm(
-          *this, "bias", getBias(),
-          {q.getDimSize(0), q.getDimSize(1), q.getDimSize(2), k.getDimSize(2)},
-          q.getElementType())))
-    return failure();
-  return success();
+  return attn::detail::verifyDenseTerms(*this, getQuery(), getKey(),
+                                        getLogWeight(), getBias());
 }
 
 namespace {
-/// Adding zero to every score changes nothing.
-struct DropZeroScoreTerms : OpRewritePattern<DenseOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(DenseOp op,
+/// Adding zero to every score changes nothing; but its gradient may be wanted.
+template <typename OpTy> struct DropZeroScoreTerms : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
     bool dropWeight = op.getLogWeight() && isConstantZero(op.getLogWeight());
     bool dropBias = op.getBias() && isConstantZero(op.getBias());
+    if constexpr (std::is_same_v<OpTy, DenseBackwardOp>) {
+      dropWeight &= !op.getDLogWeight();
+      dropBias &= !op.getDBias();
+    }
     if (!dropWeight && !dropBias)
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
@@ -89,9 +99,9 @@ struct DropZeroScoreTerms : OpRewritePattern<DenseOp> {
 
 /// A mask that admits every entry is no mask: `none`, a window as wide as the
 /// sequence, or causality for a single query at the end of the keys.
-struct DropTrivialMask : OpRewritePattern<DenseOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(DenseOp op,
+template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
     if (!op.getMask())
       return failure();
@@ -120,7 +130,13 @@ struct DropTrivialMask : OpRewritePattern<DenseOp> {
 
 void DenseOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                           MLIRContext *context) {
-  patterns.add<DropZeroScoreTerms, DropTrivialMask>(context);
+  patterns.add<DropZeroScoreTerms<DenseOp>, DropTrivialMask<DenseOp>>(context);
+}
+
+void DenseBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                  MLIRContext *context) {
+  patterns.add<DropZeroScoreTerms<DenseBackwardOp>,
+               DropTrivialMask<DenseBackwardOp>>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,9 +174,9 @@ static int64_t getExtent(Value value, int64_t dim) {
   return cast<ShapedType>(value.getType()).getDimSize(dim);
 }
 
-bool StreamOp::Source::hasValueBlocks() const { return getRank(values) == 5; }
+bool StreamSource::hasValueBlocks() const { return getRank(values) == 5; }
 
-bool StreamOp::Source::hasLogWeightBlocks() const {
+bool StreamSource::hasLogWeightBlocks() const {
   return logWeight && getRank(logWeight) == 4;
 }
 
@@ -316,10 +332,8 @@ LogicalResult StreamOp::verify() {
                          << getCodes().size();
   if (!getFirstRow() != !getNumRows())
     return emitOpError("expects first_row and num_rows together");
-  if (static_cast<int64_t>(getBlock()) < 0)
-    return emitOpError()
-           << "expects a block size that is not negative, but got "
-           << static_cast<int64_t>(getBlock());
+  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
+    return failure();
   if (getLse() && getWeighting() != Weighting::Softmax)
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
@@ -348,12 +362,6 @@ LogicalResult StreamOp::verify() {
         return failure();
     if (failed(verifySourceTerms(*this, index, source)))
       return failure();
-    if (getBlock() == 0)
-      for (AffineMap range : source.attr.getRanges())
-        if (range.isFunctionOfDim(0))
-          return emitOpError() << "expects a block size, since a range of "
-                                  "source "
-                               << index << " depends on the block index";
   }
   return success();
 }
@@ -408,98 +416,19 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 //===----------------------------------------------------------------------===//
 
 // stream ::= `query` `(` %q `:` type `)` source+ tile? outs attr-dict result?
-// source ::= `source` `(` %k `,` %v `:` type `,` type `)`
-//            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
-//            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
-//            `ranges` `[` affine-map-list `]` (`mask` mask)?
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
 // result ::= `->` type (`,` type)?
 
-/// Parses `(` operands `:` types `)` with exactly `min`..`max` operands.
-static ParseResult
-parseTypedOperands(OpAsmParser &parser, unsigned min, unsigned max,
-                   SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
-                   SmallVectorImpl<Type> &types) {
-  SMLoc loc = parser.getCurrentLocation();
-  SmallVector<OpAsmParser::UnresolvedOperand> parsed;
-  SmallVector<Type> parsedTypes;
-  if (parser.parseLParen() || parser.parseOperandList(parsed) ||
-      parser.parseColonTypeList(parsedTypes) || parser.parseRParen())
-    return failure();
-  if (parsed.size() < min || parsed.size() > max)
-    return parser.emitError(loc, "expected ")
-           << (min == max ? Twine(min) : Twine(min) + " or " + Twine(max))
-           << (max == 1 ? " operand" : " operands") << ", but got "
-           << parsed.size();
-  if (parsed.size() != parsedTypes.size())
-    return parser.emitError(loc, "expected a type for each of the ")
-           << parsed.size() << " operands, but got " << parsedTypes.size();
-  operands.append(parsed);
-  types.append(parsedTypes);
-  return success();
-}
-
 ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
-  using Operands = SmallVector<OpAsmParser::UnresolvedOperand>;
-  Operands query, keys, values, weights, biases, codes, rows, outs;
-  SmallVector<Type> queryType, keyTypes, valueTypes, weightTypes, biasTypes,
-      codeTypes, outTypes;
   Builder &builder = parser.getBuilder();
-  MLIRContext *context = parser.getContext();
   SMLoc loc = parser.getCurrentLocation();
-
-  if (parser.parseKeyword("query") ||
-      parseTypedOperands(parser, 1, 1, query, queryType))
+  TypedOperands query, outs;
+  SmallVector<OpAsmParser::UnresolvedOperand> rows;
+  ParsedSources sources;
+  if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
+      sources.parse(parser))
     return failure();
-
-  SmallVector<Attribute> sources;
-  while (succeeded(parser.parseOptionalKeyword("source"))) {
-    Operands pair;
-    SmallVector<Type> pairTypes;
-    if (parseTypedOperands(parser, 2, 2, pair, pairTypes))
-      return failure();
-    keys.push_back(pair[0]);
-    values.push_back(pair[1]);
-    keyTypes.push_back(pairTypes[0]);
-    valueTypes.push_back(pairTypes[1]);
-    bool hasCodes = succeeded(parser.parseOptionalKeyword("codes"));
-    if (hasCodes && parseTypedOperands(parser, 1, 1, codes, codeTypes))
-      return failure();
-    bool hasWeight = succeeded(parser.parseOptionalKeyword("log_weight"));
-    if (hasWeight && parseTypedOperands(parser, 1, 1, weights, weightTypes))
-      return failure();
-    bool hasLocalBias = succeeded(parser.parseOptionalKeyword("local_bias"));
-    bool hasBias =
-        hasLocalBias || succeeded(parser.parseOptionalKeyword("bias"));
-    if (hasBias && parseTypedOperands(parser, 1, 1, biases, biasTypes))
-      return failure();
-    SmallVector<AffineMap> ranges;
-    auto parseRange = [&]() -> ParseResult {
-      AffineMapAttr map;
-      if (parser.parseAttribute(map))
-        return failure();
-      ranges.push_back(map.getValue());
-      return success();
-    };
-    if (parser.parseKeyword("ranges") ||
-        parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
-                                       parseRange))
-      return failure();
-    auto mask = MaskAttr::get(context, false, 0);
-    if (succeeded(parser.parseOptionalKeyword("mask"))) {
-      mask = dyn_cast_or_null<MaskAttr>(MaskAttr::parse(parser, Type()));
-      if (!mask)
-        return failure();
-    }
-    auto source = parser.getChecked<SourceAttr>(
-        loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
-        hasCodes, hasLocalBias);
-    if (!source)
-      return failure();
-    sources.push_back(source);
-  }
-
   if (succeeded(parser.parseOptionalKeyword("tile"))) {
     rows.resize(2);
     if (parser.parseLParen() || parser.parseOperand(rows[0]) ||
@@ -507,8 +436,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
         parser.parseRParen())
       return failure();
   }
-  if (parser.parseKeyword("outs") ||
-      parseTypedOperands(parser, 1, 2, outs, outTypes) ||
+  if (parser.parseKeyword("outs") || outs.parse(parser, 1, 2) ||
       parser.parseOptionalAttrDict(result.attributes))
     return failure();
   if (succeeded(parser.parseOptionalArrow()) &&
@@ -522,65 +450,32 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   if (failed(verifyInherentAttrs(result.name, result.attributes, emitError)))
     return failure();
   result.addAttribute(getSourcesAttrName(result.name),
-                      builder.getArrayAttr(sources));
-  auto size = [](auto &range) { return static_cast<int32_t>(range.size()); };
+                      builder.getArrayAttr(sources.attrs));
   int32_t hasRows = rows.empty() ? 0 : 1, hasLse = outs.size() == 2 ? 1 : 0;
-  result.addAttribute(
-      getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr({1, size(keys), size(values), size(weights),
-                                    size(biases), size(codes), hasRows, hasRows,
-                                    1, hasLse}));
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr(
+                          {1, sources.keys.size(), sources.values.size(),
+                           sources.logWeights.size(), sources.biases.size(),
+                           sources.codes.size(), hasRows, hasRows, 1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
-  return failure(
-      parser.resolveOperands(query, queryType, loc, result.operands) ||
-      parser.resolveOperands(keys, keyTypes, loc, result.operands) ||
-      parser.resolveOperands(values, valueTypes, loc, result.operands) ||
-      parser.resolveOperands(weights, weightTypes, loc, result.operands) ||
-      parser.resolveOperands(biases, biasTypes, loc, result.operands) ||
-      parser.resolveOperands(codes, codeTypes, loc, result.operands) ||
-      parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
-      parser.resolveOperands(outs, outTypes, loc, result.operands));
+  return failure(query.resolve(parser, loc, result) ||
+                 sources.keys.resolve(parser, loc, result) ||
+                 sources.values.resolve(parser, loc, result) ||
+                 sources.logWeights.resolve(parser, loc, result) ||
+                 sources.biases.resolve(parser, loc, result) ||
+                 sources.codes.resolve(parser, loc, result) ||
+                 parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
+                 outs.resolve(parser, loc, result));
 }
 
 void StreamOp::print(OpAsmPrinter &printer) {
   printer << " query(" << getQuery() << " : " << getQuery().getType() << ")";
-  for (const Source &source : getSourceList()) {
-    printer.increaseIndent();
-    printer.printNewline();
-    printer << "source(" << source.keys << ", " << source.values << " : "
-            << source.keys.getType() << ", " << source.values.getType() << ")";
-    if (source.codes)
-      printer << " codes(" << source.codes << " : " << source.codes.getType()
-              << ")";
-    if (source.logWeight)
-      printer << " log_weight(" << source.logWeight << " : "
-              << source.logWeight.getType() << ")";
-    if (source.bias)
-      printer << (source.attr.getHasLocalBias() ? " local_bias(" : " bias(")
-              << source.bias << " : " << source.bias.getType() << ")";
-    printer << " ranges [";
-    llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
-      printer.printAttribute(AffineMapAttr::get(map));
-    });
-    printer << "]";
-    if (!source.attr.getMask().isTrivial()) {
-      printer << " mask ";
-      source.attr.getMask().print(printer);
-    }
-    printer.decreaseIndent();
-  }
-  printer.increaseIndent();
-  printer.printNewline();
-  printer.decreaseIndent();
+  attn::detail::printSources(printer, getSourceList());
+  attn::detail::printIndentedLine(printer);
   if (getFirstRow())
     printer << "tile(" << getFirstRow() << " of " << getNumRows() << ") ";
-  printer << "outs(" << getOutput();
-  if (getLse())
-    printer << ", " << getLse();
-  printer << " : " << getOutput().getType();
-  if (getLse())
-    printer << ", " << getLse().getType();
-  printer << ")";
+  printer << "outs";
+  attn::detail::printTypedOperands(printer, getDpsInits());
   SmallVector<StringRef> elided = {getSourcesAttrName(),
                                    getOperandSegmentSizesAttrName()};
   if (getWeighting() == Weighting::Softmax)

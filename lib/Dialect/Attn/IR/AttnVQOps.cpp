@@ -72,16 +72,15 @@ static LogicalResult verifyState(Operation *op, StringRef name,
   return success();
 }
 
-/// Checks query, codes, value, codebook, bias and destinations.
-template <typename OpTy>
-static LogicalResult verifyQuantized(OpTy op, Value lse) {
+/// Checks query, codes, value, codebook and bias.
+template <typename OpTy> static LogicalResult verifyInputs(OpTy op) {
   ShapedType q = shapedType(op.getQuery()), v = shapedType(op.getValue()),
              c = shapedType(op.getCodebook());
   Type elementType = q.getElementType();
   for (auto [name, operand] : {std::pair{StringRef("value"), op.getValue()},
                                {"codebook", op.getCodebook()},
                                {"output", op.getOutput()}})
-    if (shapedType(operand).getElementType() != elementType)
+    if (operand && shapedType(operand).getElementType() != elementType)
       return op.emitOpError()
              << "expects " << name << " to have the element type of query, "
              << elementType << ", but got "
@@ -115,13 +114,9 @@ static LogicalResult verifyQuantized(OpTy op, Value lse) {
       failed(verifyExtent(operation, "codebook", op.getCodebook(), 2,
                           q.getDimSize(3), "head width of query")))
     return failure();
-  int64_t heads = q.getDimSize(1), keyHeads = v.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op.emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  int64_t heads = q.getDimSize(1);
+  if (failed(attn::detail::verifyHeads(operation, heads, v.getDimSize(1))))
+    return failure();
   if (op.getBias()) {
     ShapedType bias = shapedType(op.getBias());
     if (bias.getDimSize(3) != 2 * block)
@@ -136,9 +131,22 @@ static LogicalResult verifyQuantized(OpTy op, Value lse) {
             elementType)))
       return failure();
   }
-  return attn::detail::verifyDestinations(operation, op.getQuery(),
-                                          v.getDimSize(3), op.getOutput(), lse,
-                                          op.getScale());
+  return success();
+}
+
+/// Checks these and the destinations.
+template <typename OpTy>
+static LogicalResult verifyQuantized(OpTy op, Value lse) {
+  if (failed(verifyInputs(op)))
+    return failure();
+  return attn::detail::verifyDestinations(
+      op, op.getQuery(), shapedType(op.getValue()).getDimSize(3),
+      op.getOutput(), lse, op.getScale());
+}
+
+static LogicalResult emitBiasError(Operation *op) {
+  return op->emitOpError("expects no bias without causal: no query has a "
+                         "present block then");
 }
 
 /// True when every element of the constant `value` is zero.
@@ -163,8 +171,7 @@ LogicalResult VQOp::verify() {
     return failure();
   if (!getCausal()) {
     if (getBias())
-      return emitOpError("expects no bias without causal: no query has a "
-                         "present block then");
+      return emitBiasError(*this);
     if (!getState().empty() || !getNextState().empty())
       return emitOpError("expects no state without causal: every query reads "
                          "the whole sequence then");
@@ -242,4 +249,87 @@ LogicalResult VQDecodeOp::verify() {
                          << shapedType(getValue());
   return verifyState(*this, "state", getState(), getValue(),
                      shapedType(getCodebook()).getDimSize(1), getBlock());
+}
+
+//===----------------------------------------------------------------------===//
+// VQBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange VQBackwardOp::getDpsInitsMutable() {
+  unsigned numInits = 3 + (getDBias() ? 1 : 0);
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
+}
+
+/// Checks the gradient for quantized keys `[B, G, N, D]`, which are no operand.
+static LogicalResult verifyKeyGradient(VQBackwardOp op) {
+  ShapedType q = shapedType(op.getQuery()), v = shapedType(op.getValue());
+  Type data = q.getElementType();
+  Type found = shapedType(op.getDKey()).getElementType();
+  if (found != data && found != getStateType(data))
+    return op.emitOpError() << "expects d_key to hold " << data
+                            << (data == getStateType(data) ? "" : " or f32")
+                            << ", but got " << found;
+  for (int64_t dim : {0, 1, 2})
+    if (failed(verifyExtent(op, "d_key", op.getDKey(), dim, v.getDimSize(dim),
+                            "from value")))
+      return failure();
+  return verifyExtent(op, "d_key", op.getDKey(), 3, q.getDimSize(3),
+                      "head width of query");
+}
+
+LogicalResult VQBackwardOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this,
+                                                {0, 1, 2, 3, 7, 9, 10, 11})) ||
+      failed(verifyInputs(*this)))
+    return failure();
+  if (!getCausal() && getBias())
+    return emitBiasError(*this);
+  bool isSoftmax = getWeighting() == Weighting::Softmax;
+  if (!getOutput() != !getLse() || isSoftmax != bool(getLse()))
+    return emitOpError() << "expects " << (isSoftmax ? "" : "no ")
+                         << "output and lse with weighting "
+                         << stringifyWeighting(getWeighting());
+  if (!isSoftmax && getDLse())
+    return emitOpError("expects no d_lse without lse");
+  if (!getScale().isFinite())
+    return emitOpError("expects a finite scale");
+  ShapedType q = shapedType(getQuery());
+  ShapedType d = shapedType(getDOutput());
+  int64_t shape[] = {q.getDimSize(0), q.getDimSize(1), q.getDimSize(2),
+                     shapedType(getValue()).getDimSize(3)};
+  for (auto [name, operand] : {std::pair{StringRef("d_output"), getDOutput()},
+                               {"output", getOutput()}})
+    for (int64_t dim = 0; operand && dim < 4; ++dim)
+      if (failed(verifyExtent(*this, name, operand, dim, shape[dim],
+                              "from query and value")))
+        return failure();
+  if (d.getElementType() != q.getElementType())
+    return emitOpError() << "expects d_output to have the element type of "
+                            "query, "
+                         << q.getElementType() << ", but got "
+                         << d.getElementType();
+  if (getLse()) {
+    Type state = getStateType(q.getElementType());
+    if (shapedType(getLse()).getElementType() != state)
+      return emitOpError() << "expects lse to hold " << state << ", but got "
+                           << shapedType(getLse()).getElementType();
+    for (int64_t dim : {0, 1, 2})
+      if (failed(verifyExtent(*this, "lse", getLse(), dim, shape[dim],
+                              "from query")))
+        return failure();
+    if (failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                                   getDOutput(), getDLse())))
+      return failure();
+  }
+  if (getDBias() && !getBias())
+    return emitOpError("expects no d_bias without a bias");
+  using attn::detail::verifyGradient;
+  if (failed(verifyGradient(*this, "query", getDQuery(), getQuery())) ||
+      failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
+      failed(verifyKeyGradient(*this)) ||
+      (getDBias() &&
+       failed(verifyGradient(*this, "bias", getDBias(), getBias()))) ||
+      failed(attn::detail::verifyNoAliases(*this)))
+    return failure();
+  return attn::detail::verifyDestinationStyle(*this);
 }

@@ -9,6 +9,7 @@
 #include "OpHelpers.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace fovea;
@@ -59,6 +60,17 @@ LogicalResult attn::detail::verifyWidth(Operation *op, StringRef name,
     return op->emitOpError()
            << "expects a width of " << name << " of at least 1";
   return success();
+}
+
+LogicalResult attn::detail::verifyHeads(Operation *op, int64_t heads,
+                                        int64_t keyHeads) {
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) ||
+      heads == 0 || (keyHeads != 0 && heads % keyHeads == 0))
+    return success();
+  return op->emitOpError()
+         << "expects the query heads to be a multiple of the key heads, but "
+            "got "
+         << heads << " query heads and " << keyHeads << " key heads";
 }
 
 LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
@@ -150,13 +162,8 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
           verifyExtent(op, "value", value, 2, k.getDimSize(2), "rows of key")))
     return failure();
 
-  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op->emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  if (failed(verifyHeads(op, q.getDimSize(1), k.getDimSize(1))))
+    return failure();
   return verifyDestinations(op, query, valueWidth, output, lse, scale);
 }
 
@@ -189,6 +196,123 @@ LogicalResult attn::detail::verifyDestinations(Operation *op, Value query,
   return verifyDestinationStyle(op);
 }
 
+LogicalResult attn::detail::verifyBlock(Operation *op, ArrayAttr sources,
+                                        int64_t block) {
+  if (block < 0)
+    return op->emitOpError()
+           << "expects a block size that is not negative, but got " << block;
+  if (block != 0)
+    return success();
+  for (auto [index, source] : llvm::enumerate(sources.getAsRange<SourceAttr>()))
+    for (AffineMap range : source.getRanges())
+      if (range.isFunctionOfDim(0))
+        return op->emitOpError() << "expects a block size, since a range of "
+                                    "source "
+                                 << index << " depends on the block index";
+  return success();
+}
+
+double attn::detail::getScaleOrDefault(std::optional<APFloat> scale,
+                                       Value query) {
+  if (scale)
+    return scale->convertToDouble();
+  int64_t width = cast<ShapedType>(query.getType()).getDimSize(3);
+  return 1.0 / std::sqrt(static_cast<double>(width));
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// Checks that `operand` has the shape of `like`. Where an extent of 1 would
+/// broadcast, both have to say so.
+static LogicalResult verifySameShape(Operation *op, StringRef name,
+                                     Value operand, StringRef likeName,
+                                     Value like) {
+  auto type = cast<ShapedType>(operand.getType());
+  auto likeType = cast<ShapedType>(like.getType());
+  if (type.getRank() != likeType.getRank())
+    return op->emitOpError()
+           << "expects " << name << " to have rank " << likeType.getRank()
+           << " as " << likeName << " has, but got " << type.getRank();
+  for (int64_t dim = 0, rank = type.getRank(); dim < rank; ++dim) {
+    int64_t expected = likeType.getDimSize(dim);
+    if ((expected == 1) != (type.getDimSize(dim) == 1) ||
+        !attn::detail::extentsMatch(expected, type.getDimSize(dim)))
+      return op->emitOpError()
+             << "expects " << name << " to have the shape of " << likeName
+             << ", " << likeType << ", but got " << type;
+  }
+  return success();
+}
+
+LogicalResult attn::detail::verifyResultGradients(Operation *op, Value output,
+                                                  Value lse, Value dOutput,
+                                                  Value dLse) {
+  struct Pair {
+    StringRef name;
+    Value gradient, result;
+  };
+  for (auto [name, gradient, result] :
+       {Pair{"output", dOutput, output}, Pair{"lse", dLse, lse}}) {
+    if (!gradient)
+      continue;
+    std::string gradientName = ("d_" + name).str();
+    Type found = cast<ShapedType>(gradient.getType()).getElementType();
+    Type expected = cast<ShapedType>(result.getType()).getElementType();
+    if (getStateType(found) != getStateType(expected))
+      return op->emitOpError()
+             << "expects " << gradientName
+             << (expected.isF64() ? " to hold f64" : " not to hold f64")
+             << ", since " << name << " holds " << expected << ", but got "
+             << found;
+    if (failed(verifySameShape(op, gradientName, gradient, name, result)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult attn::detail::verifyGradients(Operation *op, StringRef name,
+                                            ValueRange gradients,
+                                            ValueRange operands, bool isList) {
+  if (gradients.size() != operands.size())
+    return op->emitOpError()
+           << "expects d_" << name << " to have a gradient for each of the "
+           << operands.size() << " " << name << ", but got "
+           << gradients.size();
+  for (auto [index, gradient, operand] : llvm::enumerate(gradients, operands)) {
+    std::string operandName = name.str();
+    if (isList)
+      operandName += "[" + std::to_string(index) + "]";
+    std::string gradientName = "d_" + operandName;
+    Type data = cast<ShapedType>(operand.getType()).getElementType();
+    Type found = cast<ShapedType>(gradient.getType()).getElementType();
+    if (found != data && found != getStateType(data))
+      return op->emitOpError()
+             << "expects " << gradientName << " to hold " << data
+             << (data == getStateType(data) ? "" : " or f32") << ", but got "
+             << found;
+    if (failed(
+            verifySameShape(op, gradientName, gradient, operandName, operand)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult attn::detail::verifyNoAliases(Operation *op) {
+  auto dpsOp = cast<DestinationStyleOpInterface>(op);
+  for (OpOperand &init : dpsOp.getDpsInitsMutable())
+    for (OpOperand &other : op->getOpOperands())
+      if (&init != &other && init.get() == other.get() &&
+          isa<MemRefType>(init.get().getType()))
+        return op->emitOpError()
+               << "expects buffers of gradients to be apart from all others, "
+                  "but operands "
+               << other.getOperandNumber() << " and " << init.getOperandNumber()
+               << " are one";
+  return success();
+}
+
 void attn::detail::getDestinationStyleEffects(
     DestinationStyleOpInterface op,
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
@@ -202,6 +326,16 @@ void attn::detail::getDestinationStyleEffects(
     if (isInit)
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
+}
+
+void attn::detail::getCheckEffects(
+    Operation *op, ArrayRef<OpOperand *> operands,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand *operand : operands)
+    if (isa<MemRefType>(operand->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), operand);
+  effects.emplace_back(MemoryEffects::Write::get());
 }
 
 LogicalResult

@@ -23,7 +23,7 @@ mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
                                  int64_t expected, llvm::StringRef what,
                                  bool mayBroadcast = false);
 
-/// Emits an error on `op` unless operand `name` holds elements of `expected`.
+/// Checks that the elements of operand `name` are of type `expected`.
 mlir::LogicalResult verifyElements(mlir::Operation *op, llvm::StringRef name,
                                    mlir::Value operand, mlir::Type expected);
 
@@ -36,6 +36,10 @@ mlir::LogicalResult verifyShape(mlir::Operation *op, llvm::StringRef name,
 /// Checks that the last extent of operand `name` is static and at least 1.
 mlir::LogicalResult verifyWidth(mlir::Operation *op, llvm::StringRef name,
                                 mlir::Value operand);
+
+/// Checks that `keyHeads` key heads can be shared by `heads` query heads.
+mlir::LogicalResult verifyHeads(mlir::Operation *op, int64_t heads,
+                                int64_t keyHeads);
 
 /// What the element types of key, value and output have to be.
 enum class ElementTypes {
@@ -68,6 +72,70 @@ mlir::LogicalResult verifyScoreTerm(mlir::Operation *op, llvm::StringRef name,
                                     llvm::ArrayRef<int64_t> shape,
                                     mlir::Type elementType);
 
+/// Checks that ranges depend on the block index of queries only where there is
+/// a block size, which is not negative.
+mlir::LogicalResult verifyBlock(mlir::Operation *op, mlir::ArrayAttr sources,
+                                int64_t block);
+
+/// The scale attribute, or `1 / sqrt(D)`.
+double getScaleOrDefault(std::optional<llvm::APFloat> scale, mlir::Value query);
+
+/// Checks one set of weights `[W, p, I, D]` and its bias `[W, p, D]`, which may
+/// be null, for `heads` heads and width `width`.
+mlir::LogicalResult verifyWeights(mlir::Operation *op, const llvm::Twine &name,
+                                  mlir::Value weights, mlir::Value bias,
+                                  int64_t heads, int64_t width,
+                                  mlir::Type elementType);
+
+/// Checks the operands of attn.summarize or of its gradient; `summaries` is
+/// called `name`, and `bias` may be null.
+mlir::LogicalResult verifySummaries(mlir::Operation *op, mlir::Value input,
+                                    mlir::Value weights, mlir::Value bias,
+                                    llvm::StringRef name,
+                                    mlir::Value summaries);
+
+/// Checks log weights and bias of dense attention, where not null.
+mlir::LogicalResult verifyDenseTerms(mlir::Operation *op, mlir::Value query,
+                                     mlir::Value key, mlir::Value logWeight,
+                                     mlir::Value bias);
+
+/// The weights of every level for one of query, key and value.
+struct LevelWeights {
+  llvm::StringRef name;
+  mlir::OperandRange weights, biases;
+  int64_t heads, width;
+};
+
+/// Checks that there are as many keys as queries and that the weights of every
+/// level fit the number of tokens, the group and each other.
+mlir::LogicalResult verifyLevels(mlir::Operation *op, mlir::Value query,
+                                 mlir::Value key, int64_t group,
+                                 llvm::ArrayRef<LevelWeights> operands);
+
+/// Checks gradients of the results of an attention op: `d_output` and, unless
+/// null, `d_lse` are like the results.
+mlir::LogicalResult verifyResultGradients(mlir::Operation *op,
+                                          mlir::Value output, mlir::Value lse,
+                                          mlir::Value dOutput,
+                                          mlir::Value dLse);
+
+/// Checks that each of `gradients` has the shape of its operand, and its
+/// element type or the type of its sums. Their names are those of the operands,
+/// `name` with a number if `isList`.
+mlir::LogicalResult verifyGradients(mlir::Operation *op, llvm::StringRef name,
+                                    mlir::ValueRange gradients,
+                                    mlir::ValueRange operands,
+                                    bool isList = true);
+inline mlir::LogicalResult verifyGradient(mlir::Operation *op,
+                                          llvm::StringRef name,
+                                          mlir::Value gradient,
+                                          mlir::Value operand) {
+  return verifyGradients(op, name, gradient, operand, /*isList=*/false);
+}
+
+/// Checks that no buffer that the op writes is one of its other operands.
+mlir::LogicalResult verifyNoAliases(mlir::Operation *op);
+
 /// Checks that each of the operand groups `groups`, which are not variadic, has
 /// one operand. The generic form can give them any number, and neither the
 /// generated verifier nor the accessors notice.
@@ -93,6 +161,14 @@ void getDestinationStyleEffects(
     llvm::SmallVectorImpl<
         mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>
         &effects);
+
+/// Memory effects of a check, which may end the invocation: it is neither
+/// unused nor to be moved before another one. It reads memrefs among
+/// `operands`.
+void getCheckEffects(mlir::Operation *op,
+                     llvm::ArrayRef<mlir::OpOperand *> operands,
+                     llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<
+                         mlir::MemoryEffects::Effect>> &effects);
 
 /// Result shapes of a destination-style op are its inits' shapes.
 mlir::LogicalResult reifyInitShapes(mlir::OpBuilder &builder,

@@ -84,6 +84,18 @@ class Kernel:
     def __del__(self):
         self._library._c.fovea_kernel_destroy(self._handle)
 
+    def vjp(self, arguments=(), primal_results=False):
+        """The vector-Jacobian product, a kernel itself."""
+        kernel = ctypes.c_void_p()
+        numbers = (ctypes.c_int64 * len(arguments))(*arguments)
+        self._library._check(
+            self._library._c.fovea_kernel_vjp(
+                self._handle, numbers, ctypes.c_size_t(len(arguments)), int(primal_results),
+                ctypes.byref(kernel),
+            )
+        )  # fmt: skip
+        return Kernel(self._library, kernel)
+
     def __call__(self, *arrays):
         """The results, as a list of arrays."""
         c = self._library._c

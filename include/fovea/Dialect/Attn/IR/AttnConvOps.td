@@ -132,4 +132,138 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
   }];
 }
 
+def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
+  let summary = "the convolutions that a causal score matrix is made of";
+  let description = [{
+    Finds bases whose sum of convolutions is near the scores `scale q k^T` below
+    the diagonal (algorithms 2 and 3), from `O(R)` of their columns and
+    `O(R log N)` parts of columns of `window` entries. With
+    `H[i, j] = scale query[i, :] . key[j, :]` and `u = 0`:
+
+    ```
+    column = 0
+    for r = 0 .. R - 1:
+      if r > 0: column = the first of column + 1 .. N - window that is new, by binary search;
+                end where there is none
+      sizes[r] = N - column
+      basis[r, l] = H[column + l, column] - u[l]   for l < sizes[r], else 0
+      u += basis[r, :]
+    ```
+
+    A column `j` is *new* when
+    `sum_(t < window) |H[j + t, j] - u[t]| >= delta - 2 window epsilon`. The search
+    halves the columns and takes it that all after a new one are new, too. Fewer
+    bases than `R` are normal: `found` says how many there are, the sizes of the others
+    are 0.
+
+    | operand | shape |
+    |---|---|
+    | `query` | `[B, H, N, D]`, `N` static |
+    | `key` | `[B, G, N, D]` |
+    | `basis` | `[B, H, R, N]`, `f32` (`f64` for `f64`), `R` at least 1 |
+    | `sizes` | `[B, H, R]`, `i32` |
+    | `found` | `[B, H]`, `i32` |
+
+    `scale` is `1/sqrt(D)` unless given; `1 <= window <= N`; `delta` and `epsilon`
+    are finite and not negative. If the scores are a sum of `R` convolutions and noise of
+    at most `epsilon`, where the first `window` entries of every sum of consecutive
+    bases add up to `delta >= 5 window epsilon` or more in magnitude, all `R` bases are
+    found, and the attention that `attn.conv_apply` makes of them is off by at most
+    `2 (e^(2 epsilon) - 1)` times the largest value (theorem 4.4). With `R = N`,
+    `window = 1` and `delta = epsilon = 0`, every column is a basis and nothing is lost.
+
+    A basis is rounded once, against the sum in `f64` of the rounded ones before it:
+    errors do not add up. Numbers from `sizes[r]` on are 0. A column with a NaN is
+    not new.
+
+    Example:
+
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>)
+        outs(%b_init, %m_init, %n_init : tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x4xi32>)
+        {window = 16 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64}
+        -> tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key,
+    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Int2:$found,
+    I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon, OptionalAttr<F64Attr>:$scale
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
+    `outs` `(` $basis `,` $sizes `,` $found `:`
+        type($basis) `,` type($sizes) `,` type($found) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    /// The distance from which on a column is new.
+    double getThreshold();
+  }];
+}
+
+def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
+  let summary = "causal attention by a sum of convolutions";
+  let description = [{
+    Attention whose score matrix is replaced by the convolutions that
+    `attn.conv_recover` finds in it, at most `num_basis` of them for a head:
+    `attn.conv_apply` of `attn.conv_recover` (algorithm 1). Time is
+    `O(num_basis N D log N)`.
+
+    With `group = g`, a query sees less than all keys before it: those of its own
+    group of `g` tokens and of the group before, the union of both of LongLoRA's
+    groupings into `2 g` tokens (section 7):
+
+    ```
+    query i reads key j     when j <= i and i/g - j/g <= 1
+    ```
+
+    Scores are then recovered and applied for every pair of neighbouring groups by
+    itself, at most `num_basis` for each; time is `O(num_basis N D log g)`.
+
+    | operand | shape |
+    |---|---|
+    | `query` | `[B, H, N, D]`, `N` static |
+    | `key` | `[B, G, N, D]` |
+    | `value` | `[B, G, N, E]` |
+    | `output` | `[B, H, N, E]` |
+    | `found`, `recomputed` | `[B, H]` of `i32`: bases found, and rows computed again without a transform; sums over pairs of groups |
+
+    The other attributes are those of `attn.conv_recover` and `attn.conv_apply`.
+    `window` is at most `N`, and at most `group`.
+
+    Example:
+
+    ```mlir
+    %out, %found, %recomputed = attn.conv
+        ins(%q, %k, %v : tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>, tensor<1x2x2048x64xf32>)
+        outs(%init, %n_init, %c_init : tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>)
+        {num_basis = 8 : i64, window = 16 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64}
+        -> tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
+    Attn_Rank4:$output, Attn_Int2:$found, Attn_Int2:$recomputed,
+    I64Attr:$num_basis, I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon,
+    OptionalAttr<F64Attr>:$scale, OptionalAttr<I64Attr>:$group,
+    DefaultValuedAttr<Attn_ConvAlgorithmAttr,
+                      "::fovea::attn::ConvAlgorithm::Auto">:$algorithm
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    `outs` `(` $output `,` $found `,` $recomputed `:`
+        type($output) `,` type($found) `,` type($recomputed) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+  }];
+}
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNCONVOPS_TD

@@ -27,6 +27,25 @@ mlir::FloatType getStateType(mlir::Type type);
 template <typename OpTy>
 class UpdatesInits : public mlir::OpTrait::TraitBase<OpTy, UpdatesInits> {};
 
+/// One source of attn.stream with its operands; absent operands are null.
+struct StreamSource {
+  mlir::Value keys, values, logWeight, bias, codes;
+  SourceAttr attr;
+
+  /// The operand whose extent 2 counts the rows of the source.
+  mlir::Value getRowsOperand() const { return codes ? codes : keys; }
+  /// Whether values or log weights differ from query block to query block.
+  bool hasValueBlocks() const;
+  bool hasLogWeightBlocks() const;
+};
+
+/// One source of attn.stream_backward, and the destinations of its gradients;
+/// those not asked for are null.
+struct StreamSourceGradient {
+  StreamSource forward;
+  mlir::Value keys, values, logWeight, bias;
+};
+
 } // namespace fovea::attn
 
 #define GET_OP_CLASSES

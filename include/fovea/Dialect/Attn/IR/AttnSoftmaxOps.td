@@ -163,17 +163,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
 
-    /// One source with its operands; absent operands are null.
-    struct Source {
-      ::mlir::Value keys, values, logWeight, bias, codes;
-      SourceAttr attr;
-
-      /// The operand whose extent 2 counts the rows of the source.
-      ::mlir::Value getRowsOperand() const { return codes ? codes : keys; }
-      /// Whether values or log weights differ from query block to query block.
-      bool hasValueBlocks() const;
-      bool hasLogWeightBlocks() const;
-    };
+    using Source = StreamSource;
     ::llvm::SmallVector<Source> getSourceList();
   }];
 }

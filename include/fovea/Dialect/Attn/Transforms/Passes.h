@@ -32,6 +32,11 @@ constexpr llvm::StringLiteral kWrittenAttrName = "attn.written";
 void registerBufferizableOpInterfaceExternalModels(
     mlir::DialectRegistry &registry);
 
+/// Registers the gradients of the operations of this dialect and of those of
+/// upstream ones that layers around attention are made of.
+void registerDifferentiableOpInterfaceExternalModels(
+    mlir::DialectRegistry &registry);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_H

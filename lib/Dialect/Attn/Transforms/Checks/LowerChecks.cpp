@@ -19,7 +19,6 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Calls the runtime with the address, extents and strides of the codes.
 static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
   SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getCodes());
@@ -29,15 +28,30 @@ static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   op.erase();
 }
 
+static void lowerCheck(CheckIntervalsOp op, RuntimeCalls &calls) {
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getFirst());
+  arguments.append(RuntimeCalls::describe(b, op.getLast()));
+  arguments.push_back(
+      arith::IndexCastOp::create(b, b.getI64Type(), op.getBound()));
+  calls.emitCheck(b, "fovea_rt_check_intervals", op.getName(), arguments);
+  op.erase();
+}
+
 namespace {
 struct LowerChecksPass
     : fovea::attn::impl::LowerChecksPassBase<LowerChecksPass> {
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
-    WalkResult result = getOperation().walk([&](CheckCodesOp op) -> WalkResult {
-      if (!isa<MemRefType>(op.getCodes().getType()))
-        return op.emitOpError("expects codes in a memref, but got a tensor");
-      lowerCheck(op, calls);
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (!isa<CheckCodesOp, CheckIntervalsOp>(op))
+        return WalkResult::advance();
+      if (!isa<MemRefType>(op->getOperand(0).getType()))
+        return op->emitOpError("expects memrefs, but got tensors");
+      if (auto codes = dyn_cast<CheckCodesOp>(op))
+        lowerCheck(codes, calls);
+      else
+        lowerCheck(cast<CheckIntervalsOp>(op), calls);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

@@ -93,6 +93,24 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr);
 }
 
+StreamBackwardOp
+StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
+                             const Results &results, const Gradients &gradients,
+                             int64_t block, double scale) const {
+  SmallVector<Type> types = {gradients.query.getType()};
+  for (ArrayRef<Value> group :
+       {ArrayRef(gradients.keys), ArrayRef(gradients.values),
+        ArrayRef(gradients.logWeights), ArrayRef(gradients.biases)})
+    llvm::append_range(types, ValueRange(group).getTypes());
+  return StreamBackwardOp::create(
+      builder, loc, types, query, keys, values, logWeights, biases,
+      results.output, results.lse, results.dOutput, results.dLse,
+      gradients.query, gradients.keys, gradients.values, gradients.logWeights,
+      gradients.biases, builder.getArrayAttr(attrs),
+      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
+      /*tiles=*/nullptr);
+}
+
 MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {
   return causal ? MaskAttr::get(context, /*causal=*/true, /*window=*/0)
                 : MaskAttr();
@@ -115,6 +133,13 @@ struct ExpandPatternsPass
           << reduction.getValue();
       return signalPassFailure();
     }
+    std::optional<Reduction> automatic = symbolizeReduction(autoReduction);
+    if (!automatic || *automatic == Reduction::Auto) {
+      getOperation().emitError("expects auto-reduction to be serial, matmul, "
+                               "associative or input_scan, but got ")
+          << autoReduction.getValue();
+      return signalPassFailure();
+    }
     // Scores of trees become attn.dense.
     RewritePatternSet scores(&getContext());
     populateExpandTreePatterns(scores);
@@ -123,14 +148,20 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
-    populateExpandVQPatterns(patterns, *chosen);
+    populateExpandVQPatterns(patterns, *chosen, *automatic);
+    populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
+
+    RewritePatternSet rounding(&getContext());
+    populateRoundGradientsPatterns(rounding);
+    walkAndApplyPatterns(getOperation(), std::move(rounding));
 
     // Summaries need tensors of their own: a pattern on buffers stays as it
     // is, and later passes know only attn.stream.
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
       if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
-               TreeScoreOp>(op))
+               TreeScoreOp, DenseBackwardOp, FastMultipoleBackwardOp,
+               FastMultipoleLinearBackwardOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

@@ -56,6 +56,23 @@ public:
                  Weighting weighting = Weighting::Softmax,
                  mlir::Value firstRow = {}, mlir::Value numRows = {}) const;
 
+  /// The results of a stream, and the gradients for them; `dLse` may be null.
+  struct Results {
+    mlir::Value output, lse, dOutput, dLse;
+  };
+  /// Where gradients go: those of keys and values for every source, of log
+  /// weights and biases for all that have one or for none.
+  struct Gradients {
+    mlir::Value query;
+    llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
+  };
+  /// The gradient of what `build` makes. Its results are in the order of
+  /// `gradients`.
+  StreamBackwardOp buildBackward(mlir::OpBuilder &builder, mlir::Location loc,
+                                 mlir::Value query, const Results &results,
+                                 const Gradients &gradients, int64_t block,
+                                 double scale) const;
+
 private:
   llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes;
   llvm::SmallVector<mlir::Attribute> attrs;
@@ -68,10 +85,16 @@ void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 /// `narrowSummaries`: in the element type of the tokens.
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
                                          bool narrowSummaries);
+/// Gradients of the soft-max patterns.
+void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
+/// Every attn.stream_backward and attn.summarize_backward gets destinations of
+/// the type that sums are kept in, which are rounded behind it.
+void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
-/// `reduction` other than auto overrides that of the operations.
+/// `reduction` other than auto overrides that of the operations; `automatic` is
+/// taken where both are auto.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
-                              Reduction reduction);
+                              Reduction reduction, Reduction automatic);
 
 } // namespace fovea::attn::detail
 

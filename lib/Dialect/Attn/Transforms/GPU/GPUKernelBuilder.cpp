@@ -20,6 +20,14 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+std::optional<F32Math> fovea::attn::parseF32Math(StringRef name) {
+  if (name == "tf32")
+    return F32Math::TF32;
+  if (name == "tf32x3")
+    return F32Math::TF32x3;
+  return std::nullopt;
+}
+
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
     : KernelBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
@@ -29,9 +37,19 @@ void GPUKernelBuilder::begin() {
   threadId = toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x));
   laneId = rem(threadId, kWarpSize);
   warpId = div(threadId, kWarpSize);
+  sharedMemory = Value();
 }
 
 void GPUKernelBuilder::barrier() { gpu::BarrierOp::create(*this); }
+
+void GPUKernelBuilder::warpBarrier() {
+  NVVM::SyncWarpOp::create(*this, i32(-1));
+}
+
+Value GPUKernelBuilder::ballot(Value condition) {
+  return NVVM::VoteSyncOp::create(*this, getI32Type(), i32(-1), condition,
+                                  NVVM::VoteSyncKind::ballot);
+}
 
 //===----------------------------------------------------------------------===//
 // Numbers
@@ -210,6 +228,34 @@ void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
     sum.low.assign(4, scalar(0.0));
   sum.low = multiplyOnce(type, lowA, highB, sum.low);
   sum.low = multiplyOnce(type, highA, lowB, sum.low);
+}
+
+KernelBuilder::Values GPUKernelBuilder::loadLeft(const SharedMatrix &matrix,
+                                                 Value row, int64_t step) {
+  // Its 8 x 8 matrices are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
+  Value chunk = bitXor(div(lane(), 16), swizzle(matrix, rem(lane(), 8)));
+  chunk = bitXor(chunk, 2 * step);
+  return loadMatrices(matrix, add(row, rem(lane(), 16)),
+                      mul(chunk, matrix.chunkElements), /*transpose=*/false);
+}
+
+void GPUKernelBuilder::multiplyRows(FloatType type, F32Math math,
+                                    ValueRange left, const SharedMatrix &matrix,
+                                    Value row, int64_t numRows, int64_t step,
+                                    MutableArrayRef<Sum> sums) {
+  // Matrices (0, 0), (0, 1), (8, 0), (8, 1) are two second operands.
+  Value lane8 = rem(lane(), 8);
+  Value chunk = bitXor(rem(div(lane(), 8), 2), swizzle(matrix, lane8));
+  chunk = bitXor(chunk, 2 * step);
+  row = add(row, add(lane8, mul(div(lane(), 16), 8)));
+  for (int64_t first = 0; first < numRows; first += 16) {
+    Values right =
+        loadMatrices(matrix, add(row, first), mul(chunk, matrix.chunkElements),
+                     /*transpose=*/false);
+    for (int64_t half : {0, 1})
+      multiply(type, math, left, ValueRange(right).slice(2 * half, 2),
+               sums[first / 8 + half]);
+  }
 }
 
 KernelBuilder::Values GPUKernelBuilder::getTotal(const Sum &sum) {

@@ -28,6 +28,9 @@ enum class F32Math {
   TF32x3 // three products of operands cut in two: nearly f32
 };
 
+/// What an option `f32` says.
+std::optional<F32Math> parseF32Math(llvm::StringRef name);
+
 /// Rows of a matrix in shared memory. Rows are padded so that 16-byte chunks
 /// can be permuted within 128 bytes: chunk `c` of row `r` lies at `c ^ f(r)`,
 /// and eight rows read at the same chunk hit different banks.
@@ -49,13 +52,17 @@ public:
                    int64_t numThreads);
 
   int64_t getNumThreads() const { return numThreads; }
-  /// Reads the thread number; to be called once, at the start of the kernel.
+  /// Reads the thread number; to be called at the start of each kernel.
   void begin();
   // Numbers of the thread, its lane and its warp, as integers of 32 bits.
   Value thread() const { return threadId; }
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
   void barrier();
+  /// Waits for the warp's lanes and orders what they read and write.
+  void warpBarrier();
+  /// A bit for each lane of the warp, set where `condition` holds.
+  Value ballot(Value condition);
 
   // Integers of 32 bits: threads count rows and columns with them, which takes
   // half the registers.
@@ -99,6 +106,14 @@ public:
   /// depth.
   void multiply(mlir::FloatType type, F32Math math, mlir::ValueRange a,
                 mlir::ValueRange b, Sum &sum);
+  /// The first operand of a product: 16 rows of a matrix from `row` on, and
+  /// piece `step` of the depth.
+  Values loadLeft(const SharedMatrix &matrix, Value row, int64_t step);
+  /// Adds the products of `left` and that piece of `numRows` rows, a multiple
+  /// of 16, of another matrix: a sum for every 8 rows.
+  void multiplyRows(mlir::FloatType type, F32Math math, mlir::ValueRange left,
+                    const SharedMatrix &matrix, Value row, int64_t numRows,
+                    int64_t step, llvm::MutableArrayRef<Sum> sums);
   /// The four numbers of a thread.
   Values getTotal(const Sum &sum);
 

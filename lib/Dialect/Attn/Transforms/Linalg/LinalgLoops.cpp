@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -109,12 +110,14 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
   AffineMap shapes = op.getShapesToLoopsMap();
   if (!shapes)
     return false;
-  return llvm::all_of(op.getBlock()->without_terminator(),
-                      [](Operation &inner) {
-                        return inner.getNumRegions() == 0 &&
-                               (isa<arith::ConstantOp>(inner) ||
-                                OpTrait::hasElementwiseMappableTraits(&inner));
-                      });
+  return llvm::all_of(
+      op.getBlock()->without_terminator(), [](Operation &inner) {
+        // LLVM has no integer powers of vectors that differ
+        // from lane to lane.
+        return inner.getNumRegions() == 0 && !isa<math::FPowIOp>(inner) &&
+               (isa<arith::ConstantOp>(inner) ||
+                OpTrait::hasElementwiseMappableTraits(&inner));
+      });
 }
 
 bool LoopsKernel::isContiguous(OpOperand &operand, unsigned loop) {

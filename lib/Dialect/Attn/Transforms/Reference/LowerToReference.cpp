@@ -43,11 +43,14 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, ConvApplyOp,
-                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp,
-                VQOp, VQDecodeOp, TreeBuildOp, TreeFetchOp, TreeMaterializeOp,
-                TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
+                FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
+                SummarizeBackwardOp, FastMultipoleBackwardOp,
+                FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
+                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
+                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp,
+                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ReferenceBuilder.h"
+#include "ReferenceWalks.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -51,11 +51,10 @@ void fovea::attn::lowerToReference(SummarizeOp op) {
   op.erase();
 }
 
-/// The summaries of every level in fresh buffers, level 1 first.
-static SmallVector<Value> allocateSummaries(ReferenceBuilder &ref, Value input,
-                                            ValueRange weights,
-                                            ValueRange biases) {
-  SmallVector<Value> levels;
+SmallVector<Value> fovea::attn::allocateLevels(ReferenceBuilder &ref,
+                                               Value input, ValueRange weights,
+                                               ValueRange biases) {
+  SmallVector<Value> levels = {input};
   auto type = cast<MemRefType>(input.getType());
   for (unsigned level = 0; level < weights.size(); ++level) {
     auto weightsType = cast<MemRefType>(weights[level].getType());
@@ -80,80 +79,51 @@ static SmallVector<Value> allocateSummaries(ReferenceBuilder &ref, Value input,
 // Which level owns an entry
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// What both forms of the pattern share.
-struct Multipole {
-  ReferenceBuilder &ref;
-  int64_t group, numLevels, rank;
-  bool causal, multiplicity;
-  double scale;
-  Value rows;
-
-  template <typename OpTy>
-  Multipole(ReferenceBuilder &ref, OpTy op, bool multiplicity)
-      : ref(ref), group(op.getGroup()), numLevels(op.getNumLevels()),
-        rank(op.getRank()), causal(op.getCausal()), multiplicity(multiplicity),
-        scale(op.getScaleOrDefault()), rows(ref.extent(op.getQuery(), 2)) {}
-
-  /// `m_l`, the interval of a level; that of level 0 is the group.
-  int64_t interval(int64_t level) const {
-    return level == 0 ? group : group << (level - 1);
-  }
-
-  /// Distance of token `i` from the tokens of interval `u` of a level.
-  Value distance(Value i, Value u, int64_t level) const {
-    return ref.distance(ref.div(i, ref.index(interval(level))), u);
-  }
-
-  /// Visits the entry of the row at `key` for the query at `query`.
-  Value visitEntry(Value queries, ValueRange query, Value keys, Value values,
-                   ValueRange key, Value logWeight, Value state,
-                   EntryVisitor visit);
-
-  /// Visits the tokens that level 0 owns of row `i`.
-  Value walkTokens(Value i, Value first,
-                   llvm::function_ref<Value(Value token, Value state)> visit);
-
-  /// Visits the summaries that level `level` owns of row `i`, with the
-  /// logarithm of how many tokens each stands for.
-  Value walkSummaries(
-      Value i, int64_t level, Value first,
-      llvm::function_ref<Value(Value summary, Value logWeight, Value state)>
-          visit);
-};
-} // namespace
+Value Multipole::score(Value queries, ValueRange query, Value keys,
+                       ValueRange key, Value logWeight) const {
+  Value score =
+      ref.mulNumbers(ref.number(scale), ref.dot(queries, query, keys, key));
+  return logWeight ? ref.addNumbers(score, logWeight) : score;
+}
 
 Value Multipole::visitEntry(Value queries, ValueRange query, Value keys,
                             Value values, ValueRange key, Value logWeight,
-                            Value state, EntryVisitor visit) {
-  Value score =
-      ref.mulNumbers(ref.number(scale), ref.dot(queries, query, keys, key));
-  if (logWeight)
-    score = ref.addNumbers(score, logWeight);
+                            Value state, EntryVisitor visit) const {
   auto value = [&](Value column) {
     SmallVector<Value> position(key);
     position.push_back(column);
     return ref.load(values, position);
   };
-  return visit({score, /*logWeight=*/Value(), value}, state);
+  return visit({score(queries, query, keys, key, logWeight),
+                /*logWeight=*/Value(), value},
+               state);
 }
 
-Value Multipole::walkTokens(
-    Value i, Value first,
-    llvm::function_ref<Value(Value token, Value state)> visit) {
+Value Multipole::queryRow(Value i, int64_t level) const {
+  if (level == 0)
+    return i;
+  return ref.div(ref.mul(i, ref.index(rank)), ref.index(interval(level)));
+}
+
+Value Multipole::walkLevel(Value i, int64_t level, Value first,
+                           RowVisitor visit) const {
+  return level == 0 ? walkTokens(i, first, visit)
+                    : walkSummaries(i, level, first, visit);
+}
+
+Value Multipole::walkTokens(Value i, Value first, RowVisitor visit) const {
   return ref.accumulate(ref.index(0), rows, first, [&](Value j, Value state) {
     Value own = ref.lessOrEqual(
         distance(i, ref.div(j, ref.index(group)), /*level=*/0), ref.index(1));
     if (causal)
       own = ref.both(own, ref.lessOrEqual(j, i));
-    return ref.when(own, [&] { return visit(j, state); }, state);
+    return ref.when(
+        own, [&] { return visit(j, /*logWeight=*/Value(), state); }, state);
   });
 }
 
-Value Multipole::walkSummaries(
-    Value i, int64_t level, Value first,
-    llvm::function_ref<Value(Value summary, Value logWeight, Value state)>
-        visit) {
+Value Multipole::walkSummaries(Value i, int64_t level, Value first,
+                               RowVisitor visit) const {
   int64_t part = interval(level) / rank;
   Value numSummaries =
       ref.mul(ref.div(ref.add(rows, ref.index(interval(level) - 1)),
@@ -194,41 +164,32 @@ void fovea::attn::lowerToReference(FastMultipoleOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
   SmallVector<Value> keys =
-      allocateSummaries(ref, k, op.getKeyWeights(), op.getKeyBiases());
+      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases());
   SmallVector<Value> values =
-      allocateSummaries(ref, v, op.getValueWeights(), op.getValueBiases());
+      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases());
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   Multipole pattern(ref, op, op.getMultiplicity());
-  ref.forEach(ref.extent(q, 0), [&](Value b) {
-    ref.forEach(ref.extent(q, 1), [&](Value h) {
-      Value g = ref.keyHead(q, k, h);
-      ref.forEach(pattern.rows, [&](Value i) {
-        auto visitRow = [&](Value keyRows, Value valueRows, Value j,
-                            Value logWeight, Value state, EntryVisitor visit) {
-          return pattern.visitEntry(q, {b, h, i}, keyRows, valueRows, {b, g, j},
-                                    logWeight, state, visit);
-        };
+  forEachQueryRow(
+      ref, q, k, /*firstRow=*/Value(), /*numRows=*/Value(), /*block=*/0,
+      [&](const QueryRow &at) {
+        SmallVector<Value> to = {at.batch, at.head, at.row};
         auto walk = [&](Value state, EntryVisitor visit) {
-          state = pattern.walkTokens(i, state, [&](Value j, Value state) {
-            return visitRow(k, v, j, /*logWeight=*/Value(), state, visit);
-          });
-          for (int64_t level = 1; level <= pattern.numLevels; ++level)
-            state = pattern.walkSummaries(
-                i, level, state,
-                [&](Value summary, Value logWeight, Value state) {
-                  return visitRow(keys[level - 1], values[level - 1], summary,
-                                  logWeight, state, visit);
+          for (int64_t level = 0; level <= pattern.numLevels; ++level)
+            state = pattern.walkLevel(
+                at.row, level, state,
+                [&](Value j, Value logWeight, Value state) {
+                  return pattern.visitEntry(q, to, keys[level], values[level],
+                                            {at.batch, at.keyHead, j},
+                                            logWeight, state, visit);
                 });
           return state;
         };
         Value lse = emitSoftmaxRow(ref, walk, row);
-        ref.storeRow(row, op.getOutput(), {b, h, i});
+        ref.storeRow(row, op.getOutput(), to);
         if (op.getLse())
-          ref.store(lse, op.getLse(), {b, h, i});
+          ref.store(lse, op.getLse(), to);
       });
-    });
-  });
   op.erase();
 }
 
@@ -236,53 +197,38 @@ void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
   SmallVector<Value> queries =
-      allocateSummaries(ref, q, op.getQueryWeights(), op.getQueryBiases());
+      allocateLevels(ref, q, op.getQueryWeights(), op.getQueryBiases());
   SmallVector<Value> keys =
-      allocateSummaries(ref, k, op.getKeyWeights(), op.getKeyBiases());
+      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases());
   SmallVector<Value> values =
-      allocateSummaries(ref, v, op.getValueWeights(), op.getValueBiases());
+      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases());
   int64_t width = cast<ShapedType>(op.getOutput().getType()).getDimSize(3);
   Value row = ref.allocate({width}), total = ref.allocate({width});
   // Each level's soft-max runs over tokens, so a summary always counts as often
   // as it stands for one.
   Multipole pattern(ref, op, /*multiplicity=*/true);
-  ref.forEach(ref.extent(q, 0), [&](Value b) {
-    ref.forEach(ref.extent(q, 1), [&](Value h) {
-      Value g = ref.keyHead(q, k, h);
-      ref.forEach(pattern.rows, [&](Value i) {
+  forEachQueryRow(
+      ref, q, k, /*firstRow=*/Value(), /*numRows=*/Value(), /*block=*/0,
+      [&](const QueryRow &at) {
         ref.forEach(ref.extent(total, 0), [&](Value column) {
           ref.store(ref.number(0.0), total, column);
         });
         for (int64_t level = 0; level <= pattern.numLevels; ++level) {
-          Value queryRows = level == 0 ? q : queries[level - 1];
-          Value keyRows = level == 0 ? k : keys[level - 1];
-          Value valueRows = level == 0 ? v : values[level - 1];
-          Value queryRow = i;
-          if (level != 0)
-            queryRow = ref.div(ref.mul(i, ref.index(pattern.rank)),
-                               ref.index(pattern.interval(level)));
+          SmallVector<Value> query = {at.batch, at.head,
+                                      pattern.queryRow(at.row, level)};
           auto walk = [&](Value state, EntryVisitor visit) {
-            auto visitRow = [&](Value j, Value logWeight, Value state) {
-              return pattern.visitEntry(queryRows, {b, h, queryRow}, keyRows,
-                                        valueRows, {b, g, j}, logWeight, state,
-                                        visit);
-            };
-            if (level == 0)
-              return pattern.walkTokens(i, state, [&](Value j, Value state) {
-                return visitRow(j, /*logWeight=*/Value(), state);
-              });
-            return pattern.walkSummaries(i, level, state, visitRow);
+            return pattern.walkLevel(
+                at.row, level, state,
+                [&](Value j, Value logWeight, Value state) {
+                  return pattern.visitEntry(
+                      queries[level], query, keys[level], values[level],
+                      {at.batch, at.keyHead, j}, logWeight, state, visit);
+                });
           };
           emitSoftmaxRow(ref, walk, row);
-          ref.forEach(ref.extent(total, 0), [&](Value column) {
-            Value sum =
-                ref.addNumbers(ref.load(total, column), ref.load(row, column));
-            ref.store(sum, total, column);
-          });
+          ref.storeAll(row, total, /*adds=*/true);
         }
-        ref.storeRow(total, op.getOutput(), {b, h, i});
+        ref.storeRow(total, op.getOutput(), {at.batch, at.head, at.row});
       });
-    });
-  });
   op.erase();
 }

@@ -6,19 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ReferenceBuilder.h"
+#include "ReferenceWalks.h"
 #include "mlir/Dialect/Affine/Utils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
-
-namespace {
-/// A query row: where its numbers are, and where it lies in the sequence.
-struct QueryRow {
-  Value query, batch, head, keyHead, row;
-  Value position, numRows, block;
-};
-} // namespace
 
 /// Whether `mask` admits key row `key` for a query at position `query`.
 static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
@@ -55,7 +47,7 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
                           {at.batch, at.keyHead, at.block, key, column});
         return ref.load(source.values, {at.batch, at.keyHead, key, column});
       };
-      return visit({score, logWeight, value}, state);
+      return visit({score, logWeight, value, key}, state);
     };
 
     // A term of minus infinity removes the entry, as a mask does.
@@ -90,13 +82,10 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
   });
 }
 
-/// Runs `walk` for every query row and stores what it gives.
-static void lowerRows(
-    ReferenceBuilder &ref, Value query, Value key, Value output, Value lse,
-    Value firstRow, Value numRows, int64_t block, Weighting weighting,
-    llvm::function_ref<Value(const QueryRow &, Value, EntryVisitor)> walk) {
-  int64_t width = cast<ShapedType>(output.getType()).getDimSize(3);
-  Value row = ref.allocate({width});
+void fovea::attn::forEachQueryRow(
+    ReferenceBuilder &ref, Value query, Value key, Value firstRow,
+    Value numRows, int64_t block,
+    llvm::function_ref<void(const QueryRow &)> body) {
   if (!numRows)
     numRows = ref.extent(query, 2);
   ref.forEach(ref.extent(query, 0), [&](Value b) {
@@ -106,70 +95,92 @@ static void lowerRows(
         Value position = firstRow ? ref.add(firstRow, i) : i;
         Value blockIndex =
             block == 0 ? ref.index(0) : ref.div(position, ref.index(block));
-        QueryRow at = {query, b, h, g, i, position, numRows, blockIndex};
-        auto walkEntries = [&](Value state, EntryVisitor visit) {
-          return walk(at, state, visit);
-        };
-        if (weighting == Weighting::SquaredRelu) {
-          emitSquaredReluRow(ref, walkEntries, row);
-          ref.storeRow(row, output, {b, h, i});
-          return;
-        }
-        Value sum = emitSoftmaxRow(ref, walkEntries, row);
-        ref.storeRow(row, output, {b, h, i});
-        if (lse)
-          ref.store(sum, lse, {b, h, i});
+        body({query, b, h, g, i, position, numRows, blockIndex});
       });
     });
   });
 }
 
+Value fovea::attn::walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
+                               const StreamSource &source, MaskAttr mask,
+                               double scale, Value first, EntryVisitor visit) {
+  return walkRows(ref, at, source, mask, scale, ref.index(0),
+                  ref.extent(source.keys, 2), ref.index(0), first, visit);
+}
+
+Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
+                              const StreamSource &source, double scale,
+                              Value first, EntryVisitor visit) {
+  Value rows = ref.extent(source.getRowsOperand(), 2), state = first;
+  for (AffineMap range : source.attr.getRanges()) {
+    SmallVector<Value, 8> bounds =
+        *affine::expandAffineMap(ref.getBuilder(), ref.getBuilder().getLoc(),
+                                 range, {at.block, rows, at.numRows});
+    Value begin = ref.max(bounds[0], ref.index(0));
+    Value end = ref.min(bounds[1], rows);
+    if (bounds.size() == 4) {
+      begin = ref.max(begin, bounds[2]);
+      end = ref.min(end, bounds[3]);
+    }
+    Value biasBegin = ref.index(0);
+    if (source.attr.getHasLocalBias()) {
+      biasBegin = bounds[0];
+      end = ref.min(end, ref.add(biasBegin, ref.extent(source.bias, 3)));
+    }
+    state = walkRows(ref, at, source, source.attr.getMask(), scale, begin, end,
+                     biasBegin, state, visit);
+  }
+  return state;
+}
+
+/// Stores the row of the output, and its `lse` unless that is null.
+static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
+                    Weighting weighting, Value row, Value output, Value lse,
+                    EntryWalker walk) {
+  SmallVector<Value> to = {at.batch, at.head, at.row};
+  if (weighting == Weighting::SquaredRelu) {
+    emitSquaredReluRow(ref, walk, row);
+    return ref.storeRow(row, output, to);
+  }
+  Value sum = emitSoftmaxRow(ref, walk, row);
+  ref.storeRow(row, output, to);
+  if (lse)
+    ref.store(sum, lse, to);
+}
+
 void fovea::attn::lowerToReference(DenseOp op) {
   ReferenceBuilder ref(op);
-  MaskAttr mask = op.getMaskOrNone();
-  double scale = op.getScaleOrDefault();
-  StreamOp::Source source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
-                             op.getBias(), /*codes=*/Value(), SourceAttr()};
-  lowerRows(ref, op.getQuery(), op.getKey(), op.getOutput(), op.getLse(),
-            /*firstRow=*/Value(), /*numRows=*/Value(), /*block=*/0,
-            Weighting::Softmax,
-            [&](const QueryRow &at, Value state, EntryVisitor visit) {
-              return walkRows(ref, at, source, mask, scale, ref.index(0),
-                              ref.extent(op.getKey(), 2), ref.index(0), state,
-                              visit);
-            });
+  StreamSource source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
+                         op.getBias(), /*codes=*/Value(), SourceAttr()};
+  Value row =
+      ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
+  forEachQueryRow(ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
+                  /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
+                    emitRow(ref, at, Weighting::Softmax, row, op.getOutput(),
+                            op.getLse(), [&](Value state, EntryVisitor visit) {
+                              return walkAllRows(
+                                  ref, at, source, op.getMaskOrNone(),
+                                  op.getScaleOrDefault(), state, visit);
+                            });
+                  });
   op.erase();
 }
 
 void fovea::attn::lowerToReference(StreamOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
-  SmallVector<StreamOp::Source> sources = op.getSourceList();
-  auto walk = [&](const QueryRow &at, Value state, EntryVisitor visit) {
-    for (const StreamOp::Source &source : sources) {
-      Value rows = ref.extent(source.getRowsOperand(), 2);
-      for (AffineMap range : source.attr.getRanges()) {
-        SmallVector<Value, 8> bounds = *affine::expandAffineMap(
-            ref.getBuilder(), op.getLoc(), range, {at.block, rows, at.numRows});
-        Value begin = ref.max(bounds[0], ref.index(0));
-        Value end = ref.min(bounds[1], rows);
-        if (bounds.size() == 4) {
-          begin = ref.max(begin, bounds[2]);
-          end = ref.min(end, bounds[3]);
-        }
-        Value biasBegin = ref.index(0);
-        if (source.attr.getHasLocalBias()) {
-          biasBegin = bounds[0];
-          end = ref.min(end, ref.add(biasBegin, ref.extent(source.bias, 3)));
-        }
-        state = walkRows(ref, at, source, source.attr.getMask(), scale, begin,
-                         end, biasBegin, state, visit);
-      }
-    }
-    return state;
-  };
-  lowerRows(ref, op.getQuery(), op.getValues().front(), op.getOutput(),
-            op.getLse(), op.getFirstRow(), op.getNumRows(), op.getBlock(),
-            op.getWeighting(), walk);
+  SmallVector<StreamSource> sources = op.getSourceList();
+  Value row =
+      ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
+  forEachQueryRow(ref, op.getQuery(), op.getValues().front(), op.getFirstRow(),
+                  op.getNumRows(), op.getBlock(), [&](const QueryRow &at) {
+                    emitRow(ref, at, op.getWeighting(), row, op.getOutput(),
+                            op.getLse(), [&](Value state, EntryVisitor visit) {
+                              for (const StreamSource &source : sources)
+                                state = walkRanges(ref, at, source, scale,
+                                                   state, visit);
+                              return state;
+                            });
+                  });
   op.erase();
 }

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <functional>
 #include <limits>
 
 using namespace mlir;
@@ -106,9 +107,17 @@ Value ReferenceBuilder::maxNumbers(Value a, Value b) {
 
 Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
 
+Value ReferenceBuilder::sin(Value a) { return math::SinOp::create(builder, a); }
+
 Value ReferenceBuilder::cos(Value a) { return math::CosOp::create(builder, a); }
 
-Value ReferenceBuilder::sin(Value a) { return math::SinOp::create(builder, a); }
+Value ReferenceBuilder::sqrt(Value a) {
+  return math::SqrtOp::create(builder, a);
+}
+
+Value ReferenceBuilder::absolute(Value a) {
+  return math::AbsFOp::create(builder, a);
+}
 
 Value ReferenceBuilder::log(Value a) {
   if (isa<IndexType>(a.getType()))
@@ -203,6 +212,10 @@ Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
   return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
 }
 
+Value ReferenceBuilder::loadCondition(Value buffer, ValueRange indices) {
+  return memref::LoadOp::create(builder, buffer, indices);
+}
+
 void ReferenceBuilder::storeIndex(Value index, Value buffer,
                                   ValueRange indices) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
@@ -218,9 +231,48 @@ void ReferenceBuilder::storeRow(Value row, Value buffer, ValueRange indices) {
   });
 }
 
+Value ReferenceBuilder::allocateZeros(Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> dynamicExtents;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (type.isDynamicDim(dim))
+      dynamicExtents.push_back(extent(buffer, dim));
+  Value zeros = allocate(type.getShape(), dynamicExtents);
+  forEachElement(zeros, [&](ValueRange at) { store(number(0.0), zeros, at); });
+  return zeros;
+}
+
+void ReferenceBuilder::addTo(Value buffer, ValueRange indices, Value number) {
+  SmallVector<Value> at = broadcastIndices(buffer, indices);
+  store(addNumbers(load(buffer, at), number), buffer, at);
+}
+
+void ReferenceBuilder::storeAll(Value from, Value to, bool adds) {
+  forEachElement(from, [&](ValueRange at) {
+    Value number = load(from, at);
+    store(adds ? addNumbers(load(to, at), number) : number, to, at);
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Control flow
 //===----------------------------------------------------------------------===//
+
+void ReferenceBuilder::forEachElement(Value buffer,
+                                      function_ref<void(ValueRange)> body) {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  SmallVector<Value> at;
+  std::function<void()> nest = [&] {
+    if (static_cast<int64_t>(at.size()) == rank)
+      return body(at);
+    forEach(extent(buffer, at.size()), [&](Value index) {
+      at.push_back(index);
+      nest();
+      at.pop_back();
+    });
+  };
+  nest();
+}
 
 void ReferenceBuilder::forEach(Value begin, Value end,
                                function_ref<void(Value)> body) {

@@ -52,8 +52,10 @@ public:
   /// The greater of two numbers; NaN when one of them is.
   Value maxNumbers(Value a, Value b);
   Value exp(Value a);
-  Value cos(Value a);
   Value sin(Value a);
+  Value cos(Value a);
+  Value sqrt(Value a);
+  Value absolute(Value a);
   /// The logarithm of an index.
   Value log(Value a);
   /// Comparisons of numbers, false when one is NaN.
@@ -80,7 +82,16 @@ public:
   void store(Value number, Value buffer, ValueRange indices);
   /// The same for buffers of codes or counts.
   Value loadIndex(Value buffer, ValueRange indices);
+  /// An entry of a buffer of conditions.
+  Value loadCondition(Value buffer, ValueRange indices);
   void storeIndex(Value index, Value buffer, ValueRange indices);
+  /// A buffer of zeros with the shape of `buffer`.
+  Value allocateZeros(Value buffer);
+  /// Adds `number` to an element of `buffer`, where static extents of 1 stand
+  /// for any extent.
+  void addTo(Value buffer, ValueRange indices, Value number);
+  /// Stores every element of `from` to `to`, or adds it if `adds`.
+  void storeAll(Value from, Value to, bool adds = false);
   /// Stores `row`, a buffer of columns, to `buffer[indices, :]`.
   void storeRow(Value row, Value buffer, ValueRange indices);
 
@@ -89,6 +100,8 @@ public:
   void forEach(Value end, function_ref<void(Value)> body) {
     forEach(index(0), end, body);
   }
+  /// Calls `body` for the indices of every element of `buffer`.
+  void forEachElement(Value buffer, function_ref<void(ValueRange)> body);
   /// Loops while carrying `state`.
   Value accumulate(Value begin, Value end, Value state,
                    function_ref<Value(Value index, Value state)> body);
@@ -105,11 +118,12 @@ private:
   mlir::ImplicitLocOpBuilder builder;
 };
 
-/// One entry that a query row reads: its score, its log weight (null is 0), and
-/// its value by column.
+/// One entry that a query row reads: its score, its log weight (null is 0), its
+/// value by column, and, where a walk says so, its row among the keys.
 struct ReferenceEntry {
   mlir::Value score, logWeight;
   llvm::function_ref<mlir::Value(mlir::Value column)> value;
+  mlir::Value row = {};
 };
 
 /// What to do with an entry; takes and returns the state it carries.
@@ -135,12 +149,21 @@ void lowerToReference(StreamOp op);
 void lowerToReference(SummarizeOp op);
 void lowerToReference(FastMultipoleOp op);
 void lowerToReference(FastMultipoleLinearOp op);
+void lowerToReference(StreamBackwardOp op);
+void lowerToReference(DenseBackwardOp op);
+void lowerToReference(SummarizeBackwardOp op);
+void lowerToReference(FastMultipoleBackwardOp op);
+void lowerToReference(FastMultipoleLinearBackwardOp op);
 void lowerToReference(QuantizeOp op);
 void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
 void lowerToReference(ConvApplyOp op);
+void lowerToReference(ConvRecoverOp op);
+void lowerToReference(LowRankOp op);
+void lowerToReference(PolynomialFeaturesOp op);
+void lowerToReference(RopeOp op);
 void lowerToReference(FFTForwardOp op);
 void lowerToReference(FFTInverseOp op);
 void lowerToReference(FFTMultiplyOp op);
@@ -152,6 +175,7 @@ void lowerToReference(TreeScoreOp op);
 void lowerToReference(TreeSplitOp op);
 void lowerToReference(TreeUpdateOp op);
 void lowerToReference(VQOp op);
+void lowerToReference(VQBackwardOp op);
 void lowerToReference(VQDecodeOp op);
 
 } // namespace fovea::attn

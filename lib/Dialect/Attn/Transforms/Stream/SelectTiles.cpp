@@ -22,6 +22,8 @@ using namespace fovea::attn;
 /// Key rows of a streamed tile. The scores of 64 queries and 128 keys are 32
 /// KB, and the accumulators are rescaled once for every 128 keys.
 static constexpr int64_t kKeyTile = 128;
+/// The same for gradients, whose five products go through the scores twice.
+static constexpr int64_t kGradientKeyTile = 64;
 /// Queries of one task when ranges depend on the block of queries: the first
 /// block of a task finds nothing prefetched. Longer tasks where there are
 /// enough of them for many threads: 2048 instead of 512 are worth 2 points of
@@ -36,8 +38,9 @@ static constexpr int64_t kMaxKeys = 8;
 /// as large as the register file allows with room for the operands: 16
 /// accumulators of 32 registers, 8 of 16. Queries beyond the sequence, or the
 /// block that ranges depend on, would be wasted lanes.
-static TilesAttr chooseTiles(StreamOp op, int64_t vectorBits,
-                             int64_t numRegisters) {
+template <typename OpTy>
+static TilesAttr chooseTiles(OpTy op, int64_t vectorBits, int64_t numRegisters,
+                             int64_t maxKeyTile) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   int64_t lanes = vectorBits / (query.getElementType().isF64() ? 64 : 32);
   int64_t accumulators = numRegisters >= 32 ? 16 : 8;
@@ -60,7 +63,7 @@ static TilesAttr chooseTiles(StreamOp op, int64_t vectorBits,
       run = std::clamp(rows / kMinTasks, kMinRun, kMaxRun);
     task = block * llvm::divideCeil(run, block);
   }
-  int64_t keyTile = kKeyTile / keys * keys;
+  int64_t keyTile = maxKeyTile / keys * keys;
   return TilesAttr::get(op.getContext(), task, keyTile, lanes, vectors, keys,
                         /*columns=*/accumulators / vectors);
 }
@@ -76,20 +79,29 @@ struct SelectTilesPass
           << vectorBits.getValue();
       return signalPassFailure();
     }
-    getOperation().walk([&](StreamOp op) {
-      if (op.getTiles())
-        return;
-      TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters);
-      op.setTilesAttr(tiles);
-      remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")
-                                      .category("attn-select-tiles"))
-          << remark::metric("TaskQueries", tiles.getQuery())
-          << remark::metric("KeyTile", tiles.getKey())
-          << remark::metric("Lanes", tiles.getLanes())
-          << remark::metric("Vectors", tiles.getVectors())
-          << remark::metric("Keys", tiles.getKeys())
-          << remark::metric("Columns", tiles.getColumns());
+    getOperation().walk([&](Operation *op) {
+      if (auto stream = dyn_cast<StreamOp>(op))
+        select(stream, kKeyTile);
+      else if (auto gradient = dyn_cast<StreamBackwardOp>(op))
+        select(gradient, kGradientKeyTile);
     });
+  }
+
+private:
+  template <typename OpTy> void select(OpTy op, int64_t maxKeyTile) {
+    if (op.getTiles())
+      return;
+    TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters, maxKeyTile);
+    op.setTilesAttr(tiles);
+    remark::passed(
+        op.getLoc(),
+        remark::RemarkOpts::name("TilesSelected").category("attn-select-tiles"))
+        << remark::metric("TaskQueries", tiles.getQuery())
+        << remark::metric("KeyTile", tiles.getKey())
+        << remark::metric("Lanes", tiles.getLanes())
+        << remark::metric("Vectors", tiles.getVectors())
+        << remark::metric("Keys", tiles.getKeys())
+        << remark::metric("Columns", tiles.getColumns());
   }
 };
 } // namespace

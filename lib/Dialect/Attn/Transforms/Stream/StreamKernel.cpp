@@ -32,6 +32,7 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
                 query.getElementType().isBF16() &&
                 getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
                 width % 2 == 0;
+  biasAhead = 2 * lanes;
   collectKeyTables();
   usesPairs = isAny(Arithmetic::Pairs);
 }
@@ -43,6 +44,8 @@ StreamKernel::getArithmetic(const StreamOp::Source &source) {
   // Keys of a table are not read row by row.
   if (findKeyTable(source.keys))
     keys = b.getStateType();
+  if (padsRows && width % lanes != 0)
+    return Arithmetic::Converted;
   if (keys == b.getStateType() && values == b.getStateType())
     return Arithmetic::InPlace;
   if (allowsPairs && keys.isBF16() && values.isBF16())
@@ -120,7 +123,7 @@ void StreamKernel::emit() {
   b.freeScratch();
 }
 
-void StreamKernel::emitHead(Value batch, Value head) {
+void StreamKernel::viewHead(Value batch, Value head) {
   Value heads = b.extent(op.getQuery(), 1);
   sources.clear();
   // All sources have the same key heads.
@@ -163,22 +166,34 @@ void StreamKernel::emitHead(Value batch, Value head) {
   outputView = b.rowView(op.getOutput(), {batch, head});
   if (op.getLse())
     lseView = b.rowView(op.getLse(), {batch, head});
-  streamsOutput = canStream(outputView);
-
-  Value rows = b.extent(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
-  numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+}
+
+void StreamKernel::emitHead(Value batch, Value head) {
+  viewHead(batch, head);
+  streamsOutput = canStream(outputView);
+  forEachQueryBlock(b.index(0), b.extent(op.getQuery(), 2),
+                    [&](Value query, Value numQueries, Value blockIndex) {
+                      emitQueryBlock(query, numQueries, blockIndex);
+                    });
+}
+
+void StreamKernel::forEachQueryBlock(
+    Value begin, Value end, function_ref<void(Value, Value, Value)> body) {
   int64_t queries = tiles.getQueryLanes();
   auto emitQueries = [&](Value low, Value high, Value blockIndex) {
     b.loop(low, high, queries, [&](Value query) {
       Value count = b.min(b.sub(high, query), b.index(queries));
-      emitQueryBlock(query, count, blockIndex);
+      body(query, count, blockIndex);
     });
   };
   int64_t block = op.getBlock();
   if (block == 0)
-    return emitQueries(b.index(0), rows, b.index(0));
+    return emitQueries(begin, end, b.index(0));
   // A query block must not reach into the next block of the sequence.
+  Value rows = b.extent(op.getQuery(), 2);
   Value blockSize = b.index(block), one = b.index(1);
   Value firstBlock = b.floorDiv(firstRow, blockSize);
   Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
@@ -230,6 +245,19 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
 //===----------------------------------------------------------------------===//
 
 void StreamKernel::packQueries(Value query, Value numQueries) {
+  packRows({queryRows, stagedQueries, packedQueries, width}, query, numQueries,
+           getScoreScale());
+}
+
+/// What products of queries and keys are multiplied by.
+Value StreamKernel::getScoreScale() {
+  return b.fmul(b.splat(op.getScale().convertToDouble()),
+                b.broadcast(getTermScale()));
+}
+
+Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,
+                             Value factor) {
+  int64_t width = pack.width;
   int64_t queries = tiles.getQueryLanes();
   // Narrow types, ragged widths and the last queries of a sequence go through a
   // padded copy; all else is read in place.
@@ -238,10 +266,10 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
       Value source = b.add(query, row);
       int64_t column = 0;
       for (; column + lanes <= width; column += lanes)
-        b.storeVector(b.loadVector(queryRows, {source, b.index(column)}),
-                      stagedQueries, {row, b.index(column)});
+        b.storeVector(b.loadVector(pack.rows, {source, b.index(column)}),
+                      pack.staged, {row, b.index(column)});
       b.loop(b.index(column), b.index(width), 1, [&](Value tail) {
-        b.storeScalar(b.loadScalar(queryRows, {source, tail}), stagedQueries,
+        b.storeScalar(b.loadScalar(pack.rows, {source, tail}), pack.staged,
                       {row, tail});
       });
     });
@@ -250,15 +278,15 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
     Value zero = b.splat(0.0);
     b.loop(numQueries, b.index(queries), 1, [&](Value row) {
       for (int64_t column = 0; column < width; column += lanes)
-        b.storeVector(zero, stagedQueries, {row, b.index(column)});
+        b.storeVector(zero, pack.staged, {row, b.index(column)});
     });
   };
   auto stage = [&]() -> Value {
     copyRows();
-    return stagedQueries;
+    return pack.staged;
   };
   Value rows;
-  bool converts = getElementTypeOrSelf(queryRows) != b.getStateType();
+  bool converts = getElementTypeOrSelf(pack.rows) != b.getStateType();
   if (converts || width % lanes != 0) {
     rows = stage();
   } else {
@@ -276,23 +304,23 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
                                              b.getIndexAttr(width)},
                                     strides(2, b.getIndexAttr(1));
           Value view =
-              memref::SubViewOp::create(b, queryRows, offsets, sizes, strides);
+              memref::SubViewOp::create(b, pack.rows, offsets, sizes, strides);
           return memref::CastOp::create(b, type, view);
         },
         [&]() -> Value { return memref::CastOp::create(b, type, stage()); });
   }
-  Value scale = b.fmul(b.splat(op.getScale().convertToDouble()),
-                       b.broadcast(getTermScale()));
   b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
       Values tile;
-      for (int64_t i = 0; i < lanes; ++i)
-        tile.push_back(
-            b.fmul(b.loadVector(rows, {b.add(row, i), column}), scale));
+      for (int64_t i = 0; i < lanes; ++i) {
+        Value vector = b.loadVector(rows, {b.add(row, i), column});
+        tile.push_back(factor ? b.fmul(vector, factor) : vector);
+      }
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
-        b.storeVector(vector, packedQueries, {b.add(column, i), row});
+        b.storeVector(vector, pack.packed, {b.add(column, i), row});
     });
   });
+  return rows;
 }
 
 void StreamKernel::finish(Value query, Value numQueries, const State &state) {

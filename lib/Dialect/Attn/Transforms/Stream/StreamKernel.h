@@ -76,7 +76,7 @@ public:
   /// Emits the code before the operation.
   void emit();
 
-private:
+protected:
   /// How the rows of a source are multiplied.
   enum class Arithmetic {
     InPlace,   // they have the state's type: read where they lie
@@ -109,12 +109,36 @@ private:
     bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
   };
 
+  /// One factor of a product with rows: the rows to transpose, and where to.
+  struct RowPack {
+    Value rows, staged, packed;
+    int64_t width;
+  };
+  /// The factors of a product along `width` columns: rows, and what is packed
+  /// for the queries of a block.
+  struct Factors {
+    Value rows, packed;
+    int64_t width;
+  };
+
   void allocateScratch();
+  void viewHead(Value batch, Value head);
   void emitHead(Value batch, Value head);
+  /// Calls `body(first query, number of queries, block index)` for the blocks
+  /// of queries `[begin, end)`; for all queries where ranges depend on the
+  /// block.
+  void forEachQueryBlock(Value begin, Value end,
+                         llvm::function_ref<void(Value, Value, Value)> body);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
 
   // Stages, in the order they run.
   void packQueries(Value query, Value numQueries);
+  /// Packs the transposed rows of a block of queries, times `factor` unless
+  /// that is null. Returns the rows themselves: in place, or in `staged`, which
+  /// whole vectors may be read of whatever the width.
+  Value packRows(const RowPack &pack, Value query, Value numQueries,
+                 Value factor);
+  Value getScoreScale();
   void scoreTables(llvm::ArrayRef<Segment> segments);
   void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
   void attendTile(Segment tile, State &state);
@@ -146,9 +170,11 @@ private:
   // Prefetching and streaming stores (StreamPrefetch.cpp).
   void lookAhead(Segment &tile);
   void lookAhead(llvm::MutableArrayRef<Segment> segments);
-  void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll);
+  void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll,
+                int64_t width);
   int64_t getLineElements(const Segment &segment);
   Value canStream(Value view);
+  Value hasAlignedRows(Value view);
 
   // Keys that are rows of a table (StreamTables.cpp).
   void collectKeyTables();
@@ -164,8 +190,18 @@ private:
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
                  unsigned firstVector, bool masked, Values &maximum);
+  /// Calls `body(low, high, step, first vector, masked)` for the register tiles
+  /// of a segment, and for what is left of its rows.
+  void forEachRowTile(
+      const Segment &segment,
+      llvm::function_ref<void(Value, Value, int64_t, unsigned, bool)> body);
+  /// Where entries `offset ...` of a segment lie in its keys and values.
+  Values rowsOf(const Segment &segment, Value offset, int64_t count);
+  /// The scores of a register tile, masks and terms included.
+  Values scoreTile(const Segment &segment, Value offset, mlir::ValueRange rows,
+                   unsigned firstVector, bool masked);
   Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
-                  unsigned firstVector);
+                  unsigned firstVector, const Factors &factors);
   Value maskScore(const Segment &segment, Value row, unsigned vector,
                   Value score);
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
@@ -182,6 +218,8 @@ private:
   void forEachTriangle(const Segment &segment,
                        llvm::function_ref<void(Value, Value, unsigned)> body);
 
+  /// Rows `[offset, offset + size)` of a segment, or as many as it has of them.
+  Segment slice(const Segment &segment, Value offset, int64_t size);
   Value tableRow(const Segment &segment, Value entry);
   Value sourceRow(const Segment &segment, Value entry);
   Value logWeightAt(const SourceView &source, Value row);
@@ -201,6 +239,12 @@ private:
   bool isSoftmax;   // or weights are squared positive scores
   bool allowsPairs; // bf16 query and output: pairs for sources of bf16
   bool usesPairs;   // and some source is
+  /// Whether rows of keys are read as vectors, so that ragged ones need a copy.
+  bool padsRows = false;
+  /// How many columns before it is packed a bias is asked for, and the cache
+  /// level it goes to.
+  int64_t biasAhead;
+  unsigned biasLocality = 3;
   RangeAnalysis ranges;
 
   // Scratch.

@@ -28,11 +28,9 @@ static constexpr int64_t kLongRow = 512;
 // Passes over segments
 //===----------------------------------------------------------------------===//
 
-/// Rows `[offset, offset + size)` of a segment, or as many as it has of them.
-static StreamKernel::Segment slice(KernelBuilder &b,
-                                   const StreamKernel::Segment &segment,
-                                   Value offset, int64_t size) {
-  StreamKernel::Segment part = segment;
+StreamKernel::Segment StreamKernel::slice(const Segment &segment, Value offset,
+                                          int64_t size) {
+  Segment part = segment;
   for (Value *start :
        {&part.base, &part.row, &part.biasColumn, &part.scoreRow, &part.table})
     if (*start)
@@ -51,7 +49,7 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
     carried =
         b.loop(b.index(0), segment.count, step, carried,
                [&](Value offset, ValueRange values) {
-                 Segment tile = slice(b, segment, offset, step);
+                 Segment tile = slice(segment, offset, step);
                  lookAhead(tile);
                  State next;
                  next.maximum.assign(values.begin(), values.begin() + vectors);
@@ -118,7 +116,7 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
     sum = b.loop(b.index(0), segment.count, kChunk, sum,
                  [&](Value offset, ValueRange running) {
                    sum.assign(running.begin(), running.end());
-                   attendChunk(slice(b, segment, offset, kChunk));
+                   attendChunk(slice(segment, offset, kChunk));
                    return sum;
                  });
   }
@@ -136,7 +134,7 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     Segment rest = segment;
     if (takesBiasInPlace(segment)) {
       Value scored = lookUpWithBias(segment, maximum);
-      rest = slice(b, segment, scored, lanes);
+      rest = slice(segment, scored, lanes);
     }
     packBias(rest);
     scoreSegment(rest, maximum);
@@ -184,6 +182,15 @@ void StreamKernel::forEachTriangle(
 //===----------------------------------------------------------------------===//
 
 void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
+  forEachRowTile(segment, [&](Value low, Value high, int64_t step,
+                              unsigned first, bool masked) {
+    scoreRows(segment, low, high, step, first, masked, maximum);
+  });
+}
+
+void StreamKernel::forEachRowTile(
+    const Segment &segment,
+    function_ref<void(Value, Value, int64_t, unsigned, bool)> body) {
   bool masked =
       segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
@@ -192,74 +199,93 @@ void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
     while (lanes % step != 0)
       --step;
     if (segment.kind == Segment::Table)
-      return scoreRows(segment, low, high, tiles.getKeys(), first, masked,
-                       maximum);
+      return body(low, high, tiles.getKeys(), first, masked);
     Value length = b.max(b.sub(high, low), b.index(0));
     Value whole = b.add(low, b.roundDown(length, step));
-    scoreRows(segment, low, whole, step, first, masked, maximum);
-    scoreRows(segment, whole, high, 1, first, masked, maximum);
+    body(low, whole, step, first, masked);
+    body(whole, high, 1, first, masked);
   });
+}
+
+StreamKernel::Values StreamKernel::rowsOf(const Segment &segment, Value offset,
+                                          int64_t count) {
+  bool gathers = segment.kind == Segment::Table &&
+                 arithmeticOf(segment) != Arithmetic::Converted;
+  Values rows;
+  for (int64_t i = 0; i < count; ++i) {
+    Value entry = b.add(offset, i);
+    rows.push_back(gathers ? tableRow(segment, entry)
+                           : b.add(segment.base, entry));
+  }
+  return rows;
 }
 
 void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
                              int64_t step, unsigned firstVector, bool masked,
                              Values &maximum) {
-  const SourceView &source = sources[segment.source];
   int64_t live = vectors - firstVector;
   Values carried(maximum.begin() + firstVector, maximum.end());
   carried =
       b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
-        // Where each key row lies, and its log weight. That is added last: it
-        // is larger than the products, whose sum would lose bits to it.
-        Values rows, weights;
-        bool gathers = segment.kind == Segment::Table &&
-                       arithmeticOf(segment) != Arithmetic::Converted;
-        for (int64_t i = 0; i < step; ++i) {
-          Value entry = b.add(offset, i);
-          rows.push_back(gathers ? tableRow(segment, entry)
-                                 : b.add(segment.base, entry));
-          Value weight;
-          // Without a soft-max the weight takes it as a factor.
-          if (!isSoftmax)
-            weight = Value();
-          else if (segment.kind == Segment::Table)
-            weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
-          else if (source.logWeight)
-            weight = logWeightAt(source, b.add(segment.row, entry));
-          weights.push_back(weight ? b.broadcast(weight) : Value());
-        }
-        Values products = source.keyTable
-                              ? lookUp(segment, offset, step, firstVector)
-                          : arithmeticOf(segment) == Arithmetic::Pairs
-                              ? multiplyPairs(segment, rows, firstVector)
-                              : multiply(segment, offset, rows, firstVector);
-        Values next(running);
-        for (int64_t i = 0; i < step; ++i) {
-          Value entry = b.add(offset, i);
-          Value scoreRow = b.add(segment.scoreRow, entry);
+        Values rows = rowsOf(segment, offset, step), next(running);
+        Values found = scoreTile(segment, offset, rows, firstVector, masked);
+        for (int64_t i = 0; i < step; ++i)
           for (int64_t v = 0; v < live; ++v) {
-            Value score = products[i * live + v];
-            if (weights[i])
-              score = b.fadd(score, weights[i]);
-            Value lane = b.index((firstVector + v) * lanes);
-            if (source.bias)
-              score = b.fadd(score, b.loadVector(packedBias, {scoreRow, lane}));
-            // Only the first vector of a triangle has queries before its rows.
-            if (masked && (segment.kind == Segment::Masked || v == 0))
-              score = maskScore(segment, entry, firstVector + v, score);
-            b.storeVector(score, scores, {scoreRow, lane});
+            Value score = found[i * live + v];
+            b.storeVector(score, scores,
+                          {b.add(segment.scoreRow, b.add(offset, i)),
+                           b.index((firstVector + v) * lanes)});
             next[v] = b.fmax(next[v], score);
           }
-        }
         return next;
       });
   llvm::copy(carried, maximum.begin() + firstVector);
 }
 
-/// The products of key rows and queries.
+StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
+                                             Value offset, ValueRange rows,
+                                             unsigned firstVector,
+                                             bool masked) {
+  const SourceView &source = sources[segment.source];
+  int64_t step = rows.size(), live = vectors - firstVector;
+  Values result = source.keyTable ? lookUp(segment, offset, step, firstVector)
+                  : arithmeticOf(segment) == Arithmetic::Pairs
+                      ? multiplyPairs(segment, rows, firstVector)
+                      : multiply(segment, offset, rows, firstVector,
+                                 {segment.keys, packedQueries, width});
+  for (int64_t i = 0; i < step; ++i) {
+    Value entry = b.add(offset, i), weight;
+    // The log weight is added last: it is larger than the products, whose sum
+    // would lose bits to it. Without a soft-max the weight takes it as a
+    // factor.
+    if (isSoftmax && segment.kind == Segment::Table)
+      weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
+    else if (isSoftmax && source.logWeight)
+      weight = logWeightAt(source, b.add(segment.row, entry));
+    if (weight)
+      weight = b.broadcast(weight);
+    for (int64_t v = 0; v < live; ++v) {
+      Value &score = result[i * live + v];
+      if (weight)
+        score = b.fadd(score, weight);
+      if (source.bias)
+        score =
+            b.fadd(score, b.loadVector(packedBias,
+                                       {b.add(segment.scoreRow, entry),
+                                        b.index((firstVector + v) * lanes)}));
+      // Only the first vector of a triangle has queries before its rows.
+      if (masked && (segment.kind == Segment::Masked || v == 0))
+        score = maskScore(segment, entry, firstVector + v, score);
+    }
+  }
+  return result;
+}
+
+/// The products of rows and what is packed for the queries.
 StreamKernel::Values StreamKernel::multiply(const Segment &segment,
                                             Value offset, ValueRange rows,
-                                            unsigned firstVector) {
+                                            unsigned firstVector,
+                                            const Factors &factors) {
   int64_t step = rows.size(), live = vectors - firstVector;
   Values initial(step * live, b.splat(0.0));
   // One cache line of each prefetched operand in every turn of the loop. The
@@ -267,22 +293,22 @@ StreamKernel::Values StreamKernel::multiply(const Segment &segment,
   bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();
   int64_t unroll = prefetches ? getLineElements(segment) / step : 2;
   unroll = std::max<int64_t>(1, unroll);
-  while (width % unroll != 0)
+  while (factors.width % unroll != 0)
     --unroll;
-  return b.loop(b.index(0), b.index(width), unroll, initial,
+  return b.loop(b.index(0), b.index(factors.width), unroll, initial,
                 [&](Value first, ValueRange sums) {
                   if (step == tiles.getKeys())
-                    prefetch(segment, offset, first, unroll);
+                    prefetch(segment, offset, first, unroll, factors.width);
                   Values next(sums);
                   for (int64_t u = 0; u < unroll; ++u) {
                     Value k = b.add(first, u);
                     Values queries;
                     for (int64_t v = firstVector; v < vectors; ++v)
-                      queries.push_back(
-                          b.loadVector(packedQueries, {k, b.index(v * lanes)}));
+                      queries.push_back(b.loadVector(factors.packed,
+                                                     {k, b.index(v * lanes)}));
                     for (int64_t i = 0; i < step; ++i) {
                       Value key =
-                          b.broadcast(b.loadScalar(segment.keys, {rows[i], k}));
+                          b.broadcast(b.loadScalar(factors.rows, {rows[i], k}));
                       for (int64_t v = 0; v < live; ++v) {
                         Value &sum = next[i * live + v];
                         sum = b.fma(key, queries[v], sum);

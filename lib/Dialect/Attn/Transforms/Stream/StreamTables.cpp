@@ -85,7 +85,8 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
         Values at;
         for (int64_t i = 0; i < numRows; ++i)
           at.push_back(b.add(offset, i));
-        Values products = multiply(rows, offset, at, /*firstVector=*/0);
+        Values products = multiply(rows, offset, at, /*firstVector=*/0,
+                                   {rows.keys, packedQueries, width});
         for (int64_t i = 0; i < numRows; ++i)
           for (int64_t v = 0; v < vectors; ++v)
             b.storeVector(products[i * vectors + v], table.scores,

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LevelGroups.h"
 #include "SummarizeKernel.h"
 #include "VectorOperands.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -29,61 +30,6 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Whether both are parts of one buffer that are known to be apart, as the
-/// levels of pooled summaries are.
-static bool areDisjointParts(Value a, Value b) {
-  auto first = a.getDefiningOp<memref::SubViewOp>();
-  auto second = b.getDefiningOp<memref::SubViewOp>();
-  if (!first || !second || first.getSource() != second.getSource())
-    return false;
-  auto endsBefore = [](memref::SubViewOp x, memref::SubViewOp y, int64_t dim) {
-    int64_t offset = x.getStaticOffsets()[dim], size = x.getStaticSizes()[dim],
-            stride = x.getStaticStrides()[dim],
-            start = y.getStaticOffsets()[dim];
-    return !ShapedType::isDynamic(offset) && !ShapedType::isDynamic(size) &&
-           !ShapedType::isDynamic(start) && stride == 1 &&
-           offset + size <= start;
-  };
-  for (int64_t dim = 0, rank = first.getSourceType().getRank(); dim < rank;
-       ++dim)
-    if (endsBefore(first, second, dim) || endsBefore(second, first, dim))
-      return true;
-  return false;
-}
-
-/// Whether `op` may write any of `values`, or touch one at all if `read`.
-static bool mayTouch(Operation *op, ArrayRef<Value> values, bool read,
-                     AliasAnalysis &aliases) {
-  std::optional<SmallVector<MemoryEffects::EffectInstance>> effects =
-      getEffectsRecursively(op);
-  if (!effects)
-    return true;
-  for (const MemoryEffects::EffectInstance &effect : *effects) {
-    // Memory that `op` itself brings to life is none of the others'.
-    if (isa<MemoryEffects::Allocate>(effect.getEffect()) ||
-        (isa<MemoryEffects::Read>(effect.getEffect()) && !read))
-      continue;
-    Value touched = effect.getValue();
-    if (!touched || llvm::any_of(values, [&](Value value) {
-          return !aliases.alias(touched, value).isNo() &&
-                 !areDisjointParts(touched, value);
-        }))
-      return true;
-  }
-  return false;
-}
-
-/// Whether `first` may run as late as `op`: nothing writes what it reads and
-/// nothing touches what it writes.
-static bool mayRunAfter(SummarizeOp first, Operation *op,
-                        AliasAnalysis &aliases) {
-  SmallVector<Value> reads = {first.getInput(), first.getWeights()};
-  if (first.getBias())
-    reads.push_back(first.getBias());
-  return !mayTouch(op, reads, /*read=*/false, aliases) &&
-         !mayTouch(op, first.getOutput(), /*read=*/true, aliases);
-}
-
 /// Whether `next` continues a group that ends in `last`.
 static bool isNextLevel(SummarizeOp last, SummarizeOp next) {
   auto sets = [](SummarizeOp op) {
@@ -92,24 +38,6 @@ static bool isNextLevel(SummarizeOp last, SummarizeOp next) {
   return next.getInput() == last.getInput() &&
          next.getRank() == last.getRank() && sets(next) == sets(last) &&
          next.getInterval() == 2 * last.getInterval();
-}
-
-/// The levels that are computed together with `first`, in order: later ops of
-/// the block past which all the earlier ones may be moved.
-static SmallVector<SummarizeOp> collectLevels(SummarizeOp first,
-                                              const DenseSet<Operation *> &done,
-                                              AliasAnalysis &aliases) {
-  SmallVector<SummarizeOp> levels = {first};
-  for (Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
-    if (!llvm::all_of(levels, [&](SummarizeOp level) {
-          return mayRunAfter(level, op, aliases);
-        }))
-      break;
-    if (auto next = dyn_cast<SummarizeOp>(op))
-      if (!done.contains(next) && isNextLevel(levels.back(), next))
-        levels.push_back(next);
-  }
-  return levels;
 }
 
 namespace {
@@ -127,14 +55,9 @@ struct VectorizeSummarizePass
       return signalPassFailure();
 
     auto &aliases = getAnalysis<AliasAnalysis>();
-    DenseSet<Operation *> done;
-    SmallVector<SmallVector<SummarizeOp>> groups;
-    for (SummarizeOp op : ops)
-      if (!done.contains(op)) {
-        groups.push_back(collectLevels(op, done, aliases));
-        done.insert_range(groups.back());
-      }
-    for (ArrayRef<SummarizeOp> levels : groups)
+    for (ArrayRef<SummarizeOp> levels : groupLevels<SummarizeOp>(
+             ops, aliases, isNextLevel,
+             /*getShared=*/[](SummarizeOp) { return Value(); }))
       lower(levels);
   }
 

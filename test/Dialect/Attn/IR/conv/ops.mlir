@@ -24,3 +24,21 @@ func.func @memrefs(%b: memref<1x1x1x9xf16>, %m: memref<1x1x1xi32>, %v: memref<1x
       outs(%o, %c : memref<1x1x9x5xf16>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<single>}
   return
 }
+
+// CHECK-LABEL: func @recover(
+// CHECK: attn.conv_recover ins(%{{.*}}, %{{.*}} : memref<?x?x9x6xbf16>, memref<?x2x9x6xbf16>) outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<?x?x3x9xf32>, memref<?x?x3xi32>, memref<?x?xi32>) {delta = 1.000000e+00 : f64, epsilon = 0.000000e+00 : f64, scale = 2.000000e+00 : f64, window = 9 : i64}{{$}}
+func.func @recover(%q: memref<?x?x9x6xbf16>, %k: memref<?x2x9x6xbf16>, %b: memref<?x?x3x9xf32>, %m: memref<?x?x3xi32>, %n: memref<?x?xi32>) {
+  attn.conv_recover ins(%q, %k : memref<?x?x9x6xbf16>, memref<?x2x9x6xbf16>)
+      outs(%b, %m, %n : memref<?x?x3x9xf32>, memref<?x?x3xi32>, memref<?x?xi32>) {window = 9 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64, scale = 2.0 : f64}
+  return
+}
+
+// CHECK-LABEL: func @conv(
+// CHECK: attn.conv ins({{.*}}) outs({{.*}}) {algorithm = #attn.conv_algorithm<toeplitz>, delta = 0.000000e+00 : f64, epsilon = 0.000000e+00 : f64, group = 4 : i64, num_basis = 2 : i64, window = 1 : i64} -> tensor<1x2x9x5xf32>, tensor<1x2xi32>, tensor<1x2xi32>
+func.func @conv(%q: tensor<1x2x9x6xf32>, %v: tensor<1x2x9x5xf32>, %n: tensor<1x2xi32>) -> tensor<1x2x9x5xf32> {
+  %0:3 = attn.conv ins(%q, %q, %v : tensor<1x2x9x6xf32>, tensor<1x2x9x6xf32>, tensor<1x2x9x5xf32>)
+      outs(%v, %n, %n : tensor<1x2x9x5xf32>, tensor<1x2xi32>, tensor<1x2xi32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64, algorithm = #attn.conv_algorithm<toeplitz>}
+      -> tensor<1x2x9x5xf32>, tensor<1x2xi32>, tensor<1x2xi32>
+  return %0#0 : tensor<1x2x9x5xf32>
+}

@@ -82,3 +82,18 @@ func.func @codes(%k: tensor<1x1x?x4xf32>, %c: tensor<1x5x4xf32>, %z: tensor<1x1x
   %2 = attn.log_count ins(%1#1 : tensor<1x1x?xi32>) outs(%w : tensor<1x1x?xf32>) -> tensor<1x1x?xf32>
   return %0, %2 : tensor<1x1x?xi32>, tensor<1x1x?xf32>
 }
+
+// -----
+
+//   CHECK-DAG: "attn.vq_backward: extent 2 of codes must be extent 2 of value\00"
+//   CHECK-DAG: "attn.vq_backward: extent 2 of lse must be extent 2 of query\00"
+//   CHECK-DAG: "attn.vq_backward: extent 2 of d_output must be extent 2 of query\00"
+//   CHECK-DAG: "attn.vq_backward: extent 2 of d_key must be extent 2 of value\00"
+// CHECK-LABEL: func.func @vq_backward
+func.func @vq_backward(%q: memref<1x2x8x4xf32>, %z: memref<1x1x?xi32>, %v: memref<1x1x8x4xf32>, %c: memref<1x5x4xf32>, %o: memref<1x2x8x4xf32>,
+                       %l: memref<1x2x?xf32>, %d: memref<1x2x?x4xf32>, %dq: memref<1x2x8x4xf32>, %dk: memref<1x1x?x4xf32>, %dv: memref<1x1x8x4xf32>) {
+  attn.vq_backward ins(%q, %z, %v, %c : memref<1x2x8x4xf32>, memref<1x1x?xi32>, memref<1x1x8x4xf32>, memref<1x5x4xf32>)
+      forward(%o, %l : memref<1x2x8x4xf32>, memref<1x2x?xf32>) gradient(%d : memref<1x2x?x4xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x8x4xf32>, memref<1x1x?x4xf32>, memref<1x1x8x4xf32>) {block = 4 : i64, causal}
+  return
+}

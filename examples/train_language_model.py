@@ -1,0 +1,316 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains a byte-level language model on the texts of this repository, with NumPy.
+
+    PYTHONPATH=build/python python examples/train_language_model.py
+    PYTHONPATH=build/python python examples/train_language_model.py --attention multipole --context 512
+    PYTHONPATH=build/python python examples/train_language_model.py --check-gradients
+
+The model is written as IR (language_model_builder.py); Fovea compiles its loss and,
+by --attn-differentiate, the gradient. Adam is eight lines of NumPy. Training goes on
+from the checkpoint if there is one, and a step is the same whether it does or not.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+
+import fovea
+import numpy as np
+from language_model_builder import BYTES, Model, logits_function, loss_function
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def load_texts(paths):
+    """All bytes; of this repository's prose where no file is named."""
+    if not paths:
+        paths = [ROOT / "README.md", ROOT / "LICENSE", ROOT / "examples" / "data" / "text.txt"]
+        paths += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs" / "Dialects").glob("*.md"))
+    return np.frombuffer(b"\n\n".join(path.read_bytes() for path in paths), np.uint8)
+
+
+def split(text, context):
+    """What is trained on, and every tenth block of it, which is not."""
+    size = max(1000, 2 * context)
+    blocks = [text[low : low + size] for low in range(0, len(text), size)]
+    parts = [b for i, b in enumerate(blocks) if i % 10 != 9], [b for i, b in enumerate(blocks) if i % 10 == 9]
+    if not parts[1] or min(sum(map(len, part)) for part in parts) < context + 2:
+        raise SystemExit(f"the text has {len(text)} bytes, needed at least {10 * size + context}")
+    return tuple(np.concatenate(part) for part in parts)
+
+
+def initial_parameters(model, seed):
+    """Normal numbers that keep the size of what they multiply, ones for gains, and
+    means for the summaries of multipole attention."""
+    rng, result = np.random.default_rng(seed), {}
+    for name, shape in model.parameters().items():
+        if len(shape) == 1:
+            values = np.ones(shape)
+        elif len(shape) == 4:
+            _, rank, size, _ = shape
+            mine = np.arange(size) // (size // rank) == np.arange(rank)[:, None]
+            values = np.broadcast_to(mine[None, :, :, None] * (rank / size), shape)
+        else:
+            scale = 0.1 if name in ("embedding", "position") else shape[0] ** -0.5
+            if name.startswith(("wo", "down")):
+                scale /= math.sqrt(2 * model.layers)
+            values = rng.standard_normal(shape) * scale
+        result[name] = values
+    return result
+
+
+class Parameters:
+    """All parameters in one array, so that Adam is a few operations."""
+
+    def __init__(self, model, seed, dtype=np.float32):
+        initial = initial_parameters(model, seed)
+        self.flat = np.concatenate([v.ravel() for v in initial.values()]).astype(dtype)
+        self.mean, self.square = np.zeros_like(self.flat), np.zeros_like(self.flat)
+        ends = np.cumsum([v.size for v in initial.values()])
+        parts = np.split(self.flat, ends[:-1])
+        self.views = [part.reshape(v.shape) for part, v in zip(parts, initial.values())]
+
+    def adam(self, gradients, step, rate, beta1=0.9, beta2=0.95, epsilon=1e-8, clip=1.0):
+        g = np.concatenate([gradient.ravel() for gradient in gradients])
+        norm = float(np.sqrt(np.dot(g, g)))
+        g *= min(1.0, clip / (norm + 1e-6))
+        self.mean += (1 - beta1) * (g - self.mean)
+        self.square += (1 - beta2) * (g * g - self.square)
+        rate *= math.sqrt(1 - beta2 ** (step + 1)) / (1 - beta1 ** (step + 1))
+        self.flat -= rate * self.mean / (np.sqrt(self.square) + epsilon)
+        return norm
+
+
+def batch_of(text, model, seed, step):
+    """The same batch for the same step, whenever that runs."""
+    rng = np.random.default_rng([seed, step])
+    starts = rng.integers(0, len(text) - model.context - 1, model.batch)
+    rows = text[starts[:, None] + np.arange(model.context + 1)].astype(np.int32)
+    return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
+
+
+# ---- Checkpoints ----------------------------------------------------------------
+
+
+def save(path, model, parameters, step, history):
+    """Replaces the checkpoint at once: it is whole, or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, model=json.dumps(asdict(model)), step=step, history=np.array(history).reshape(-1, 3),
+                     flat=parameters.flat, mean=parameters.mean, square=parameters.square)  # fmt: skip
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def resume(path, model, parameters):
+    with np.load(path) as stored:
+        found = json.loads(str(stored["model"]))
+        needed = asdict(model)
+        different = [f"{k}: found {found.get(k)!r}, needed {v!r}" for k, v in needed.items() if found.get(k) != v]
+        if different:
+            raise SystemExit(f"{path} is a checkpoint of another model: {'; '.join(different)}")
+        for name in ("flat", "mean", "square"):
+            getattr(parameters, name)[:] = stored[name]
+        return int(stored["step"]), [tuple(row) for row in stored["history"]]
+
+
+# ---- What is shown --------------------------------------------------------------
+
+
+def plot(history, path, title):
+    """Loss curves, as a picture where matplotlib is there."""
+    steps, train, held = np.array(history).T
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        return plot_text(steps, {"*": train, "o": held})
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    axes.plot(steps, train, label="training text")
+    axes.plot(steps, held, label="held-out text")
+    axes.set(xlabel="step", ylabel="loss, nats per byte", title=title)
+    axes.legend()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    print(f"loss curves: {path}")
+
+
+def plot_text(steps, curves, width=64, height=14):
+    values = np.concatenate(list(curves.values()))
+    low, high = values.min(), max(values.max(), values.min() + 1e-9)
+    grid = [[" "] * width for _ in range(height)]
+    for mark, curve in curves.items():
+        for x, y in zip(np.linspace(0, width - 1, len(steps)), curve):
+            grid[round((high - y) / (high - low) * (height - 1))][round(x)] = mark
+    print("loss, nats per byte: * training text, o held-out text")
+    for row, line in enumerate(grid):
+        print(f"{high - (high - low) * row / (height - 1):7.3f} |{''.join(line)}".rstrip())
+    print(f"        step {steps[0]:.0f} {'.' * (width - 24)} step {steps[-1]:.0f}")
+
+
+def sample(model, parameters, start, count, temperature, seed, target):
+    """Continues `start`. The whole window runs for every byte: what comes after a
+    position does not change it, so bytes that are not known yet are zeros."""
+    model = replace(model, batch=1)
+    kernel = fovea.compile(logits_function(model), target=target)
+    rng, text = np.random.default_rng(seed), list(start)
+    for _ in range(count):
+        window = text[-model.context :]
+        tokens = np.zeros((1, model.context), np.int32)
+        tokens[0, : len(window)] = window
+        scores = kernel(tokens, *parameters.views)[0, len(window) - 1].astype(np.float64) / temperature
+        chances = np.exp(scores - scores.max())
+        text.append(int(rng.choice(BYTES, p=chances / chances.sum())))
+    return bytes(text).decode("utf-8", errors="replace")
+
+
+# ---- Gradient check -------------------------------------------------------------
+
+
+def check_gradients(model, seed, target):
+    """The gradient against central differences in f64, along a random direction for
+    each parameter, and that of the target in f32 against the one in f64."""
+    model = replace(model, batch=2, context=29, width=16, heads=2, hidden=24, group=4, rank=2, element="f64")
+    parameters = Parameters(model, seed, np.float64)
+    rng = np.random.default_rng(seed)
+    parameters.flat += 0.1 * rng.standard_normal(parameters.flat.shape)
+    tokens, targets = batch_of(rng.integers(0, BYTES, 1000).astype(np.uint8), model, seed, 0)
+    loss = fovea.compile(loss_function(model), target="reference")
+    one = np.ones((), np.float64)
+    exact = loss.vjp()(tokens, targets, *parameters.views, one)
+    narrow = replace(model, element="f32")
+    vjp = fovea.compile(loss_function(narrow), target=target).vjp()
+    found = vjp(tokens, targets, *[v.astype(np.float32) for v in parameters.views], one.astype(np.float32))
+    print(f"{'parameter':12} {'size':>7}  central differences  {target} in f32")
+    worst = {"differences": 0.0, "f32": 0.0}
+    for name, view, gradient, single in zip(model.parameters(), parameters.views, exact, found):
+        direction = rng.standard_normal(view.shape)
+        step = 1e-5 / np.sqrt((direction * direction).mean())
+        old = view.copy()
+        ends = []
+        for sign in (1, -1):
+            view[...] = old + sign * step * direction
+            ends.append(float(loss(tokens, targets, *parameters.views)))
+        view[...] = old
+        slope = (ends[0] - ends[1]) / (2 * step)
+        size = np.linalg.norm(gradient) * np.linalg.norm(direction)
+        difference = abs(slope - (gradient * direction).sum()) / size
+        error = np.abs(single - gradient).max() / np.abs(gradient).max()
+        worst = {"differences": max(worst["differences"], difference), "f32": max(worst["f32"], error)}
+        print(f"{name:12} {view.size:7}  {difference:19.1e}  {error:{len(target) + 7}.1e}")
+    print(f"largest: {worst['differences']:.1e}, needed 1e-6; {worst['f32']:.1e}, needed 1e-4")
+    return worst["differences"] <= 1e-6 and worst["f32"] <= 1e-4
+
+
+# ---- Training -------------------------------------------------------------------
+
+
+def train(model, arguments):
+    text = load_texts(arguments.text)
+    known, held_out = split(text, model.context)
+    parameters = Parameters(model, arguments.seed)
+    print(f"{len(text)} bytes of text, {parameters.flat.size} parameters, {model.attention} attention, "
+          f"{model.batch} x {model.context} tokens a step")  # fmt: skip
+    start = time.perf_counter()
+    loss = fovea.compile(loss_function(model), target=arguments.target)
+    # The loss, and its gradients for all parameters.
+    gradient = loss.vjp(primal_results=True)
+    print(f"compiled in {time.perf_counter() - start:.1f} s")
+    step, history = 0, []
+    if arguments.checkpoint.exists() and not arguments.restart:
+        step, history = resume(arguments.checkpoint, model, parameters)
+        print(f"goes on from step {step} of {arguments.checkpoint}")
+
+    def held_out_loss():
+        batches = [batch_of(held_out, model, arguments.seed, number) for number in range(4)]
+        return float(np.mean([loss(*batch, *parameters.views) for batch in batches]))
+
+    one, recent, begun, first = np.ones((), np.float32), [], time.perf_counter(), step
+    warm_up = min(100, max(1, arguments.steps // 10))
+    end = min(arguments.steps, arguments.pause or arguments.steps)
+    while step < end:
+        tokens, targets = batch_of(known, model, arguments.seed, step)
+        value, *gradients = gradient(tokens, targets, *parameters.views, one)
+        share = step / arguments.steps
+        rate = arguments.rate * min(1, (step + 1) / warm_up) * (0.55 + 0.45 * math.cos(math.pi * share))
+        parameters.adam(gradients, step, rate)
+        recent.append(float(value))
+        step += 1
+        if step % arguments.every == 0 or step == end:
+            seconds = time.perf_counter() - begun
+            history.append((step, float(np.mean(recent)), held_out_loss()))
+            speed = (step - first) * model.batch * model.context / seconds
+            print(f"step {step:5}: loss {history[-1][1]:.4f}, held out {history[-1][2]:.4f} "
+                  f"({history[-1][2] / math.log(2):.3f} bits a byte), {speed:.0f} tokens/s", flush=True)  # fmt: skip
+            recent = []
+            save(arguments.checkpoint, model, parameters, step, history)
+    if end < arguments.steps:
+        print(f"pauses at step {step} of {arguments.steps}: run again to go on")
+        return
+    if history:
+        plot(history, arguments.checkpoint.with_suffix(".png"), f"{model.attention} attention")
+    if arguments.sample:
+        print("sample:")
+        print(sample(model, parameters, arguments.prompt.encode(), arguments.sample, 0.8, arguments.seed,
+                     arguments.target))  # fmt: skip
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--attention", choices=("dense", "multipole"), default="dense")
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--hidden", type=int, help="of the MLP; by default 2.75 times the width")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=3e-3, help="of learning")
+    parser.add_argument("--every", type=int, default=50, help="steps between reports and checkpoints")
+    parser.add_argument("--pause", type=int, help="stop at this step; the next run goes on")
+    parser.add_argument("--checkpoint", type=pathlib.Path, help="by default language_model_<attention>.npz here")
+    parser.add_argument("--restart", action="store_true", help="from the start, whatever the checkpoint")
+    parser.add_argument("--text", type=pathlib.Path, action="append", help="instead of this repository's")
+    parser.add_argument("--sample", type=int, default=300, help="bytes of the sample at the end")
+    parser.add_argument("--prompt", default="The ")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=("cpu", "reference"), default="cpu")
+    parser.add_argument("--check-gradients", action="store_true", help="instead of training")
+    arguments = parser.parse_args()
+    for name in ("steps", "batch", "context", "width", "heads", "layers", "every"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name}: found {getattr(arguments, name)}, needed at least 1")
+    if arguments.width % arguments.heads:
+        parser.error(f"--width: found {arguments.width}, needed a multiple of {arguments.heads} heads")
+    if arguments.checkpoint is None:
+        arguments.checkpoint = pathlib.Path(f"language_model_{arguments.attention}.npz")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    hidden = arguments.hidden or arguments.width * 11 // 4
+    model = Model(arguments.batch, arguments.context, arguments.width, arguments.heads, hidden,
+                  arguments.layers, arguments.attention)  # fmt: skip
+    if arguments.check_gradients:
+        sys.exit(0 if check_gradients(model, arguments.seed, arguments.target) else 1)
+    train(model, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+//===- AttnVQBackwardOps.td - Gradients over quantized keys -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNVQBACKWARDOPS_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNVQBACKWARDOPS_TD
+
+include "fovea/Dialect/Attn/IR/AttnBase.td"
+
+def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
+  let summary = "the gradient of attn.vq";
+  let description = [{
+    For the `attn.vq` of a whole sequence with the same operands and attributes,
+    its results `output` and `lse`, and a scalar whose gradients for these results
+    are `d_output` and `d_lse`, the latter zero if absent. With
+    `s[i, j] = scale * query[i] . C[codes[j]] + bias[i, j]` over the admitted `j`:
+
+    ```
+    P[i, j]    = exp(s[i, j] - lse[i])           delta[i] = d_output[i] . output[i] - d_lse[i]
+    dS[i, j]   = P[i, j] (d_output[i] . value[j] - delta[i])
+    d_query[i] = scale sum_j dS[i, j] C[codes[j]]
+    d_value[j] = sum_i P[i, j] d_output[i]
+    d_key[j]   = scale sum_i dS[i, j] query[i]   over the i that read j one by one
+    d_bias[i, column of j] = dS[i, j]            likewise
+    ```
+
+    With `weighting = squared_relu` there are no `lse` and `output`;
+    `P = max(s, 0)^2` and `dS = 2 max(s, 0) (d_output . value)`.
+
+    `d_key` is the gradient for the quantized keys, which the straight-through
+    estimator gives to the keys themselves. A query reads the tokens of its own
+    block and of the block before it one by one; older ones it reads as codewords,
+    which are constants here, as in the authors' code: the codebook moves by
+    `attn.codebook_update`. So `d_query` and `d_value` equal those of dense
+    attention over the quantized keys, and `d_key` does where scores of older
+    tokens are left out. Without `causal` no token is read one by one, and `d_key`
+    is zero.
+
+    | operand | shape |
+    |---|---|
+    | `query`, `codes`, `value`, `codebook`, `bias`, `output`, `lse` | as in `attn.vq` |
+    | `d_output`, `d_lse` | those of `output` and `lse` |
+    | `d_query`, `d_value`, `d_bias` | those of `query`, `value` and `bias` |
+    | `d_key` | `[B, G, N, D]` |
+
+    Gradients have the element type of their operand, or the type that sums are
+    kept in, `f32` (`f64` for `f64` data); they are summed in the latter, over the
+    query heads that share a key head and over the axes along which the bias was
+    broadcast, in an order that does not depend on the number of threads. Time is
+    `O(N (S + 2 L) (D + E))`, memory for `N / L` copies of the codewords' means.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = attn.vq_backward
+        ins(%q, %codes, %v, %codebook : tensor<1x8x1024x64xf32>, tensor<1x2x1024xi32>,
+            tensor<1x2x1024x64xf32>, tensor<2x512x64xf32>)
+        forward(%out, %lse : tensor<1x8x1024x64xf32>, tensor<1x8x1024xf32>)
+        gradient(%dout : tensor<1x8x1024x64xf32>)
+        outs(%iq, %ik, %iv : tensor<1x8x1024x64xf32>, tensor<1x2x1024x64xf32>, tensor<1x2x1024x64xf32>)
+        {block = 128 : i64, causal}
+        -> tensor<1x8x1024x64xf32>, tensor<1x2x1024x64xf32>, tensor<1x2x1024x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Int3:$codes, Attn_Rank4:$value, Attn_Rank3:$codebook,
+    Optional<Attn_Rank4>:$bias,
+    Optional<Attn_Rank4>:$output, Optional<Attn_Rank3>:$lse,
+    Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
+    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
+    Optional<Attn_Rank4>:$d_bias,
+    I64Attr:$block, UnitAttr:$causal,
+    DefaultValuedAttr<F64Attr, "1.0">:$scale,
+    DefaultValuedAttr<Attn_WeightingAttr,
+                      "::fovea::attn::Weighting::Softmax">:$weighting
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
+        type($codes) `,` type($value) `,` type($codebook) `)`
+    (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`forward` `(` $output^ `,` $lse `:` type($output) `,` type($lse) `)`)?
+    `gradient` `(` $d_output (`,` $d_lse^)? `:`
+        type($d_output) (`,` type($d_lse)^)? `)`
+    `outs` `(` $d_query `,` $d_key `,` $d_value `:`
+        type($d_query) `,` type($d_key) `,` type($d_value) `)`
+    (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNVQBACKWARDOPS_TD

@@ -1,0 +1,61 @@
+//===- Dense.h - Dense attention of arrays ----------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The functions of this folder compute on arrays in the host's memory: names
+// and meanings are those of the Python package, which docs/Embedding.md lists.
+//
+//   llvm::Expected<fovea::AttentionResult> result = fovea::dense(q, k, v);
+//
+// The first call with some shapes, types and options compiles a kernel, later
+// ones find it in the cache of the process. An error names the argument, what
+// was found and what is needed. All functions may be called from several
+// threads at once.
+//
+// Arrays may have strides; those that are not contiguous are copied. Results
+// are new arrays, or are written to the contiguous arrays that the options
+// name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_DENSE_H
+#define FOVEA_FUNCTIONS_DENSE_H
+
+#include "fovea/ExecutionEngine/Compiler.h"
+
+namespace fovea {
+
+/// The results of attention; views of the memory that the options named, if
+/// they did.
+struct AttentionResult {
+  OwnedTensor output;
+  /// The natural log-sum-exp of each row, if asked for.
+  OwnedTensor lse;
+};
+
+struct DenseOptions {
+  /// 1/sqrt(D) by default.
+  std::optional<double> scale;
+  bool causal = false;
+  std::optional<int64_t> window;
+  /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
+  std::optional<TensorRef> logWeight, bias;
+  bool returnLse = false;
+  Target target = Target::CPU;
+  /// Where results go, instead of new memory.
+  std::optional<TensorRef> output, lse;
+};
+
+/// softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v for q
+/// [B,H,N,D], k [B,G,M,D] and v [B,G,M,E].
+llvm::Expected<AttentionResult> dense(const TensorRef &q, const TensorRef &k,
+                                      const TensorRef &v,
+                                      const DenseOptions &options = {});
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_DENSE_H

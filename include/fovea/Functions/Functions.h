@@ -1,0 +1,17 @@
+//===- Functions.h - Attention of arrays ------------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_FUNCTIONS_H
+#define FOVEA_FUNCTIONS_FUNCTIONS_H
+
+#include "fovea/Functions/Dense.h"
+#include "fovea/Functions/FastMultipole.h"
+#include "fovea/Functions/Tree.h"
+#include "fovea/Functions/VQ.h"
+
+#endif // FOVEA_FUNCTIONS_FUNCTIONS_H

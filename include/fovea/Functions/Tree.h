@@ -1,0 +1,128 @@
+//===- Tree.h - Trees of averages of arrays ---------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Long sequences, compressed around a few VIP tokens. Node x of level l stands
+// for tokens x ratio^l up to (x + 1) ratio^l, and its row is their mean.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_TREE_H
+#define FOVEA_FUNCTIONS_TREE_H
+
+#include "fovea/Functions/Dense.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <map>
+
+namespace fovea {
+
+/// A tree of averages, as `tree_build` returns it.
+struct Tree {
+  /// [B,n,F]: the rows of the roots and then, level by level, each parent's row
+  /// minus the node's own.
+  OwnedTensor nodes;
+  /// [B,n] of i32, how many tokens of each node are present; empty without
+  /// padding.
+  OwnedTensor counts;
+  int64_t ratio = 0, levels = 0;
+
+  bool hasCounts() const { return counts.getData(); }
+  int64_t getBatch() const { return nodes.getShape()[0]; }
+  int64_t getWidth() const { return nodes.getShape()[2]; }
+  /// Tokens of a node of `level`, and nodes of it.
+  int64_t getSegment(int64_t level) const;
+  int64_t getNumNodes(int64_t level) const;
+  /// Where a level lies among the nodes.
+  int64_t getFirstRow(int64_t level) const;
+  int64_t getNumRoots() const { return getNumNodes(levels); }
+  int64_t getNumTokens() const { return getNumNodes(0); }
+};
+
+struct TreeBuildOptions {
+  int64_t ratio = 2;
+  /// As many as give one root, by default.
+  std::optional<int64_t> levels;
+  /// [B,N] of i1: the tokens that are present.
+  std::optional<TensorRef> mask;
+  Target target = Target::CPU;
+};
+
+/// The tree of averages of a sequence c [B,N,F].
+llvm::Expected<Tree> tree_build(const TensorRef &c,
+                                const TreeBuildOptions &options = {});
+
+struct TreeFetchOptions {
+  bool returnLogWeight = false;
+  Target target = Target::CPU;
+  /// Where results go, instead of new memory.
+  std::optional<TensorRef> rows, logWeight;
+};
+
+struct TreeFetchResult {
+  /// [B,r,F], and the logarithm of how many tokens each stands for, [B,r].
+  OwnedTensor rows, logWeight;
+};
+
+/// Rows of the nodes (level, index), each [r] or [B,r] of i32.
+llvm::Expected<TreeFetchResult>
+tree_fetch(const Tree &tree, const TensorRef &level, const TensorRef &index,
+           const TreeFetchOptions &options = {});
+
+/// Moves the nodes (level, index) of a tree to `rows` [B,r,F], where it lies.
+/// They must cover the sequence without overlap; the tree is unchanged
+/// otherwise.
+llvm::Error tree_update(Tree &tree, const TensorRef &level,
+                        const TensorRef &index, const TensorRef &rows,
+                        Target target = Target::CPU);
+
+/// The sequence [B,N,F] that a tree stands for, in new memory or in `output`.
+llvm::Expected<OwnedTensor>
+tree_materialize(const Tree &tree, Target target = Target::CPU,
+                 const std::optional<TensorRef> &output = {});
+
+struct TreeScoreOptions {
+  /// 1/sqrt(D) by default.
+  std::optional<double> scale;
+  /// [B,c], added to the scores.
+  std::optional<TensorRef> logWeight;
+  /// The logarithm of (53) instead, for one head.
+  bool exponential = false;
+  Target target = Target::CPU;
+};
+
+/// How much VIP tokens with queries [B,H,np,D] look at candidates with keys
+/// [B,G,c,D]: [B,c].
+llvm::Expected<OwnedTensor> tree_score(const TensorRef &query,
+                                       const TensorRef &key,
+                                       const TreeScoreOptions &options = {});
+
+/// Nodes to split, by level.
+using TreeBudgets = std::map<int64_t, int64_t>;
+/// The scores [B,c] of the candidates of a level, whose rows are [B,c,F].
+using TreeScore = llvm::function_ref<llvm::Expected<OwnedTensor>(
+    const TensorRef &rows, int64_t level)>;
+
+struct TreeSelection {
+  /// [B,r] of i32 each, in the order of the sequence.
+  OwnedTensor level, index;
+};
+
+/// The nodes at which a sequence is read: from the roots down, the `budgets[l]`
+/// candidates of level l with the highest score are split.
+llvm::Expected<TreeSelection> tree_select(const Tree &tree,
+                                          const TreeBudgets &budgets,
+                                          TreeScore score,
+                                          Target target = Target::CPU);
+/// The same with (53) for VIP rows [B,np,F].
+llvm::Expected<TreeSelection> tree_select(const Tree &tree,
+                                          const TreeBudgets &budgets,
+                                          const TensorRef &vip,
+                                          Target target = Target::CPU);
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_TREE_H

@@ -1,0 +1,144 @@
+//===- VQ.h - Attention of arrays over quantized keys -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_VQ_H
+#define FOVEA_FUNCTIONS_VQ_H
+
+#include "fovea/Functions/Dense.h"
+
+namespace fovea {
+
+//===----------------------------------------------------------------------===//
+// Codebooks
+//===----------------------------------------------------------------------===//
+
+struct QuantizeOptions {
+  Target target = Target::CPU;
+  /// Where results go, instead of new memory.
+  std::optional<TensorRef> quantized, codes;
+};
+
+struct QuantizeResult {
+  /// The codewords [B,G,N,D], and which they are, [B,G,N] of i32.
+  OwnedTensor quantized, codes;
+};
+
+/// The nearest codeword of every key of k [B,G,N,D]; codebook is [G,S,D] or
+/// [1,S,D].
+llvm::Expected<QuantizeResult> quantize(const TensorRef &k,
+                                        const TensorRef &codebook,
+                                        const QuantizeOptions &options = {});
+
+struct CodebookUpdateOptions {
+  double rate = 0.99;
+  Target target = Target::CPU;
+  /// Where the codebook goes, instead of new memory.
+  std::optional<TensorRef> codebook;
+};
+
+/// One step of exponentially smoothed k-means with k [B,G,N,D] and codes
+/// [B,G,N]. Updates `sums` [G,S,D] and `counts` [G,S] where they lie and
+/// returns the codebook.
+llvm::Expected<OwnedTensor>
+codebook_update(const TensorRef &k, const TensorRef &codes,
+                const TensorRef &sums, const TensorRef &counts,
+                const CodebookUpdateOptions &options = {});
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// What `vq` and `vq_decode` know of the tokens so far: see `attn.vq`. Empty
+/// before the first one.
+struct VQState {
+  OwnedTensor mean, count, codes, values, position;
+
+  bool isEmpty() const { return !position.getData(); }
+};
+
+enum class VQWeighting { Softmax, SquaredReLU };
+enum class VQReduction { Auto, Serial, MatMul, Associative, InputScan };
+
+struct VQOptions {
+  bool causal = true;
+  /// Broadcast to [B,H,N,2 block].
+  std::optional<TensorRef> bias;
+  double scale = 1.0;
+  VQWeighting weighting = VQWeighting::Softmax;
+  VQReduction reduction = VQReduction::Auto;
+  /// The state that an earlier call returned for the tokens before.
+  const VQState *state = nullptr;
+  bool returnState = false;
+  bool returnLse = false;
+  Target target = Target::CPU;
+  /// Where results go, instead of new memory.
+  std::optional<TensorRef> output, lse;
+};
+
+struct VQResult {
+  OwnedTensor output, lse;
+  /// The state after the last token, if asked for.
+  VQState state;
+};
+
+/// Dense attention over keys quantized to `codebook`, in linear time: q
+/// [B,H,N,D], v [B,G,N,E], and k either [B,G,N,D] or codes [B,G,N] of i32.
+llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
+                            const TensorRef &v, const TensorRef &codebook,
+                            int64_t block, const VQOptions &options = {});
+
+struct VQDecodeOptions {
+  std::optional<TensorRef> bias;
+  double scale = 1.0;
+  VQWeighting weighting = VQWeighting::Softmax;
+  Target target = Target::CPU;
+  /// Where the output goes, instead of new memory.
+  std::optional<TensorRef> output;
+};
+
+/// One token of `vq`. Updates `state` where it lies; an empty one becomes the
+/// state after the first token. Returns the output [B,H,1,E].
+llvm::Expected<OwnedTensor> vq_decode(const TensorRef &q, const TensorRef &k,
+                                      const TensorRef &v,
+                                      const TensorRef &codebook, VQState &state,
+                                      int64_t block,
+                                      const VQDecodeOptions &options = {});
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+struct VQBackwardOptions {
+  bool causal = true;
+  std::optional<TensorRef> bias;
+  double scale = 1.0;
+  VQWeighting weighting = VQWeighting::Softmax;
+  /// What `vq` returned; none without a soft-max.
+  std::optional<TensorRef> out, lse;
+  /// The gradient for `lse`, zero if absent.
+  std::optional<TensorRef> dLse;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+struct VQGradients {
+  /// Those of q, of the quantized keys [B,G,N,D], of v, and of a bias.
+  OwnedTensor q, k, v, bias;
+};
+
+/// The gradients of `vq` of a whole sequence from that of its output: see
+/// `attn.vq_backward`.
+llvm::Expected<VQGradients>
+vq_backward(const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+            const TensorRef &v, const TensorRef &codebook, int64_t block,
+            const VQBackwardOptions &options = {});
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_VQ_H

@@ -1,0 +1,446 @@
+//===- AttnBackwardOps.cpp - Gradients of attention operations ------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "SourceSyntax.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using attn::detail::ParsedSources;
+using attn::detail::TypedOperands;
+using attn::detail::verifyGradient;
+using attn::detail::verifyGradients;
+
+/// The operands from group `group` on.
+template <typename OpTy>
+static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
+  unsigned first = op.getODSOperandIndexAndLength(group).first;
+  return MutableOperandRange(op, first, op->getNumOperands() - first);
+}
+
+static int64_t extent(Value value, int64_t dim) {
+  return cast<ShapedType>(value.getType()).getDimSize(dim);
+}
+
+//===----------------------------------------------------------------------===//
+// StreamBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
+  return getOperandsFrom(*this, 9);
+}
+
+SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
+  SmallVector<StreamSourceGradient> sources;
+  unsigned nextWeight = 0, nextBias = 0;
+  for (auto [keys, values, dKeys, dValues, attr] : llvm::zip(
+           getKeys(), getValues(), getDKeys(), getDValues(), getSources())) {
+    StreamSourceGradient &source = sources.emplace_back();
+    source.forward.attr = cast<SourceAttr>(attr);
+    source.forward.keys = keys;
+    source.forward.values = values;
+    source.keys = dKeys;
+    source.values = dValues;
+    if (source.forward.attr.getHasLogWeight()) {
+      if (!getDLogWeights().empty())
+        source.logWeight = getDLogWeights()[nextWeight];
+      source.forward.logWeight = getLogWeights()[nextWeight++];
+    }
+    if (source.forward.attr.getHasBias()) {
+      if (!getDBiases().empty())
+        source.bias = getDBiases()[nextBias];
+      source.forward.bias = getBiases()[nextBias++];
+    }
+  }
+  return sources;
+}
+
+/// Checks that there are as many operands as the sources say.
+static LogicalResult verifyCounts(StreamBackwardOp op) {
+  size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0;
+  if (numSources == 0)
+    return op.emitOpError("expects at least one source");
+  for (auto [index, source] :
+       llvm::enumerate(op.getSources().getAsRange<SourceAttr>())) {
+    numWeights += source.getHasLogWeight();
+    numBiases += source.getHasBias();
+    if (source.getHasCodes() || source.getHasLocalBias())
+      return op.emitOpError()
+             << "expects no " << (source.getHasCodes() ? "codes" : "local_bias")
+             << " in source " << index << ", which have no gradient";
+  }
+  if (op.getKeys().size() != numSources || op.getValues().size() != numSources)
+    return op.emitOpError()
+           << "expects keys and values for each of the " << numSources
+           << " sources, but got " << op.getKeys().size() << " and "
+           << op.getValues().size();
+  if (op.getLogWeights().size() != numWeights ||
+      op.getBiases().size() != numBiases)
+    return op.emitOpError()
+           << "expects " << numWeights << " log weights and " << numBiases
+           << " biases, as the sources say, but got "
+           << op.getLogWeights().size() << " and " << op.getBiases().size();
+  return success();
+}
+
+LogicalResult StreamBackwardOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 5, 6, 7, 9})) ||
+      failed(verifyCounts(*this)) ||
+      failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
+    return failure();
+  if (failed(verifyGradient(*this, "query", getDQuery(), getQuery())) ||
+      failed(verifyGradients(*this, "keys", getDKeys(), getKeys())) ||
+      failed(verifyGradients(*this, "values", getDValues(), getValues())))
+    return failure();
+  if (!getDLogWeights().empty() &&
+      failed(verifyGradients(*this, "log_weights", getDLogWeights(),
+                             getLogWeights())))
+    return failure();
+  if (!getDBiases().empty() &&
+      failed(verifyGradients(*this, "biases", getDBiases(), getBiases())))
+    return failure();
+
+  auto q = cast<ShapedType>(getQuery().getType());
+  for (auto [index, gradient] : llvm::enumerate(getSourceList())) {
+    const StreamSource &source = gradient.forward;
+    if (failed(attn::detail::verifyAttention(
+            *this, getQuery(), source.keys, source.values, getOutput(),
+            getLse(), getScale(), attn::detail::ElementTypes::SameState)))
+      return failure();
+    auto k = cast<ShapedType>(source.keys.getType());
+    if (failed(attn::detail::verifyExtent(
+            *this, llvm::formatv("keys of source {0}", index).str(),
+            source.keys, 1, extent(getKeys().front(), 1), "keys of source 0")))
+      return failure();
+    if (source.logWeight &&
+        failed(attn::detail::verifyScoreTerm(
+            *this, "log_weight", source.logWeight, k.getShape().take_front(3),
+            q.getElementType())))
+      return failure();
+    if (source.bias &&
+        failed(attn::detail::verifyScoreTerm(*this, "bias", source.bias,
+                                             {q.getDimSize(0), q.getDimSize(1),
+                                              q.getDimSize(2), k.getDimSize(2)},
+                                             q.getElementType())))
+      return failure();
+  }
+  if (failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                                 getDOutput(), getDLse())))
+    return failure();
+  return attn::detail::verifyNoAliases(*this);
+}
+
+// stream-backward ::= `query` `(` %q `:` type `)` source+
+//            `forward` `(` %out `,` %lse `:` type `,` type `)`
+//            `gradient` `(` %dout (`,` %dlse)? `:` type (`,` type)? `)`
+//            `outs` `(` %dq (`,` %dk)+ (`,` %dv)+ `:` types `)`
+//            (`d_log_weights` `(` operands `:` types `)`)?
+//            (`d_biases` `(` operands `:` types `)`)? attr-dict (`->` types)?
+// source: as in attn.stream
+
+ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
+                                    OperationState &result) {
+  Builder &builder = parser.getBuilder();
+  SMLoc loc = parser.getCurrentLocation();
+  TypedOperands query, forward, gradient, outs, dWeights, dBiases;
+  ParsedSources sources;
+  if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
+      sources.parse(parser) || parser.parseKeyword("forward") ||
+      forward.parse(parser, 2, 2) || parser.parseKeyword("gradient") ||
+      gradient.parse(parser, 1, 2) || parser.parseKeyword("outs"))
+    return failure();
+  unsigned numOuts = 1 + 2 * sources.attrs.size();
+  if (outs.parse(parser, numOuts, numOuts))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("d_log_weights")) &&
+      dWeights.parse(parser, sources.logWeights.size(),
+                     sources.logWeights.size()))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("d_biases")) &&
+      dBiases.parse(parser, sources.biases.size(), sources.biases.size()))
+    return failure();
+  if (parser.parseOptionalAttrDict(result.attributes))
+    return failure();
+  if (succeeded(parser.parseOptionalArrow()) &&
+      parser.parseTypeList(result.types))
+    return failure();
+
+  auto emitError = [&]() {
+    return parser.emitError(loc)
+           << "'" << result.name.getStringRef() << "' op ";
+  };
+  if (failed(verifyInherentAttrs(result.name, result.attributes, emitError)))
+    return failure();
+  result.addAttribute(getSourcesAttrName(result.name),
+                      builder.getArrayAttr(sources.attrs));
+  int32_t numSources = sources.attrs.size();
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr(
+                          {1, sources.keys.size(), sources.values.size(),
+                           sources.logWeights.size(), sources.biases.size(), 1,
+                           1, 1, gradient.size() - 1, 1, numSources, numSources,
+                           dWeights.size(), dBiases.size()}));
+  if (sources.codes.size() != 0)
+    return parser.emitError(loc, "expected no codes, which have no gradient");
+  for (const TypedOperands *operands :
+       {&query, &sources.keys, &sources.values, &sources.logWeights,
+        &sources.biases, &forward, &gradient, &outs, &dWeights, &dBiases})
+    if (operands->resolve(parser, loc, result))
+      return failure();
+  return success();
+}
+
+void StreamBackwardOp::print(OpAsmPrinter &printer) {
+  using attn::detail::printIndentedLine;
+  using attn::detail::printTypedOperands;
+  printer << " query";
+  printTypedOperands(printer, getQuery());
+  SmallVector<StreamSource> sources;
+  for (const StreamSourceGradient &source : getSourceList())
+    sources.push_back(source.forward);
+  attn::detail::printSources(printer, sources);
+  printIndentedLine(printer);
+  printer << "forward";
+  printTypedOperands(printer, {getOutput(), getLse()});
+  printer << " gradient";
+  SmallVector<Value> gradients = {getDOutput()};
+  if (getDLse())
+    gradients.push_back(getDLse());
+  printTypedOperands(printer, gradients);
+  printIndentedLine(printer);
+  printer << "outs";
+  SmallVector<Value> outs = {getDQuery()};
+  llvm::append_range(outs, getDKeys());
+  llvm::append_range(outs, getDValues());
+  printTypedOperands(printer, outs);
+  if (!getDLogWeights().empty()) {
+    printer << " d_log_weights";
+    printTypedOperands(printer, getDLogWeights());
+  }
+  if (!getDBiases().empty()) {
+    printer << " d_biases";
+    printTypedOperands(printer, getDBiases());
+  }
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(),
+      {getSourcesAttrName(), getOperandSegmentSizesAttrName()});
+  if (getNumResults() != 0)
+    printer << " -> " << getResultTypes();
+}
+
+//===----------------------------------------------------------------------===//
+// DenseBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
+  return getOperandsFrom(*this, 9);
+}
+
+double DenseBackwardOp::getScaleOrDefault() {
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
+}
+
+MaskAttr DenseBackwardOp::getMaskOrNone() {
+  return getMask() ? *getMask() : MaskAttr::get(getContext(), false, 0);
+}
+
+/// Checks what the gradients of all patterns of query, key and value share.
+template <typename OpTy>
+static LogicalResult verifyBackward(OpTy op, Value output, Value lse) {
+  if (failed(attn::detail::verifyAttention(op, op.getQuery(), op.getKey(),
+                                           op.getValue(), output, lse,
+                                           op.getScale())) ||
+      failed(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) ||
+      failed(verifyGradient(op, "key", op.getDKey(), op.getKey())) ||
+      failed(verifyGradient(op, "value", op.getDValue(), op.getValue())))
+    return failure();
+  return attn::detail::verifyNoAliases(op);
+}
+
+LogicalResult DenseBackwardOp::verify() {
+  if (failed(attn::detail::verifySingleOperands(
+          *this, {0, 1, 2, 5, 6, 7, 9, 10, 11})) ||
+      failed(verifyBackward(*this, getOutput(), getLse())) ||
+      failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                                 getDOutput(), getDLse())) ||
+      failed(attn::detail::verifyDenseTerms(*this, getQuery(), getKey(),
+                                            getLogWeight(), getBias())))
+    return failure();
+  struct Term {
+    StringRef name;
+    Value gradient, operand;
+  };
+  for (auto [name, gradient, operand] :
+       {Term{"log_weight", getDLogWeight(), getLogWeight()},
+        Term{"bias", getDBias(), getBias()}}) {
+    if (gradient && !operand)
+      return emitOpError() << "expects " << name << " beside d_" << name;
+    if (gradient && failed(verifyGradient(*this, name, gradient, operand)))
+      return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SummarizeBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange SummarizeBackwardOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 3, getNumOperands() - 3);
+}
+
+int64_t SummarizeBackwardOp::getInterval() { return extent(getWeights(), 2); }
+int64_t SummarizeBackwardOp::getRank() { return extent(getWeights(), 1); }
+
+LogicalResult SummarizeBackwardOp::verify() {
+  if (failed(attn::detail::verifySummaries(*this, getInput(), getWeights(),
+                                           /*bias=*/Value(), "d_output",
+                                           getDOutput())) ||
+      failed(verifyGradient(*this, "input", getDInput(), getInput())) ||
+      failed(verifyGradient(*this, "weights", getDWeights(), getWeights())) ||
+      failed(attn::detail::verifyNoAliases(*this)))
+    return failure();
+  if (!getDBias())
+    return success();
+  Type data = cast<ShapedType>(getInput().getType()).getElementType();
+  Type found = cast<ShapedType>(getDBias().getType()).getElementType();
+  if (found != data && found != getStateType(data))
+    return emitOpError() << "expects d_bias to hold " << data
+                         << (data == getStateType(data) ? "" : " or f32")
+                         << ", but got " << found;
+  for (auto [dim, weightsDim] : llvm::enumerate(ArrayRef{0, 1, 3}))
+    if (failed(attn::detail::verifyExtent(*this, "d_bias", getDBias(), dim,
+                                          extent(getWeights(), weightsDim),
+                                          "from weights")))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// FastMultipoleBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange FastMultipoleBackwardOp::getDpsInitsMutable() {
+  return getOperandsFrom(*this, 11);
+}
+
+double FastMultipoleBackwardOp::getScaleOrDefault() {
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
+}
+
+int64_t FastMultipoleBackwardOp::getRank() {
+  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+}
+
+LogicalResult FastMultipoleBackwardOp::verify() {
+  int64_t keyHeads = extent(getKey(), 1);
+  if (failed(attn::detail::verifySingleOperands(
+          *this, {0, 1, 2, 7, 8, 9, 11, 12, 13})) ||
+      failed(verifyBackward(*this, getOutput(), getLse())) ||
+      failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                                 getDOutput(), getDLse())) ||
+      failed(attn::detail::verifyLevels(
+          *this, getQuery(), getKey(), getGroup(),
+          {{"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
+            extent(getKey(), 3)},
+           {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
+            extent(getValue(), 3)}})))
+    return failure();
+  return failure(
+      failed(verifyGradients(*this, "key_weights", getDKeyWeights(),
+                             getKeyWeights())) ||
+      failed(verifyGradients(*this, "value_weights", getDValueWeights(),
+                             getValueWeights())) ||
+      failed(verifyGradients(*this, "key_biases", getDKeyBiases(),
+                             getKeyBiases())) ||
+      failed(verifyGradients(*this, "value_biases", getDValueBiases(),
+                             getValueBiases())));
+}
+
+namespace {
+/// Without levels every group neighbours every other: dense attention.
+struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(FastMultipoleBackwardOp op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getNumLevels() != 0)
+      return failure();
+    MaskAttr mask;
+    if (op.getCausal())
+      mask = MaskAttr::get(op.getContext(), /*causal=*/true, /*window=*/0);
+    rewriter.replaceOpWithNewOp<DenseBackwardOp>(
+        op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
+        /*log_weight=*/Value(), /*bias=*/Value(), op.getOutput(), op.getLse(),
+        op.getDOutput(), op.getDLse(), op.getDQuery(), op.getDKey(),
+        op.getDValue(), /*d_log_weight=*/Value(), /*d_bias=*/Value(),
+        op.getScaleAttr(), mask);
+    return success();
+  }
+};
+} // namespace
+
+void FastMultipoleBackwardOp::getCanonicalizationPatterns(
+    RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<NoLevelsIsDenseBackward>(context);
+}
+
+//===----------------------------------------------------------------------===//
+// FastMultipoleLinearBackwardOp
+//===----------------------------------------------------------------------===//
+
+MutableOperandRange FastMultipoleLinearBackwardOp::getDpsInitsMutable() {
+  return getOperandsFrom(*this, 10);
+}
+
+double FastMultipoleLinearBackwardOp::getScaleOrDefault() {
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
+}
+
+int64_t FastMultipoleLinearBackwardOp::getRank() {
+  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+}
+
+LogicalResult FastMultipoleLinearBackwardOp::verify() {
+  // The output, which is not needed, is like its gradient.
+  if (failed(attn::detail::verifySingleOperands(*this,
+                                                {0, 1, 2, 9, 10, 11, 12})) ||
+      failed(verifyBackward(*this, getDOutput(), /*lse=*/Value())))
+    return failure();
+  if (getCausal() && !getAllowQueryLookahead())
+    return emitOpError("expects allow_query_lookahead beside causal, since "
+                       "summarised queries mix later queries of their interval "
+                       "into a row");
+  int64_t keyHeads = extent(getKey(), 1);
+  if (failed(attn::detail::verifyLevels(
+          *this, getQuery(), getKey(), getGroup(),
+          {{"query_weights", getQueryWeights(), getQueryBiases(),
+            extent(getQuery(), 1), extent(getQuery(), 3)},
+           {"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
+            extent(getKey(), 3)},
+           {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
+            extent(getValue(), 3)}})))
+    return failure();
+  return failure(
+      failed(verifyGradients(*this, "query_weights", getDQueryWeights(),
+                             getQueryWeights())) ||
+      failed(verifyGradients(*this, "key_weights", getDKeyWeights(),
+                             getKeyWeights())) ||
+      failed(verifyGradients(*this, "value_weights", getDValueWeights(),
+                             getValueWeights())) ||
+      failed(verifyGradients(*this, "query_biases", getDQueryBiases(),
+                             getQueryBiases())) ||
+      failed(verifyGradients(*this, "key_biases", getDKeyBiases(),
+                             getKeyBiases())) ||
+      failed(verifyGradients(*this, "value_biases", getDValueBiases(),
+                             getValueBiases())));
+}

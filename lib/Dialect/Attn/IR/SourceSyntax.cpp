@@ -1,0 +1,137 @@
+//===- SourceSyntax.cpp - Custom form of sources ------------------------ -===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SourceSyntax.h"
+#include "mlir/IR/OpImplementation.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+ParseResult TypedOperands::parse(OpAsmParser &parser, unsigned min,
+                                 unsigned max) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<OpAsmParser::UnresolvedOperand> parsed;
+  SmallVector<Type> parsedTypes;
+  if (parser.parseLParen() || parser.parseOperandList(parsed) ||
+      parser.parseColonTypeList(parsedTypes) || parser.parseRParen())
+    return failure();
+  if (parsed.size() < min || parsed.size() > max)
+    return parser.emitError(loc, "expected ")
+           << (min == max ? Twine(min) : Twine(min) + " or " + Twine(max))
+           << (max == 1 ? " operand" : " operands") << ", but got "
+           << parsed.size();
+  if (parsed.size() != parsedTypes.size())
+    return parser.emitError(loc, "expected a type for each of the ")
+           << parsed.size() << " operands, but got " << parsedTypes.size();
+  operands.append(parsed);
+  types.append(parsedTypes);
+  return success();
+}
+
+ParseResult TypedOperands::resolve(OpAsmParser &parser, SMLoc loc,
+                                   OperationState &result) const {
+  return parser.resolveOperands(operands, types, loc, result.operands);
+}
+
+// source ::= `source` `(` %k `,` %v `:` type `,` type `)`
+//            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
+//            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
+//            `ranges` `[` affine-map-list `]` (`mask` mask)?
+ParseResult ParsedSources::parse(OpAsmParser &parser) {
+  while (succeeded(parser.parseOptionalKeyword("source")))
+    if (parseOne(parser))
+      return failure();
+  return success();
+}
+
+ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
+  MLIRContext *context = parser.getContext();
+  SMLoc loc = parser.getCurrentLocation();
+  TypedOperands pair;
+  if (pair.parse(parser, 2, 2))
+    return failure();
+  keys.operands.push_back(pair.operands[0]);
+  keys.types.push_back(pair.types[0]);
+  values.operands.push_back(pair.operands[1]);
+  values.types.push_back(pair.types[1]);
+  bool hasCodes = succeeded(parser.parseOptionalKeyword("codes"));
+  if (hasCodes && codes.parse(parser, 1, 1))
+    return failure();
+  bool hasWeight = succeeded(parser.parseOptionalKeyword("log_weight"));
+  if (hasWeight && logWeights.parse(parser, 1, 1))
+    return failure();
+  bool hasLocalBias = succeeded(parser.parseOptionalKeyword("local_bias"));
+  bool hasBias = hasLocalBias || succeeded(parser.parseOptionalKeyword("bias"));
+  if (hasBias && biases.parse(parser, 1, 1))
+    return failure();
+  SmallVector<AffineMap> ranges;
+  auto parseRange = [&]() -> ParseResult {
+    AffineMapAttr map;
+    if (parser.parseAttribute(map))
+      return failure();
+    ranges.push_back(map.getValue());
+    return success();
+  };
+  if (parser.parseKeyword("ranges") ||
+      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
+                                     parseRange))
+    return failure();
+  auto mask = MaskAttr::get(context, false, 0);
+  if (succeeded(parser.parseOptionalKeyword("mask"))) {
+    mask = dyn_cast_or_null<MaskAttr>(MaskAttr::parse(parser, Type()));
+    if (!mask)
+      return failure();
+  }
+  auto source = parser.getChecked<SourceAttr>(
+      loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
+      hasCodes, hasLocalBias);
+  if (!source)
+    return failure();
+  attrs.push_back(source);
+  return success();
+}
+
+void fovea::attn::detail::printTypedOperands(OpAsmPrinter &printer,
+                                             ValueRange operands) {
+  printer << "(" << operands << " : " << operands.getTypes() << ")";
+}
+
+void fovea::attn::detail::printIndentedLine(OpAsmPrinter &printer) {
+  printer.increaseIndent();
+  printer.printNewline();
+  printer.decreaseIndent();
+}
+
+void fovea::attn::detail::printSources(OpAsmPrinter &printer,
+                                       ArrayRef<StreamSource> sources) {
+  for (const StreamSource &source : sources) {
+    printIndentedLine(printer);
+    printer << "source";
+    printTypedOperands(printer, {source.keys, source.values});
+    auto printTerm = [&](StringRef name, Value term) {
+      if (!term)
+        return;
+      printer << " " << name;
+      printTypedOperands(printer, term);
+    };
+    printTerm("codes", source.codes);
+    printTerm("log_weight", source.logWeight);
+    printTerm(source.attr.getHasLocalBias() ? "local_bias" : "bias",
+              source.bias);
+    printer << " ranges [";
+    llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
+      printer.printAttribute(AffineMapAttr::get(map));
+    });
+    printer << "]";
+    if (!source.attr.getMask().isTrivial()) {
+      printer << " mask ";
+      source.attr.getMask().print(printer);
+    }
+  }
+}

@@ -1,0 +1,137 @@
+//===- MultipoleSources.h - Sources of multipole patterns -------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the expansions of the multipole patterns and of their gradients share.
+//
+// Level l = 1..L cuts the tokens into intervals of m_l = 2^(l-1) m. A query in
+// interval g of level l reads, at that level, the intervals that are not its
+// neighbours but whose parents are neighbours of its own parent e = g / 2: of
+// the children 2e-2 .. 2e+3 of the parents e-1, e, e+1, all but g-1, g, g+1. At
+// the coarsest level it reads everything but g-1, g, g+1. So the rows of a
+// level are at most two ranges, on the left and on the right of the query.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
+
+#include "ExpandPatterns.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn::detail {
+
+/// The shape of a hierarchy: numbers that both forms are built from.
+struct Hierarchy {
+  int64_t tokens, group, rank, levels;
+  /// The element type of summaries and of parts of the output.
+  mlir::Type sumType;
+
+  /// Tokens of an interval of `level`, which counts from 1.
+  int64_t interval(int64_t level) const { return group << (level - 1); }
+  /// Tokens that a summary of `level` stands for, unless some are absent.
+  int64_t segment(int64_t level) const { return interval(level) / rank; }
+  /// Summaries of `level`.
+  int64_t rows(int64_t level) const {
+    return llvm::divideCeil(tokens, interval(level)) * rank;
+  }
+  /// Where `level` starts in a pool of all levels.
+  int64_t poolOffset(int64_t level) const {
+    int64_t offset = 0;
+    for (int64_t below = 1; below < level; ++below)
+      offset += rows(below);
+    return offset;
+  }
+  /// Present tokens that summary `row` of `level` stands for.
+  int64_t count(int64_t level, int64_t row) const {
+    int64_t length = segment(level);
+    return std::clamp<int64_t>(tokens - row * length, 0, length);
+  }
+};
+
+/// The hierarchy of an op. What is computed from sums is rounded once, at the
+/// very end, and `lse` not at all, so sums stay in the state's type; unless
+/// summaries are to be `narrow`.
+template <typename OpTy> Hierarchy getHierarchy(OpTy op, bool narrow) {
+  auto query = llvm::cast<mlir::ShapedType>(op.getQuery().getType());
+  mlir::Type data = query.getElementType();
+  return Hierarchy{query.getDimSize(2), static_cast<int64_t>(op.getGroup()),
+                   op.getRank(), op.getNumLevels(),
+                   narrow ? data : getStateType(data)};
+}
+
+/// A tensor `[B, heads, rows, width]` to be written, batch and heads as in
+/// `like`.
+mlir::Value createEmpty(mlir::OpBuilder &builder, mlir::Location loc,
+                        const Hierarchy &shape, mlir::Value like, int64_t rows,
+                        int64_t width);
+
+/// Summaries of one level in a tensor of their own; `biases` may be empty.
+mlir::Value createSummary(mlir::OpBuilder &builder, mlir::Location loc,
+                          const Hierarchy &shape, int64_t level,
+                          mlir::Value input, mlir::OperandRange weights,
+                          mlir::OperandRange biases);
+
+/// The part of a pool of all levels that is `level`.
+mlir::Value extractLevel(mlir::OpBuilder &builder, mlir::Location loc,
+                         const Hierarchy &shape, mlir::Value pool,
+                         int64_t level);
+
+/// Adds level 0: the keys of the query's group and of its neighbours.
+void addNearField(StreamSources &sources, const Hierarchy &shape,
+                  mlir::Value key, mlir::Value value, bool causal);
+
+/// The sources of attn.fast_multipole: the near field, and a pool of all
+/// summaries.
+struct MultipoleSources {
+  template <typename OpTy>
+  MultipoleSources(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape)
+      : MultipoleSources(builder, op.getLoc(), shape, op.getKey(),
+                         op.getValue(), op.getKeyWeights(), op.getKeyBiases(),
+                         op.getValueWeights(), op.getValueBiases(),
+                         op.getCausal(), op.getMultiplicity()) {}
+
+  StreamSources sources;
+  /// Keys and values of all levels, one after the other.
+  mlir::Value keys, values;
+
+private:
+  MultipoleSources(mlir::OpBuilder &builder, mlir::Location loc,
+                   const Hierarchy &shape, mlir::Value key, mlir::Value value,
+                   mlir::OperandRange keyWeights, mlir::OperandRange keyBiases,
+                   mlir::OperandRange valueWeights,
+                   mlir::OperandRange valueBiases, bool causal,
+                   bool multiplicity);
+};
+
+/// One level of attn.fast_multipole_linear, whose blocks are the queries of one
+/// interval.
+struct LinearLevel {
+  template <typename OpTy>
+  LinearLevel(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape,
+              int64_t level)
+      : queries(createSummary(builder, op.getLoc(), shape, level, op.getQuery(),
+                              op.getQueryWeights(), op.getQueryBiases())),
+        keys(createSummary(builder, op.getLoc(), shape, level, op.getKey(),
+                           op.getKeyWeights(), op.getKeyBiases())),
+        values(createSummary(builder, op.getLoc(), shape, level, op.getValue(),
+                             op.getValueWeights(), op.getValueBiases())) {
+    addSource(builder, op.getLoc(), shape, level, op.getCausal());
+  }
+
+  mlir::Value queries, keys, values;
+  StreamSources sources;
+
+private:
+  void addSource(mlir::OpBuilder &builder, mlir::Location loc,
+                 const Hierarchy &shape, int64_t level, bool causal);
+};
+
+} // namespace fovea::attn::detail
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H

@@ -1,0 +1,461 @@
+//===- VQBackwardKernel.cpp - Loops of the gradient of attn.vq ------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "VQBackwardKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+using Values = KernelBuilder::Values;
+
+static MemRefType getType(Value memref) {
+  return cast<MemRefType>(memref.getType());
+}
+
+VQBackwardKernel::VQBackwardKernel(OpBuilder &builder, VQBackwardOp op,
+                                   FloatType state, int64_t lanes)
+    : op(op), b(op.getLoc(), builder, state, lanes), state(state),
+      tile(kTileVectors * lanes), zero(b.index(0)),
+      width(getType(op.getQuery()).getDimSize(3)),
+      valueWidth(getType(op.getValue()).getDimSize(3)),
+      numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
+      isSoftmax(op.getWeighting() == Weighting::Softmax) {}
+
+//===----------------------------------------------------------------------===//
+// All tasks
+//===----------------------------------------------------------------------===//
+
+/// Fills rows of a tensor with zeros.
+void VQBackwardKernel::clearRows(Value memref) {
+  b.forAll({b.extent(memref, 0), b.extent(memref, 1)}, [&](ValueRange at) {
+    b.loop(zero, b.extent(memref, 2), 1, [&](Value row) {
+      b.forColumns(
+          getType(memref).getDimSize(3), [&](KernelBuilder &k, Value column) {
+            k.storeVector(k.splat(0.0), memref, {at[0], at[1], row, column});
+          });
+    });
+  });
+}
+
+/// Memory for sums of `gradient`: its own where it holds the state type.
+Value VQBackwardKernel::getSums(Value gradient) {
+  if (getType(gradient).getElementType() == state)
+    return gradient;
+  return b.allocateLike(gradient, state);
+}
+
+void VQBackwardKernel::storeSums(Value sums, Value gradient) {
+  if (sums == gradient)
+    return;
+  b.forAll({b.extent(gradient, 0), b.extent(gradient, 1)}, [&](ValueRange at) {
+    b.loop(zero, b.extent(gradient, 2), 1, [&](Value row) {
+      b.forColumns(
+          getType(gradient).getDimSize(3), [&](KernelBuilder &k, Value column) {
+            Value position[] = {at[0], at[1], row, column};
+            k.storeVector(k.loadVector(sums, position), gradient, position);
+          });
+    });
+  });
+  memref::DeallocOp::create(b, sums);
+}
+
+/// Means and counts of the values before every block, or of all values.
+void VQBackwardKernel::emitMeans() {
+  Value value = op.getValue();
+  auto shape = getType(value).getShape();
+  SmallVector<Value> extents;
+  for (int64_t dim : {0, 1})
+    if (getType(value).isDynamicDim(dim))
+      extents.push_back(b.extent(value, dim));
+  auto allocate = [&](ArrayRef<int64_t> trailing, Type elementType,
+                      Value dynamic) -> Value {
+    SmallVector<int64_t> full{shape[0], shape[1]};
+    full.append(trailing.begin(), trailing.end());
+    SmallVector<Value> dynamicExtents(extents);
+    if (dynamic)
+      dynamicExtents.push_back(dynamic);
+    return memref::AllocOp::create(b, MemRefType::get(full, elementType),
+                                   dynamicExtents, b.getI64IntegerAttr(64));
+  };
+  Type integer = b.getI32Type();
+  Value mean = allocate({numCodes, valueWidth}, state, {});
+  Value number = allocate({numCodes}, integer, {});
+  clearRows(mean);
+  b.forAll({b.extent(value, 0), b.extent(value, 1)}, [&](ValueRange at) {
+    b.loop(zero, b.index(numCodes), 1, [&](Value code) {
+      b.storeIndex(zero, number, {at[0], at[1], code});
+    });
+  });
+  if (!op.getCausal()) {
+    CodebookAccumulateOp::create(b, TypeRange(), op.getCodes(), value, mean,
+                                 number);
+    means = mean;
+    counts = number;
+    return;
+  }
+  // Block n reads the entry of block n - 1.
+  Value entries =
+      b.max(b.sub(b.ceilDiv(b.extent(value, 2), block), b.index(1)), 1);
+  int64_t dynamic = ShapedType::kDynamic;
+  means = allocate({dynamic, numCodes, valueWidth}, state, entries);
+  counts = allocate({dynamic, numCodes}, integer, entries);
+  CodebookScanOp::create(b, TypeRange(), op.getCodes(), value, mean, number,
+                         means, counts, b.getI64IntegerAttr(block),
+                         ReductionAttr::get(b.getContext(), Reduction::Serial));
+  memref::DeallocOp::create(b, mean);
+  memref::DeallocOp::create(b, number);
+}
+
+void VQBackwardKernel::emit() {
+  numTokens = b.extent(op.getQuery(), 2);
+  emitMeans();
+  dKey = getSums(op.getDKey());
+  dValue = getSums(op.getDValue());
+  if (op.getDBias()) {
+    ArrayRef<int64_t> shape = getType(op.getDBias()).getShape();
+    sumsBias = llvm::is_contained(shape.take_front(3), 1);
+    dBias = sumsBias ? getSums(op.getDBias()) : op.getDBias();
+    if (sumsBias)
+      clearRows(dBias);
+  }
+  Value batches = b.extent(op.getValue(), 0),
+        heads = b.extent(op.getValue(), 1);
+  // Gradients of a bias that tasks share are added in order.
+  bool isShared = dBias && (getType(dBias).getDimSize(0) == 1 ||
+                            getType(dBias).getDimSize(1) == 1);
+  if (isShared)
+    b.forAll({b.index(1)}, [&](ValueRange) {
+      b.loop(zero, batches, 1, [&](Value batch) {
+        b.loop(zero, heads, 1, [&](Value head) { emitTask(batch, head); });
+      });
+    });
+  else
+    b.forAll({batches, heads}, [&](ValueRange at) { emitTask(at[0], at[1]); });
+  storeSums(dKey, op.getDKey());
+  storeSums(dValue, op.getDValue());
+  if (sumsBias)
+    storeSums(dBias, op.getDBias());
+  memref::DeallocOp::create(b, means);
+  memref::DeallocOp::create(b, counts);
+}
+
+//===----------------------------------------------------------------------===//
+// One task
+//===----------------------------------------------------------------------===//
+
+void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
+  batch = batchIndex;
+  keyHead = headIndex;
+  word = biasIndex(op.getCodebook(), 0, keyHead);
+  queries = b.scratch({width, tile}, state);
+  dOutputs = b.scratch({valueWidth, tile}, state);
+  dQueries = b.scratch({tile, width}, state);
+  offsets = b.scratch({tile}, state);
+  deltas = b.scratch({tile}, state);
+  factors = b.scratch({numCodes, tile}, state);
+  dScores = b.scratch({numCodes, tile}, state);
+  weights = b.scratch({kChunk, tile}, state);
+  dLocal = b.scratch({kChunk, tile}, state);
+  if (op.getBias())
+    biases = b.scratch({kChunk, tile}, state);
+  sums = b.scratch({numCodes, valueWidth}, state);
+  b.loop(zero, b.index(numCodes), 1, [&](Value code) {
+    b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), sums, {code, column});
+    });
+  });
+
+  if (op.getCausal()) {
+    Value blocks = b.ceilDiv(numTokens, block);
+    b.loop(zero, blocks, 1, [&](Value step) {
+      emitBlock(b.sub(b.sub(blocks, b.index(1)), step));
+    });
+  } else {
+    b.loop(zero, numTokens, tile, [&](Value low) {
+      first = low;
+      count = b.min(b.sub(numTokens, low), tile);
+      emitTile();
+    });
+    takeValueGradients(zero, numTokens);
+    clearKeyGradients(zero, numTokens);
+  }
+  b.freeScratch();
+}
+
+void VQBackwardKernel::takeValueGradients(Value low, Value high) {
+  b.loop(low, high, 1, [&](Value token) {
+    Value code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
+    b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.loadVector(sums, {code, column}), dValue,
+                    {batch, keyHead, token, column});
+    });
+  });
+}
+
+void VQBackwardKernel::clearKeyGradients(Value low, Value high) {
+  b.loop(low, high, 1, [&](Value token) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), dKey, {batch, keyHead, token, column});
+    });
+  });
+}
+
+void VQBackwardKernel::emitBlock(Value n) {
+  blockIndex = n;
+  blockBegin = b.mul(n, block);
+  blockEnd = b.min(b.add(blockBegin, block), numTokens);
+  // From here on the tokens of the block before take part, and before anything
+  // else those of the last block.
+  Value before = b.max(b.sub(blockBegin, b.index(block)), 0);
+  Value isLast = b.equal(blockEnd, numTokens);
+  Value end = b.select(isLast, blockEnd, blockBegin);
+  clearKeyGradients(before, end);
+  if (op.getBias())
+    takeValueGradients(before, end);
+  Value tiles = b.ceilDiv(b.sub(blockEnd, blockBegin), tile);
+  b.loop(zero, tiles, 1, [&](Value step) {
+    Value index = b.sub(b.sub(tiles, b.index(1)), step);
+    first = b.add(blockBegin, b.mul(index, tile));
+    count = b.min(b.sub(blockEnd, first), tile);
+    if (!op.getBias())
+      takeValueGradients(first, b.add(first, count));
+    emitTile();
+  });
+}
+
+void VQBackwardKernel::emitTile() {
+  Value heads = b.div(b.extent(op.getQuery(), 1), b.extent(op.getValue(), 1));
+  b.loop(zero, heads, 1, [&](Value i) {
+    head = b.add(b.mul(keyHead, heads), i);
+    emitHead();
+  });
+}
+
+void VQBackwardKernel::emitHead() {
+  loadRows();
+  emitFactors();
+  if (!op.getCausal()) {
+    emitCache();
+    emitQueryGradient();
+    addToSums();
+    return;
+  }
+  emitLocal();
+  Value hasCache = b.less(b.index(1), blockIndex);
+  b.ifThen(hasCache, [&] { emitCache(); });
+  emitQueryGradient();
+  if (op.getBias())
+    b.ifThen(hasCache, [&] { addToSums(); });
+  else
+    addToSums();
+}
+
+//===----------------------------------------------------------------------===//
+// Queries and codewords
+//===----------------------------------------------------------------------===//
+
+/// The product of two rows of the values' width.
+Value VQBackwardKernel::emitDot(Value left, Value right, Values row) {
+  auto at = [&](Value column) {
+    Values position(row);
+    position.push_back(column);
+    return position;
+  };
+  int64_t whole = valueWidth / b.getLanes() * b.getLanes();
+  Values sums =
+      b.loop(zero, b.index(whole), b.getLanes(), b.splat(0.0),
+             [&](Value column, ValueRange sum) {
+               return Values{b.fma(b.loadVector(left, at(column)),
+                                   b.loadVector(right, at(column)), sum[0])};
+             });
+  Value sum =
+      vector::ReductionOp::create(b, vector::CombiningKind::ADD, sums[0]);
+  return b.loop(b.index(whole), b.index(valueWidth), 1, sum,
+                [&](Value column, ValueRange sum) {
+                  Value product = b.fmul(b.loadScalar(left, at(column)),
+                                         b.loadScalar(right, at(column)));
+                  return Values{b.fadd(sum[0], product)};
+                })[0];
+}
+
+/// Queries and gradients of the tile with queries along vectors, and what is
+/// added to its scores and taken from its products.
+void VQBackwardKernel::loadRows() {
+  b.emitTransposition({op.getQuery(),
+                       queries,
+                       {batch, head},
+                       first,
+                       count,
+                       zero,
+                       b.index(width),
+                       getScale() * getScoreFactor()});
+  b.emitTransposition({op.getDOutput(),
+                       dOutputs,
+                       {batch, head},
+                       first,
+                       count,
+                       zero,
+                       b.index(valueWidth)});
+  if (!isSoftmax)
+    return;
+  Value masked = b.scalar(softmax::kMasked);
+  b.loop(zero, b.index(tile), 1, [&](Value row) {
+    b.storeScalar(masked, offsets, {row});
+    b.storeScalar(b.scalar(0.0), deltas, {row});
+  });
+  b.loop(zero, count, 1, [&](Value row) {
+    Value token = b.add(first, row);
+    Value lse = b.loadScalar(op.getLse(), {batch, head, token});
+    // A row that read nothing passes nothing on.
+    Value isEmpty = arith::CmpFOp::create(
+        b, arith::CmpFPredicate::OEQ, lse,
+        b.scalar(-std::numeric_limits<double>::infinity()));
+    Value offset = b.fmul(lse, b.scalar(-softmax::kLog2E));
+    b.storeScalar(b.select(isEmpty, masked, offset), offsets, {row});
+    Value delta =
+        emitDot(op.getOutput(), op.getDOutput(), {batch, head, token});
+    if (op.getDLse())
+      delta = b.fsub(delta, b.loadScalar(op.getDLse(), {batch, head, token}));
+    b.storeScalar(delta, deltas, {row});
+  });
+}
+
+Value VQBackwardKernel::getFactor(Value score) {
+  if (!isSoftmax) {
+    Value positive = b.fmax(b.splat(0.0), score);
+    return b.fadd(positive, positive);
+  }
+  // No score is above its row's lse, except that of a codeword that no token
+  // has; its count is 0.
+  Value isPositive =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, score, b.splat(0.0));
+  Value clamped = arith::SelectOp::create(b, isPositive, b.splat(0.0), score);
+  return softmax::exp2(b, b.fmax(b.splat(softmax::kMasked), clamped));
+}
+
+Value VQBackwardKernel::getWeight(KernelBuilder &kb, Value factor,
+                                  Value quarter) {
+  if (isSoftmax)
+    return factor;
+  return kb.fmul(kb.fmul(factor, factor), quarter);
+}
+
+/// Factors of all codewords; with a bias their scores, to which it is added
+/// first.
+void VQBackwardKernel::emitFactors() {
+  bool areScores = bool(op.getBias());
+  b.emitProduct({b.index(numCodes), b.index(width), tile,
+                 [&](KernelBuilder &kb, Value code, Value k) {
+                   return kb.loadScalar(op.getCodebook(), {word, code, k});
+                 },
+                 [&](KernelBuilder &kb, Value k, Value column) {
+                   return kb.loadVector(queries, {k, column});
+                 },
+                 [&](KernelBuilder &kb, Value code, Value column, Value score) {
+                   if (isSoftmax)
+                     score = b.fadd(score, b.loadVector(offsets, {column}));
+                   b.storeVector(areScores ? score : getFactor(score), factors,
+                                 {code, column});
+                   b.storeVector(b.splat(0.0), dScores, {code, column});
+                 }});
+}
+
+/// Adds the cached tokens to dScores.
+void VQBackwardKernel::emitCache() {
+  Values at{batch, keyHead};
+  if (op.getCausal())
+    at.push_back(b.sub(blockIndex, b.index(1)));
+  auto with = [&](ValueRange more) {
+    Values position(at);
+    position.append(more.begin(), more.end());
+    return position;
+  };
+  b.emitProduct(
+      {b.index(numCodes), b.index(valueWidth), tile,
+       [&](KernelBuilder &kb, Value code, Value k) {
+         return kb.loadScalar(means, with({code, k}));
+       },
+       [&](KernelBuilder &kb, Value k, Value column) {
+         return kb.loadVector(dOutputs, {k, column});
+       },
+       [&](KernelBuilder &kb, Value code, Value column, Value product) {
+         Value factor = b.loadVector(factors, {code, column});
+         if (op.getBias()) {
+           factor = getFactor(factor);
+           b.storeVector(factor, factors, {code, column});
+         }
+         Value number = b.toNumber(b.loadIndex(counts, with({code})));
+         if (isSoftmax)
+           product = b.fsub(product, b.loadVector(deltas, {column}));
+         Value old = b.loadVector(dScores, {code, column});
+         Value gradient = b.fmul(b.fmul(factor, b.broadcast(number)), product);
+         b.storeVector(b.fadd(old, gradient), dScores, {code, column});
+       }});
+}
+
+/// Codewords go by in blocks that stay in the first cache level for all rows.
+void VQBackwardKernel::emitQueryGradient() {
+  b.loop(zero, count, 1, [&](Value row) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), dQueries, {row, column});
+    });
+  });
+  auto addBlock = [&](Value low, Value depth) {
+    b.emitProduct({count, depth, width,
+                   [&](KernelBuilder &kb, Value row, Value k) {
+                     return kb.loadScalar(dScores, {kb.add(low, k), row});
+                   },
+                   [&](KernelBuilder &kb, Value k, Value column) {
+                     return kb.loadVector(op.getCodebook(),
+                                          {word, kb.add(low, k), column});
+                   },
+                   [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+                     Value old = kb.loadVector(dQueries, {row, column});
+                     kb.storeVector(kb.fadd(old, sum), dQueries, {row, column});
+                   }});
+  };
+  int64_t whole = numCodes / kChunk * kChunk;
+  b.loop(zero, b.index(whole), kChunk,
+         [&](Value low) { addBlock(low, b.index(kChunk)); });
+  if (whole != numCodes)
+    addBlock(b.index(whole), b.index(numCodes - whole));
+  double scale = getScale();
+  b.loop(zero, count, 1, [&](Value row) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      Value sum = k.loadVector(dQueries, {row, column});
+      k.storeVector(k.fmul(sum, k.splat(scale)), op.getDQuery(),
+                    {batch, head, k.add(first, row), column});
+    });
+  });
+}
+
+void VQBackwardKernel::addToSums() {
+  b.emitProduct({b.index(numCodes), count, valueWidth,
+                 [&](KernelBuilder &kb, Value code, Value k) {
+                   return getWeight(kb, kb.loadScalar(factors, {code, k}),
+                                    kb.scalar(0.25));
+                 },
+                 [&](KernelBuilder &kb, Value k, Value column) {
+                   return kb.loadVector(
+                       op.getDOutput(),
+                       {batch, head, kb.add(first, k), column});
+                 },
+                 [&](KernelBuilder &kb, Value code, Value column, Value sum) {
+                   Value old = kb.loadVector(sums, {code, column});
+                   kb.storeVector(kb.fadd(old, sum), sums, {code, column});
+                 }});
+}
+
+void fovea::attn::emitBackward(OpBuilder &builder, VQBackwardOp op,
+                               int64_t vectorBits) {
+  FloatType state = getStateType(getType(op.getQuery()).getElementType());
+  VQBackwardKernel(builder, op, state, vectorBits / state.getWidth()).emit();
+}

@@ -1,0 +1,201 @@
+//===- VQBackwardTokens.cpp - Gradients through tokens read one by one ----===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "VQBackwardKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+using Values = KernelBuilder::Values;
+
+void VQBackwardKernel::emitLocal() {
+  Value low = b.max(b.sub(blockBegin, b.index(block)), 0);
+  b.loop(low, first, kChunk, [&](Value chunk) {
+    emitChunk(chunk, b.min(b.add(chunk, kChunk), first), /*isOwn=*/false);
+  });
+  Value end = b.add(first, count);
+  b.loop(first, end, kChunk, [&](Value chunk) {
+    emitChunk(chunk, b.min(b.add(chunk, kChunk), end), /*isOwn=*/true);
+  });
+  if (dBias && !sumsBias)
+    clearBiasGradient();
+}
+
+/// Tokens `low .. high`; `isOwn` for those of the tile itself, which some of
+/// its queries do not read.
+void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
+  Value number = b.sub(high, low);
+  emitLocalScores(low, number, isOwn);
+  if (sumsBias)
+    addBiasGradient(low, number);
+  else if (dBias)
+    storeBiasGradient(low, number);
+  Value scale = b.scalar(getScale());
+  b.emitProduct({number, count, width,
+                 [&](KernelBuilder &kb, Value row, Value k) {
+                   return kb.loadScalar(dLocal, {row, k});
+                 },
+                 [&](KernelBuilder &kb, Value k, Value column) {
+                   return kb.loadVector(
+                       op.getQuery(), {batch, head, kb.add(first, k), column});
+                 },
+                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+                   Value at[] = {batch, keyHead, kb.add(low, row), column};
+                   Value scaled = kb.fmul(sum, kb.broadcast(scale));
+                   kb.storeVector(kb.fadd(kb.loadVector(dKey, at), scaled),
+                                  dKey, at);
+                 }});
+  // Without a bias the values of earlier tokens take their part from U.
+  if (!isOwn && !op.getBias())
+    return;
+  b.emitProduct(
+      {number, count, valueWidth,
+       [&](KernelBuilder &kb, Value row, Value k) {
+         return kb.loadScalar(weights, {row, k});
+       },
+       [&](KernelBuilder &kb, Value k, Value column) {
+         return kb.loadVector(op.getDOutput(),
+                              {batch, head, kb.add(first, k), column});
+       },
+       [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+         Value at[] = {batch, keyHead, kb.add(low, row), column};
+         kb.storeVector(kb.fadd(kb.loadVector(dValue, at), sum), dValue, at);
+       }});
+}
+
+/// Weights and dS of tokens, and their part of dScores.
+void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
+  if (op.getBias())
+    b.emitTransposition(
+        {op.getBias(),
+         biases,
+         {biasIndex(op.getBias(), 0, batch), biasIndex(op.getBias(), 1, head)},
+         first,
+         count,
+         b.add(b.sub(low, blockBegin), block),
+         number,
+         getScoreFactor(),
+         /*isLong=*/true});
+  bool keepsWeights = isOwn || op.getBias();
+  auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
+  b.emitProduct(
+      {number, b.index(valueWidth), tile,
+       [&](KernelBuilder &kb, Value row, Value k) {
+         return kb.loadScalar(op.getValue(),
+                              {batch, keyHead, kb.add(low, row), k});
+       },
+       [&](KernelBuilder &kb, Value k, Value column) {
+         return kb.loadVector(dOutputs, {k, column});
+       },
+       [&](KernelBuilder &kb, Value row, Value column, Value product) {
+         Value token = b.add(low, row);
+         Value code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
+         Value factor = b.loadVector(factors, {code, column});
+         if (op.getBias())
+           factor =
+               getFactor(b.fadd(factor, b.loadVector(biases, {row, column})));
+         if (isOwn) {
+           Value query = arith::AddIOp::create(
+               b, vector::StepOp::create(b, lanes),
+               vector::BroadcastOp::create(b, lanes, b.add(first, column)));
+           Value isRead = arith::CmpIOp::create(
+               b, arith::CmpIPredicate::sge, query,
+               vector::BroadcastOp::create(b, lanes, token));
+           factor = arith::SelectOp::create(b, isRead, factor, b.splat(0.0));
+         }
+         if (keepsWeights)
+           b.storeVector(getWeight(b, factor, b.splat(0.25)), weights,
+                         {row, column});
+         if (isSoftmax)
+           product = b.fsub(product, b.loadVector(deltas, {column}));
+         Value gradient = b.fmul(factor, product);
+         b.storeVector(gradient, dLocal, {row, column});
+         Value old = b.loadVector(dScores, {code, column});
+         b.storeVector(b.fadd(old, gradient), dScores, {code, column});
+       }});
+}
+
+/// Where several entries share a bias their gradients are added up.
+void VQBackwardKernel::addBiasGradient(Value low, Value number) {
+  Value column = b.add(b.sub(low, blockBegin), block);
+  b.loop(zero, count, 1, [&](Value row) {
+    b.loop(zero, number, 1, [&](Value i) {
+      Value at[] = {biasIndex(dBias, 0, batch), biasIndex(dBias, 1, head),
+                    biasIndex(dBias, 2, b.add(first, row)), b.add(column, i)};
+      Value gradient = b.loadScalar(dLocal, {i, row});
+      b.storeScalar(b.fadd(b.loadScalar(dBias, at), gradient), dBias, at);
+    });
+  });
+}
+
+void VQBackwardKernel::storeBiasGradient(Value low, Value number) {
+  Value column = b.add(b.sub(low, blockBegin), block);
+  int64_t lanes = b.getLanes();
+  auto at = [&](Value row, Value i) -> Values {
+    return {batch, head, b.add(first, row), b.add(column, i)};
+  };
+  auto storeElements = [&](Value begin) {
+    b.loop(zero, count, 1, [&](Value row) {
+      b.loop(begin, number, 1, [&](Value i) {
+        b.storeScalar(b.loadScalar(dLocal, {i, row}), dBias, at(row, i));
+      });
+    });
+  };
+  auto storeSquares = [&](bool streaming) {
+    Value whole = b.roundDown(number, lanes);
+    b.loop(zero, whole, lanes, [&](Value i) {
+      b.loop(zero, b.index(tile), lanes, [&](Value row) {
+        Values tokens;
+        for (int64_t lane = 0; lane < lanes; ++lane)
+          tokens.push_back(b.loadVector(dLocal, {b.add(i, lane), row}));
+        for (auto [lane, gradient] : llvm::enumerate(b.transpose(tokens)))
+          b.storeVector(gradient, dBias, at(b.add(row, lane), i), streaming);
+      });
+    });
+    storeElements(whole);
+  };
+  auto storeTile = [&] {
+    if (Value aligned = isBiasAligned())
+      return b.ifThenElse(
+          aligned, [&] { storeSquares(/*streaming=*/true); },
+          [&] { storeSquares(/*streaming=*/false); });
+    storeSquares(/*streaming=*/false);
+  };
+  b.ifThenElse(b.equal(count, b.index(tile)), storeTile,
+               [&] { storeElements(zero); });
+}
+
+/// Whether squares of the gradient are whole cache lines, which go past the
+/// caches; null when they never are.
+Value VQBackwardKernel::isBiasAligned() {
+  constexpr int64_t lineBytes = 64;
+  auto type = cast<MemRefType>(dBias.getType());
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  if (b.getLanes() * bytes != lineBytes || block % b.getLanes() != 0 ||
+      !type.getLayout().isIdentity())
+    return Value();
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, dBias);
+  return b.equal(b.rem(base, lineBytes), zero);
+}
+
+/// The bias of tokens before the sequence and after the tile is not read.
+void VQBackwardKernel::clearBiasGradient() {
+  Value end = b.add(b.sub(b.add(first, count), blockBegin), block);
+  Value begin = b.select(b.equal(blockIndex, zero), b.index(block), zero);
+  b.loop(zero, count, 1, [&](Value row) {
+    auto clear = [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), dBias,
+                    {batch, head, k.add(first, row), column});
+    };
+    b.forColumns(zero, begin, clear);
+    b.forColumns(end, b.index(2 * block), clear);
+  });
+}

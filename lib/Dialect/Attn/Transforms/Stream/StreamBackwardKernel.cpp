@@ -1,0 +1,443 @@
+//===- StreamBackwardKernel.cpp - Vector code of stream_backward ----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamBackwardKernel.h"
+#include "SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows of a register tile of the products that give gradients.
+static constexpr int64_t kRows = 4;
+/// The `lse` in base 2 of rows that read nothing: their weights are 2^-this.
+/// Far enough beyond every score, and a difference that exp2 can take.
+static constexpr double kEmpty = 0x1p32;
+
+/// Whether every block reads all rows of all sources, as far as masks let it.
+static bool readsAllRows(StreamBackwardOp op) {
+  AffineMap all = AffineMap::get(1, 2,
+                                 {getAffineConstantExpr(0, op.getContext()),
+                                  getAffineSymbolExpr(0, op.getContext())},
+                                 op.getContext());
+  return op.getBlock() == 0 &&
+         llvm::all_of(op.getSources().getAsRange<SourceAttr>(),
+                      [&](SourceAttr source) {
+                        return source.getRanges() == ArrayRef(all);
+                      });
+}
+
+StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
+                                           StreamOp forward, OpBuilder &builder,
+                                           ModuleOp module, Options options)
+    : StreamKernel(forward, builder, options), backward(backward),
+      calls(module, backward), gradients(backward.getSourceList()),
+      isOrdered(readsAllRows(backward)) {
+  padsRows = true;
+  // The products of a tile take long enough to bring the next one's bias.
+  biasAhead = tiles.getKey();
+  biasLocality = 2;
+  tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
+                           tiles.getKeys());
+  columnVectors =
+      std::max<int64_t>(1, tiles.getKeys() * tiles.getVectors() / kRows);
+}
+
+//===----------------------------------------------------------------------===//
+// A head
+//===----------------------------------------------------------------------===//
+
+void StreamBackwardKernel::allocateScratch() {
+  int64_t queries = tiles.getQueryLanes();
+  Type state = b.getStateType();
+  int64_t paddedWidth = llvm::alignTo(width, lanes);
+  int64_t paddedValueWidth = llvm::alignTo(valueWidth, lanes);
+  packedQueries = b.scratch({paddedWidth, queries}, state);
+  stagedQueries = b.scratch({queries, paddedWidth}, state);
+  packedGradients = b.scratch({paddedValueWidth, queries}, state);
+  stagedGradients = b.scratch({queries, paddedValueWidth}, state);
+  queryGradients = b.scratch({queries, paddedWidth}, state);
+  scores = b.scratch({tileRows, queries}, state);
+  scoreGradients = b.scratch({tileRows, queries}, state);
+  rowLse = b.scratch({queries}, state);
+  rowDelta = b.scratch({queries}, state);
+  tail = b.scratch({lanes}, state);
+  clearedRows =
+      b.scratch({static_cast<int64_t>(gradients.size())}, b.getIndexType());
+  if (isAny(Arithmetic::Converted)) {
+    stagedKeys = b.scratch({tileRows, paddedWidth}, state);
+    stagedValues = b.scratch({tileRows, paddedValueWidth}, state);
+  }
+  if (int64_t rows = ranges.getMaxTableRows()) {
+    table = b.scratch({rows}, b.getIndexType());
+    tableWeights = b.scratch({rows}, state);
+  }
+  if (hasBias)
+    packedBias = b.scratch({tileRows, queries}, state);
+  allocateTermSums();
+}
+
+void StreamBackwardKernel::viewGradients(Value batch, Value head) {
+  Value keyHead =
+      b.floorDiv(head, b.floorDiv(b.extent(backward.getQuery(), 1),
+                                  b.extent(backward.getKeys().front(), 1)));
+  views.clear();
+  Value firstRow = b.index(0);
+  for (const StreamSourceGradient &source : gradients) {
+    GradientView view;
+    view.keys = b.rowView(source.keys, {batch, keyHead});
+    view.values = b.rowView(source.values, {batch, keyHead});
+    auto viewTerm = [&](Value term, Value ofHead) -> Value {
+      if (!term)
+        return Value();
+      return b.rowView(term, {b.broadcastIndex(term, 0, batch),
+                              b.broadcastIndex(term, 1, ofHead)});
+    };
+    view.logWeight = viewTerm(source.logWeight, keyHead);
+    view.bias = viewTerm(source.bias, head);
+    if (view.bias && isExclusiveBias(source))
+      view.streamsBias = hasAlignedRows(view.bias);
+    view.firstRow = firstRow;
+    firstRow = b.add(firstRow, b.extent(source.keys, 2));
+    views.push_back(view);
+  }
+  dQueryRows = b.rowView(backward.getDQuery(), {batch, head});
+  dOutputRows = b.rowView(backward.getDOutput(), {batch, head});
+  if (backward.getDLse())
+    dLseRow = b.rowView(backward.getDLse(), {batch, head});
+}
+
+void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
+                                    Value end) {
+  viewHead(batch, head);
+  viewGradients(batch, head);
+  // The first query head of a key head starts the sums, and leaves no row
+  // without one.
+  if (!isOrdered) {
+    Value group = b.div(b.extent(backward.getQuery(), 1),
+                        b.extent(backward.getKeys().front(), 1));
+    b.ifThen(b.equal(b.rem(head, group), b.index(0)), [&] {
+      for (unsigned source = 0; source < gradients.size(); ++source)
+        memref::StoreOp::create(b, b.index(0), clearedRows, b.index(source));
+    });
+  }
+  forEachQueryBlock(begin, end,
+                    [&](Value query, Value numQueries, Value blockIndex) {
+                      emitQueryBlock(query, numQueries, blockIndex);
+                    });
+  if (!isOrdered)
+    for (unsigned source = 0; source < gradients.size(); ++source)
+      clearRowsBefore(source, sources[source].rows);
+}
+
+void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
+                                          Value blockIndex) {
+  blockQuery = query;
+  blockQueries = numQueries;
+  queryTile = packRows({queryRows, stagedQueries, packedQueries, width}, query,
+                       numQueries, getScoreScale());
+  gradientTile =
+      packRows({dOutputRows, stagedGradients, packedGradients, valueWidth},
+               query, numQueries, /*factor=*/Value());
+  prepareRows();
+  b.loop(b.index(0), b.index(tiles.getQueryLanes()), 1, [&](Value row) {
+    for (int64_t column = 0; column < width; column += lanes)
+      b.storeVector(b.splat(0.0), queryGradients, {row, b.index(column)});
+  });
+  clearTermSums();
+  if (!isOrdered)
+    for (auto [index, source] : llvm::enumerate(sources))
+      for (AffineMap range : source.attr.getRanges())
+        clearRowsBefore(
+            index,
+            emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
+  SmallVector<Segment> segments, shorts;
+  collectSegments(blockIndex, segments, shorts);
+  segments.append(shorts);
+  // Down the rows, as the items of a chain follow each other.
+  llvm::stable_sort(segments, [](const Segment &a, const Segment &b) {
+    return a.source < b.source;
+  });
+  for (const Segment &segment : segments)
+    b.loop(b.index(0), segment.count, tileRows,
+           [&](Value offset) { emitTile(slice(segment, offset, tileRows)); });
+  storeQueryGradients();
+  storeTermSums();
+}
+
+void StreamBackwardKernel::emitTile(Segment tile) {
+  tile.scoreRow = b.index(0);
+  tile = stage(tile);
+  packBias(tile);
+  std::pair<Lookaheads, Lookaheads> ahead = lookAheadOf(tile);
+  tile.lookahead = ahead.first;
+  forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
+                           bool masked) {
+    scoreGradientRows(tile, ahead.second, low, high, step, first, masked);
+  });
+  addQueryGradients(tile);
+  // From here on rows are touched that other blocks add to.
+  const GradientView &view = views[tile.source];
+  Value end = b.add(view.firstRow, tile.kind == Segment::Table
+                                       ? sources[tile.source].rows
+                                       : b.add(tile.row, tile.count));
+  waitForTurn(end);
+  addRowGradients(tile, scores, gradientTile, valueWidth, view.values,
+                  /*factor=*/Value());
+  addRowGradients(tile, scoreGradients, queryTile, width, view.keys,
+                  b.splat(op.getScale().convertToDouble()));
+  addTermGradients(tile);
+  endTurn(end);
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// Sets `lse`, in base 2, and `delta` for the queries of the block.
+void StreamBackwardKernel::prepareRows() {
+  int64_t queries = tiles.getQueryLanes();
+  b.loop(b.index(0), b.index(queries), lanes, [&](Value lane) {
+    b.storeVector(b.splat(kEmpty), rowLse, lane);
+    b.storeVector(b.splat(0.0), rowDelta, lane);
+  });
+  Value minusInfinity = b.scalar(-std::numeric_limits<double>::infinity());
+  b.loop(b.index(0), blockQueries, 1, [&](Value row) {
+    Value query = b.add(blockQuery, row), sum = b.splat(0.0);
+    int64_t column = 0;
+    for (; column + lanes <= valueWidth; column += lanes)
+      sum = b.fma(b.loadVector(gradientTile, {row, b.index(column)}),
+                  b.loadVector(outputView, {query, b.index(column)}), sum);
+    Value delta = sumLanes(sum);
+    for (; column < valueWidth; ++column)
+      delta = b.fadd(
+          delta, b.fmul(b.loadScalar(gradientTile, {row, b.index(column)}),
+                        b.loadScalar(outputView, {query, b.index(column)})));
+    if (dLseRow)
+      delta = b.fsub(delta, b.loadScalar(dLseRow, query));
+    Value lse = b.loadScalar(lseView, query);
+    Value isEmpty =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, minusInfinity);
+    lse = arith::SelectOp::create(b, isEmpty, b.scalar(kEmpty),
+                                  b.fmul(lse, b.scalar(softmax::kLog2E)));
+    b.storeScalar(lse, rowLse, row);
+    b.storeScalar(delta, rowDelta, row);
+  });
+}
+
+/// The next tile of a long range; or, where ranges follow the queries, what the
+/// next block reads: its own rows, and the rows behind those of this one.
+std::pair<StreamBackwardKernel::Lookaheads, StreamBackwardKernel::Lookaheads>
+StreamBackwardKernel::lookAheadOf(const Segment &tile) {
+  if (!manageCache || tile.kind != Segment::Rows)
+    return {};
+  const SourceView &source = sources[tile.source];
+  const GradientView &view = views[tile.source];
+  if (isOrdered) {
+    Value next = b.add(tile.row, tileRows);
+    return {{{source.keys, next, 3}, {view.keys, next, 2}},
+            {{source.values, next, 2}, {view.values, next, 2}}};
+  }
+  if (op.getBlock() == 0)
+    return {};
+  Value query = b.add(blockQuery, tiles.getQueryLanes());
+  Value next = b.add(b.add(tile.row, tileRows), tiles.getQueryLanes());
+  return {
+      {{queryRows, query, 2},
+       {dOutputRows, query, 2},
+       {outputView, query, 2},
+       {source.keys, next, 2}},
+      {{source.values, next, 2}, {view.keys, next, 2}, {view.values, next, 2}}};
+}
+
+void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead,
+                                             Value low, Value high,
+                                             int64_t step, unsigned firstVector,
+                                             bool masked) {
+  Segment second = tile;
+  second.lookahead.assign(ahead.begin(), ahead.end());
+  int64_t live = vectors - firstVector;
+  b.loop(low, high, step, [&](Value offset) {
+    Values rows = rowsOf(tile, offset, step);
+    Values found = scoreTile(tile, offset, rows, firstVector, masked);
+    auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
+      for (int64_t i = 0; i < step; ++i)
+        for (int64_t v = 0; v < live; ++v) {
+          Value lane = b.index((firstVector + v) * lanes);
+          body(i * live + v, {b.add(offset, i), lane}, lane);
+        }
+    };
+    // lse last: it is larger than the products, whose sum would lose bits.
+    forEachVector([&](int64_t i, Values at, Value lane) {
+      Value score = b.fsub(found[i], b.loadVector(rowLse, lane));
+      b.storeVector(softmax::exp2(b, score), scores, at);
+    });
+    Values products = multiply(second, offset, rows, firstVector,
+                               {tile.values, packedGradients, valueWidth});
+    forEachVector([&](int64_t i, Values at, Value lane) {
+      Value gradient = b.fsub(products[i], b.loadVector(rowDelta, lane));
+      b.storeVector(b.fmul(b.loadVector(scores, at), gradient), scoreGradients,
+                    at);
+    });
+    // What a triangle leaves out.
+    for (int64_t i = 0; i < step; ++i)
+      for (unsigned v = 0; v < firstVector; ++v)
+        b.storeVector(b.splat(0.0), scoreGradients,
+                      {b.add(offset, i), b.index(v * lanes)});
+  });
+}
+
+void StreamBackwardKernel::forEachColumns(
+    int64_t columns, function_ref<void(Value, int64_t)> body) {
+  int64_t numVectors = llvm::divideCeil(columns, lanes);
+  int64_t whole = numVectors / columnVectors * columnVectors;
+  // The last vector of a ragged width needs care, and has a tile to itself.
+  if (columns % lanes != 0 && whole == numVectors)
+    whole -= columnVectors;
+  if (whole)
+    b.loop(b.index(0), b.index(whole * lanes), columnVectors * lanes,
+           [&](Value column) { body(column, columnVectors); });
+  if (whole < numVectors)
+    body(b.index(whole * lanes), numVectors - whole);
+}
+
+void StreamBackwardKernel::addQueryGradients(const Segment &tile) {
+  int64_t step = std::min(kRows, lanes);
+  auto addPart = [&](Value queryLow, Value queryHigh, Value low, Value high) {
+    b.loop(queryLow, b.min(queryHigh, blockQueries), step, [&](Value query) {
+      forEachColumns(width, [&](Value column, int64_t count) {
+        Values sums = b.loop(
+            low, high, 1, Values(step * count, b.splat(0.0)),
+            [&](Value offset, ValueRange running) {
+              Value row = rowsOf(tile, offset, 1).front();
+              Values keys, next;
+              for (int64_t c = 0; c < count; ++c)
+                keys.push_back(
+                    b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
+              for (int64_t i = 0; i < step; ++i) {
+                Value weight = b.broadcast(
+                    b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
+                for (int64_t c = 0; c < count; ++c)
+                  next.push_back(
+                      b.fma(weight, keys[c], running[i * count + c]));
+              }
+              return next;
+            });
+        for (int64_t i = 0; i < step; ++i)
+          for (int64_t c = 0; c < count; ++c) {
+            Values at = {b.add(query, i), b.add(column, c * lanes)};
+            b.storeVector(
+                b.fadd(b.loadVector(queryGradients, at), sums[i * count + c]),
+                queryGradients, at);
+          }
+      });
+    });
+  };
+  if (tile.kind != Segment::Diagonal)
+    return addPart(b.index(0), b.index(tiles.getQueryLanes()), b.index(0),
+                   tile.count);
+  // The queries of vector v read the rows of triangles 0 .. v.
+  for (int64_t v = 0; v < vectors; ++v)
+    addPart(b.index(v * lanes), b.index((v + 1) * lanes), tile.skip,
+            b.min(tile.count, b.index((v + 1) * lanes)));
+}
+
+/// Adds `weights . rows`, times `factor` unless that is null, to the rows of
+/// `target` that the tile consists of.
+void StreamBackwardKernel::addRowGradients(const Segment &tile, Value weights,
+                                           Value rows, int64_t columns,
+                                           Value target, Value factor) {
+  auto addRows = [&](Value low, Value high, int64_t step, unsigned first) {
+    b.loop(low, high, step, [&](Value offset) {
+      forEachColumns(columns, [&](Value column, int64_t count) {
+        Values sums =
+            b.loop(b.index(first * lanes), blockQueries, 1,
+                   Values(step * count, b.splat(0.0)),
+                   [&](Value query, ValueRange running) {
+                     Values vectors, next;
+                     for (int64_t c = 0; c < count; ++c)
+                       vectors.push_back(b.loadVector(
+                           rows, {query, b.add(column, c * lanes)}));
+                     for (int64_t i = 0; i < step; ++i) {
+                       Value weight = b.broadcast(
+                           b.loadScalar(weights, {b.add(offset, i), query}));
+                       for (int64_t c = 0; c < count; ++c)
+                         next.push_back(
+                             b.fma(weight, vectors[c], running[i * count + c]));
+                     }
+                     return next;
+                   });
+        for (int64_t i = 0; i < step; ++i)
+          addToRow(target, sourceRow(tile, b.add(offset, i)), column, columns,
+                   ArrayRef(sums).slice(i * count, count), factor);
+      });
+    });
+  };
+  forEachTriangle(tile, [&](Value low, Value high, unsigned first) {
+    Value length = b.max(b.sub(high, low), b.index(0));
+    Value whole = b.add(low, b.roundDown(length, kRows));
+    addRows(low, whole, kRows, first);
+    addRows(whole, high, 1, first);
+  });
+}
+
+/// Adds vectors of columns from `column` on to a row that has `columns`.
+void StreamBackwardKernel::addToRow(Value target, Value row, Value column,
+                                    int64_t columns, ValueRange sums,
+                                    Value factor) {
+  std::optional<int64_t> first = getConstantIntValue(column);
+  for (auto [c, sum] : llvm::enumerate(sums)) {
+    Values at = {row, b.add(column, c * lanes)};
+    int64_t left = first ? columns - *first - int64_t(c) * lanes : lanes;
+    if (left >= lanes) {
+      Value old = b.loadVector(target, at);
+      b.storeVector(factor ? b.fma(sum, factor, old) : b.fadd(old, sum), target,
+                    at);
+      continue;
+    }
+    b.storeVector(factor ? b.fmul(sum, factor) : sum, tail, b.index(0));
+    for (int64_t i = 0; i < left; ++i)
+      addTo(target, {row, b.add(at[1], i)}, b.loadScalar(tail, b.index(i)));
+  }
+}
+
+void StreamBackwardKernel::storeQueryGradients() {
+  double scale = op.getScale().convertToDouble();
+  auto storeRows = [&](bool streams) {
+    b.loop(b.index(0), blockQueries, 1, [&](Value row) {
+      Value query = b.add(blockQuery, row);
+      int64_t column = 0;
+      for (; column + lanes <= width; column += lanes)
+        b.storeVector(
+            b.fmul(b.loadVector(queryGradients, {row, b.index(column)}),
+                   b.splat(scale)),
+            dQueryRows, {query, b.index(column)}, streams);
+      b.loop(b.index(column), b.index(width), 1, [&](Value last) {
+        b.storeScalar(
+            b.fmul(b.loadScalar(queryGradients, {row, last}), b.scalar(scale)),
+            dQueryRows, {query, last});
+      });
+    });
+  };
+  // Patterns of linear time store past the caches, like the forward.
+  Value streams;
+  if (op.getBlock() != 0 && width % lanes == 0)
+    streams = hasAlignedRows(dQueryRows);
+  if (!streams)
+    return storeRows(/*streams=*/false);
+  b.ifThenElse(
+      streams, [&] { storeRows(/*streams=*/true); },
+      [&] { storeRows(/*streams=*/false); });
+}

@@ -1,0 +1,146 @@
+//===- StreamBackwardKernel.h - Vector code of stream_backward --*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Code for one attn.stream_backward on memrefs, vectorised over queries like
+// the forward, whose packing, segments and scores it uses. For every block of
+// L = lanes * vectors queries and every tile of the rows that it reads:
+//
+//   P[row][L]  = 2^(score - lse)
+//   dS[row][L] = P (values . dOT - delta)
+//   dQ[L][D]  += dS^T keys         of the block, stored behind the last tile
+//   dV[row]   += P dO              in memory, where the rows lie
+//   dK[row]   += dS Q
+//
+// All five products are register tiles, and the last three are added to their
+// sums only when they are complete: one chain of additions over a long
+// sequence would lose a factor of four.
+//
+// Rows are shared by the blocks of queries, and by the query heads of a key
+// head: such a *chain* adds in one order, whatever the number of threads. Where
+// every block goes through all rows in order, blocks are tasks that follow each
+// other down the rows; elsewhere a chain is one task.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMBACKWARDKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMBACKWARDKERNEL_H
+
+#include "ListCalls.h"
+#include "StreamKernel.h"
+#include <limits>
+
+namespace fovea::attn {
+
+class StreamBackwardKernel : StreamKernel {
+public:
+  /// `forward` is the operation whose gradient `backward` is.
+  StreamBackwardKernel(StreamBackwardOp backward, StreamOp forward,
+                       mlir::OpBuilder &builder, mlir::ModuleOp module,
+                       Options options);
+
+  /// Emits the code before the operation.
+  void emit();
+
+private:
+  /// Further than any row: where an item is that has ended.
+  static constexpr int64_t kLastTurn = std::numeric_limits<int64_t>::max() - 1;
+
+  /// Sums for terms that are the same for all keys of a source: their gradients
+  /// are no rows, and taken down the rows they would have no order. Null where
+  /// not wanted.
+  struct TermSums {
+    Value logWeight; // [1]
+    Value bias;      // [queries of a block], or [1] where rows broadcast, too
+  };
+  /// What the tasks of the parallel loop are.
+  struct Schedule {
+    Value chainHeads;             // chains of one batch entry
+    Value spanBatches, spanHeads; // batch entries and query heads of a chain
+    Value tasks;                  // of one query head
+    Value numChains, numItems;    // items of a chain, which follow each other
+  };
+  /// The gradients of one source for one batch entry and head.
+  struct GradientView {
+    Value keys, values, logWeight, bias;
+    Value firstRow;    // number of the first row among those of all sources
+    Value streamsBias; // whether the bias's can be stored past the caches
+  };
+
+  Schedule makeSchedule();
+  void clearDestinations();
+  /// Zeros to all columns of a destination at the leading indices `at`.
+  void clearRow(Value destination, mlir::ValueRange at);
+  /// Zeros to the gradients of keys and values before `row`, unless they are
+  /// there already: just before they are added to, where a chain is one task.
+  void clearRowsBefore(unsigned source, Value row);
+  void allocateScratch();
+  void emitItem(const Schedule &schedule, Value item, Value chain);
+  void emitHead(Value batch, Value head, Value begin, Value end);
+  void viewGradients(Value batch, Value head);
+  void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
+  void emitTile(Segment tile);
+  /// What will be read soon: while the first product of a tile is computed, and
+  /// while the second one is.
+  using Lookaheads = llvm::SmallVector<Lookahead>;
+  std::pair<Lookaheads, Lookaheads> lookAheadOf(const Segment &tile);
+
+  // Stages.
+  void prepareRows();
+  void scoreGradientRows(const Segment &tile, llvm::ArrayRef<Lookahead> ahead,
+                         Value low, Value high, int64_t step,
+                         unsigned firstVector, bool masked);
+  void addQueryGradients(const Segment &tile);
+  void addRowGradients(const Segment &tile, Value weights, Value rows,
+                       int64_t columns, Value target, Value factor);
+  void addToRow(Value target, Value row, Value column, int64_t columns,
+                mlir::ValueRange sums, Value factor);
+  void storeQueryGradients();
+
+  // Gradients of log weights and biases (StreamBackwardTerms.cpp).
+  void allocateTermSums();
+  void clearTermSums();
+  void addTermGradients(const Segment &tile);
+  void storeTermSums();
+  void addRowSums(const Segment &tile);
+  void addColumnSums(const Segment &tile);
+  void addBiasSquares(const Segment &tile);
+  bool isExclusiveBias(const StreamSourceGradient &source);
+  void addTo(Value target, mlir::ValueRange indices, Value scalar);
+  Value liveGradients(Value row, int64_t vector);
+  Value sumLanes(Value vector);
+
+  // Turns of the items of a chain.
+  void callWithTurn(llvm::StringRef function, mlir::ValueRange arguments);
+  void waitForTurn(Value position);
+  void endTurn(Value position);
+
+  /// Calls `body(column, count)` for tiles of `count` vectors of columns.
+  void forEachColumns(int64_t columns,
+                      llvm::function_ref<void(Value, int64_t)> body);
+
+  StreamBackwardOp backward;
+  ListCalls calls;
+  llvm::SmallVector<StreamSourceGradient> gradients;
+  int64_t tileRows, columnVectors;
+  /// Every block of queries goes through the rows of all sources in order.
+  bool isOrdered;
+
+  // Scratch.
+  Value stagedGradients, packedGradients, scoreGradients, queryGradients;
+  Value rowLse, rowDelta, tail, clearedRows;
+  llvm::SmallVector<TermSums> termSums;
+
+  // The present item, head and query block.
+  Value progress, chainNumber, itemNumber, numItems, numChains;
+  llvm::SmallVector<GradientView> views;
+  Value dOutputRows, dLseRow, dQueryRows, queryTile, gradientTile;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMBACKWARDKERNEL_H

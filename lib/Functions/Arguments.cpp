@@ -1,0 +1,233 @@
+//===- Arguments.cpp - Checks of the arguments of functions ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Arguments.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <charconv>
+#include <cmath>
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+static constexpr ElementType kDataTypes[] = {
+    ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64};
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+static std::string toList(ArrayRef<int64_t> extents) {
+  std::string text = "[";
+  raw_string_ostream os(text);
+  interleaveComma(extents, os);
+  return text + "]";
+}
+
+std::string functions::toTuple(ArrayRef<int64_t> extents) {
+  std::string text = "(";
+  raw_string_ostream os(text);
+  interleaveComma(extents, os);
+  return text + (extents.size() == 1 ? ",)" : ")");
+}
+
+/// The fewest digits that tell the number.
+static std::string toText(double number) {
+  char text[32];
+  return std::string(text,
+                     std::to_chars(text, std::end(text), number).ptr - text);
+}
+
+std::string functions::getArrayTypeName(ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+    return "float16";
+  case ElementType::BF16:
+    return "bfloat16";
+  case ElementType::F32:
+    return "float32";
+  case ElementType::F64:
+    return "float64";
+  default:
+    return fovea::getName(type).str();
+  }
+}
+
+ElementType functions::getStateType(ElementType type) {
+  return type == ElementType::F64 ? ElementType::F64 : ElementType::F32;
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+void Checker::fail(const Twine &text) {
+  if (failed)
+    return;
+  failed = true;
+  error = createStringError(text);
+}
+
+void Checker::match(StringRef name, StringRef what, int64_t found,
+                    int64_t needed) {
+  check(found == needed, name + ": found " + what + " " + Twine(found) +
+                             ", needed " + Twine(needed));
+}
+
+void Checker::match(StringRef name, StringRef what, ArrayRef<int64_t> found,
+                    ArrayRef<int64_t> needed) {
+  check(found == needed, name + ": found " + what + " " + toTuple(found) +
+                             ", needed " + toTuple(needed));
+}
+
+int64_t Checker::integer(StringRef name, int64_t value, int64_t least) {
+  check(value >= least, name + ": found " + Twine(value) +
+                            ", needed an integer of at least " + Twine(least));
+  return value;
+}
+
+double Checker::scale(std::optional<double> value, int64_t width) {
+  double number = value.value_or(1.0 / std::sqrt(double(width)));
+  check(std::isfinite(number) || failed,
+        "scale: found " + toText(number) + ", needed a finite number");
+  return number;
+}
+
+void Checker::rate(StringRef name, double value) {
+  check(value >= 0 && value <= 1,
+        name + ": found " + toText(value) + ", needed a number from 0 to 1");
+}
+
+//===----------------------------------------------------------------------===//
+// Arrays
+//===----------------------------------------------------------------------===//
+
+Argument::Argument(StringRef name, const TensorRef &array)
+    : name(name), elementType(array.elementType), shape(array.shape),
+      strides(array.strides), data(array.data), isReadOnly(array.isReadOnly) {}
+
+void Checker::elementType(const Argument &argument,
+                          ArrayRef<ElementType> needed) {
+  if (is_contained(needed, argument.elementType))
+    return;
+  SmallVector<std::string> names;
+  for (ElementType type : needed)
+    if (!is_contained(names, getArrayTypeName(type)))
+      names.push_back(getArrayTypeName(type));
+  fail(argument.name + ": found element type " +
+       getArrayTypeName(argument.elementType) + ", needed " +
+       join(names, " or "));
+}
+
+Argument Checker::tensor(StringRef name, const TensorRef &array, unsigned rank,
+                         StringRef layout) {
+  Argument argument(name, array);
+  check(isFloat(argument.elementType),
+        name + ": found element type " + fovea::getName(argument.elementType) +
+            ", needed one of " +
+            join(map_range(kDataTypes, getArrayTypeName), ", "));
+  check(argument.shape.size() == rank,
+        name + ": found rank " + Twine(argument.shape.size()) +
+            ", needed rank " + Twine(rank) + " " + layout);
+  for (int64_t extent : argument.shape)
+    check(extent >= 0, name + ": found shape " + toList(argument.shape) +
+                           ", needed extents of at least 0");
+  if (failed)
+    argument.shape.assign(rank, 1);
+  return argument;
+}
+
+void Checker::notEmpty(const Argument &argument) {
+  check(argument.shape.back() != 0,
+        argument.name + ": found width 0, needed at least 1");
+}
+
+void Checker::heads(const Argument &argument, const Argument &q) {
+  int64_t heads = q.shape[1], groups = argument.shape[1];
+  check(groups != 0 && heads % groups == 0,
+        argument.name + ": found " + Twine(groups) +
+            " heads, needed a divisor of the " + Twine(heads) + " heads of q");
+}
+
+Checker::Attention Checker::attention(const TensorRef &queries,
+                                      const TensorRef &keys,
+                                      const TensorRef &values,
+                                      bool sameLength) {
+  Attention arguments{tensor("q", queries, 4, "[B,H,N,D]"),
+                      tensor("k", keys, 4, "[B,G,M,D]"),
+                      tensor("v", values, 4, "[B,G,M,E]")};
+  const auto &[q, k, v] = arguments;
+  elementType(k, q.elementType);
+  elementType(v, q.elementType);
+  match("k", "batch", k.shape[0], q.shape[0]);
+  match("v", "batch", v.shape[0], q.shape[0]);
+  heads(k, q);
+  match("v", "head count", v.shape[1], k.shape[1]);
+  notEmpty(q);
+  notEmpty(v);
+  match("k", "head width", k.shape[3], q.shape[3]);
+  match("v", "length", v.shape[2], k.shape[2]);
+  if (sameLength)
+    match("k", "length", k.shape[2], q.shape[2]);
+  return arguments;
+}
+
+bool Argument::isContiguous() const {
+  if (reinterpret_cast<uintptr_t>(data) % getByteWidth(elementType))
+    return false;
+  if (strides.empty())
+    return true;
+  int64_t expected = 1;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    if (shape[dim] != 1 && strides[dim] != expected)
+      return false;
+    expected *= shape[dim];
+  }
+  return true;
+}
+
+void Checker::writable(const Argument &argument) {
+  check(!argument.isReadOnly,
+        argument.name + ": found a read-only array, needed a writable one");
+  check(argument.strides.empty() ||
+            argument.strides.size() == argument.shape.size(),
+        argument.name + ": found " + Twine(argument.strides.size()) +
+            " strides, needed " + Twine(argument.shape.size()));
+  if (!failed)
+    check(argument.isContiguous(),
+          argument.name + ": found an array with gaps, in another order or "
+                          "unaligned, needed a contiguous one, because it is "
+                          "written to");
+}
+
+Argument Checker::scoreTerm(StringRef name, const TensorRef &array,
+                            ElementType data, ArrayRef<int64_t> shape) {
+  TensorRef full = array;
+  Shape extents(array.shape), strides(array.strides);
+  // Leading axes of extent 1, as NumPy broadcasts.
+  while (extents.size() < shape.size()) {
+    extents.insert(extents.begin(), 1);
+    if (!strides.empty())
+      strides.insert(strides.begin(), 0);
+  }
+  full.shape = extents;
+  full.strides = strides;
+  Argument argument =
+      tensor(name, full, shape.size(), "that broadcasts to " + toList(shape));
+  elementType(argument, {data, getStateType(data)});
+  if (!failed)
+    check(all_of_zip(argument.shape, shape,
+                     [](int64_t found, int64_t extent) {
+                       return found == 1 || found == extent;
+                     }),
+          name + ": found shape " + toList(argument.shape) +
+              ", needed one that broadcasts to " + toList(shape));
+  return argument;
+}

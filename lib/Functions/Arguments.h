@@ -1,0 +1,113 @@
+//===- Arguments.h - Checks of the arguments of functions -------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each check says which argument is wrong, what was found and what is needed,
+// in the words of the Python package.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_ARGUMENTS_H
+#define FOVEA_LIB_FUNCTIONS_ARGUMENTS_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include "llvm/ADT/Twine.h"
+
+namespace fovea::functions {
+
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// An array and what errors call it.
+struct Argument {
+  std::string name;
+  ElementType elementType = ElementType::F32;
+  Shape shape;
+  /// In elements; empty when contiguous.
+  Shape strides;
+  void *data = nullptr;
+  bool isReadOnly = false;
+
+  Argument() = default;
+  Argument(llvm::StringRef name, const TensorRef &array);
+
+  /// Whether elements lie one after the other, aligned to their size.
+  bool isContiguous() const;
+  /// Valid as long as this object.
+  TensorRef getRef() const {
+    return {data, elementType, shape, strides, isReadOnly};
+  }
+};
+
+/// "(1, 2, 3)".
+std::string toTuple(llvm::ArrayRef<int64_t> extents);
+/// The name in NumPy, such as "float32".
+std::string getArrayTypeName(ElementType type);
+/// The type of sums and of the log-sum-exp.
+ElementType getStateType(ElementType type);
+
+/// Runs checks until one fails, and keeps its error. What a check returns after
+/// that has the rank that was asked for, and nothing else is certain.
+class Checker {
+public:
+  Checker() = default;
+  ~Checker() { llvm::consumeError(std::move(error)); }
+
+  bool hasFailed() const { return failed; }
+  llvm::Error takeError() { return std::move(error); }
+
+  void fail(const llvm::Twine &text);
+  /// Fails unless `holds`.
+  void check(bool holds, const llvm::Twine &text) {
+    if (!holds)
+      fail(text);
+  }
+  void match(llvm::StringRef name, llvm::StringRef what, int64_t found,
+             int64_t needed);
+  void match(llvm::StringRef name, llvm::StringRef what,
+             llvm::ArrayRef<int64_t> found, llvm::ArrayRef<int64_t> needed);
+  void elementType(const Argument &argument,
+                   llvm::ArrayRef<ElementType> needed);
+
+  int64_t integer(llvm::StringRef name, int64_t value, int64_t least);
+  /// `value`, or 1/sqrt(width).
+  double scale(std::optional<double> value, int64_t width);
+  /// Fails unless `value` is from 0 to 1.
+  void rate(llvm::StringRef name, double value);
+
+  /// An array of numbers.
+  Argument tensor(llvm::StringRef name, const TensorRef &array, unsigned rank,
+                  llvm::StringRef layout);
+  void notEmpty(const Argument &argument);
+
+  struct Attention {
+    Argument q, k, v;
+    Shape rows() const { return {q.shape[0], q.shape[1], q.shape[2]}; }
+    Shape output() const {
+      return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+    }
+  };
+  /// q [B,H,N,D], k [B,G,M,D] and v [B,G,M,E], checked against each other.
+  Attention attention(const TensorRef &q, const TensorRef &k,
+                      const TensorRef &v, bool sameLength);
+  /// Fails unless an array can be written to where it lies.
+  void writable(const Argument &argument);
+  /// Heads of `argument`, which keys or values may have for those of q.
+  void heads(const Argument &argument, const Argument &q);
+
+  /// An array that is added to scores of shape `shape`: of the type of `data`
+  /// or of sums. Missing leading axes and extents of 1 broadcast.
+  Argument scoreTerm(llvm::StringRef name, const TensorRef &array,
+                     ElementType data, llvm::ArrayRef<int64_t> shape);
+
+private:
+  bool failed = false;
+  llvm::Error error = llvm::Error::success();
+};
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_ARGUMENTS_H

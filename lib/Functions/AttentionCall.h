@@ -1,0 +1,46 @@
+//===- AttentionCall.h - Calls with an output and an lse --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_ATTENTIONCALL_H
+#define FOVEA_LIB_FUNCTIONS_ATTENTIONCALL_H
+
+#include "Call.h"
+#include "fovea/Functions/Dense.h"
+#include <limits>
+
+namespace fovea::functions {
+
+/// Adds output and, if asked for, lse to `call`, and runs it.
+template <typename Options>
+llvm::Expected<AttentionResult>
+runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
+             const Options &options, bool readsNothing) {
+  Shape rows = arguments.rows();
+  ElementType type = arguments.q.elementType;
+  call.result(check, "outs", "output", type, arguments.output(),
+              options.output);
+  if (options.returnLse)
+    call.result(check, "outs", "lse", getStateType(type), rows, options.lse);
+  if (check.hasFailed())
+    return check.takeError();
+  bool isEmpty = llvm::is_contained(rows, 0) || readsNothing;
+  llvm::Expected<llvm::SmallVector<OwnedTensor>> results =
+      isEmpty ? call.fill({0.0, -std::numeric_limits<double>::infinity()})
+              : call.run();
+  if (!results)
+    return results.takeError();
+  AttentionResult result;
+  result.output = std::move((*results)[0]);
+  if (options.returnLse)
+    result.lse = std::move((*results)[1]);
+  return result;
+}
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_ATTENTIONCALL_H

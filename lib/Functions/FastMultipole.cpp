@@ -1,0 +1,167 @@
+//===- FastMultipole.cpp - Hierarchical attention of arrays ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/FastMultipole.h"
+#include "AttentionCall.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+/// The least L with length <= group 2^(L+1).
+static int64_t getNumLevels(int64_t length, int64_t group) {
+  int64_t groups = divideCeil(length, group);
+  return groups <= 2 ? 0 : Log2_64_Ceil(groups) - 1;
+}
+
+namespace {
+/// Weights and biases of the summaries of q, k and v, checked.
+class Families {
+public:
+  Families(Call &call, Checker &check, int64_t length, int64_t group)
+      : call(call), check(check), length(length), group(group),
+        levels(getNumLevels(length, group)) {}
+
+  /// `name` is "query", "key" or "value".
+  void add(StringRef name, const SummaryWeights &family, const Argument &of);
+  void addToCall();
+
+private:
+  void checkCount(const Twine &name, size_t found);
+  void checkWeight(const Argument &weight, const Argument &of, int64_t level);
+
+  Call &call;
+  Checker &check;
+  int64_t length, group, levels;
+  std::optional<int64_t> rank;
+  SmallVector<std::pair<std::string, SmallVector<Argument>>> weights, biases;
+};
+} // namespace
+
+void Families::checkCount(const Twine &name, size_t found) {
+  check.check(int64_t(found) == levels,
+              name + ": found " + Twine(found) + " levels, needed " +
+                  Twine(levels) + " for " + Twine(length) +
+                  " tokens in groups of " + Twine(group));
+}
+
+void Families::checkWeight(const Argument &weight, const Argument &of,
+                           int64_t level) {
+  check.elementType(weight, {of.elementType});
+  int64_t sets = weight.shape[0], heads = of.shape[1];
+  check.check(sets != 0 && heads % sets == 0,
+              weight.name + ": found W = " + Twine(sets) +
+                  ", needed 1 or a divisor of the " + Twine(heads) +
+                  " heads of " + of.name);
+  if (!rank) {
+    rank = weight.shape[1];
+    check.check(*rank != 0 && group % *rank == 0,
+                "group: found " + Twine(group) +
+                    ", needed a multiple of the rank p = " + Twine(*rank) +
+                    " of " + weight.name);
+  }
+  check.match(weight.name, "rank p =", weight.shape[1], *rank);
+  check.match(weight.name, "interval", weight.shape[2], group << level);
+  check.match(weight.name, "width", weight.shape[3], of.shape[3]);
+}
+
+void Families::add(StringRef name, const SummaryWeights &family,
+                   const Argument &of) {
+  checkCount(name + "_weights", family.weights.size());
+  if (family.biases)
+    checkCount(name + "_biases", family.biases->size());
+  if (check.hasFailed())
+    return;
+  weights.push_back({(name + "_weights").str(), {}});
+  biases.push_back({(name + "_biases").str(), {}});
+  for (int64_t level = 0; level < levels; ++level) {
+    std::string index = "[" + std::to_string(level) + "]";
+    Argument weight = check.tensor(weights.back().first + index,
+                                   family.weights[level], 4, "[W,p,m_l,D]");
+    checkWeight(weight, of, level);
+    weights.back().second.push_back(weight);
+    if (!family.biases)
+      continue;
+    Argument bias = check.tensor(biases.back().first + index,
+                                 (*family.biases)[level], 3, "[W,p,D]");
+    check.elementType(bias, {of.elementType});
+    check.match(bias.name, "shape", bias.shape,
+                {weight.shape[0], *rank, of.shape[3]});
+    biases.back().second.push_back(bias);
+  }
+}
+
+void Families::addToCall() {
+  for (const auto &[name, arguments] : weights)
+    call.clause(name, arguments);
+  for (const auto &[name, arguments] : biases)
+    call.clause(name, arguments);
+}
+
+Expected<AttentionResult>
+fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
+                      const TensorRef &values, const SummaryWeights &keyWeights,
+                      const SummaryWeights &valueWeights, int64_t group,
+                      const FastMultipoleOptions &options) {
+  Checker check;
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("fast_multipole", options.target);
+  call.clause("ins", {q, k, v});
+  call.attribute("scale", check.scale(options.scale, q.shape[3]));
+  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
+                 " : i64");
+  if (options.causal)
+    call.attribute("causal");
+  if (!options.multiplicity)
+    call.attribute("multiplicity = false");
+  Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
+  families.add("key", keyWeights, k);
+  families.add("value", valueWeights, v);
+  families.addToCall();
+  return runAttention(call, check, arguments, options, /*readsNothing=*/false);
+}
+
+Expected<OwnedTensor> fovea::fast_multipole_linear(
+    const TensorRef &queries, const TensorRef &keys, const TensorRef &values,
+    const SummaryWeights &queryWeights, const SummaryWeights &keyWeights,
+    const SummaryWeights &valueWeights, int64_t group,
+    const FastMultipoleLinearOptions &options) {
+  Checker check;
+  check.check(!options.causal || options.allowQueryLookahead,
+              "causal: found True without allow_query_lookahead, needed both: "
+              "a summary of queries mixes later queries of its interval into "
+              "earlier rows");
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("fast_multipole_linear", options.target);
+  call.clause("ins", {q, k, v});
+  call.attribute("scale", check.scale(options.scale, q.shape[3]));
+  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
+                 " : i64");
+  if (options.causal) {
+    call.attribute("causal");
+    call.attribute("allow_query_lookahead");
+  }
+  Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
+  families.add("query", queryWeights, q);
+  families.add("key", keyWeights, k);
+  families.add("value", valueWeights, v);
+  families.addToCall();
+  FastMultipoleOptions outputs;
+  outputs.output = options.output;
+  Expected<AttentionResult> result =
+      runAttention(call, check, arguments, outputs, /*readsNothing=*/false);
+  if (!result)
+    return result.takeError();
+  return std::move(result->output);
+}

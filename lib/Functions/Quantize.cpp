@@ -1,0 +1,90 @@
+//===- Quantize.cpp - Codebooks of arrays ---------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "fovea/Functions/VQ.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+static Argument checkKeys(Checker &check, const TensorRef &k) {
+  Argument keys = check.tensor("k", k, 4, "[B,G,N,D]");
+  check.notEmpty(keys);
+  return keys;
+}
+
+/// An array [G,S,D] or [1,S,D]: one set of codewords for each head of k, or one
+/// for all.
+static Argument checkSets(Checker &check, StringRef name,
+                          const TensorRef &array, const Argument &k) {
+  Argument sets = check.tensor(name, array, 3, "[G,S,D] or [1,S,D]");
+  check.check(sets.shape[0] == 1 || sets.shape[0] == k.shape[1],
+              name + ": found " + Twine(sets.shape[0]) +
+                  " sets, needed 1 or one for each of the " +
+                  Twine(k.shape[1]) + " heads of k");
+  check.check(sets.shape[1] != 0,
+              name + ": found no codewords, needed at least 1");
+  check.match(name, "width", sets.shape[2], k.shape[3]);
+  return sets;
+}
+
+Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
+                                         const TensorRef &codebook,
+                                         const QuantizeOptions &options) {
+  Checker check;
+  Argument keys = checkKeys(check, k);
+  Argument words = checkSets(check, "codebook", codebook, keys);
+  check.elementType(words, {keys.elementType});
+  Call call("quantize", options.target);
+  call.clause("ins", {keys, words});
+  call.result(check, "outs", "codes", ElementType::I32,
+              ArrayRef(keys.shape).drop_back(), options.codes);
+  call.result(check, "outs", "quantized", keys.elementType, keys.shape,
+              options.quantized);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return QuantizeResult{std::move((*results)[1]), std::move((*results)[0])};
+}
+
+Expected<OwnedTensor>
+fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
+                       const TensorRef &sums, const TensorRef &counts,
+                       const CodebookUpdateOptions &options) {
+  Checker check;
+  Argument keys = checkKeys(check, k), keyCodes("codes", codes);
+  check.check(keyCodes.elementType == ElementType::I32,
+              "codes: found element type " +
+                  getArrayTypeName(keyCodes.elementType) + ", needed int32");
+  check.match("codes", "shape", keyCodes.shape,
+              ArrayRef(keys.shape).drop_back());
+  ElementType state = getStateType(keys.elementType);
+  Argument keySums = checkSets(check, "sums", sums, keys);
+  check.elementType(keySums, {state});
+  Argument keyCounts = check.tensor("counts", counts, 2, "[G,S] or [1,S]");
+  check.elementType(keyCounts, {state});
+  check.match("counts", "shape", keyCounts.shape,
+              ArrayRef(keySums.shape).drop_back());
+  check.rate("rate", options.rate);
+  Call call("codebook_update", options.target);
+  call.clause("ins", {keys, keyCodes});
+  call.attribute("rate", options.rate);
+  call.result(check, "outs", "codebook", keys.elementType, keySums.shape,
+              options.codebook);
+  call.update(check, "outs", keySums);
+  call.update(check, "outs", keyCounts);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return std::move((*results)[0]);
+}

@@ -1,0 +1,294 @@
+//===- TreeSelect.cpp - Choosing nodes of trees of arrays -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TreeArguments.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
+                                        const TensorRef &key,
+                                        const TreeScoreOptions &options) {
+  Checker check;
+  Argument queries = check.tensor("query", query, 4, "[B,H,np,D]");
+  Argument keys = check.tensor("key", key, 4, "[B,G,c,D]");
+  check.elementType(keys, {queries.elementType});
+  check.match("key", "batch", keys.shape[0], queries.shape[0]);
+  check.match("key", "head width", keys.shape[3], queries.shape[3]);
+  check.notEmpty(queries);
+  int64_t heads = queries.shape[1], groups = keys.shape[1];
+  check.check(groups != 0 && heads != 0 && heads % groups == 0,
+              "key: found " + Twine(groups) +
+                  " heads, needed a divisor of the " + Twine(heads) +
+                  " heads of query");
+  check.check(!options.exponential || heads == 1,
+              "query: found " + Twine(heads) +
+                  " heads, needed 1 with exponential");
+  check.check(!options.exponential || !options.logWeight,
+              "log_weight: found one, needed none with exponential");
+  ElementType state = getStateType(queries.elementType);
+  Shape shape{keys.shape[0], keys.shape[2]};
+  Call call("tree_score", options.target);
+  call.clause("ins", {queries, keys});
+  call.attribute("scale", check.scale(options.scale, queries.shape[3]));
+  if (options.exponential)
+    call.attribute("exponential");
+  if (options.logWeight) {
+    Argument weight =
+        check.tensor("log_weight", *options.logWeight, 2, "[B,c]");
+    check.elementType(weight, {state});
+    check.match("log_weight", "shape", weight.shape, shape);
+    call.clause("log_weight", weight);
+  }
+  call.result(check, "outs", "output", state, shape);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return std::move((*results)[0]);
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Algorithm 1, level by level.
+class Selection {
+public:
+  Selection(const Tree &tree, Target target) : tree(tree), target(target) {}
+
+  /// Says so where a level cannot have its budget.
+  Error setBudgets(const TreeBudgets &given);
+  Expected<TreeSelection> run(TreeScore score);
+
+private:
+  Error start();
+  Error checkPresent(int64_t level);
+  Expected<OwnedTensor> getScores(int64_t level, TreeScore score);
+  Expected<OwnedTensor> fetchRows(int64_t level);
+  Error split(int64_t level, const OwnedTensor *scores);
+
+  int64_t getNumCandidates() const { return candidates.getShape()[1]; }
+
+  const Tree &tree;
+  Target target;
+  /// By level.
+  SmallVector<int64_t> budgets;
+  /// Indices of the nodes of the present level, and the frontier, all [B,?].
+  OwnedTensor candidates, level, index;
+  bool hasFrontier = false;
+};
+} // namespace
+
+Error Selection::setBudgets(const TreeBudgets &given) {
+  Checker check;
+  budgets.assign(tree.levels + 1, 0);
+  for (auto [level, budget] : given) {
+    check.check(level >= 1 && level <= tree.levels,
+                "budgets: found level " + Twine(level) + ", needed 1 to " +
+                    Twine(tree.levels));
+    check.integer(("budgets[" + Twine(level) + "]").str(), budget, 0);
+    if (check.hasFailed())
+      return check.takeError();
+    budgets[level] = budget;
+  }
+  int64_t candidates = tree.getNumRoots();
+  for (int64_t level = tree.levels; level > 0; --level) {
+    check.check(budgets[level] <= candidates,
+                "budgets[" + Twine(level) + "]: found " +
+                    Twine(budgets[level]) + ", needed at most " +
+                    Twine(candidates) + ", the candidates of level " +
+                    Twine(level));
+    candidates = budgets[level] * tree.ratio;
+  }
+  return check.takeError();
+}
+
+Error Selection::start() {
+  Expected<OwnedTensor> roots =
+      allocateList(tree.getBatch(), tree.getNumRoots());
+  if (!roots)
+    return roots.takeError();
+  candidates = std::move(*roots);
+  for (int64_t i = 0; i < candidates.getNumElements(); ++i)
+    candidates.getDataAs<int32_t>()[i] = i % tree.getNumRoots();
+  return Error::success();
+}
+
+Error Selection::checkPresent(int64_t level) {
+  if (!tree.hasCounts())
+    return Error::success();
+  int64_t numNodes = tree.nodes.getShape()[1];
+  for (int64_t b = 0; b < tree.getBatch(); ++b) {
+    const int32_t *counts = tree.counts.getDataAs<int32_t>() + b * numNodes +
+                            tree.getFirstRow(level);
+    ArrayRef<int32_t> indices(candidates.getDataAs<int32_t>() +
+                                  b * getNumCandidates(),
+                              getNumCandidates());
+    int64_t present =
+        count_if(indices, [&](int32_t index) { return counts[index] > 0; });
+    if (present < budgets[level])
+      return createStringError(
+          "budgets[" + Twine(level) + "]: found " + Twine(budgets[level]) +
+          ", needed at most " + Twine(present) +
+          ", the candidates of batch entry " + Twine(b) + " that have tokens");
+  }
+  return Error::success();
+}
+
+Expected<OwnedTensor> Selection::fetchRows(int64_t at) {
+  Expected<OwnedTensor> levels =
+      allocateList(tree.getBatch(), getNumCandidates());
+  if (!levels)
+    return levels.takeError();
+  std::fill_n(levels->getDataAs<int32_t>(), levels->getNumElements(),
+              int32_t(at));
+  TreeFetchOptions options;
+  options.target = target;
+  Expected<TreeFetchResult> fetched =
+      tree_fetch(tree, levels->getRef(), candidates.getRef(), options);
+  if (!fetched)
+    return fetched.takeError();
+  return std::move(fetched->rows);
+}
+
+Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
+  Expected<OwnedTensor> rows = fetchRows(at);
+  if (!rows)
+    return rows.takeError();
+  Expected<OwnedTensor> scores = score(rows->getRef(), at);
+  if (!scores)
+    return scores.takeError();
+  Checker check;
+  Argument argument = check.tensor("score", scores->getRef(), 2, "[B,c]");
+  check.match("score", "shape", argument.shape, candidates.getShape());
+  if (check.hasFailed())
+    return check.takeError();
+  // Compared in f64, whatever they come in.
+  Expected<OwnedTensor> wide =
+      allocate(ElementType::F64, candidates.getShape());
+  if (!wide)
+    return wide.takeError();
+  for (int64_t i = 0; i < wide->getNumElements(); ++i)
+    wide->getDataAs<double>()[i] =
+        getElement(scores->getData(), scores->getElementType(), i);
+  return wide;
+}
+
+Error Selection::split(int64_t at, const OwnedTensor *scores) {
+  int64_t batch = tree.getBatch(), budget = budgets[at];
+  int64_t listed = hasFrontier ? level.getShape()[1] : tree.getNumRoots();
+  Checker check;
+  Call call("tree_split", target);
+  if (scores)
+    call.clause("scores", Argument("scores", scores->getRef()));
+  if (hasFrontier)
+    call.clause("frontier", {Argument("candidates", candidates.getRef()),
+                             Argument("level", level.getRef()),
+                             Argument("index", index.getRef())});
+  addCounts(call, tree);
+  addTreeShape(call, tree);
+  call.attribute("at = " + Twine(at) + " : i64");
+  call.attribute("split = " + Twine(budget) + " : i64");
+  Shape nodes{batch, listed + budget * (tree.ratio - 1)};
+  call.result(check, "outs", "new_level", ElementType::I32, nodes);
+  call.result(check, "outs", "new_index", ElementType::I32, nodes);
+  call.result(check, "outs", "children", ElementType::I32,
+              {batch, budget * tree.ratio});
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  level = std::move((*results)[0]);
+  index = std::move((*results)[1]);
+  candidates = std::move((*results)[2]);
+  hasFrontier = true;
+  return Error::success();
+}
+
+Expected<TreeSelection> Selection::run(TreeScore score) {
+  if (Error error = start())
+    return error;
+  for (int64_t at = tree.levels; at > 0; --at) {
+    // At least once, so that there is a frontier.
+    if (budgets[at] == 0 && hasFrontier)
+      break;
+    if (Error error = checkPresent(at))
+      return error;
+    OwnedTensor scores;
+    bool isChoice = budgets[at] != 0 && budgets[at] != getNumCandidates();
+    if (isChoice) {
+      Expected<OwnedTensor> found = getScores(at, score);
+      if (!found)
+        return found.takeError();
+      scores = std::move(*found);
+    }
+    if (Error error = split(at, isChoice ? &scores : nullptr))
+      return error;
+  }
+  return TreeSelection{std::move(level), std::move(index)};
+}
+
+Expected<TreeSelection> fovea::tree_select(const Tree &tree,
+                                           const TreeBudgets &budgets,
+                                           TreeScore score, Target target) {
+  Checker check;
+  checkTree(check, tree);
+  if (check.hasFailed())
+    return check.takeError();
+  Selection selection(tree, target);
+  if (Error error = selection.setBudgets(budgets))
+    return error;
+  return selection.run(score);
+}
+
+Expected<TreeSelection> fovea::tree_select(const Tree &tree,
+                                           const TreeBudgets &budgets,
+                                           const TensorRef &vip,
+                                           Target target) {
+  Checker check;
+  checkTree(check, tree);
+  Argument rows = check.tensor("score", vip, 3, "[B,np,F], or a function");
+  if (check.hasFailed())
+    return check.takeError();
+  check.elementType(rows, {tree.nodes.getElementType()});
+  check.match("score", "batch", rows.shape[0], tree.getBatch());
+  check.match("score", "width", rows.shape[2], tree.getWidth());
+  if (check.hasFailed())
+    return check.takeError();
+  // As one head.
+  Shape shape{rows.shape[0], 1, rows.shape[1], rows.shape[2]};
+  Shape strides = rows.strides;
+  if (strides.size() == 3)
+    strides.insert(strides.begin() + 1, 0);
+  TensorRef query = vip;
+  query.shape = shape;
+  query.strides = strides;
+  TreeScoreOptions options;
+  options.scale = 1;
+  options.exponential = true;
+  options.target = target;
+  return tree_select(
+      tree, budgets,
+      [&](const TensorRef &candidates, int64_t) -> Expected<OwnedTensor> {
+        Shape extents{candidates.shape[0], 1, candidates.shape[1],
+                      candidates.shape[2]};
+        TensorRef key = candidates;
+        key.shape = extents;
+        return tree_score(query, key, options);
+      },
+      target);
+}

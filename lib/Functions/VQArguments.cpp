@@ -1,0 +1,101 @@
+//===- VQArguments.cpp - Arguments of quantized attention
+//-------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "VQArguments.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+static StringRef getKeyword(VQWeighting weighting) {
+  return weighting == VQWeighting::Softmax ? "softmax" : "squared_relu";
+}
+
+/// Keys are numbers, or codes.
+static Argument checkKeys(Checker &check, const TensorRef &k,
+                          ElementType data) {
+  if (k.elementType == ElementType::I32) {
+    check.check(k.shape.size() == 3, "k: found rank " + Twine(k.shape.size()) +
+                                         ", needed rank 3 [B,G,N] of codes");
+    Argument codes("k", k);
+    codes.shape.resize(3);
+    return codes;
+  }
+  bool isFloat = getArrayTypeName(k.elementType) != getName(k.elementType);
+  check.check(isFloat, "k: found element type " +
+                           fovea::getName(k.elementType) +
+                           ", needed that of q, or int32 for codes");
+  Argument keys = check.tensor("k", k, 4, "[B,G,N,D], or codes [B,G,N]");
+  check.elementType(keys, {data});
+  return keys;
+}
+
+VQArguments functions::checkVQArguments(Checker &check,
+                                        const TensorRef &queries,
+                                        const TensorRef &keys,
+                                        const TensorRef &values,
+                                        const TensorRef &words, int64_t block,
+                                        const std::optional<TensorRef> &bias) {
+  Argument q = check.tensor("q", queries, 4, "[B,H,N,D]");
+  Argument v = check.tensor("v", values, 4, "[B,G,N,E]");
+  Argument k = checkKeys(check, keys, q.elementType);
+  Argument codebook = check.tensor("codebook", words, 3, "[G,S,D] or [1,S,D]");
+  check.elementType(v, {q.elementType});
+  check.elementType(codebook, {q.elementType});
+  check.match("v", "batch", v.shape[0], q.shape[0]);
+  check.heads(v, q);
+  check.match("v", "length", v.shape[2], q.shape[2]);
+  check.match("k", "batch, heads and length", ArrayRef(k.shape).take_front(3),
+              ArrayRef(v.shape).take_front(3));
+  if (k.elementType != ElementType::I32)
+    check.match("k", "head width", k.shape[3], q.shape[3]);
+  check.notEmpty(q);
+  check.notEmpty(v);
+  check.check(codebook.shape[0] == 1 || codebook.shape[0] == v.shape[1],
+              "codebook: found " + Twine(codebook.shape[0]) +
+                  " heads, needed 1 or the " + Twine(v.shape[1]) + " of v");
+  check.check(codebook.shape[1] != 0,
+              "codebook: found no codewords, needed at least 1");
+  check.match("codebook", "width", codebook.shape[2], q.shape[3]);
+  VQArguments arguments{q,        k,  v,
+                        codebook, {}, check.integer("block", block, 1)};
+  if (bias) {
+    arguments.bias = check.scoreTerm(
+        "bias", *bias, q.elementType,
+        {q.shape[0], q.shape[1], q.shape[2], arguments.keptTokens()});
+    check.match("bias", "width", arguments.bias->shape[3],
+                arguments.keptTokens());
+  }
+  return arguments;
+}
+
+void functions::addVQInputs(Call &call, const VQArguments &arguments) {
+  Call::Value q = call.add(arguments.q), codes = call.add(arguments.k);
+  Call::Value v = call.add(arguments.v), words = call.add(arguments.codebook);
+  if (!arguments.keysAreCodes()) {
+    Call::Value keys = codes;
+    codes = call.getValue("codes", ElementType::I32,
+                          ArrayRef(arguments.v.shape).take_front(3));
+    call.define("  %codes_init = tensor.empty() : " + codes.type +
+                "\n  %codes = attn.quantize ins(" + keys.name + ", " +
+                words.name + " : " + keys.type + ", " + words.type +
+                ") outs(%codes_init : " + codes.type + ") -> " + codes.type +
+                "\n");
+  }
+  call.clause("ins", {q, codes, v, words});
+  if (arguments.bias)
+    call.clause("bias", *arguments.bias);
+}
+
+void functions::addVQAttributes(Call &call, Checker &check, int64_t block,
+                                double scale, VQWeighting weighting) {
+  call.attribute("block = " + Twine(block) + " : i64");
+  call.attribute("scale", check.scale(scale, 1));
+  call.attribute("weighting = #attn.weighting<" + getKeyword(weighting) + ">");
+}

@@ -1,0 +1,44 @@
+//===- VQArguments.h - Arguments of quantized attention
+//---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_VQARGUMENTS_H
+#define FOVEA_LIB_FUNCTIONS_VQARGUMENTS_H
+
+#include "Call.h"
+#include "fovea/Functions/VQ.h"
+
+namespace fovea::functions {
+
+/// The arguments that all functions of the family have.
+struct VQArguments {
+  Argument q, k, v, codebook;
+  std::optional<Argument> bias;
+  int64_t block;
+
+  bool keysAreCodes() const { return k.elementType == ElementType::I32; }
+  Shape output() const {
+    return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+  }
+  /// Two blocks; those that are too large are found by the operation.
+  int64_t keptTokens() const { return 2 * std::min(block, int64_t(1) << 40); }
+};
+
+VQArguments checkVQArguments(Checker &check, const TensorRef &q,
+                             const TensorRef &k, const TensorRef &v,
+                             const TensorRef &codebook, int64_t block,
+                             const std::optional<TensorRef> &bias);
+
+/// Adds the operands, turning keys into codes where they are none yet.
+void addVQInputs(Call &call, const VQArguments &arguments);
+void addVQAttributes(Call &call, Checker &check, int64_t block, double scale,
+                     VQWeighting weighting);
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_VQARGUMENTS_H

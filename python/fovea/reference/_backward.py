@@ -1,0 +1,308 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of the soft-max patterns, derived by hand.
+
+Each takes the gradient of the output, the arguments of the forward function and
+its results, and gives gradients in the order of the arguments.
+"""
+
+import numpy as np
+
+from ._arguments import _array, _broadcast, _integer, _match, _queries_keys_values, _scale
+from ._dense import _dense_mask
+from ._hierarchical import (
+    _head_map,
+    _multipole_levels,
+    _summaries,
+    owning_level,
+    summary_counts,
+)
+from ._softmax import _softmax
+
+
+def _results(d_out, out, lse, d_lse, rows, width):
+    """Checks the forward's results and their gradients."""
+    d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
+    out = _array("out", out, 4, "[B,H,N,E]")
+    lse = _array("lse", lse, 3, "[B,H,N]")
+    d_lse = np.zeros(rows) if d_lse is None else _array("d_lse", d_lse, 3, "[B,H,N]")
+    for name, array, shape in (
+        ("d_out", d_out, (*rows, width)),
+        ("out", out, (*rows, width)),
+        ("lse", lse, rows),
+        ("d_lse", d_lse, rows),
+    ):
+        _match(name, "shape", array.shape, shape)
+    return d_out, out, lse, d_lse
+
+
+def _probabilities(scores, admitted, lse):
+    """exp(scores - lse) where admitted; a row that read nothing has none."""
+    admitted = admitted & np.isfinite(lse)[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(admitted, np.exp(scores - lse[:, None]), 0.0)
+
+
+def _sum_to(gradient, shape):
+    """Sums over the axes along which `shape` was broadcast."""
+    lead = gradient.ndim - len(shape)
+    gradient = gradient.sum(axis=tuple(range(lead)))
+    axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+    return gradient.sum(axis=axes, keepdims=True)
+
+
+def dense_backward(
+    d_out,
+    q,
+    k,
+    v,
+    out,
+    lse,
+    *,
+    d_lse=None,
+    scale=None,
+    causal=False,
+    window=None,
+    log_weight=None,
+    bias=None,
+):
+    """(dq, dk, dv), then d_log_weight and d_bias where these are given.
+
+    With P = exp(s - lse), delta = rowsum(d_out * out) - d_lse and
+    dS = P (d_out v^T - delta): dq = scale dS k, dk = scale dS^T q,
+    dv = P^T d_out, and sums of dS.
+    """
+    q, k, v = _queries_keys_values(q, k, v, same_length=False)
+    B, H, N, D = q.shape
+    G, M, E = k.shape[1], k.shape[2], v.shape[3]
+    scale = _scale(scale, D)
+    if window is not None:
+        window = _integer("window", window, 0)
+    d_out, out, lse, d_lse = _results(d_out, out, lse, d_lse, (B, H, N), E)
+    term_shapes = [np.shape(term) for term in (log_weight, bias)]
+    if log_weight is not None:
+        log_weight = _broadcast("log_weight", log_weight, (B, G, M))
+    if bias is not None:
+        bias = _broadcast("bias", bias, (B, H, N, M))
+    admitted = _dense_mask(np.arange(N), N, M, causal, window)
+
+    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    d_scores = np.zeros((B, H, N, M))
+    for b, h in np.ndindex(B, H):
+        g = h // (H // G)
+        scores, mine = scale * (q[b, h] @ k[b, g].T), admitted
+        for term in (
+            None if log_weight is None else log_weight[b, g][None, :],
+            None if bias is None else bias[b, h],
+        ):
+            if term is not None:
+                mine = mine & ~np.isneginf(term)
+                scores = scores + term
+        p = _probabilities(scores, mine, lse[b, h])
+        delta = (d_out[b, h] * out[b, h]).sum(axis=-1) - d_lse[b, h]
+        ds = p * (d_out[b, h] @ v[b, g].T - delta[:, None])
+        dq[b, h] = scale * ds @ k[b, g]
+        dk[b, g] += scale * ds.T @ q[b, h]
+        dv[b, g] += p.T @ d_out[b, h]
+        d_scores[b, h] = ds
+    gradients = [dq, dk, dv]
+    if log_weight is not None:
+        per_key = d_scores.reshape(B, G, H // G, N, M).sum(axis=(2, 3))
+        gradients.append(_sum_to(per_key, term_shapes[0]))
+    if bias is not None:
+        gradients.append(_sum_to(d_scores, term_shapes[1]))
+    return tuple(gradients)
+
+
+def _summaries_backward(x, weights, bias, head_map, d_sums):
+    """Gradients of `_summaries` for x, weights and bias (None without one)."""
+    p, size = weights.shape[1:3]
+    dx, dw = np.zeros(x.shape), np.zeros(weights.shape)
+    db = None if bias is None else np.zeros(bias.shape)
+    for head in range(x.shape[1]):
+        of = head_map[head]
+        for g in range(-(-x.shape[2] // size)):
+            tokens = x[:, head, g * size : (g + 1) * size, :]
+            here = d_sums[:, head, g * p : (g + 1) * p, :]
+            length = tokens.shape[1]
+            dx[:, head, g * size : g * size + length] += np.einsum(
+                "atd,bad->btd", weights[of][:, :length], here
+            )
+            dw[of, :, :length] += np.einsum("btd,bad->atd", tokens, here)
+            if bias is not None:
+                db[of] += here.sum(axis=0)
+    return dx, dw, db
+
+
+def summarize_backward(d_out, x, weights, bias=None, *, interval):
+    """(dx, d_weights), and d_bias where there is a bias."""
+    x = _array("x", x, 4, "[B,G,N,D]")
+    weights = _array("weights", weights, 4, "[W,p,I,D]")
+    d_out = _array("d_out", d_out, 4, "[B,G,ceil(N/I) p,D]")
+    _match("weights", "interval", weights.shape[2], interval)
+    head_map = [g * weights.shape[0] // x.shape[1] for g in range(x.shape[1])]
+    bias = None if bias is None else _array("bias", bias, 3, "[W,p,D]")
+    dx, dw, db = _summaries_backward(x, weights, bias, head_map, d_out)
+    return (dx, dw) if bias is None else (dx, dw, db)
+
+
+class _Levels:
+    """One of q, k and v with its summaries, and the gradients of all rows."""
+
+    def __init__(self, x, pairs, heads, groups):
+        self.pairs = pairs
+        self.maps = [_head_map(w, heads, groups) for w, _ in pairs]
+        self.rows = [x] + [
+            _summaries(x, w, b, of) for (w, b), of in zip(pairs, self.maps)
+        ]
+        self.gradients = [np.zeros(rows.shape) for rows in self.rows]
+
+    def finish(self):
+        """The gradients of x, of the weights and of the biases."""
+        dx, d_weights, d_biases = self.gradients[0], [], []
+        for (w, b), of, d_sums in zip(self.pairs, self.maps, self.gradients[1:]):
+            part, dw, db = _summaries_backward(self.rows[0], w, b, of, d_sums)
+            dx = dx + part
+            d_weights.append(dw)
+            d_biases.append(db)
+        return dx, d_weights, d_biases
+
+
+def _gradients(families, biases):
+    """Gradients of q, k, v or fewer, of their weights, and of the biases given."""
+    found = [family.finish() for family in families]
+    parts = [part[0] for part in found], [part[1] for part in found]
+    lists = [part[2] for part, given in zip(found, biases) if given is not None]
+    return (*parts[0], *parts[1], *lists)
+
+
+def fast_multipole_backward(
+    d_out,
+    q,
+    k,
+    v,
+    key_weights,
+    value_weights,
+    out,
+    lse,
+    *,
+    group,
+    d_lse=None,
+    causal=False,
+    key_biases=None,
+    value_biases=None,
+    scale=None,
+    multiplicity=True,
+):
+    """(dq, dk, dv, d_key_weights, d_value_weights), then d_key_biases and
+    d_value_biases where these are given; lists have one entry per level."""
+    q, k, v = _queries_keys_values(q, k, v, same_length=True)
+    B, H, N, D = q.shape
+    G, E = k.shape[1], v.shape[3]
+    scale = _scale(scale, D)
+    d_out, out, lse, d_lse = _results(d_out, out, lse, d_lse, (B, H, N), E)
+    m, L, p, (key_levels, value_levels) = _multipole_levels(
+        N,
+        G,
+        group,
+        [
+            ("key", key_weights, key_biases, D),
+            ("value", value_weights, value_biases, E),
+        ],
+    )
+    keys, values = _Levels(k, key_levels, G, G), _Levels(v, value_levels, G, G)
+    tokens = np.arange(N)
+    owner = owning_level(tokens[:, None], tokens[None, :], m, L)
+    past = tokens[None, :] <= tokens[:, None]
+    dq = np.zeros(q.shape)
+    for b, h in np.ndindex(B, H):
+        g = h // (H // G)
+        delta = (d_out[b, h] * out[b, h]).sum(axis=-1) - d_lse[b, h]
+        for level in range(L + 1):
+            index = tokens if level == 0 else tokens * p // (2 ** (level - 1) * m)
+            level_keys = keys.rows[level][b, g][index]
+            level_values = values.rows[level][b, g][index]
+            scores = scale * q[b, h] @ level_keys.T
+            if level > 0 and not multiplicity:
+                counts = summary_counts(N, p, 2 ** (level - 1) * m)[index]
+                scores = scores - np.log(counts)
+            mine = (owner == level) & (past if causal else True)
+            weights = _probabilities(scores, mine, lse[b, h])
+            ds = weights * (d_out[b, h] @ level_values.T - delta[:, None])
+            dq[b, h] += scale * ds @ level_keys
+            # Tokens of one summary share its row.
+            np.add.at(keys.gradients[level][b, g], index, scale * ds.T @ q[b, h])
+            np.add.at(values.gradients[level][b, g], index, weights.T @ d_out[b, h])
+    return (dq, *_gradients((keys, values), (key_biases, value_biases)))
+
+
+def fast_multipole_linear_backward(
+    d_out,
+    q,
+    k,
+    v,
+    query_weights,
+    key_weights,
+    value_weights,
+    *,
+    group,
+    causal=False,
+    allow_query_lookahead=False,
+    query_biases=None,
+    key_biases=None,
+    value_biases=None,
+    scale=None,
+):
+    """(dq, dk, dv, d_query_weights, d_key_weights, d_value_weights), then the
+    gradients of the biases that are given.
+
+    Neither the output nor a log-sum-exp is an argument: every level has its own.
+    """
+    q, k, v = _queries_keys_values(q, k, v, same_length=True)
+    B, H, N, D = q.shape
+    G, E = k.shape[1], v.shape[3]
+    if causal and not allow_query_lookahead:
+        raise ValueError(
+            "causal: found True with allow_query_lookahead False, needed "
+            "allow_query_lookahead True (query summaries contain later queries)"
+        )
+    scale = _scale(scale, D)
+    d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
+    _match("d_out", "shape", d_out.shape, (B, H, N, E))
+    m, L, p, levels = _multipole_levels(
+        N,
+        G,
+        group,
+        [
+            ("query", query_weights, query_biases, D),
+            ("key", key_weights, key_biases, D),
+            ("value", value_weights, value_biases, E),
+        ],
+    )
+    queries = _Levels(q, levels[0], H, G)
+    keys, values = _Levels(k, levels[1], G, G), _Levels(v, levels[2], G, G)
+    tokens = np.arange(N)
+    owner = owning_level(tokens[:, None], tokens[None, :], m, L)
+    past = tokens[None, :] <= tokens[:, None]
+    for b, h in np.ndindex(B, H):
+        g = h // (H // G)
+        for level in range(L + 1):
+            index = tokens if level == 0 else tokens * p // (2 ** (level - 1) * m)
+            level_queries = queries.rows[level][b, h][index]
+            level_keys = keys.rows[level][b, g][index]
+            level_values = values.rows[level][b, g][index]
+            mine = (owner == level) & (past if causal else True)
+            weights, lse = _softmax(scale * level_queries @ level_keys.T, mine)
+            weights = np.where(mine & np.isfinite(lse)[:, None], weights, 0.0)
+            products = d_out[b, h] @ level_values.T
+            ds = weights * (products - (weights * products).sum(axis=-1, keepdims=True))
+            for gradients, at, rows in (
+                (queries.gradients[level][b, h], index, scale * ds @ level_keys),
+                (keys.gradients[level][b, g], index, scale * ds.T @ level_queries),
+                (values.gradients[level][b, g], index, weights.T @ d_out[b, h]),
+            ):
+                np.add.at(gradients, at, rows)
+    return _gradients(
+        (queries, keys, values), (query_biases, key_biases, value_biases)
+    )

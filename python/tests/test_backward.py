@@ -1,0 +1,138 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of the attention functions against the NumPy references."""
+
+import fovea
+import numpy as np
+import pytest
+from fovea import reference
+
+BOUND = {"reference": 1e-12, "cpu": 1e-12}
+
+
+def flat(gradients):
+    """Gradients of arrays and of lists of arrays, in one list."""
+    found = []
+    for gradient in gradients:
+        found.extend(gradient if isinstance(gradient, list) else [gradient])
+    return found
+
+
+def compare(found, wanted, bound):
+    found, wanted = flat(found), flat(wanted)
+    assert len(found) == len(wanted)
+    for index, (mine, want) in enumerate(zip(found, wanted)):
+        assert mine.shape == want.shape
+        error = np.abs(mine - want).max(initial=0)
+        assert error <= bound * max(np.abs(want).max(initial=0), 1e-3), f"gradient {index}"
+
+
+def normal(rng, *shapes):
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("target", BOUND)
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"window": 3}, {"causal": True, "window": 2, "scale": 0.3}]
+)
+@pytest.mark.parametrize("terms", [False, True])
+def test_dense(target, options, terms):
+    rng = np.random.default_rng(1)
+    B, H, G, N, M, D, E = 2, 4, 2, 7, 9, 5, 3
+    q, k, v = normal(rng, (B, H, N, D), (B, G, M, D), (B, G, M, E))
+    if terms:
+        weight, bias = normal(rng, (M,), (B, 1, N, M))
+        options = dict(options, log_weight=weight, bias=bias)
+    out, lse = reference.dense(q, k, v, return_lse=True, **options)
+    d_out, d_lse = normal(rng, out.shape, lse.shape)
+    arguments = (d_out, q, k, v, out, lse)
+    found = fovea.dense_backward(*arguments, d_lse=d_lse, target=target, **options)
+    if terms:
+        # A gradient for every axis that the kernel sees.
+        options["log_weight"] = options["log_weight"].reshape(1, 1, M)
+    compare(found, reference.dense_backward(*arguments, d_lse=d_lse, **options), BOUND[target])
+
+
+def weights(rng, N, m, p, D, W, biases=False):
+    shapes = [(W, p, D) if biases else (W, p, m << l, D) for l in range(reference.num_levels(N, m))]
+    return normal(rng, *shapes)
+
+
+@pytest.mark.parametrize("target", BOUND)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("N,m,p,W", [(13, 2, 2, 1), (16, 2, 1, 2), (7, 4, 2, 1)])
+def test_fast_multipole(target, causal, N, m, p, W):
+    rng = np.random.default_rng(2)
+    B, H, G, D, E = 1, 4, 2, 3, 2
+    q, k, v = normal(rng, (B, H, N, D), (B, G, N, D), (B, G, N, E))
+    lists = weights(rng, N, m, p, D, W), weights(rng, N, m, p, E, W)
+    options = dict(
+        group=m,
+        causal=causal,
+        key_biases=weights(rng, N, m, p, D, W, biases=True),
+        value_biases=weights(rng, N, m, p, E, W, biases=True),
+        multiplicity=not causal,
+    )
+    out, lse = reference.fast_multipole(q, k, v, *lists, return_lse=True, **options)
+    d_out, d_lse = normal(rng, out.shape, lse.shape)
+    arguments = (d_out, q, k, v, *lists, out, lse)
+    compare(
+        fovea.fast_multipole_backward(*arguments, d_lse=d_lse, target=target, **options),
+        reference.fast_multipole_backward(*arguments, d_lse=d_lse, **options),
+        BOUND[target],
+    )
+
+
+@pytest.mark.parametrize("target", BOUND)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("N,m,p", [(13, 2, 2), (16, 2, 1), (7, 4, 2)])
+def test_fast_multipole_linear(target, causal, N, m, p):
+    rng = np.random.default_rng(3)
+    B, H, G, D, E = 1, 4, 2, 3, 2
+    q, k, v, d_out = normal(rng, (B, H, N, D), (B, G, N, D), (B, G, N, E), (B, H, N, E))
+    lists = [weights(rng, N, m, p, width, 1) for width in (D, D, E)]
+    options = dict(
+        group=m,
+        causal=causal,
+        allow_query_lookahead=causal,
+        query_biases=weights(rng, N, m, p, D, 1, biases=True),
+    )
+    arguments = (d_out, q, k, v, *lists)
+    compare(
+        fovea.fast_multipole_linear_backward(*arguments, target=target, **options),
+        reference.fast_multipole_linear_backward(*arguments, **options),
+        BOUND[target],
+    )
+
+
+def test_nothing_to_read_gives_zeros():
+    q = np.ones((1, 2, 3, 4), np.float32)
+    empty = np.zeros((1, 1, 0, 4), np.float32)
+    out, lse = fovea.dense(q, empty, empty, return_lse=True)
+    dq, dk, dv = fovea.dense_backward(q, q, empty, empty, out, lse)
+    assert dq.shape == q.shape and not dq.any() and dk.shape == dv.shape == empty.shape
+
+
+def test_errors():
+    q = np.ones((1, 2, 3, 4), np.float32)
+    lse = np.zeros((1, 2, 3), np.float32)
+    good = dict(d_out=q, q=q, k=q, v=q, out=q, lse=lse)
+    for change, message in (
+        ({"d_out": q[:, :, :2]}, r"d_out: found shape \[1, 2, 2, 4\], needed \[1, 2, 3, 4\]"),
+        ({"d_out": q.astype(np.float64)}, "d_out: found element type float64, needed float32"),
+        ({"d_out": q.astype(np.int32)}, "d_out: found element type i32, needed one of"),
+        ({"lse": lse[:, :1]}, r"lse: found shape \[1, 1, 3\], needed \[1, 2, 3\]"),
+        ({"lse": lse.astype(np.float64)}, "lse: found element type float64, needed float32"),
+        ({"d_lse": lse[:, :, :1]}, r"d_lse: found shape \[1, 2, 1\], needed \[1, 2, 3\]"),
+        ({"out": q[..., :2]}, r"out: found shape \[1, 2, 3, 2\], needed \[1, 2, 3, 4\]"),
+        ({"window": -1}, "window: found -1, needed an integer of at least 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            fovea.dense_backward(**{**good, **change})
+    with pytest.raises(ValueError, match="^key_weights: found 1 levels, needed 0"):
+        fovea.fast_multipole_backward(
+            q, q, q, q, [q], [], q, lse, group=2
+        )
+    with pytest.raises(ValueError, match="^causal: found True without allow_query_lookahead"):
+        fovea.fast_multipole_linear_backward(q, q, q, q, [], [], [], group=2, causal=True)

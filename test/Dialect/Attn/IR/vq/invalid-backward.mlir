@@ -1,0 +1,190 @@
+// RUN: fovea-opt %s --split-input-file --verify-diagnostics
+
+// Inputs, as those of attn.vq.
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf16>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects value to have the element type of query, 'f32', but got 'f16'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf16>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x7xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of codebook to be 8 (head width of query), but got 7}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x7xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects a block of at least 1 token, but got 0}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 0 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x9xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x9xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 8 (two blocks), but got 9}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x9xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x9xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x9xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects no bias without causal: no query has a present block then}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects a finite scale}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal, scale = 0x7FF0000000000000 : f64} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+// The forward results.
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects output and lse with weighting softmax}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) gradient(%d : tensor<2x4x16x6xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects no output and lse with weighting squared_relu}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects no d_lse without lse}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x15x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of output to be 16 (from query and value), but got 15}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x15x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf64>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects lse to hold 'f32', but got 'f64'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf64>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x3x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 1 of lse to be 4 (from query), but got 3}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x3x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+// Their gradients.
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x5xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_output to be 6 (from query and value), but got 5}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x5xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xbf16>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_output to have the element type of query, 'f32', but got 'bf16'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xbf16>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x17xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_lse to have the shape of lse, 'tensor<2x4x16xf32>', but got 'tensor<2x4x17xf32>'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x17xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+// The gradients of inputs.
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x7xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_query to have the shape of query, 'tensor<2x4x16x8xf32>', but got 'tensor<2x4x16x7xf32>'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x7xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x7xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf16>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_value to hold 'f32', but got 'f16'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf16>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf16>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf64>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_key to hold 'f32', but got 'f64'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf64>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf64>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x4x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 1 of d_key to be 2 (from value), but got 4}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x6xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_key to be 8 (head width of query), but got 6}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects no d_bias without a bias}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<1x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects d_bias to have the shape of bias, 'tensor<2x4x16x8xf32>', but got 'tensor<1x4x16x8xf32>'}}
+  %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<1x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// A gradient where an input lies.
+func.func @f(%q: memref<1x1x7x8xf32>, %z: memref<1x1x7xi32>, %c: memref<1x5x8xf32>, %dq: memref<1x1x7x8xf32>, %dk: memref<1x1x7x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects buffers of gradients to be apart from all others, but operands 4 and 5 are one}}
+  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x7x8xf32>, memref<1x1x7xi32>, memref<1x1x7x8xf32>, memref<1x5x8xf32>)
+      gradient(%dq : memref<1x1x7x8xf32>) outs(%dq, %dk, %dk : memref<1x1x7x8xf32>, memref<1x1x7x8xf32>, memref<1x1x7x8xf32>)
+      {block = 4 : i64, weighting = #attn.weighting<squared_relu>}
+  return
+}

@@ -1,0 +1,154 @@
+// RUN: fovea-opt %s --split-input-file --attn-differentiate | FileCheck %s
+
+// The forward operation returns its log-sum-exp; narrow data has gradients in f32
+// that are rounded at the end.
+
+// CHECK-LABEL: func.func @dense_vjp(
+//  CHECK-SAME:     %[[Q:.*]]: tensor<1x4x8x16xbf16>, %[[K:.*]]: tensor<1x2x8x16xbf16>, %[[V:.*]]: tensor<1x2x8x16xbf16>, %[[W:.*]]: tensor<1x2x8xf32>, %[[D:.*]]: tensor<1x4x8x16xbf16>)
+//       CHECK:   %[[LSE:.*]] = tensor.empty() : tensor<1x4x8xf32>
+//       CHECK:   %[[OUT:.*]]:2 = attn.dense ins(%[[Q]], %[[K]], %[[V]] {{.*}} outs(%{{.*}}, %[[LSE]]
+//  CHECK-SAME:       {mask = #attn.mask<causal>, scale = 2.500000e-01 : f64}
+//       CHECK:   %[[G:.*]]:4 = attn.dense_backward ins(%[[Q]], %[[K]], %[[V]] :
+//  CHECK-SAME:       log_weight(%[[W]] : tensor<1x2x8xf32>) forward(%[[OUT]]#0, %[[OUT]]#1 :
+//  CHECK-SAME:       gradient(%[[D]] : tensor<1x4x8x16xbf16>)
+//  CHECK-SAME:       d_log_weight(%{{.*}} : tensor<1x2x8xf32>) {mask = #attn.mask<causal>, scale = 2.500000e-01 : f64}
+//  CHECK-SAME:       -> tensor<1x4x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8xf32>
+//       CHECK:   %[[DQ:.*]] = arith.truncf %[[G]]#0
+//       CHECK:   %[[DK:.*]] = arith.truncf %[[G]]#1
+//       CHECK:   %[[DV:.*]] = arith.truncf %[[G]]#2
+//       CHECK:   return %[[DQ]], %[[DK]], %[[DV]], %[[G]]#3
+func.func @dense(%q: tensor<1x4x8x16xbf16>, %k: tensor<1x2x8x16xbf16>, %v: tensor<1x2x8x16xbf16>,
+                 %w: tensor<1x2x8xf32>) -> tensor<1x4x8x16xbf16> {
+  %init = tensor.empty() : tensor<1x4x8x16xbf16>
+  %out = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xbf16>, tensor<1x2x8x16xbf16>, tensor<1x2x8x16xbf16>)
+      log_weight(%w : tensor<1x2x8xf32>) outs(%init : tensor<1x4x8x16xbf16>)
+      {mask = #attn.mask<causal>, scale = 2.5e-01 : f64} -> tensor<1x4x8x16xbf16>
+  return %out : tensor<1x4x8x16xbf16>
+}
+
+// -----
+
+// What the log-sum-exp gets goes in, too. A bias that depends on nothing has no gradient.
+
+// CHECK-LABEL: func.func @lse_vjp(
+//  CHECK-SAME:     %[[D:[a-z0-9]*]]: tensor<1x1x?x16xf32>, %[[DLSE:[a-z0-9]*]]: tensor<1x1x?xf32>) ->
+//       CHECK:   attn.dense_backward {{.*}} bias({{.*}} gradient(%[[D]], %[[DLSE]] :
+//   CHECK-NOT:   d_bias
+func.func @lse(%q: tensor<1x1x?x16xf32>, %k: tensor<1x1x?x16xf32>, %v: tensor<1x1x?x16xf32>,
+               %init: tensor<1x1x?x16xf32>, %lse_init: tensor<1x1x?xf32>) -> (tensor<1x1x?x16xf32>, tensor<1x1x?xf32>) {
+  %bias = arith.constant dense<1.0> : tensor<1x1x1x1xf32>
+  %out, %lse = attn.dense ins(%q, %k, %v : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+      bias(%bias : tensor<1x1x1x1xf32>)
+      outs(%init, %lse_init : tensor<1x1x?x16xf32>, tensor<1x1x?xf32>) -> tensor<1x1x?x16xf32>, tensor<1x1x?xf32>
+  return %out, %lse : tensor<1x1x?x16xf32>, tensor<1x1x?xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @stream_vjp(
+//       CHECK:   %[[OUT:.*]]:2 = attn.stream
+//       CHECK:   %[[G:.*]]:6 = attn.stream_backward
+//       CHECK:     forward(%[[OUT]]#0, %[[OUT]]#1 :
+//       CHECK:     {block = 16 : i64, scale = 2.500000e-01 : f64}
+//       CHECK:   return %[[G]]#0, %[[G]]#1, %[[G]]#3, %[[G]]#2, %[[G]]#4, %[[G]]#5
+func.func @stream(%q: tensor<1x1x64x16xf32>, %k: tensor<1x1x64x16xf32>, %v: tensor<1x1x64x16xf32>,
+                  %ks: tensor<1x1x4x16xf32>, %vs: tensor<1x1x4x16xf32>, %w: tensor<1x1x4xf32>) -> tensor<1x1x64x16xf32> {
+  %init = tensor.empty() : tensor<1x1x64x16xf32>
+  %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+      source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+          ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+      source(%ks, %vs : tensor<1x1x4x16xf32>, tensor<1x1x4x16xf32>)
+          log_weight(%w : tensor<1x1x4xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
+      outs(%init : tensor<1x1x64x16xf32>)
+      {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+  return %out : tensor<1x1x64x16xf32>
+}
+
+// -----
+
+// Sums of several uses continue in one destination.
+
+// CHECK-LABEL: func.func @summarize_vjp(
+//       CHECK:   %[[T:.*]]:3 = attn.summarize_backward
+//       CHECK:   %[[S:.*]]:2 = attn.summarize_backward {{.*}} outs(%[[T]]#0, %[[T]]#1 :
+//       CHECK:   return %[[S]]#0, %[[S]]#1, %[[T]]#2
+func.func @summarize(%x: tensor<1x8x64x16xf32>, %w: tensor<1x4x16x16xf32>, %b: tensor<1x4x16xf32>)
+    -> (tensor<1x8x16x16xf32>, tensor<1x8x16x16xf32>) {
+  %init = tensor.empty() : tensor<1x8x16x16xf32>
+  %s = attn.summarize ins(%x : tensor<1x8x64x16xf32>) weights(%w : tensor<1x4x16x16xf32>)
+      outs(%init : tensor<1x8x16x16xf32>) -> tensor<1x8x16x16xf32>
+  %t = attn.summarize ins(%x : tensor<1x8x64x16xf32>) weights(%w : tensor<1x4x16x16xf32>)
+      bias(%b : tensor<1x4x16xf32>) outs(%init : tensor<1x8x16x16xf32>) -> tensor<1x8x16x16xf32>
+  return %s, %t : tensor<1x8x16x16xf32>, tensor<1x8x16x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @multipole_vjp(
+//       CHECK:   %[[OUT:.*]]:2 = attn.fast_multipole ins
+//       CHECK:   %[[G:.*]]:5 = attn.fast_multipole_backward {{.*}} forward(%[[OUT]]#0, %[[OUT]]#1 :
+//  CHECK-SAME:       {causal, group = 64 : i64}
+//       CHECK:   return %[[G]]#0, %[[G]]#1, %[[G]]#2, %[[G]]#3, %[[G]]#4
+func.func @multipole(%q: tensor<1x8x256x64xf32>, %k: tensor<1x8x256x64xf32>, %v: tensor<1x8x256x64xf32>,
+                     %kw: tensor<1x4x64x64xf32>, %vw: tensor<1x4x64x64xf32>) -> tensor<1x8x256x64xf32> {
+  %init = tensor.empty() : tensor<1x8x256x64xf32>
+  %out = attn.fast_multipole ins(%q, %k, %v : tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>)
+      key_weights(%kw : tensor<1x4x64x64xf32>) value_weights(%vw : tensor<1x4x64x64xf32>)
+      outs(%init : tensor<1x8x256x64xf32>) {group = 64 : i64, causal} -> tensor<1x8x256x64xf32>
+  return %out : tensor<1x8x256x64xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @linear_vjp(
+//   CHECK-NOT:   attn.fast_multipole_linear ins
+//       CHECK:   %[[G:.*]]:6 = attn.fast_multipole_linear_backward
+//       CHECK:   %[[TWO:.*]] = arith.addf %[[G]]#3, %[[G]]#4
+//       CHECK:   arith.addf %[[TWO]], %[[G]]#5
+func.func @linear(%q: tensor<1x2x128x16xf32>, %k: tensor<1x2x128x16xf32>, %v: tensor<1x2x128x16xf32>,
+                  %w: tensor<1x2x32x16xf32>) -> tensor<1x2x128x16xf32> {
+  %init = tensor.empty() : tensor<1x2x128x16xf32>
+  %out = attn.fast_multipole_linear ins(%q, %k, %v : tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>)
+      query_weights(%w : tensor<1x2x32x16xf32>) key_weights(%w : tensor<1x2x32x16xf32>)
+      value_weights(%w : tensor<1x2x32x16xf32>)
+      outs(%init : tensor<1x2x128x16xf32>) {group = 32 : i64} -> tensor<1x2x128x16xf32>
+  return %out : tensor<1x2x128x16xf32>
+}
+
+// -----
+
+// What attn.vq has for its codes goes straight through attn.quantize to the keys.
+
+// CHECK-LABEL: func.func @vq_vjp(
+//  CHECK-SAME:     %[[Q:.*]]: tensor<1x2x64x16xf64>, %[[K:.*]]: tensor<1x1x64x16xf64>, %[[V:.*]]: tensor<1x1x64x16xf64>, %[[C:.*]]: tensor<1x8x16xf64>, %[[D:.*]]: tensor<1x2x64x16xf64>)
+//       CHECK:   %[[Z:.*]] = attn.quantize ins(%[[K]], %[[C]]
+//       CHECK:   %[[OUT:.*]]:2 = attn.vq ins(%[[Q]], %[[Z]], %[[V]], %[[C]]
+//       CHECK:   %[[G:.*]]:3 = attn.vq_backward ins(%[[Q]], %[[Z]], %[[V]], %[[C]] {{.*}} forward(%[[OUT]]#0, %[[OUT]]#1 :
+//  CHECK-SAME:       gradient(%[[D]] :
+//       CHECK:   %[[ZEROS:.*]] = linalg.fill {{.*}} -> tensor<1x8x16xf64>
+//       CHECK:   return %[[G]]#0, %[[G]]#1, %[[G]]#2, %[[ZEROS]]
+func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1x1x64x16xf64>, %c: tensor<1x8x16xf64>)
+    -> tensor<1x2x64x16xf64> {
+  %z_init = tensor.empty() : tensor<1x1x64xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%z_init : tensor<1x1x64xi32>) -> tensor<1x1x64xi32>
+  %init = tensor.empty() : tensor<1x2x64x16xf64>
+  %out = attn.vq ins(%q, %z, %v, %c : tensor<1x2x64x16xf64>, tensor<1x1x64xi32>, tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%init : tensor<1x2x64x16xf64>) {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>
+  return %out : tensor<1x2x64x16xf64>
+}
+
+// -----
+
+// Half of the commitment loss: nothing goes through what stops the gradient.
+
+// CHECK-LABEL: func.func @stop_vjp(
+//  CHECK-SAME:     %[[D:[a-z0-9]*]]: tensor<4xf32>) -> tensor<4xf32>
+//   CHECK-NOT:   linalg
+//       CHECK:   return %[[D]]
+func.func @stop(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %c = arith.negf %x {attn.stop_gradient} : tensor<4xf32>
+  %y = arith.addf %x, %c : tensor<4xf32>
+  return %y : tensor<4xf32>
+}

@@ -1,0 +1,159 @@
+// RUN: fovea-opt %s --split-input-file --verify-diagnostics --attn-differentiate
+
+// expected-error @below {{no function to differentiate: expected a public function with a body}}
+module {
+}
+
+// -----
+
+// expected-error @below {{cannot be differentiated: has no result of a floating-point type}}
+func.func @integers(%x: tensor<4xf32>) -> tensor<4xi32> {
+  %0 = arith.fptosi %x : tensor<4xf32> to tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+// expected-error @below {{cannot be differentiated: has no argument of a floating-point type}}
+func.func @constant(%n: index) -> f32 {
+  %0 = arith.constant 0.0 : f32
+  return %0 : f32
+}
+
+// -----
+
+// expected-error @below {{cannot be differentiated: expected one block, but got 2}}
+func.func @blocks(%x: f32) -> f32 {
+  cf.br ^bb1
+^bb1:
+  return %x : f32
+}
+
+// -----
+
+// expected-error @below {{cannot be differentiated: expected tensors and numbers, but got 'memref<4xf32>'}}
+func.func @memory(%x: f32, %m: memref<4xf32>) -> f32 {
+  return %x : f32
+}
+
+// -----
+
+// expected-error @below {{cannot be differentiated: there is a function '@f_vjp' already}}
+func.func @f(%x: f32) -> f32 {
+  return %x : f32
+}
+func.func @f_vjp(%x: f32) -> f32 {
+  return %x : f32
+}
+
+// -----
+
+// Everything that has no gradient is in one error.
+
+func.func @loop(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  // expected-error @below {{'scf.for' op has no gradient, but results of '@loop' depend on it}}
+  %y = scf.for %i = %zero to %n step %one iter_args(%y = %x) -> tensor<4xf32> {
+    %s = arith.addf %y, %y : tensor<4xf32>
+    scf.yield %s : tensor<4xf32>
+  }
+  // expected-note @below {{'scf.if' op has none, either}}
+  %z = scf.if %c -> tensor<4xf32> {
+    scf.yield %y : tensor<4xf32>
+  } else {
+    scf.yield %x : tensor<4xf32>
+  }
+  return %z : tensor<4xf32>
+}
+
+// -----
+
+func.func private @callee(tensor<4xf32>) -> tensor<4xf32>
+func.func @caller(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'func.call' op has no gradient, but results of '@caller' depend on it}}
+  // expected-note @below {{calls can be inlined by --inline}}
+  %y = call @callee(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @product(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  // expected-error @below {{'linalg.reduce' op has no gradient: its body is a reduction that is neither a sum nor a maximum or minimum}}
+  %y = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%one : tensor<4xf32>) dimensions = [1]
+      (%in: f32, %out: f32) {
+        %0 = arith.mulf %in, %out : f32
+        linalg.yield %0 : f32
+      }
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @start(%x: tensor<4x8xf32>, %low: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'linalg.reduce' op has no gradient with respect to where a maximum or minimum starts from}}
+  %y = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%low : tensor<4xf32>) dimensions = [1]
+      (%in: f32, %out: f32) {
+        %0 = arith.maximumf %in, %out : f32
+        linalg.yield %0 : f32
+      }
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @gather(%table: tensor<16x8xf32>, %index: tensor<4xindex>) -> tensor<4x8xf32> {
+  %init = tensor.empty() : tensor<4x8xf32>
+  // expected-error @below {{'linalg.generic' op has no gradient with respect to a value that its body uses without being an input of it}}
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%index : tensor<4xindex>) outs(%init : tensor<4x8xf32>) {
+  ^bb0(%i: index, %out: f32):
+    %j = linalg.index 1 : index
+    %e = tensor.extract %table[%i, %j] : tensor<16x8xf32>
+    linalg.yield %e : f32
+  } -> tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @inside(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %init = tensor.empty() : tensor<4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%init : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %one = arith.constant 1.0 : f32
+    // expected-error @below {{'arith.remf' op has no gradient}}
+    %r = arith.remf %in, %one : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @weighting(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x8x16xf32>, %v: tensor<1x1x8x16xf32>) -> tensor<1x1x8x16xf32> {
+  %init = tensor.empty() : tensor<1x1x8x16xf32>
+  // expected-error @below {{'attn.stream' op has no gradient with weighting squared_relu}}
+  %out = attn.stream query(%q : tensor<1x1x8x16xf32>)
+      source(%k, %v : tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : tensor<1x1x8x16xf32>)
+      {scale = 2.5e-01 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<1x1x8x16xf32>
+  return %out : tensor<1x1x8x16xf32>
+}
+
+// -----
+
+func.func @codes(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x4x16xf32>, %z: tensor<1x1x8xi32>, %v: tensor<1x1x8x16xf32>) -> tensor<1x1x8x16xf32> {
+  %init = tensor.empty() : tensor<1x1x8x16xf32>
+  // expected-error @below {{'attn.stream' op has no gradient for sources with codes, a local bias or an axis of query blocks}}
+  %out = attn.stream query(%q : tensor<1x1x8x16xf32>)
+      source(%k, %v : tensor<1x1x4x16xf32>, tensor<1x1x8x16xf32>) codes(%z : tensor<1x1x8xi32>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : tensor<1x1x8x16xf32>) {scale = 2.5e-01 : f64} -> tensor<1x1x8x16xf32>
+  return %out : tensor<1x1x8x16xf32>
+}

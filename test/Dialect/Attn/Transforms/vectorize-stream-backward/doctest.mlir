@@ -1,0 +1,47 @@
+// RUN: fovea-opt %s --attn-vectorize-stream-backward | FileCheck %s
+
+// Zeros to what is added to; a progress word for every item of a chain; then a
+// task for every block of queries. Scores and their gradients, those of the
+// query, and, when it is the block's turn, those of the values and keys.
+// CHECK: llvm.func @fovea_rt_end_turn(!llvm.ptr, i64, i64)
+// CHECK: llvm.func @fovea_rt_wait_for_turn(!llvm.ptr, i64, i64, i64, i64)
+// CHECK-LABEL: func @dense(
+// CHECK-NOT: attn.stream
+// CHECK: %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x16xi64>
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 2)
+// CHECK: vector.reduction <add>
+// CHECK: vector.fma
+// CHECK: arith.shli
+// CHECK: vector.fma
+// CHECK: llvm.call @fovea_rt_wait_for_turn(
+// CHECK: vector.fma
+// CHECK: vector.fma
+// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK: memref.dealloc %[[PROGRESS]]
+func.func @dense(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memref<1x2x128x16xf32>,
+                 %dq: memref<1x2x128x16xf32>, %dk: memref<1x2x128x16xf32>, %dv: memref<1x2x128x16xf32>) {
+  attn.stream_backward query(%q : memref<1x2x128x16xf32>)
+      source(%q, %q : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%q, %l : memref<1x2x128x16xf32>, memref<1x2x128xf32>) gradient(%d : memref<1x2x128x16xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>, memref<1x2x128x16xf32>)
+      {scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}
+
+// Ranges that follow the queries: a task is all of a key head, and nobody waits.
+// CHECK-LABEL: func @blocks(
+// CHECK-NOT: fovea_rt
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 1)
+// CHECK-NOT: fovea_rt
+// CHECK: return
+func.func @blocks(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memref<1x2x128x16xf32>,
+                  %dq: memref<1x2x128x16xf32>, %dk: memref<1x2x128x16xf32>, %dv: memref<1x2x128x16xf32>) {
+  attn.stream_backward query(%q : memref<1x2x128x16xf32>)
+      source(%q, %q : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>)
+          ranges [affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>] mask <causal>
+      forward(%q, %l : memref<1x2x128x16xf32>, memref<1x2x128xf32>) gradient(%d : memref<1x2x128x16xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>, memref<1x2x128x16xf32>)
+      {block = 64 : i64, scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

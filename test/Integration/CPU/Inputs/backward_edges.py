@@ -1,0 +1,152 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients: dynamic extents, thread counts, large scores, empty rows, many
+queries, several sources."""
+
+import numpy as np
+from backward_cases import close, dense_case, gradient_text
+from cases import Checker, normal
+
+check = Checker()
+reference = check.reference
+
+
+def inputs(seed, dtype, B, H, G, N, M, D, E, factor=1.0, **options):
+    """q, k, v, out, lse, d_out."""
+    rng = np.random.default_rng(seed)
+    q, k = (normal(rng, s, dtype, factor) for s in ((B, H, N, D), (B, G, M, D)))
+    v, d_out = (normal(rng, s, dtype) for s in ((B, G, M, E), (B, H, N, E)))
+    out, lse = reference.dense(q, k, v, return_lse=True, **options)
+    return q, k, v, out.astype(v.dtype), lse.astype(np.float64 if dtype == "f64" else np.float32), d_out
+
+
+def wanted(q, k, v, out, lse, d_out, **options):
+    return reference.dense_backward(d_out, q, k, v, out, lse, **options)
+
+
+# One kernel for all extents.
+for causal, window in ((False, None), (True, None), (True, 9)):
+    kernel = None
+    for seed, (B, H, G, N, M) in enumerate([
+        (2, 4, 2, 13, 13), (2, 3, 3, 63, 97), (3, 2, 2, 64, 64), (2, 4, 2, 192, 193), (2, 2, 2, 7, 200), (2, 6, 3, 129, 65),
+    ]):  # fmt: skip
+        arrays = inputs(seed, "f32", B, H, G, N, M, 16, 24, causal=causal, window=window)
+        text, arguments = dense_case(*arrays, causal=causal, window=window, dynamic=True)
+        kernel = kernel or check.library.compile(text)
+        close(check, kernel(*arguments), wanted(*arrays, causal=causal, window=window), "f32",
+              f"dynamic causal {causal} window {window} B{B} H{H} G{G} N{N} M{M}")
+
+# The same bits for any number of threads, and run after run: blocks of queries,
+# heads that share a key head, heads and batch entries that share a bias.
+for name, (H, G), terms in (
+    ("heads", (4, 4), {}),
+    ("groups", (4, 2), {"log_weight": (1, 1, 300), "bias": (2, 4, 197, 300)}),
+    ("shared", (4, 1), {"log_weight": (2, 1, 300), "bias": (1, 1, 197, 300)}),
+):
+    for causal in (False, True):
+        rng = np.random.default_rng(5)
+        given = {term: normal(rng, shape, "f32") for term, shape in terms.items()}
+        arrays = inputs(3, "f32", 2, H, G, 197, 300, 20, 33, causal=causal, **given)
+        text, arguments = dense_case(*arrays, causal=causal, terms=list(given.items()))
+        kernel, runs = check.library.compile(text), []
+        for threads in (1, 2, 3, 7, 7, 1):
+            check.library.set_num_threads(threads)
+            runs.append([result.tobytes() for result in kernel(*arguments)])
+        check.require(all(r == runs[0] for r in runs), f"threads {name} causal {causal}")
+        close(check, kernel(*arguments), wanted(*arrays, causal=causal, **given), "f32", f"threads {name} causal {causal}",
+              rows=2 * H * 197)
+check.library.set_num_threads(0)
+
+# Scores around 1e4: soft-max is nearly one-hot.
+for causal in (False, True):
+    arrays = inputs(4, "f64", 1, 2, 2, 130, 130, 32, 32, factor=42.0, causal=causal)
+    text, arguments = dense_case(*arrays, causal=causal)
+    check.require(np.abs(arrays[4]).max() > 1e3, "large scores are large")
+    close(check, check.library.compile(text)(*arguments), wanted(*arrays, causal=causal), "f64",
+          f"large scores causal {causal}", factor=1e3)
+
+# Rows that read nothing pass nothing on.
+for number in (-np.inf, -1e30):
+    bias = np.zeros((1, 1, 70, 1), np.float32)
+    bias[0, 0, ::3] = number
+    arrays = list(inputs(6, "f32", 1, 2, 1, 70, 30, 16, 16, causal=True, bias=np.where(bias < 0, -np.inf, 0)))
+    text, arguments = dense_case(*arrays, causal=True, terms=[("bias", bias)])
+    found = check.library.compile(text)(*arguments)
+    check.require(all(np.isfinite(gradient).all() for gradient in found), f"empty rows by {number} give numbers")
+    check.require(not found[0][:, :, ::3].any() and not found[0][:, :, :40].any(), f"empty rows by {number} have no gradient")
+    check.require(not found[3][:, :, ::3].any(), f"empty rows by {number} pass nothing on to the bias")
+
+# Several sources, two of them without ranges that depend on blocks: the second
+# one short, the first one long.
+rng = np.random.default_rng(8)
+N, M1, M2 = 150, 1700, 20
+q, k1, v1, k2, v2, d_out = (normal(rng, s, "f32") for s in (
+    (1, 2, N, 16), (1, 1, M1, 16), (1, 1, M1, 8), (1, 1, M2, 16), (1, 1, M2, 8), (1, 2, N, 8)))
+k, v = np.concatenate([k1, k2], axis=2), np.concatenate([v1, v2], axis=2)
+out, lse = (x.astype(np.float32) for x in reference.dense(q, k, v, scale=0.25, return_lse=True))
+dq, dk, dv = reference.dense_backward(d_out, q, k, v, out, lse, scale=0.25)
+types = {"q": "1x2x150x16", "k": "1x1x1700x16", "l": "1x1x20x16", "v": "1x1x1700x8", "w": "1x1x20x8",
+         "o": "1x2x150x8", "s": "1x2x150"}  # fmt: skip
+t = {name: f"tensor<{shape}xf32>" for name, shape in types.items()}
+ranges = "ranges [affine_map<(b)[rows, n] -> (0, rows)>]"
+kinds = ", ".join(t[name] for name in "qklvw")
+text = (
+    "func.func @f(%q: {q}, %k: {k}, %v: {v}, %l: {l}, %w: {w}, %o: {o}, %s: {s}, %d: {o}) -> (".format(**t) + kinds + ") {\n"
+    + "".join(f"  %i{name} = tensor.empty() : {t[name]}\n" for name in "qklvw")
+    + f"  %r:5 = attn.stream_backward query(%q : {t['q']})\n"
+    f"    source(%k, %v : {t['k']}, {t['v']}) {ranges}\n    source(%l, %w : {t['l']}, {t['w']}) {ranges}\n"
+    f"    forward(%o, %s : {t['o']}, {t['s']}) gradient(%d : {t['o']})\n"
+    f"    outs(%iq, %ik, %il, %iv, %iw : {kinds}) {{scale = 0.25 : f64}} -> {kinds}\n"
+    f"  return %r#0, %r#1, %r#2, %r#3, %r#4 : {kinds}\n}}\n"
+)
+expected = [dq, dk[:, :, :M1], dk[:, :, M1:], dv[:, :, :M1], dv[:, :, M1:]]
+kernel, runs = check.library.compile(text), []
+for threads in (1, 2, 3):
+    check.library.set_num_threads(threads)
+    found = kernel(q, k1, v1, k2, v2, out, lse, d_out)
+    runs.append([gradient.tobytes() for gradient in found])
+    close(check, found, expected, "f32", f"two sources, {threads} threads")
+check.require(all(r == runs[0] for r in runs), "threads two sources")
+check.library.set_num_threads(0)
+
+# Rows that no range names have gradients of zero, whatever memory held before.
+rng = np.random.default_rng(9)
+q, d_out = (normal(rng, (1, 4, 40, 16), "f32") for _ in range(2))
+k, v = (normal(rng, (1, 2, 12, 16), "f32") for _ in range(2))
+out, lse = (x.astype(np.float32) for x in reference.dense(q, k[:, :, 2:7], v[:, :, 2:7], scale=0.25, return_lse=True))
+expected = list(reference.dense_backward(d_out, q, k[:, :, 2:7], v[:, :, 2:7], out, lse, scale=0.25))
+expected[1:] = [np.pad(gradient, ((0, 0), (0, 0), (2, 5), (0, 0))) for gradient in expected[1:]]
+t, u = "tensor<1x4x40x16xf32>", "tensor<1x2x12x16xf32>"
+kernel = check.library.compile(
+    f"func.func @f(%q: {t}, %k: {u}, %v: {u}, %o: {t}, %s: tensor<1x4x40xf32>, %d: {t}) -> ({t}, {u}, {u}) {{\n"
+    f"  %i = tensor.empty() : {t}\n  %j = tensor.empty() : {u}\n  %l = tensor.empty() : {u}\n"
+    f"  %r:3 = attn.stream_backward query(%q : {t})\n"
+    f"    source(%k, %v : {u}, {u}) ranges [affine_map<(b)[rows, n] -> (2, 7)>]\n"
+    f"    forward(%o, %s : {t}, tensor<1x4x40xf32>) gradient(%d : {t})\n"
+    f"    outs(%i, %j, %l : {t}, {u}, {u}) {{scale = 0.25 : f64}} -> {t}, {u}, {u}\n"
+    f"  return %r#0, %r#1, %r#2 : {t}, {u}, {u}\n}}\n"
+)
+for attempt in range(2):
+    found = kernel(q, k, v, out, lse, d_out)
+    close(check, found, expected, "f32", f"unread rows, run {attempt}")
+    check.require(not found[1][:, :, 7:].any() and not found[2][:, :, :2].any(), "unread rows have no gradient")
+
+# Summaries alone: any interval, heads that share weights, gradients that add up.
+for B, G, N, D, W, p, I in ((1, 1, 10, 3, 1, 1, 1), (2, 4, 37, 16, 2, 3, 12), (1, 3, 64, 20, 3, 4, 64), (1, 2, 70, 5, 1, 5, 35)):
+    rng = np.random.default_rng(N)
+    x, w = normal(rng, (B, G, N, D), "f32"), normal(rng, (W, p, I, D), "f32")
+    d = normal(rng, (B, G, -(-N // I) * p, D), "f32")
+    starts = [normal(rng, s, "f32") for s in (x.shape, w.shape, (W, p, D))]
+    names = ["x", "w", "d", "a", "b", "c"]
+    t = [f"tensor<{'x'.join(map(str, a.shape))}xf32>" for a in (x, w, d, *starts)]
+    kinds = ", ".join(t[3:])
+    text = (
+        f"func.func @f({', '.join(f'%{n}: {kind}' for n, kind in zip(names, t))}) -> ({kinds}) {{\n"
+        f"  %r:3 = attn.summarize_backward ins(%x : {t[0]}) weights(%w : {t[1]}) gradient(%d : {t[2]})\n"
+        f"    outs(%a, %b, %c : {kinds}) -> {kinds}\n  return %r#0, %r#1, %r#2 : {kinds}\n}}\n"
+    )
+    found = check.library.compile(text)(x, w, d, *starts)
+    expected = reference.summarize_backward(d, x, w, np.zeros((W, p, D)), interval=I)
+    close(check, found, [start + part for start, part in zip(starts, expected)], "f32", f"summaries of {N} rows by {I}")
+check.finish()

@@ -1,0 +1,78 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of both forms of multipole attention against NumPy."""
+
+import numpy as np
+from backward_cases import close, flat, gradient_text
+from cases import Checker, normal, pairwise, state
+from kernels import NAMES
+
+check = Checker()
+FACTORS = {
+    "op": ["fast_multipole", "fast_multipole", "fast_multipole_linear"],
+    # (group, rank); rank divides group.
+    "group": [(2, 1), (2, 2), (4, 1), (20, 5), (48, 4), (64, 4)],
+    "N": [lambda m: m, lambda m: 2 * m + 1, lambda m: 4 * m, lambda m: 8 * m - 3,
+          lambda m: min(16 * m, 400), lambda m: 193],
+    "width": [(16, 16), (5, 20), (64, 64), (20, 1)],
+    "heads": [(1, 1, 1), (2, 2, 2), (1, 4, 2), (2, 3, 1)],
+    "causal": [False, True],
+    "multiplicity": [True, False],
+    "biases": [False, True],
+    "shared": [True, False],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "cpu": check.usable_cpus(),
+    "d_lse": [False, True],
+}
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    (m, p), (D, E), (B, H, G), dtype = (case[k] for k in ("group", "width", "heads", "dtype"))
+    N, linear = case["N"](m), case["op"] == "fast_multipole_linear"
+    L = check.reference.num_levels(N, m)
+    # One key head has one set of weights, for the reference's sake.
+    sets = 1 if case["shared"] or (linear and H != G) else G
+    q, k, v, d_out = (normal(rng, s, dtype) for s in ((B, H, N, D), (B, G, N, D), (B, G, N, E), (B, H, N, E)))
+    sides = [("query", D)] * linear + [("key", D), ("value", E)]
+    clauses = []
+    for side, width in sides:
+        clauses.append((f"{side}_weights", [
+            (check.reference.average_weights(p, m << level, width, sets)
+             + rng.standard_normal((sets, p, m << level, width)) * 0.3 / (m << level)).astype(NAMES[dtype])
+            for level in range(L)]))
+    for side, width in sides:
+        if case["biases"] and L:
+            clauses.append((f"{side}_biases", [
+                normal(rng, (sets, p, width), dtype, 0.1) for _ in range(L)]))
+    lists = [arrays for name, arrays in clauses[: len(sides)]]
+    options = {"group": m, "causal": case["causal"], **dict(clauses[len(sides):])}
+    attributes = [f"group = {m} : i64"] + ["causal"] * case["causal"]
+    if linear:
+        if case["causal"]:
+            attributes.append("allow_query_lookahead")
+            options["allow_query_lookahead"] = True
+        results = [("gradient", [d_out])]
+        expected = check.reference.fast_multipole_linear_backward(d_out, q, k, v, *lists, **options)
+    else:
+        attributes.append(f"multiplicity = {str(case['multiplicity']).lower()}")
+        options["multiplicity"] = case["multiplicity"]
+        out, lse = check.reference.fast_multipole(q, k, v, *lists, **options, return_lse=True)
+        out, lse = out.astype(NAMES[dtype]), lse.astype(NAMES[state(dtype)])
+        d_lse = normal(rng, lse.shape, state(dtype)) if case["d_lse"] else None
+        results = [("forward", [out, lse]), ("gradient", [d_out] + ([] if d_lse is None else [d_lse]))]
+        expected = check.reference.fast_multipole_backward(
+            d_out, q, k, v, *lists, out, lse, d_lse=d_lse, **options)
+    text, arrays = gradient_text(case["op"] + "_backward", [q, k, v], clauses, results, attributes)
+    found = check.library.compile(text, cpu=case["cpu"])(*arrays)
+    close(check, found, flat(expected), dtype, f"case {index} N {N} {case}", factor=2)
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=11)):
+    if check.wants(index) and case["dtype"] in check.types():
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+check.finish()

@@ -1,0 +1,64 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients by --attn-differentiate against central differences in f64, and those
+of narrower types and of the CPU target against the ones in f64."""
+
+import numpy as np
+from cases import BOUNDS, Checker
+from gradients import attention_cases, central_differences, elementwise_cases, operation_cases
+from kernels import NAMES
+
+check = Checker()
+
+
+def make_inputs(case, dtype, rng):
+    arrays = []
+    for spec in case["inputs"]:
+        values = spec(rng) if callable(spec) else rng.standard_normal(spec)
+        arrays.append(np.asarray(values, NAMES[dtype] if values.dtype == np.float64 else values.dtype))
+    return arrays
+
+
+def floats(arrays):
+    return [a for a in arrays if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    text = case["text"].replace("$T", "f64")
+    forward = check.library.compile(text, target="reference")
+    gradient = forward.vjp()
+    arrays = make_inputs(case, "f64", rng)
+    cotangents = [rng.standard_normal(r.shape) for r in floats(forward(*arrays))]
+    found = gradient(*arrays, *cotangents)
+    expected = central_differences(forward, arrays, cotangents)
+    check.require(len(found) == len(expected), f"{case['name']}: {len(found)} gradients")
+    for number, (f, e) in enumerate(zip(found, expected)):
+        check.close(f, e, 1e-6, f"{case['name']}: gradient {number} against central differences")
+
+    for dtype in case.get("types", ("f64", "f32", "bf16", "f16")):
+        text = case["text"].replace("$T", dtype)
+        narrow = [a.astype(NAMES[dtype]) if a.dtype == np.float64 else a for a in arrays]
+        seeds = [np.asarray(c).astype(NAMES[dtype]) for c in cotangents]
+        # Of the very numbers that the narrow type holds.
+        exact = gradient(*[a.astype(np.float64) if a in floats([a]) else a for a in narrow],
+                         *[s.astype(np.float64) for s in seeds])  # fmt: skip
+        kernel = check.library.compile(text, target=case.get("target")).vjp(primal_results=True)
+        check.library.set_num_threads(1)
+        results = kernel(*narrow, *seeds)
+        check.library.set_num_threads(3)
+        again = kernel(*narrow, *seeds)
+        check.library.set_num_threads(0)
+        same = all(a.tobytes() == b.tobytes() for a, b in zip(results, again))
+        check.require(same, f"{case['name']} {dtype}: differs with 3 threads")
+        for number, (f, e) in enumerate(zip(results[-len(exact):], exact)):
+            bound = BOUNDS[dtype] * case.get("slack", {}).get(dtype, 1)
+            check.close(f, e, bound, f"{case['name']} {dtype}: gradient {number}")
+
+
+cases = elementwise_cases() + operation_cases() + attention_cases()
+for index, case in enumerate(cases):
+    if check.wants(index):
+        run(index, case)
+check.finish()

@@ -1,0 +1,161 @@
+//===- DenseTest.cpp - Dense attention of arrays --------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionsTestUtils.h"
+#include "fovea/ExecutionEngine/KernelCache.h"
+#include <thread>
+
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+constexpr int64_t B = 2, H = 4, G = 2, N = 7, M = 11, D = 5, E = 3;
+
+/// Attention, written down entry by entry.
+struct Naive {
+  const Array &q, &k, &v;
+  const DenseOptions &options;
+  const Array *logWeight = nullptr, *bias = nullptr;
+
+  /// Output elements, followed by lse.
+  std::vector<double> operator()() const {
+    std::vector<double> out, lse;
+    for (int64_t bh = 0; bh < B * H; ++bh)
+      for (int64_t i = 0; i < N; ++i)
+        addRow(bh, i, out, lse);
+    out.insert(out.end(), lse.begin(), lse.end());
+    return out;
+  }
+
+  void addRow(int64_t bh, int64_t i, std::vector<double> &out,
+              std::vector<double> &lse) const {
+    int64_t bg = bh / H * G + bh % H / (H / G);
+    double sum = 0;
+    std::vector<double> row(E);
+    for (int64_t j = 0; j < M; ++j) {
+      int64_t distance = i + M - N - j;
+      if (options.causal && distance < 0)
+        continue;
+      if (options.window && std::abs(distance) >= *options.window)
+        continue;
+      double score = 0;
+      for (int64_t d = 0; d < D; ++d)
+        score += q.get((bh * N + i) * D + d) * k.get((bg * M + j) * D + d);
+      score *= options.scale.value_or(1 / std::sqrt(double(D)));
+      if (logWeight)
+        score += logWeight->get(bg % G * M + j);
+      if (bias)
+        score += bias->get(i * M + j);
+      sum += std::exp(score);
+      for (int64_t e = 0; e < E; ++e)
+        row[e] += std::exp(score) * v.get((bg * M + j) * E + e);
+    }
+    for (double value : row)
+      out.push_back(sum == 0 ? 0 : value / sum);
+    lse.push_back(std::log(sum));
+  }
+};
+
+class Dense : public testing::TestWithParam<ElementType> {};
+
+TEST_P(Dense, AgreesWithTheDefinition) {
+  ElementType type = GetParam();
+  Array q = makeRandom({B, H, N, D}, 1, type),
+        k = makeRandom({B, G, M, D}, 2, type),
+        v = makeRandom({B, G, M, E}, 3, type),
+        logWeight = makeRandom({G, M}, 4, type),
+        bias = makeRandom({1, N, M}, 5, type);
+  DenseOptions options;
+  options.returnLse = true;
+  options.causal = true;
+  options.window = 6;
+  options.scale = 0.7;
+  options.logWeight = TensorRef(logWeight);
+  options.bias = TensorRef(bias);
+  for (Target target : {Target::CPU, Target::Reference}) {
+    options.target = target;
+    AttentionResult result = get(dense(q, k, v, options));
+    std::vector<double> expected = Naive{q, k, v, options, &logWeight, &bias}();
+    expectNear(
+        result.output, B * H * N * E, [&](int64_t i) { return expected[i]; },
+        getBound(type));
+    expectNear(
+        result.lse, B * H * N,
+        [&](int64_t i) { return expected[B * H * N * E + i]; }, 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Dense,
+                         testing::Values(ElementType::F32, ElementType::F64,
+                                         ElementType::BF16, ElementType::F16),
+                         [](const auto &info) {
+                           return getName(info.param).str();
+                         });
+
+TEST(DenseCall, ReadsStridesAndWritesToGivenArrays) {
+  // q as [B,N,H,D] in memory, every array on odd addresses of its elements.
+  Array memory = makeRandom({B, N, H, D}, 1), q({B, H, N, D}),
+        k = makeRandom({B, G, M, D}, 2), v = makeRandom({B, G, M, E}, 3);
+  for (int64_t b = 0, to = 0; b < B; ++b)
+    for (int64_t h = 0; h < H; ++h)
+      for (int64_t i = 0; i < N; ++i)
+        for (int64_t d = 0; d < D; ++d)
+          q.set(to++, memory.get(((b * N + i) * H + h) * D + d));
+  AttentionResult expected = get(dense(q, k, v));
+
+  TensorRef strided = q;
+  int64_t strides[] = {N * H * D, D, H * D, 1};
+  strided.data = memory.bytes.data();
+  strided.strides = strides;
+  strided.isReadOnly = true;
+  for (Target target : {Target::CPU, Target::Reference, Target::GPUEmulator}) {
+    Array output({B, H, N, E}), lse({B, H, N});
+    DenseOptions options;
+    options.target = target;
+    options.output = TensorRef(output);
+    options.returnLse = true;
+    options.lse = TensorRef(lse);
+    AttentionResult result = get(dense(strided, k, v, options));
+    EXPECT_EQ(result.output.getData(), output.bytes.data());
+    EXPECT_EQ(result.lse.getData(), lse.bytes.data());
+    expectNear(result.output, expected.output, 5e-6);
+  }
+}
+
+TEST(DenseCall, GivesZerosWhereThereIsNothingToRead) {
+  Array q = makeRandom({1, 2, 3, 4}, 1), k({1, 1, 0, 4}), v({1, 1, 0, 5});
+  DenseOptions options;
+  options.returnLse = true;
+  AttentionResult result = get(dense(q, k, v, options));
+  ASSERT_EQ(result.output.getNumElements(), 30);
+  for (int64_t i = 0; i < 30; ++i)
+    EXPECT_EQ(result.output.getDataAs<float>()[i], 0);
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(result.lse.getDataAs<float>()[i], -INFINITY);
+
+  Array none({1, 2, 0, 4}), keys({1, 1, 6, 4}), values({1, 1, 6, 5});
+  EXPECT_EQ(get(dense(none, keys, values)).output.getNumElements(), 0);
+}
+
+TEST(DenseCall, CompilesOnceForAllThreads) {
+  Array q = makeRandom({1, 3, 9, 4}, 1), k = makeRandom({1, 3, 9, 4}, 2),
+        v = makeRandom({1, 3, 9, 4}, 3);
+  uint64_t before = KernelCache::getGlobal().getStatistics().misses;
+  std::vector<AttentionResult> results(6);
+  std::vector<std::thread> threads;
+  for (AttentionResult &result : results)
+    threads.emplace_back([&] { result = get(dense(q, k, v)); });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(KernelCache::getGlobal().getStatistics().misses, before + 1);
+  for (const AttentionResult &result : results)
+    expectNear(result.output, results[0].output, 0);
+}
+
+} // namespace

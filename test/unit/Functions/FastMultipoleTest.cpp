@@ -1,0 +1,91 @@
+//===- FastMultipoleTest.cpp - Hierarchical attention of arrays -----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionsTestUtils.h"
+
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+constexpr int64_t H = 4, G = 2, N = 61, D = 5, E = 3, m = 8, p = 2;
+
+/// Weights and biases of two levels.
+struct Summaries {
+  Summaries(int64_t sets, int64_t width, unsigned seed)
+      : arrays{makeRandom({sets, p, m, width}, seed),
+               makeRandom({sets, p, 2 * m, width}, seed + 1),
+               makeRandom({sets, p, width}, seed + 2),
+               makeRandom({sets, p, width}, seed + 3)},
+        refs(arrays.begin(), arrays.end()) {}
+
+  SummaryWeights get(bool hasBiases) const {
+    llvm::ArrayRef<TensorRef> all(refs);
+    if (hasBiases)
+      return SummaryWeights(all.take_front(2), all.take_back(2));
+    return all.take_front(2);
+  }
+
+  std::vector<Array> arrays;
+  std::vector<TensorRef> refs;
+};
+
+class FastMultipole : public testing::Test {
+protected:
+  Array q = makeRandom({1, H, N, D}, 1), k = makeRandom({1, G, N, D}, 2),
+        v = makeRandom({1, G, N, E}, 3);
+};
+
+TEST_F(FastMultipole, AgreesWithTheReference) {
+  Summaries keys(1, D, 10), values(G, E, 20);
+  for (bool causal : {false, true}) {
+    FastMultipoleOptions options;
+    options.causal = causal;
+    options.multiplicity = !causal;
+    options.scale = 0.5;
+    options.returnLse = true;
+    auto run = [&](Target target) {
+      options.target = target;
+      return get(fast_multipole(q, k, v, keys.get(causal), values.get(true), m,
+                                options));
+    };
+    AttentionResult result = run(Target::CPU),
+                    expected = run(Target::Reference);
+    expectNear(result.output, expected.output, 5e-6);
+    expectNear(result.lse, expected.lse, 1e-5);
+  }
+}
+
+TEST_F(FastMultipole, LinearAgreesWithTheReference) {
+  Summaries queries(1, D, 10), keys(1, D, 20), values(1, E, 30);
+  Array output({1, H, N, E});
+  FastMultipoleLinearOptions options;
+  options.causal = options.allowQueryLookahead = true;
+  auto run = [&](Target target, std::optional<TensorRef> given) {
+    options.target = target;
+    options.output = given;
+    return get(fast_multipole_linear(q, k, v, queries.get(true),
+                                     keys.get(false), values.get(false), m,
+                                     options));
+  };
+  OwnedTensor result = run(Target::CPU, TensorRef(output));
+  EXPECT_EQ(result.getData(), output.bytes.data());
+  expectNear(result, run(Target::Reference, {}), 5e-6);
+}
+
+TEST_F(FastMultipole, WithoutLevelsIsDense) {
+  DenseOptions options;
+  options.causal = true;
+  FastMultipoleOptions multipole;
+  multipole.causal = true;
+  llvm::ArrayRef<TensorRef> none;
+  expectNear(get(fast_multipole(q, k, v, none, none, 32, multipole)).output,
+             get(dense(q, k, v, options)).output, 5e-6);
+}
+
+} // namespace

@@ -1,0 +1,231 @@
+//===- VQTest.cpp - Attention of arrays over quantized keys ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionsTestUtils.h"
+
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+constexpr int64_t B = 2, H = 4, G = 2, N = 23, D = 5, E = 3, S = 6, L = 4;
+
+/// Rows `begin .. end` of an axis of extent N that is followed by rows of
+/// `width` elements.
+Array slice(const Array &array, int64_t begin, int64_t end, int64_t width) {
+  std::vector<int64_t> shape = array.shape;
+  shape[2] = end - begin;
+  Array part(shape, array.type);
+  for (int64_t i = 0; i < part.size(); ++i) {
+    int64_t row = i / width / (end - begin);
+    part.set(
+        i, array.get((row * N + begin) * width + i % (width * (end - begin))));
+  }
+  return part;
+}
+
+class VQ : public testing::Test {
+protected:
+  Array q = makeRandom({B, H, N, D}, 1), k = makeRandom({B, G, N, D}, 2),
+        v = makeRandom({B, G, N, E}, 3), codebook = makeRandom({G, S, D}, 4),
+        bias = makeRandom({1, 1, N, 2 * L}, 5);
+};
+
+TEST_F(VQ, QuantizeFindsTheNearestCodeword) {
+  QuantizeOptions options;
+  Array codes({B, G, N}, ElementType::I32);
+  options.codes = TensorRef(codes);
+  QuantizeResult result = get(quantize(k, codebook, options));
+  EXPECT_EQ(result.codes.getData(), codes.bytes.data());
+  auto distance = [&](int64_t row, int64_t code) {
+    double sum = 0;
+    for (int64_t d = 0; d < D; ++d)
+      sum += std::pow(k.get(row * D + d) -
+                          codebook.get((row / N % G * S + code) * D + d),
+                      2);
+    return sum;
+  };
+  for (int64_t row = 0; row < B * G * N; ++row) {
+    int64_t found = codes.get(row);
+    for (int64_t code = 0; code < S; ++code)
+      EXPECT_LE(distance(row, found), distance(row, code) + 1e-5);
+    for (int64_t d = 0; d < D; ++d)
+      EXPECT_EQ(result.quantized.getDataAs<float>()[row * D + d],
+                codebook.get((row / N % G * S + found) * D + d));
+  }
+}
+
+TEST_F(VQ, EqualsDenseOverQuantizedKeys) {
+  QuantizeResult quantized = get(quantize(k, codebook));
+  for (bool causal : {true, false}) {
+    DenseOptions denseOptions;
+    denseOptions.scale = 1;
+    denseOptions.causal = causal;
+    denseOptions.returnLse = true;
+    AttentionResult expected =
+        get(dense(q, quantized.quantized.getRef(), v, denseOptions));
+    VQOptions options;
+    options.causal = causal;
+    options.returnLse = true;
+    for (VQReduction reduction :
+         {VQReduction::Auto, VQReduction::Serial, VQReduction::MatMul,
+          VQReduction::Associative, VQReduction::InputScan}) {
+      options.reduction = reduction;
+      VQResult result = get(vq(q, k, v, codebook, L, options));
+      expectNear(result.output, expected.output, 5e-6);
+      expectNear(result.lse, expected.lse, 1e-5);
+    }
+    // Codes in place of keys.
+    expectNear(
+        get(vq(q, quantized.codes.getRef(), v, codebook, L, options)).output,
+        expected.output, 5e-6);
+  }
+}
+
+TEST_F(VQ, WindowsAndTokensAgreeWithTheWhole) {
+  VQOptions options;
+  options.bias = TensorRef(bias);
+  options.scale = 0.8;
+  VQResult whole = get(vq(q, k, v, codebook, L, options));
+  auto row = [&](int64_t bh, int64_t i) {
+    return whole.output.getDataAs<float>() + (bh * N + i) * E;
+  };
+  VQState state;
+  auto expectRows = [&](const OwnedTensor &part, int64_t begin, int64_t end) {
+    expectNear(
+        part, B * H * (end - begin) * E,
+        [&](int64_t i) {
+          int64_t at = i / E;
+          return row(at / (end - begin), begin + at % (end - begin))[i % E];
+        },
+        5e-6);
+  };
+  // A window, nothing, a window, and tokens.
+  options.returnState = true;
+  for (auto [begin, end] :
+       {std::pair<int64_t, int64_t>{0, 9}, {9, 9}, {9, 14}}) {
+    Array part = slice(bias, begin, end, 2 * L);
+    options.bias = TensorRef(part);
+    options.state = &state;
+    VQResult result = get(vq(slice(q, begin, end, D), slice(k, begin, end, D),
+                             slice(v, begin, end, E), codebook, L, options));
+    if (begin != end)
+      expectRows(result.output, begin, end);
+    state = std::move(result.state);
+    EXPECT_EQ(*state.position.getDataAs<int64_t>(), end);
+  }
+  VQDecodeOptions decode;
+  decode.scale = options.scale;
+  for (int64_t token = 14; token < N; ++token) {
+    Array part = slice(bias, token, token + 1, 2 * L), output({B, H, 1, E});
+    decode.bias = TensorRef(part);
+    decode.output = TensorRef(output);
+    void *memory = state.mean.getData();
+    OwnedTensor result = get(
+        vq_decode(slice(q, token, token + 1, D), slice(k, token, token + 1, D),
+                  slice(v, token, token + 1, E), codebook, state, L, decode));
+    EXPECT_EQ(state.mean.getData(), memory);
+    EXPECT_EQ(result.getData(), output.bytes.data());
+    expectRows(result, token, token + 1);
+  }
+}
+
+TEST_F(VQ, SquaredReLUAgreesWithTheReference) {
+  VQOptions options;
+  options.weighting = VQWeighting::SquaredReLU;
+  VQResult result = get(vq(q, k, v, codebook, L, options));
+  options.target = Target::Reference;
+  expectNear(result.output, get(vq(q, k, v, codebook, L, options)).output,
+             5e-6);
+}
+
+TEST_F(VQ, GradientIsTheSlope) {
+  // The sum of the outputs, each weighted by d_out, along a direction.
+  Array dOut = makeRandom({B, H, N, E}, 9, ElementType::F64);
+  auto widen = [](const Array &narrow) {
+    Array wide(narrow.shape, ElementType::F64);
+    for (int64_t i = 0; i < wide.size(); ++i)
+      wide.set(i, narrow.get(i));
+    return wide;
+  };
+  Array q64 = widen(q), v64 = widen(v), bias64 = widen(bias),
+        words = widen(codebook), codes = makeCodes({B, G, N}, S, 7);
+  VQOptions options;
+  options.returnLse = true;
+  auto sum = [&](const OwnedTensor &output) {
+    double total = 0;
+    for (int64_t i = 0; i < dOut.size(); ++i)
+      total += dOut.get(i) * output.getDataAs<double>()[i];
+    return total;
+  };
+  auto run = [&](double step) {
+    Array movedQ = q64, movedV = v64, movedBias = bias64;
+    for (Array *array : {&movedQ, &movedV, &movedBias})
+      for (int64_t i = 0; i < array->size(); ++i)
+        array->set(i, array->get(i) + step * std::sin(double(i)));
+    options.bias = TensorRef(movedBias);
+    return get(vq(movedQ, codes, movedV, words, L, options));
+  };
+  VQResult forward = run(0);
+  VQBackwardOptions backward;
+  backward.bias = TensorRef(bias64);
+  backward.out = forward.output.getRef();
+  backward.lse = forward.lse.getRef();
+  Array dQ({B, H, N, D}, ElementType::F64);
+  backward.dQ = TensorRef(dQ);
+  VQGradients found =
+      get(vq_backward(dOut, q64, codes, v64, words, L, backward));
+  EXPECT_EQ(found.q.getData(), dQ.bytes.data());
+  EXPECT_EQ(found.k.getShape(), llvm::ArrayRef<int64_t>({B, G, N, D}));
+  double slope = 0;
+  for (const OwnedTensor *gradient : {&found.q, &found.v, &found.bias})
+    for (int64_t i = 0; i < gradient->getNumElements(); ++i)
+      slope += gradient->getDataAs<double>()[i] * std::sin(double(i));
+  double step = 1e-5;
+  EXPECT_NEAR(slope,
+              (sum(run(step).output) - sum(run(-step).output)) / (2 * step),
+              1e-6 * std::abs(slope));
+
+  backward.lse.reset();
+  EXPECT_EQ(getText(vq_backward(dOut, q64, codes, v64, words, L, backward)),
+            "lse: found none, needed that of vq");
+}
+
+TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
+  Array codes = makeCodes({B, G, N}, S, 7), sums = makeRandom({G, S, D}, 8),
+        counts({G, S});
+  for (int64_t i = 0; i < G * S; ++i)
+    counts.set(i, 1 + i);
+  Array expectedSums = sums, expectedCounts = counts;
+  for (int64_t i = 0; i < sums.size(); ++i)
+    expectedSums.set(i, 0.75 * sums.get(i));
+  for (int64_t i = 0; i < counts.size(); ++i)
+    expectedCounts.set(i, 0.75 * counts.get(i));
+  for (int64_t row = 0; row < B * G * N; ++row) {
+    int64_t set = row / N % G * S + codes.get(row);
+    expectedCounts.set(set, expectedCounts.get(set) + 0.25);
+    for (int64_t d = 0; d < D; ++d)
+      expectedSums.set(set * D + d, expectedSums.get(set * D + d) +
+                                        0.25 * k.get(row * D + d));
+  }
+  CodebookUpdateOptions options;
+  options.rate = 0.75;
+  OwnedTensor words = get(codebook_update(k, codes, sums, counts, options));
+  for (int64_t i = 0; i < counts.size(); ++i)
+    EXPECT_NEAR(counts.get(i), expectedCounts.get(i), 1e-4);
+  for (int64_t i = 0; i < sums.size(); ++i)
+    EXPECT_NEAR(sums.get(i), expectedSums.get(i), 1e-4);
+  expectNear(
+      words, G * S * D,
+      [&](int64_t i) {
+        return expectedSums.get(i) / expectedCounts.get(i / D);
+      },
+      5e-6);
+}
+
+} // namespace

@@ -350,8 +350,8 @@ Value ConvKernel::scan(Value numbers, bool isBackward) {
       int64_t from = isBackward ? lane + distance : lane - distance;
       mask.push_back(from >= 0 && from < lanes ? from : lanes);
     }
-    numbers = b.fadd(numbers,
-                     vector::ShuffleOp::create(b, numbers, zeros, mask));
+    numbers =
+        b.fadd(numbers, vector::ShuffleOp::create(b, numbers, zeros, mask));
   }
   return numbers;
 }
@@ -370,8 +370,8 @@ void ConvKernel::sumWindows(Value segment) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
   Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
   auto addUp = [&](Value lag, Value mask, Value carried, bool isBackward) {
-    Value numbers = widen(
-        loadMasked(weights, weightOffset(segment, lag), mask, 0.0));
+    Value numbers =
+        widen(loadMasked(weights, weightOffset(segment, lag), mask, 0.0));
     return b.fadd(scan(numbers, isBackward), carried);
   };
   auto spread = [&](Value sums, int64_t lane) -> Value {

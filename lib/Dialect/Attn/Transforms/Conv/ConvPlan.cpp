@@ -33,10 +33,18 @@ static double timePartitioned(double tokens, double bases, double width,
                               double block) {
   double logarithm = std::log2(2 * block);
   double blocks = std::max(tokens / block, 1.0);
-  // Of the pieces and blocks, and of the windows, each of which costs as much
-  // as two columns; slower where a transform outgrows the second-level cache.
-  double rate = block > 1024 ? 45 : 70;
-  double transforms = 10 * logarithm / rate * (1 + 2 * bases / width);
+  // Slower as it outgrows the caches, in GFLOP/s.
+  double rate = block <= 512    ? 70
+                : block <= 1024 ? 60
+                : block <= 2048 ? 46
+                : block <= 4096 ? 42
+                                : 35;
+  // One for each piece and each block, and as much as two columns of one for
+  // each window, of which a segment has half as many as there are blocks, and
+  // three of zeros.
+  double pieces = 1 + bases / blocks;
+  double windows = 2 * bases / width * (0.5 + 3 / blocks);
+  double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
   return transforms + 4 * (blocks + bases) / 65;
 }
 

@@ -15,6 +15,7 @@ summaries of one level of one tensor; what is recomputed to get there is not.
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,8 @@ def tensor(shape):
 class Case:
     """A gradient, and the operands of its text by name."""
 
-    def __init__(self, title, op, inputs, clauses, results, attributes, target=None):
-        self.title, self.op, self.target = title, op, target
+    def __init__(self, title, op, inputs, clauses, results, attributes, target=None, part=None):
+        self.title, self.op, self.target, self.part = title, op, target, part
         self.inputs, self.clauses, self.results = inputs, clauses, results
         self.attributes = attributes
 
@@ -71,7 +72,7 @@ def dense(title, n, width, *, heads=1, causal=False, bias=False, target=None):
                 ["mask = #attn.mask<causal>"] if causal else [], target)  # fmt: skip
 
 
-def multipole(title, n, *, heads=1, group=64, rank=4, width=64, causal=True, target=None):
+def multipole(title, n, *, heads=1, group=64, rank=4, width=64, causal=True, target=None, part=None):
     levels = 0
     while n > group << (levels + 1):
         levels += 1
@@ -79,7 +80,7 @@ def multipole(title, n, *, heads=1, group=64, rank=4, width=64, causal=True, tar
     q, weights = (*rows, width), [(1, rank, group << level, width) for level in range(levels)]
     return Case(title, "fast_multipole_backward", [q, q, q], [("key_weights", weights), ("value_weights", weights)],
                 [("forward", [q, rows]), ("gradient", [q])],
-                [f"group = {group} : i64"] + ["causal"] * causal, target)  # fmt: skip
+                [f"group = {group} : i64"] + ["causal"] * causal, target, part)  # fmt: skip
 
 
 CASES = [
@@ -89,17 +90,54 @@ CASES = [
     dense("dense, D = 128, N = 4096", 4096, 128),
     dense("dense with bias and its gradient, D = 64, N = 4096", 4096, 64, bias=True, target=82),
     dense("dense, D = 64, N = 2048, 8 heads", 2048, 64, heads=8),
-    multipole("multipole causal, N = 65536", 65536, target=80),
-    multipole("multipole, N = 65536", 65536, causal=False, target=87),
+    multipole("multipole causal, N = 65536, attention alone", 65536, target=80, part="stream_backward"),
+    multipole("multipole, N = 65536, attention alone", 65536, causal=False, target=87, part="stream_backward"),
+    multipole("summaries of one tensor, N = 65536, 8 heads", 65536, heads=8, target=45, part="summarize_backward"),
+    multipole("multipole causal, N = 65536", 65536),
     multipole("multipole causal, N = 65536, 8 heads", 65536, heads=8),
 ]
+
+
+def isolate(text, op):
+    """A function of the first `op` that `text` expands to, or of all those that
+    add to the same destination one after the other. On buffers, so that nothing
+    else is measured."""
+    command = [str(ROOT / "build/bin/fovea-opt"), "-", "--attn-expand-patterns", "--canonicalize",
+               "--mlir-print-op-generic"]  # fmt: skip
+    lines = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    maps = "".join(line + "\n" for line in lines.splitlines() if line.startswith("#"))
+    pattern = rf'(%\d+):(\d+) = "attn\.{op}"\(([^)]*)\) (<{{.*?}}>|) ?: \((.*?)\) ->'
+    body, allocations, arguments, buffers = "", "", {}, {}
+    for number, (name, count, operands, attributes, types) in enumerate(re.findall(pattern, lines)):
+        operands, types = operands.split(", "), split_types(types)
+        # The next level adds to what this one has added to.
+        if number and (op == "stream_backward" or operands[3] not in buffers):
+            break
+        names = []
+        for operand, type in zip(operands, types):
+            if operand in buffers:
+                names.append(buffers[operand])
+            elif len(names) < len(operands) - int(count):
+                names.append(arguments.setdefault(operand, (f"%a{len(arguments)}", type))[0])
+            else:
+                # Destinations have buffers of their own.
+                names.append(f"%b{len(allocations.splitlines())}")
+                allocations += f"  {names[-1]} = memref.alloc() : {type}\n"
+        buffers.update({f"{name}#{i}": names[i - int(count)] for i in range(int(count))})
+        body += f'  "attn.{op}"({", ".join(names)}) {attributes} : ({", ".join(types)}) -> ()\n'
+    inputs = ", ".join(f"{name}: {type}" for name, type in arguments.values())
+    return maps + f"func.func @run({inputs}) {{\n{allocations}{body}  return\n}}\n".replace("tensor<", "memref<")
+
+
+def split_types(text):
+    return re.findall(r"tensor<[^>]*>", text)
 
 
 def measure(case, threads, seconds):
     """The report of fovea-run, on random numbers: kernels do not branch on them."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.mlir"
-        path.write_text(case.text())
+        path.write_text(isolate(case.text(), case.part) if case.part else case.text())
         clock = "cpu" if threads == 1 else "wall"
         command = [str(ROOT / "build/bin/fovea-run"), str(path), f"--bench={seconds}", f"--threads={threads}",
                    f"--bench-clock={clock}", "--random", "--json"]  # fmt: skip

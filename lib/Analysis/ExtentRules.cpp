@@ -229,6 +229,84 @@ public:
     addShape({"counts", op.getCounts()}, codebook, {0, 1});
   }
 
+  void add(attn::ConvApplyOp op) {
+    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
+          output = {"output", op.getOutput()};
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addEqual(value, 0, basis, 0);
+    addMultiple(basis, 1, value, 1);
+    addEqual(value, 2, basis, 3);
+    addShape(output, basis, {0, 1});
+    addEqual(output, 2, value, 2);
+    addLike({"recomputed", op.getRecomputed()}, basis);
+  }
+
+  void add(attn::ConvRecoverOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          basis = {"basis", op.getBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(basis, query, {0, 1});
+    addEqual(basis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addLike({"found", op.getFound()}, query);
+  }
+
+  void add(attn::ConvOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
+    addAttention(query, key, {"value", op.getValue()});
+    addEqual(key, 2, query, 2);
+    addDestinations(query, op.getOutput(), /*lse=*/Value());
+    addLike({"found", op.getFound()}, query);
+    addLike({"recomputed", op.getRecomputed()}, query);
+  }
+
+  void add(attn::RopeOp op) {
+    Named input = {"input", op.getInput()};
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
+    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+  }
+
+  void add(attn::PolynomialFeaturesOp op) {
+    addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) {
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addEqual(u2, 0, u1, 0);
+    addMultiple(u1, 1, u2, 1);
+    addShape({"value", op.getValue()}, u2, {0, 1, 2});
+    addShape({"output", op.getOutput()}, u1, {0, 1, 2});
+    attn::RowMask mask = op.getMask();
+    for (auto [name, part] : llvm::zip_equal(
+             attn::LowRankOp::getPartNames(mask), op.getMaskParts())) {
+      addBroadcast({name.str(), part}, 0, u1, 0);
+      addBroadcast({name.str(), part}, 1, u1, 1);
+    }
+    bool isByColumn = mask == attn::RowMask::DistinctColumns;
+    OperandRange parts = op.getMaskParts();
+    if (!parts.empty())
+      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+               isByColumn ? u2 : u1, 2);
+    if (mask == attn::RowMask::RowInterval)
+      addEqual({"last", parts[1]}, 2, u1, 2);
+    if (isByColumn || mask == attn::RowMask::DistinctRows)
+      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+               isByColumn ? u1 : u2, 2);
+  }
+
+  void add(attn::FFTForwardOp op) {
+    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
+  }
+
+  void add(attn::FFTInverseOp op) {
+    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
+  }
+
+  void add(attn::FFTMultiplyOp op) { addProduct(op); }
+  void add(attn::FFTAccumulateOp op) { addProduct(op); }
+
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -283,6 +361,12 @@ public:
   }
 
 private:
+  template <typename OpTy> void addProduct(OpTy op) {
+    Named spectrum = {"spectrum", op.getSpectrum()};
+    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
+    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
   void addNodeShape(const Named &a, const Named &b) {
     addEqual(a, 0, b, 0);
     addEqual(a, 1, b, 1);
@@ -454,9 +538,12 @@ void fovea::forEachExtentRule(Operation *op,
             attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
             attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
-            attn::CodebookUpdateOp, attn::VQOp, attn::VQBackwardOp,
-            attn::VQDecodeOp, attn::TreeBuildOp, attn::TreeFetchOp,
-            attn::TreeUpdateOp, attn::TreeMaterializeOp, attn::TreeSplitOp,
-            attn::TreeScoreOp>(
+            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
+            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
+            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
+            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
+            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

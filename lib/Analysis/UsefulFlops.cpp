@@ -57,9 +57,15 @@ static double countSourcePairs(attn::SourceAttr source, int64_t block,
     for (int64_t operand : {b, m, n})
       operands.push_back(builder.getIndexAttr(operand));
     bool folded = succeeded(map.constantFold(operands, results));
+    auto rowOf = [&](unsigned i) -> int64_t {
+      return folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
+    };
+    // A level of a pool has rows of its own.
+    bool hasBounds = map.getNumResults() == 4;
+    int64_t lower = hasBounds ? std::max<int64_t>(rowOf(2), 0) : 0;
+    int64_t upper = hasBounds ? std::min(rowOf(3), m) : m;
     auto clamp = [&](unsigned i) {
-      int64_t row = folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
-      return std::clamp<int64_t>(row, 0, m);
+      return std::clamp(rowOf(i), lower, std::max(lower, upper));
     };
     return std::make_pair(clamp(0), clamp(1));
   };
@@ -301,6 +307,15 @@ public:
            (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
   }
 
+  /// An outer product for every key and its application to every row, once.
+  double count(attn::LowRankOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
+  }
+
   /// Four products with codewords or their means, and two with the tokens that
   /// are read one by one: three with a bias.
   double count(attn::VQBackwardOp op) {
@@ -370,10 +385,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQBackwardOp, attn::VQDecodeOp>([&](auto attention) {
-          found = true;
-          flops += counter.count(attention);
-        });
+              attn::VQBackwardOp, attn::VQDecodeOp, attn::LowRankOp>(
+            [&](auto attention) {
+              found = true;
+              flops += counter.count(attention);
+            });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

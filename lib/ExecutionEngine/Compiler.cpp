@@ -242,10 +242,11 @@ static llvm::Error buildPipeline(OpPassManager &pm,
     llvm::Expected<GPUInfo> gpu = fovea::detail::findGPU(options);
     if (!gpu)
       return gpu.takeError();
-    if (options.f32 != "tf32x3" && options.f32 != "tf32")
+    if (options.f32 != "tf32x3" && options.f32 != "tf32" &&
+        options.f32 != "exact")
       return llvm::createStringError("unknown products of f32 data '" +
                                      options.f32 +
-                                     "'; expected 'tf32x3' or 'tf32'");
+                                     "'; expected 'tf32x3', 'tf32' or 'exact'");
     NVVMPipelineOptions pipeline;
     pipeline.f32 = options.f32;
     pipeline.emulate = options.target == Target::GPUEmulator;

@@ -112,7 +112,12 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_fail);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
+  FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_multiple);
+  FOVEA_ADD(fovea_rt_check_sizes);
+  FOVEA_ADD(fovea_rt_fft_twiddles);
+  FOVEA_ADD(fovea_rt_conv_pieces);
+  FOVEA_ADD(fovea_rt_count_recomputed);
   FOVEA_ADD(fovea_rt_check_nodes);
   FOVEA_ADD(fovea_rt_check_budget);
   FOVEA_ADD(fovea_rt_tree_split);
@@ -125,6 +130,8 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_end);
   FOVEA_ADD(fovea_rt_gpu_launch);
   FOVEA_ADD(fovea_rt_gpu_alloc);
+  FOVEA_ADD(fovea_rt_gpu_alloc_result);
+  FOVEA_ADD(fovea_rt_gpu_encode_tensor_map);
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);
   FOVEA_ADD(fovea_rt_gpu_copy);

@@ -21,6 +21,7 @@ using namespace mlir;
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
@@ -44,9 +45,15 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addNestedPass<func::FuncOp>(
       bufferization::createOptimizeAllocationLivenessPass());
   pm.addPass(attn::createCheckNodesPass());
+  pm.addPass(attn::createCheckSizesPass());
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));
+  attn::VectorizeConvPassOptions convolutions;
+  convolutions.vectorBits = cpu.vectorBits;
+  convolutions.numRegisters = cpu.numRegisters;
+  pm.addPass(attn::createVectorizeConvPass(convolutions));
+  pm.addPass(attn::createVectorizeFFTPass());
   attn::VectorizeLinalgPassOptions linalg;
   linalg.vectorBits = cpu.vectorBits;
   linalg.numRegisters = cpu.numRegisters;
@@ -64,6 +71,14 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   quantize.vectorBits = cpu.vectorBits;
   quantize.numRegisters = cpu.numRegisters;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
+  attn::VectorizeConvRecoverPassOptions recover;
+  recover.vectorBits = cpu.vectorBits;
+  recover.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeConvRecoverPass(recover));
+  attn::VectorizeLowRankPassOptions lowRank;
+  lowRank.vectorBits = cpu.vectorBits;
+  lowRank.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(lowRank));
   attn::VectorizeVQBackwardPassOptions gradients;
   gradients.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(

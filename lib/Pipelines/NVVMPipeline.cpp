@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -27,25 +28,41 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
                             const NVVMPipelineOptions &options) {
   pm.addPass(createInlinerPass());
   pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   attn::ExpandPatternsPassOptions expansion;
   expansion.narrowSummaries = true;
+  // Many threads want all blocks at once.
+  expansion.autoReduction = "associative";
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   attn::SelectGPUTilesPassOptions tiles;
   tiles.sharedBytes = gpu.sharedBytes;
+  tiles.warpgroups = gpu.isExact && gpu.capability == 90;
   pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass(tiles));
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
+  attn::CheckNodesPassOptions checks;
+  checks.copyLists = true;
+  pm.addPass(attn::createCheckNodesPass(checks));
   attn::StreamToGPUPassOptions streams;
   streams.f32 = options.f32;
   pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
   pm.addNestedPass<func::FuncOp>(attn::createSummarizeToGPUPass());
+  attn::QuantizeToGPUPassOptions quantize;
+  quantize.f32 = options.f32;
+  quantize.sharedBytes = gpu.sharedBytes;
+  pm.addNestedPass<func::FuncOp>(attn::createQuantizeToGPUPass(quantize));
+  pm.addNestedPass<func::FuncOp>(attn::createCodebookToGPUPass());
+  pm.addNestedPass<func::FuncOp>(attn::createTreeToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());
@@ -60,16 +77,16 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
 static void addLowerToNVVMPasses(OpPassManager &pm) {
   OpPassManager &modules = pm.nest<gpu::GPUModuleOp>();
   modules.addPass(attn::createLowerGPUMathPass());
-  pm.addPass(createConvertNVGPUToNVVMPass());
-  OpPassManager &lowered = pm.nest<gpu::GPUModuleOp>();
-  lowered.addPass(createSCFToControlFlowPass());
-  lowered.addPass(createConvertNVVMToLLVMPass());
-  lowered.addPass(memref::createExpandStridedMetadataPass());
-  lowered.addPass(createLowerAffinePass());
-  lowered.addPass(createConvertGpuOpsToNVVMOps());
-  lowered.addPass(createCanonicalizerPass());
-  lowered.addPass(createCSEPass());
-  lowered.addPass(createReconcileUnrealizedCastsPass());
+  modules.addPass(createConvertNVGPUToNVVMPass());
+  modules.addPass(createSCFToControlFlowPass());
+  modules.addPass(createConvertNVVMToLLVMPass());
+  modules.addPass(memref::createExpandStridedMetadataPass());
+  modules.addPass(createLowerAffinePass());
+  modules.addPass(createConvertGpuOpsToNVVMOps());
+  modules.addPass(createCanonicalizerPass());
+  modules.addPass(createCSEPass());
+  modules.addPass(createReconcileUnrealizedCastsPass());
+  modules.addPass(attn::createMarkTensorMapsPass());
 }
 
 void fovea::buildNVVMPipeline(OpPassManager &pm, const GPUInfo &gpu,

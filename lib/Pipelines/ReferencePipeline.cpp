@@ -18,11 +18,13 @@ using namespace mlir;
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
   addBufferizationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
+  pm.addPass(attn::createCheckSizesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);
   addLowerToLLVMPasses(pm);

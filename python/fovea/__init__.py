@@ -17,6 +17,18 @@ from ._backward import (
     fast_multipole_linear_backward,
 )
 from ._fovea import FoveaError, Kernel
+from ._conv import conv_apply
+from ._conv_recover import SlidingGroup, conv, conv_recover
+from ._low_rank import (
+    Causal,
+    DistinctColumns,
+    DistinctRows,
+    RowChange,
+    RowInterval,
+    low_rank,
+    polynomial_features,
+    rope,
+)
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -41,8 +53,14 @@ from .tree import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
     "FoveaError",
     "Kernel",
+    "RowChange",
+    "RowInterval",
+    "SlidingGroup",
     "TARGETS",
     "Tree",
     "VQState",
@@ -51,14 +69,20 @@ __all__ = [
     "commitment_loss",
     "commitment_loss_backward",
     "compile",
+    "conv",
+    "conv_apply",
+    "conv_recover",
     "dense",
     "dense_backward",
     "fast_multipole",
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "low_rank",
     "num_threads",
+    "polynomial_features",
     "quantize",
+    "rope",
     "set_num_threads",
     "tree_build",
     "tree_build_backward",

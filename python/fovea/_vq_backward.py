@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from ._vq import _check_call, _quantize, _remembered
+from ._vq import _check_call, _empty, _quantize, _remembered
 from .compiler import check_target
 from .ops import _list, _with_rank
 
@@ -59,7 +57,7 @@ def _make_backward(
     results = [call.q._replace(name="d_q"), d_k, call.v._replace(name="d_v")]
     if 0 in rows:
         found = [*results, *([call.bias._replace(name="d_bias")] if call.bias else [])]
-        return lambda *_: tuple(np.zeros(t.shape, _numpy_type(t.element)) for t in found)
+        return lambda *_: tuple(map(_empty, found))
     body, codes = _quantize(call)
     text = f"attn.vq_backward ins{_list([call.q, codes, call.v, call.codebook])}\n"
     if call.bias:
@@ -84,10 +82,6 @@ def _make_backward(
         "native",
         None,
     )
-
-
-def _numpy_type(element: str) -> Any:
-    return _fovea.bfloat16() if element == "bf16" else np.dtype(check.FLOAT_TYPES[element])
 
 
 def vq_backward(

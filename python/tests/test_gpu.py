@@ -49,3 +49,48 @@ def test_no_device():
     q = normal(1, 1, 4, 8)
     with pytest.raises(fovea.FoveaError, match="^cannot use target 'gpu': there is no CUDA driver"):
         fovea.dense(q, q, q, target="gpu")
+
+
+def test_vq_in_windows_and_decoded():
+    N, cut, block, S = 37, 20, 4, 6
+    q, k, v = normal(1, 4, N, 16), normal(1, 2, N, 16), normal(1, 2, N, 8)
+    codebook = normal(2, S, 16)
+    bias = normal(1, 4, N, 2 * block)
+    expected = reference.vq(q, k, v, codebook, block=block, bias=bias)
+    options = dict(block=block, target="gpu-sim")
+    first, state = fovea.vq(
+        *(x[:, :, :cut] for x in (q, k, v)), codebook, bias=bias[:, :, :cut], return_state=True, **options
+    )
+    parts = [first]
+    for t in range(cut, cut + 9):
+        row = slice(t, t + 1)
+        one, state = fovea.vq_decode(
+            *(x[:, :, row] for x in (q, k, v)), codebook, state, bias=bias[:, :, row], **options
+        )
+        parts.append(one)
+    assert error(np.concatenate(parts, axis=2), expected[:, :, : cut + 9]) < 2e-3
+
+
+def test_codebook_update():
+    k, codebook = normal(1, 2, 50, 12, dtype=np.float32), normal(2, 5, 12, dtype=np.float32)
+    k_hat, codes = fovea.quantize(k, codebook, target="gpu-sim")
+    expected = reference.quantize(k, codebook)
+    assert np.array_equal(codes, expected[1]) and np.array_equal(k_hat, expected[0])
+    sums, counts = codebook.copy(), np.ones((2, 5), np.float32)
+    found = fovea.codebook_update(k, codes, sums, counts, target="gpu-sim")
+    for a, b in zip(found, reference.codebook_update(k, codes, sums, counts)):
+        assert error(a, b) < 5e-6
+
+
+def test_tree():
+    c = normal(2, 64, 24, dtype=np.float32)
+    vip = normal(2, 3, 24, dtype=np.float32)
+    results = []
+    for target in ("gpu-sim", "cpu"):
+        tree = fovea.tree_build(c, ratio=4, target=target)
+        level, index = fovea.tree_select(tree, {3: 1, 2: 3, 1: 2}, score=vip, target=target)
+        rows = fovea.tree_fetch(tree, level, index, target=target)
+        tree = fovea.tree_update(tree, level, index, 2 * rows + 1, target=target)
+        results.append((level, index, rows, fovea.tree_materialize(tree, target=target)))
+    for a, b in zip(*results):
+        assert error(a, b) < 5e-6

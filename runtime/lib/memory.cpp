@@ -19,6 +19,7 @@
 #include "memory.h"
 
 #include "fovea_rt/fovea_rt.h"
+#include "gpu/queue.h"
 #include "pages.h"
 #include "statistics.h"
 #include "status.h"
@@ -265,7 +266,7 @@ void *fovea_rt_alloc(int64_t bytes, int64_t alignment) {
 }
 
 void fovea_rt_free(void *pointer) {
-  if (!pointer)
+  if (!pointer || releaseResult(pointer))
     return;
   if (reinterpret_cast<uintptr_t>(pointer) % minAlignment != 0)
     fatal("fovea_rt_free of a pointer that fovea_rt_alloc did not return");

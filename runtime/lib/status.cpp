@@ -170,4 +170,32 @@ void fovea_rt_check_codes(const char *rule, const int32_t *codes,
   }
 }
 
+void fovea_rt_check_intervals(
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t /*last_num_batches*/, int64_t /*last_num_heads*/,
+    int64_t /*last_num_rows*/, int64_t last_batch_stride,
+    int64_t last_head_stride, int64_t last_row_stride, int64_t bound) {
+  for (int64_t batch = 0; batch < num_batches; ++batch) {
+    for (int64_t head = 0; head < num_heads; ++head) {
+      const int32_t *begins =
+          first + batch * first_batch_stride + head * first_head_stride;
+      const int32_t *ends =
+          last + batch * last_batch_stride + head * last_head_stride;
+      for (int64_t row = 0; row < num_rows; ++row) {
+        int32_t begin = begins[row * first_row_stride];
+        int32_t end = ends[row * last_row_stride];
+        if (0 <= begin && begin <= end && end < bound)
+          continue;
+        fail(FOVEA_RT_INVALID_ARGUMENT,
+             "%s[%" PRId64 ", %" PRId64 ", %" PRId64
+             "] must have 0 <= first <= last < %" PRId64 ", but got %" PRId32
+             " and %" PRId32,
+             rule, batch, head, row, bound, begin, end);
+      }
+    }
+  }
+}
+
 const char *fovea_rt_last_error(void) { return status.lastError; }

@@ -5,6 +5,7 @@
 
 // The order in which a pattern becomes code; a change of it has to be made here.
 
+// PASSES: attn-expand-conv
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
@@ -20,6 +21,8 @@
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward
 // PASSES: attn-vectorize-quantize
+// PASSES: attn-vectorize-conv-recover{num-registers=16 vector-bits=256}
+// PASSES: attn-vectorize-low-rank{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-vq-backward{vector-bits=256}
 // PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream

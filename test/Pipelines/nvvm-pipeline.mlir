@@ -8,13 +8,20 @@
 // The order in which a pattern becomes kernels; a change of it has to be made
 // here.
 
+// PASSES: attn-expand-tree-select
 // PASSES: attn-check-shapes
+// PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
-// PASSES: attn-select-gpu-tiles{shared-bytes=232448}
+// PASSES: attn-fuse-elementwise
+// PASSES: attn-select-gpu-tiles{shared-bytes=232448 warpgroups=false}
 // PASSES: attn-tile-stream
 // PASSES: one-shot-bufferize
+// PASSES: attn-check-nodes{copy-lists=true}
 // PASSES: attn-stream-to-gpu{f32=tf32x3}
 // PASSES: attn-summarize-to-gpu
+// PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
+// PASSES: attn-codebook-to-gpu
+// PASSES: attn-tree-to-gpu
 // PASSES: attn-loops-to-gpu
 // PASSES: gpu-launch-sink-index-computations
 // PASSES: gpu-kernel-outlining
@@ -22,6 +29,7 @@
 // PASSES: attn-lower-gpu-math
 // PASSES: convert-nvgpu-to-nvvm
 // PASSES: convert-gpu-to-nvvm
+// PASSES: attn-mark-tensor-maps
 // PASSES: fovea-serialize-gpu-modules{chip=sm_90
 // PASSES: attn-place-gpu-buffers
 // PASSES: attn-launch-to-runtime

@@ -61,7 +61,7 @@ static cl::opt<std::string>
 static cl::opt<std::string> f32Math(
     "f32", cl::init("tf32x3"), cl::cat(category),
     cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as "
-             "f32, or tf32"));
+             "f32, tf32, or exact, without tensor cores"));
 static cl::opt<std::string>
     entryName("entry", cl::cat(category),
               cl::desc("function to compile (default: the first public one)"),

@@ -9,6 +9,7 @@
 #include "Benchmark.h"
 #include "fovea/ExecutionEngine/PeakKernel.h"
 #include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include <thread>
@@ -138,25 +139,155 @@ Expected<run::Timing> run::benchmark(const Kernel &kernel,
   return timing;
 }
 
+namespace {
+/// What lives on a device for a benchmark.
+class DeviceSession {
+public:
+  explicit DeviceSession(int32_t kind) : kind(kind) {}
+  ~DeviceSession() {
+    fovea_rt_gpu_set_stream(nullptr);
+    for (fovea_rt_gpu_event *event : events)
+      if (event)
+        fovea_rt_gpu_event_destroy(event);
+    if (stream)
+      fovea_rt_gpu_stream_destroy(kind, stream);
+    for (void *block : blocks)
+      fovea_rt_gpu_release(kind, block);
+  }
+
+  Error open() {
+    if (Error error = check(fovea_rt_gpu_stream_create(kind, &stream)))
+      return error;
+    fovea_rt_gpu_set_stream(stream);
+    for (fovea_rt_gpu_event *&event : events)
+      if (Error error = check(fovea_rt_gpu_event_create(kind, &event)))
+        return error;
+    return Error::success();
+  }
+
+  /// A copy of a tensor.
+  Expected<TensorRef> upload(const TensorRef &tensor, int64_t bytes) {
+    void *block = nullptr;
+    if (Error error = check(fovea_rt_gpu_acquire(kind, bytes, &block)))
+      return std::move(error);
+    blocks.push_back(block);
+    if (Error error =
+            check(fovea_rt_gpu_transfer(kind, block, tensor.data, bytes)))
+      return std::move(error);
+    TensorRef copy = tensor;
+    copy.data = block;
+    return copy;
+  }
+
+  /// Seconds that the device takes for what `run` starts.
+  Expected<double> time(function_ref<Error()> run) {
+    if (Error error = check(fovea_rt_gpu_event_record(events[0], stream)))
+      return std::move(error);
+    if (Error error = run())
+      return std::move(error);
+    if (Error error = check(fovea_rt_gpu_event_record(events[1], stream)))
+      return std::move(error);
+    float milliseconds = 0;
+    if (Error error = check(
+            fovea_rt_gpu_event_elapsed(events[0], events[1], &milliseconds)))
+      return std::move(error);
+    return milliseconds * 1e-3;
+  }
+
+private:
+  static Error check(fovea_rt_status status) {
+    return status ? createStringError(fovea_rt_last_error()) : Error::success();
+  }
+
+  int32_t kind;
+  void *stream = nullptr;
+  fovea_rt_gpu_event *events[2] = {};
+  SmallVector<void *> blocks;
+};
+} // namespace
+
+Expected<run::Timing>
+run::benchmarkOnDevice(const Kernel &kernel, ArrayRef<TensorRef> inputs,
+                       double seconds, int32_t kind,
+                       std::optional<double> usefulFlops) {
+  Timing timing;
+  timing.numThreads = fovea_rt_num_threads();
+  timing.clock = "device";
+  timing.compile = kernel.getCompileTimes().getTotal();
+  timing.usefulFlops = usefulFlops;
+  DeviceSession session(kind);
+  if (Error error = session.open())
+    return std::move(error);
+  SmallVector<TensorRef> onDevice;
+  for (auto [input, spec] :
+       zip_equal(inputs, kernel.getSignature().arguments)) {
+    int64_t bytes = getByteWidth(input.elementType);
+    for (int64_t extent : input.shape)
+      bytes *= extent;
+    timing.bytes += bytes;
+    if (spec.isScalar) {
+      onDevice.push_back(input);
+      continue;
+    }
+    Expected<TensorRef> copy = session.upload(input, bytes);
+    if (!copy)
+      return copy.takeError();
+    onDevice.push_back(*copy);
+  }
+  // The first run loads the code.
+  SmallVector<OwnedTensor, 2> results;
+  if (Error error = kernel.invoke(onDevice, results))
+    return std::move(error);
+  for (const OwnedTensor &result : results)
+    timing.bytes += result.getNumBytes();
+  std::vector<double> runs;
+  double total = 0;
+  while (total < seconds || runs.size() < (total < 4 * seconds ? 3 : 1)) {
+    Expected<double> run =
+        session.time([&] { return kernel.invoke(onDevice, results); });
+    if (!run)
+      return run.takeError();
+    runs.push_back(*run);
+    // Runs that take next to no time on the device end, too.
+    total += std::max(*run, 1e-5);
+  }
+  llvm::sort(runs);
+  timing.numRuns = runs.size();
+  timing.median = runs[runs.size() / 2];
+  timing.min = runs.front();
+  timing.max = runs.back();
+  return timing;
+}
+
 void run::Timing::print(const Kernel &kernel, raw_ostream &os) const {
-  os << '@' << kernel.getName() << " on '" << kernel.getCPU() << "', "
-     << numThreads << (numThreads == 1 ? " thread" : " threads") << ", "
-     << numRuns << " runs\n";
+  os << '@' << kernel.getName();
+  if (clock == "device")
+    os << " on the device, ";
+  else
+    os << " on '" << kernel.getCPU() << "', " << numThreads
+       << (numThreads == 1 ? " thread, " : " threads, ");
+  os << numRuns << " runs\n";
   os << format("  %s %.6g ms median, %.6g .. %.6g ms\n",
-               clock == "cpu" ? "CPU time " : "time     ", median * 1e3,
-               min * 1e3, max * 1e3);
+               clock == "cpu"      ? "CPU time "
+               : clock == "device" ? "on device"
+                                   : "time     ",
+               median * 1e3, min * 1e3, max * 1e3);
   if (usefulFlops) {
     double rate = *usefulFlops / median;
-    os << format("  work      %.6g GFLOP, %.5g GFLOP/s, %.1f %% of the %s peak "
-                 "(%.5g GFLOP/s)\n",
-                 *usefulFlops * 1e-9, rate * 1e-9, 100 * rate / peakFlops,
-                 peakType.data(), peakFlops * 1e-9);
+    os << format("  work      %.6g GFLOP, %.5g GFLOP/s", *usefulFlops * 1e-9,
+                 rate * 1e-9);
+    if (peakFlops)
+      os << format(", %.1f %% of the %s peak (%.5g GFLOP/s)",
+                   100 * rate / peakFlops, peakType.data(), peakFlops * 1e-9);
+    os << '\n';
   }
   os << format("  data      %.6g MB in and out, %.4g GB/s\n", bytes * 1e-6,
                bytes / median * 1e-9);
-  os << format("  memory    %.6g MB for results and intermediates, %.4g MB of "
-               "scratch\n",
-               peakAllocatedBytes * 1e-6, peakScratchBytes * 1e-6);
+  if (peakFlops)
+    os << format(
+        "  memory    %.6g MB for results and intermediates, %.4g MB of "
+        "scratch\n",
+        peakAllocatedBytes * 1e-6, peakScratchBytes * 1e-6);
   const CompileTimes &times = kernel.getCompileTimes();
   os << format("  compile   %.1f ms: parse %.1f, passes %.1f, translate %.1f, "
                "optimize %.1f, codegen %.1f, link %.1f\n",
@@ -174,14 +305,18 @@ json::Object run::Timing::toJSON() const {
                       {"max_seconds", max},
                       {"compile_seconds", compile},
                       {"bytes", bytes},
-                      {"peak_type", peakType},
-                      {"peak_gflops", peakFlops * 1e-9},
-                      {"peak_allocated_bytes", peakAllocatedBytes},
-                      {"peak_scratch_bytes", peakScratchBytes}};
+                      {"bytes_per_second", bytes / median}};
+  if (peakFlops) {
+    object["peak_type"] = peakType;
+    object["peak_gflops"] = peakFlops * 1e-9;
+    object["peak_allocated_bytes"] = peakAllocatedBytes;
+    object["peak_scratch_bytes"] = peakScratchBytes;
+  }
   if (usefulFlops) {
     object["useful_gflop"] = *usefulFlops * 1e-9;
     object["gflops"] = *usefulFlops / median * 1e-9;
-    object["fraction_of_peak"] = *usefulFlops / median / peakFlops;
+    if (peakFlops)
+      object["fraction_of_peak"] = *usefulFlops / median / peakFlops;
   }
   return object;
 }

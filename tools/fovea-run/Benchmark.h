@@ -26,7 +26,7 @@ struct Timing {
   /// Inputs and results.
   double bytes = 0;
   /// Fused multiply-adds of all threads together, per second, times two;
-  /// measured between the runs.
+  /// measured between the runs; 0 if unknown.
   double peakFlops = 0;
   llvm::StringRef peakType, clock;
   /// Memory of the runtime at its most: results and intermediate tensors, and
@@ -43,6 +43,13 @@ llvm::Expected<Timing> benchmark(const Kernel &kernel,
                                  llvm::ArrayRef<TensorRef> inputs,
                                  double seconds, Clock clock,
                                  std::optional<double> usefulFlops);
+
+/// The same on the device of a GPU of this kind: inputs are copied there once,
+/// results stay there, and the device's events take the time.
+llvm::Expected<Timing> benchmarkOnDevice(const Kernel &kernel,
+                                         llvm::ArrayRef<TensorRef> inputs,
+                                         double seconds, int32_t kind,
+                                         std::optional<double> usefulFlops);
 
 } // namespace fovea::run
 

@@ -71,7 +71,7 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
   cl::opt<std::string> f32Math(
       "f32", cl::init("tf32x3"), cl::cat(category),
       cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as f32, "
-               "or tf32"));
+               "tf32, or exact, without tensor cores"));
   cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
                              cl::desc("effort of LLVM's optimizer, 0 to 3"));
   cl::opt<int> numThreads("threads", cl::init(0), cl::cat(category),

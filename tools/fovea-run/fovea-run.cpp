@@ -13,6 +13,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/Npy.h"
 #include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
@@ -327,9 +328,14 @@ static int runMain() {
   if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
   if (options.benchSeconds) {
+    bool isEmulated = options.compile.target == Target::GPUEmulator;
+    bool isGPU = isEmulated || options.compile.target == Target::GPU;
+    int32_t kind = isEmulated ? FOVEA_RT_GPU_EMULATOR : FOVEA_RT_GPU_CUDA;
     Expected<run::Timing> timing =
-        run::benchmark(*kernel, refs, *options.benchSeconds, options.benchClock,
-                       inspection.usefulFlops);
+        isGPU ? run::benchmarkOnDevice(*kernel, refs, *options.benchSeconds,
+                                       kind, inspection.usefulFlops)
+              : run::benchmark(*kernel, refs, *options.benchSeconds,
+                               options.benchClock, inspection.usefulFlops);
     if (!timing)
       return fail(timing.takeError());
     if (options.asJSON)

@@ -23,6 +23,7 @@
 //                          products that gradients need, and twice the work of
 //                          summaries
 //   quantize               2 N S D for every head
+//   low_rank               2 r E for every row and every key, per query head
 //
 //===----------------------------------------------------------------------===//
 

@@ -68,8 +68,8 @@ struct CompileOptions {
   /// The GPU to generate code for, as LLVM names it. "native" is the one that
   /// the calling thread uses; for the emulator, the oldest that kernels run on.
   std::string chip = "native";
-  /// How GPUs multiply f32 data: "tf32x3", nearly as accurate as f32, or
-  /// "tf32".
+  /// How GPUs multiply f32 data: "tf32x3", nearly as accurate as f32,
+  /// "tf32", or "exact": multiply-adds without tensor cores.
   std::string f32 = "tf32x3";
   /// Name of the function to compile, with or without '@'; empty for the first
   /// public function with a body.

@@ -41,7 +41,7 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
   Option<std::string> f32{
       *this, "f32",
       llvm::cl::desc("products of f32 data: tf32x3, nearly as accurate as f32, "
-                     "or tf32"),
+                     "tf32, or exact, without tensor cores"),
       llvm::cl::init("tf32x3")};
   Option<bool> emulate{*this, "emulate",
                        llvm::cl::desc("run kernels in the emulator"),

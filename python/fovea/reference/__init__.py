@@ -26,6 +26,8 @@ from ._backward import (
     fast_multipole_linear_backward,
     summarize_backward,
 )
+from ._conv import conv_apply, conv_apply_fft, conv_scores
+from ._conv_recover import conv_recover, recover_from_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
     average_weights,
@@ -37,6 +39,16 @@ from ._hierarchical import (
     summary_counts,
 )
 from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._low_rank import (
+    causal_mask,
+    distinct_columns_mask,
+    distinct_rows_mask,
+    low_rank,
+    polynomial_features,
+    rope,
+    row_change_mask,
+    row_interval_mask,
+)
 from ._quantized import (
     codebook_accumulate,
     codebook_scan,
@@ -62,13 +74,20 @@ __all__ = [
     "Tree",
     "VQState",
     "average_weights",
+    "causal_mask",
     "codebook_accumulate",
     "codebook_scan",
     "codebook_update",
     "commitment_loss",
+    "conv_apply",
+    "conv_apply_fft",
+    "conv_recover",
+    "conv_scores",
     "dense",
     "dense_backward",
     "dense_flops",
+    "distinct_columns_mask",
+    "distinct_rows_mask",
     "fast_multipole",
     "fast_multipole_backward",
     "fast_multipole_blocked",
@@ -77,9 +96,15 @@ __all__ = [
     "fast_multipole_linear_backward",
     "head_probability",
     "log_weights",
+    "low_rank",
     "num_levels",
     "owning_level",
+    "polynomial_features",
     "quantize",
+    "recover_from_scores",
+    "rope",
+    "row_change_mask",
+    "row_interval_mask",
     "summarize",
     "summarize_backward",
     "summary_counts",

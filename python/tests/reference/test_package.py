@@ -26,6 +26,13 @@ def test_signatures():
         "allow_query_lookahead query_biases key_biases value_biases scale".split()
     )
     assert names(ref.summarize) == "x weights bias interval".split()
+    assert names(ref.dense_backward) == (
+        "d_out q k v out lse d_lse scale causal window log_weight bias".split()
+    )
+    assert names(ref.fast_multipole_backward) == (
+        "d_out q k v key_weights value_weights out lse group d_lse causal key_biases "
+        "value_biases scale multiplicity".split()
+    )
 
 
 def test_example_data():

@@ -150,6 +150,71 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t token_stride, int64_t num_codes);
 
 /*
+ * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
+ * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT
+ * and the text `rule`, the position of the first interval for which not
+ * 0 <= first <= last < bound, and its ends. The arrays have the same extents.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_intervals(
+    const char *rule, const int32_t *first, int64_t num_batches,
+    int64_t num_heads, int64_t num_rows, int64_t first_batch_stride,
+    int64_t first_head_stride, int64_t first_row_stride, const int32_t *last,
+    int64_t last_num_batches, int64_t last_num_heads, int64_t last_num_rows,
+    int64_t last_batch_stride, int64_t last_head_stride,
+    int64_t last_row_stride, int64_t bound);
+
+/*
+ * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of
+ * them, over num_tokens tokens; strides count elements. Fails with
+ * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the position of the first size
+ * that is out of 0 .. num_tokens or, unless both are 0, not below the one
+ * before it, and that size; also without a basis.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
+                     int64_t num_batches, int64_t num_heads, int64_t num_bases,
+                     int64_t batch_stride, int64_t head_stride,
+                     int64_t basis_stride, int64_t num_tokens);
+
+/*
+ * The factors of a Fourier transform. `radices` has 4 bits for each stage, the
+ * first lowest: the logarithm of its radix, from 1 on; their product, the rows
+ * of the transform, is at most 2^31. For a stage of radix R with M rows left,
+ * and for j below M / R and k from 1 to R - 1, there are the cosine and the
+ * sine of -2 pi j k / M, in float, or in double if `is_double` is not 0. The
+ * table is aligned to 64 bytes and stays for the life of the process. From any
+ * thread, at any time. Fails for other radices, and without memory.
+ */
+FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
+                                                  int64_t is_double);
+
+/*
+ * Cuts the values of one head in pieces: a block of `block` tokens, or the part
+ * of it that one segment has. Segment r are the columns from num_tokens -
+ * sizes[r * stride] to those of r + 1. In the order of the sequence, piece p
+ * gets in piece[4 p ..] its block, its first and its end column, and the entry
+ * of `windows` that is its segment's at distance 0. ends[o] is how many pieces
+ * have a block of o or less.
+ *
+ * windows[w] is where, in an array with a profile of weights for each segment,
+ * the 2 block weights begin that lie between two blocks at a distance: at
+ * `origin + r * profile_stride + (distance - 1) * block`, from distance 0 on
+ * for each segment, after and before three entries of `zeros`. Entries are
+ * filled up to a multiple of `multiple` with `zeros`; their number is returned.
+ * Writes num_blocks + num_bases pieces and num_bases * (num_blocks + 3) + 3 +
+ * multiple windows at most.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
+    const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,
+    int64_t block, int64_t origin, int64_t profile_stride, int64_t zeros,
+    int64_t multiple, int64_t *piece, int64_t *ends, int64_t *windows);
+
+/*
+ * Adds to what fovea_rt_recomputed_rows returns.
+ */
+FOVEA_RT_EXPORT void fovea_rt_count_recomputed(int64_t rows);
+
+/*
  * Trees of averages. Nodes are pairs of a level and an index, in two lists of
  * int32_t; entry j of batch entry b of a list is list[b * stride + j].
  *

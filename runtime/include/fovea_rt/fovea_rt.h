@@ -131,6 +131,12 @@ typedef struct {
 /* Writes the present figures to *statistics. */
 FOVEA_RT_EXPORT void fovea_rt_get_statistics(fovea_rt_statistics *statistics);
 
+/*
+ * Rows of attn.conv_apply that were small against the rounding errors of a
+ * transform and were computed again without one, since the process started.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_recomputed_rows(void);
+
 /* Restarts both peaks from the present figures. */
 FOVEA_RT_EXPORT void fovea_rt_reset_statistics(void);
 

@@ -113,6 +113,12 @@ fovea_rt_gpu_launch(fovea_rt_gpu_queue *queue, fovea_rt_gpu_function *function,
  */
 FOVEA_RT_EXPORT void *fovea_rt_gpu_alloc(fovea_rt_gpu_queue *queue,
                                          int64_t bytes);
+/*
+ * Memory for a result of the invocation: on the queue's device if data that was
+ * mapped lies there, else on the host. The caller frees it with fovea_rt_free.
+ */
+FOVEA_RT_EXPORT void *fovea_rt_gpu_alloc_result(fovea_rt_gpu_queue *queue,
+                                                int64_t bytes);
 FOVEA_RT_EXPORT void fovea_rt_gpu_free(fovea_rt_gpu_queue *queue,
                                        void *pointer);
 
@@ -130,8 +136,9 @@ enum {
  * copied back at the end for WRITE. A range that is mapped already, with the
  * same start and size, gives the same block.
  *
- * Fails: memory of another device (FOVEA_RT_INVALID_ARGUMENT); a null pointer
- * to more than 0 bytes.
+ * Fails: memory of another device, or device memory of 16 bytes or more that is
+ * not aligned to 16 (FOVEA_RT_INVALID_ARGUMENT); a null pointer to more than 0
+ * bytes.
  */
 FOVEA_RT_EXPORT void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer,
                                        int64_t bytes, int32_t access);
@@ -182,6 +189,7 @@ enum {
  *   extents  [rank], in elements; copies beyond them read zeros
  *   strides  [rank - 1], in bytes, multiples of 16, of axes 1, 2, ...
  *   box      [rank], elements of a copy, at most 256 each
+ * A tensor with an extent of 0 has no descriptor, and needs none.
  */
 FOVEA_RT_EXPORT void fovea_rt_gpu_encode_tensor_map(
     fovea_rt_gpu_queue *queue, void *map, int32_t element_type, int32_t rank,
@@ -230,8 +238,8 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_set_stream(void *stream);
 
 /*
  * Memory of the calling thread's device. A copy or a fill is done when the
- * function returns. fovea_rt_gpu_release also takes results of an invocation;
- * null is ignored.
+ * function returns. fovea_rt_gpu_release also takes results of an invocation,
+ * as fovea_rt_free does; null is ignored.
  */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_acquire(int32_t kind,
                                                      int64_t bytes,

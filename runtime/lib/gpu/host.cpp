@@ -8,6 +8,7 @@
 
 #include "../status.h"
 #include "device.h"
+#include "queue.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -61,7 +62,7 @@ fovea_rt_status fovea_rt_gpu_acquire(int32_t kind, int64_t bytes,
 }
 
 fovea_rt_status fovea_rt_gpu_release(int32_t kind, void *pointer) {
-  if (!pointer)
+  if (!pointer || releaseResult(pointer))
     return FOVEA_RT_OK;
   return onDevice(kind, [&](GPUDevice &device, char *text) {
     // Of the device where it lies, whichever the thread has chosen.

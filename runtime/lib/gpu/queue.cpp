@@ -10,7 +10,9 @@
 #include "../memory.h"
 #include "../status.h"
 #include "device.h"
+#include "fovea_rt/abi.h"
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -35,6 +37,8 @@ struct fovea_rt_gpu_queue {
   GPUDevice *device;
   void *stream;
   bool ownsStream;
+  /// Whether the caller's data lies on the device: then results stay there.
+  bool hasDeviceData;
   Invocation *invocation;
   Mapping *mappings;
   GPUBlock *blocks;
@@ -134,6 +138,43 @@ void fovea_rt_gpu_end(fovea_rt_gpu_queue *queue) {
   destroy(queue);
 }
 
+/// Results on devices that their callers have not freed yet.
+static std::mutex resultsLock;
+static GPUBlock *liveResults;
+static std::atomic<int64_t> numLiveResults;
+
+static void keepResults(GPUBlock *blocks) {
+  std::lock_guard<std::mutex> guard(resultsLock);
+  while (GPUBlock *block = blocks) {
+    blocks = block->next;
+    block->next = liveResults;
+    liveResults = block;
+    ++numLiveResults;
+  }
+}
+
+bool fovea::rt::releaseResult(void *pointer) {
+  if (numLiveResults.load(std::memory_order_relaxed) == 0)
+    return false;
+  GPUBlock *found;
+  {
+    std::lock_guard<std::mutex> guard(resultsLock);
+    GPUBlock **link = &liveResults;
+    while (*link && (*link)->pointer != pointer)
+      link = &(*link)->next;
+    found = *link;
+    if (!found)
+      return false;
+    *link = found->next;
+    --numLiveResults;
+  }
+  char ignored[FOVEA_RT_GPU_TEXT];
+  found->device->driver->release(found->device->handle, pointer, nullptr,
+                                 ignored);
+  delete found;
+  return true;
+}
+
 void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
   char ignored[FOVEA_RT_GPU_TEXT];
   auto dispose = [&](GPUBlock *blocks, void *stream, bool release) {
@@ -153,7 +194,10 @@ void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
     dispose(queue->blocks, queue->stream, true);
     destroy(queue);
   }
-  dispose(invocation.gpuBlocks, nullptr, !succeeded);
+  if (succeeded)
+    keepResults(invocation.gpuBlocks);
+  else
+    dispose(invocation.gpuBlocks, nullptr, true);
   invocation.gpuBlocks = nullptr;
 }
 
@@ -176,6 +220,11 @@ void *fovea_rt_gpu_alloc(fovea_rt_gpu_queue *queue, int64_t bytes) {
   block->next = queue->blocks;
   queue->blocks = block;
   return block->pointer;
+}
+
+void *fovea_rt_gpu_alloc_result(fovea_rt_gpu_queue *queue, int64_t bytes) {
+  return queue->hasDeviceData ? fovea_rt_gpu_alloc(queue, bytes)
+                              : fovea_rt_alloc(bytes, 0);
 }
 
 void fovea_rt_gpu_free(fovea_rt_gpu_queue *queue, void *pointer) {
@@ -204,6 +253,13 @@ void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
   switch (
       queue->device->driver->locate(queue->device->handle, pointer, &owner)) {
   case FOVEA_RT_GPU_HERE:
+    // Kernels copy 16 bytes at a time, and tensor maps begin at such.
+    if (bytes >= 16 && reinterpret_cast<uintptr_t>(pointer) % 16 != 0)
+      fail(FOVEA_RT_INVALID_ARGUMENT,
+           "the device memory at %p is not aligned to 16 bytes, which kernels "
+           "need",
+           pointer);
+    queue->hasDeviceData |= (access & FOVEA_RT_GPU_READ) != 0;
     return pointer;
   case FOVEA_RT_GPU_ELSEWHERE:
     fail(FOVEA_RT_INVALID_ARGUMENT,
@@ -300,6 +356,10 @@ void fovea_rt_gpu_encode_tensor_map(fovea_rt_gpu_queue *queue, void *map,
   if (rank < 1 || rank > 5)
     fail(FOVEA_RT_INVALID_ARGUMENT, "tensor maps have 1 to 5 axes, but got %d",
          rank);
+  // Nothing is copied of a tensor without elements.
+  for (int32_t axis = 0; axis < rank; ++axis)
+    if (extents[axis] == 0)
+      return;
   fovea_rt_gpu_tensor_map_info info = {elementType, rank,    swizzle, address,
                                        extents,     strides, box};
   FOVEA_GPU_CALL(queue, encode, map, &info);

@@ -27,6 +27,9 @@ struct GPUBlock {
 /// blocks are freed; after a success they are its results.
 void closeQueues(Invocation &invocation, bool succeeded);
 
+/// Frees a result in device memory; false if `pointer` is none.
+bool releaseResult(void *pointer);
+
 } // namespace fovea::rt
 
 #endif // FOVEA_RT_LIB_GPU_QUEUE_H

@@ -9,9 +9,16 @@
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=h200 --random 2>&1 | FileCheck %s --check-prefix=CHIP
 // CHIP: error: unknown GPU 'h200': expected a name that LLVM knows, such as 'sm_80' or 'sm_90a'
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --f32=half --random 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: error: unknown products of f32 data 'half'; expected 'tf32x3' or 'tf32'
+// MATH: error: unknown products of f32 data 'half'; expected 'tf32x3', 'tf32' or 'exact'
 // RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
-// HOST: error: accesses single elements on the host, but in a function for a GPU they lie on the device
+// HOST: error: accesses single elements in a loop on the host, but in a function for a GPU they lie on the device
+// RUN: not fovea-run %s --entry=gradient --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=GRADIENT
+// GRADIENT: error: 'attn.stream_backward' op has no form for GPUs; compile it for the CPU
+
+// RUN: not fovea-run %s --entry=codes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=CODES
+// CODES: attn.codebook_accumulate: codes[0, 0, {{[0-9]}}] must be at least 0 and below 3, but got
+// RUN: not fovea-run %s --entry=nodes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=NODES
+// NODES: attn.tree_fetch: level of node 1 in batch entry 0, expected 0 to 2, but got 3
 
 func.func @good(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
   %o = tensor.empty() : tensor<1x1x4x8xf32>
@@ -36,6 +43,37 @@ func.func @broad(%q: tensor<1x1x4x300xf16>) -> tensor<1x1x4x300xf16> {
 
 func.func @host(%q: tensor<4xf32>) -> f32 {
   %c0 = arith.constant 0 : index
-  %r = tensor.extract %q[%c0] : tensor<4xf32>
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%s = %zero) -> f32 {
+    %x = tensor.extract %q[%i] : tensor<4xf32>
+    %t = arith.addf %s, %x : f32
+    scf.yield %t : f32
+  }
   return %r : f32
+}
+
+func.func @gradient(%q: tensor<1x1x4x8xf32>, %l: tensor<1x1x4xf32>) -> tensor<1x1x4x8xf32> {
+  %o = tensor.empty() : tensor<1x1x4x8xf32>
+  %r:3 = attn.dense_backward ins(%q, %q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
+      forward(%q, %l : tensor<1x1x4x8xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x8xf32>)
+      outs(%o, %o, %o : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
+      -> tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>
+  return %r#0 : tensor<1x1x4x8xf32>
+}
+
+func.func @codes(%z: tensor<1x1x4xi32>, %v: tensor<1x1x4x8xf32>, %m: tensor<1x1x3x8xf32>, %n: tensor<1x1x3xi32>) -> tensor<1x1x3x8xf32> {
+  %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<1x1x4xi32>, tensor<1x1x4x8xf32>) outs(%m, %n : tensor<1x1x3x8xf32>, tensor<1x1x3xi32>)
+      -> tensor<1x1x3x8xf32>, tensor<1x1x3xi32>
+  return %r#0 : tensor<1x1x3x8xf32>
+}
+
+func.func @nodes(%t: tensor<1x7x8xf32>) -> tensor<1x2x8xf32> {
+  %l = arith.constant dense<[[1, 3]]> : tensor<1x2xi32>
+  %i = arith.constant dense<[[0, 1]]> : tensor<1x2xi32>
+  %o = tensor.empty() : tensor<1x2x8xf32>
+  %r = attn.tree_fetch ins(%t : tensor<1x7x8xf32>) nodes(%l, %i : tensor<1x2xi32>, tensor<1x2xi32>) outs(%o : tensor<1x2x8xf32>)
+      {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x8xf32>
+  return %r : tensor<1x2x8xf32>
 }

@@ -5,6 +5,8 @@
 // RUN: fovea-run %s --entry=wide_f32 --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=broad --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=broad --target=gpu-sim --random --compare=reference | FileCheck %s
+// Products of f32 without tensor cores, of both operands of a product.
+// RUN: fovea-run %s --entry=wide_f32 --target=gpu-sim --f32=exact --random --compare=reference | FileCheck %s
 // CHECK: agrees with the reference
 
 func.func @wide(%q: tensor<1x1x40x32xf16>, %k: tensor<1x1x50x32xf16>, %v: tensor<1x1x50x700xf16>) -> tensor<1x1x40x700xf16> {

@@ -13,6 +13,13 @@
 // JSON-DAG: "threads": 2
 // JSON-DAG: "agrees": true
 // JSON-DAG: "entry": "main"
+//
+// RUN: fovea-run %s --random --bench=0.01 --target=gpu-sim | FileCheck %s --check-prefix=DEVICE
+// DEVICE: @main on the device, {{[0-9]+}} runs
+// DEVICE-NEXT: on device {{.+}} ms median
+// DEVICE-NEXT: work      0.000262144 GFLOP, {{.+}} GFLOP/s{{$}}
+// DEVICE-NEXT: data      0.024576 MB in and out
+// DEVICE-NEXT: compile {{.+}} ms: parse
 
 func.func @main(%q: tensor<1x2x32x16xf32>, %k: tensor<1x2x64x16xf32>,
                 %v: tensor<1x2x64x16xf32>) -> tensor<1x2x32x16xf32> {

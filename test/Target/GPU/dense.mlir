@@ -7,7 +7,7 @@
 // RUN: grep -c 'ldmatrix.sync.aligned.m8n8.x4' %t.f16 | FileCheck %s --check-prefix=LDMATRIX
 // RUN: grep -c 'cp.async.cg.shared.global' %t.f16 | FileCheck %s --check-prefix=COPIES
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.f16
-// RUN: fovea-compile %s --entry=f16 --target=nvvm --emit=ptx --chip=sm_90a -o - | FileCheck %s --check-prefixes=PTX,SM90A
+// RUN: fovea-compile %s --entry=f16 --target=nvvm --emit=ptx --chip=sm_90 -o - | FileCheck %s --check-prefixes=PTX,SM90
 // RUN: fovea-compile %s --entry=bf16 --target=nvvm --emit=ptx -o %t.bf16
 // RUN: grep -c 'mma.sync.aligned.m16n8k16.*f32.bf16.bf16.f32' %t.bf16 | FileCheck %s --check-prefix=MMA
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.bf16
@@ -17,8 +17,14 @@
 // RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx --f32=tf32 -o %t.tf32
 // RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.tf32 | FileCheck %s --check-prefix=TF32
 
+// RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx --f32=exact -o %t.exact
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync' %t.exact
+// RUN: FileCheck %s --input-file=%t.exact --check-prefix=EXACT
+// EXACT: shfl.sync.idx
+// EXACT: fma.rn.f32
+
 // SM80: .target sm_80
-// SM90A: .target sm_90a
+// SM90: .target sm_90{{$}}
 // PTX: .extern .shared .align 1024 .b8 {{.*}}[];
 // PTX: .visible .entry [[NAME:[a-z0-9_]+]](
 // PTX: .maxntid 256, 1, 1

@@ -8,6 +8,7 @@
 
 #include "TestUtils.h"
 #include "fovea/InitAllDialects.h"
+#include "fovea_rt/gpu.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/TargetParser/Host.h"
@@ -174,6 +175,37 @@ TEST(CompilerTest, compilesForTheReference) {
   llvm::SmallVector<OwnedTensor> results;
   ASSERT_EQ(getText(kernel.invoke({x, x}, results)), "");
   EXPECT_EQ(toFloats(results[0]), (std::vector<float>{2, 4, 6, 8}));
+}
+
+TEST(CompilerTest, leavesResultsWhereTheDataIs) {
+  CompileOptions options;
+  options.target = Target::GPUEmulator;
+  Kernel kernel = compileOrDie(kAdd, options);
+  constexpr int32_t kind = FOVEA_RT_GPU_EMULATOR;
+  Floats x({4}, {1, 2, 3, 4});
+  TensorRef onHost = x, onDevice = x;
+  ASSERT_EQ(fovea_rt_gpu_acquire(kind, 16, &onDevice.data), FOVEA_RT_OK);
+  ASSERT_EQ(fovea_rt_gpu_transfer(kind, onDevice.data, onHost.data, 16),
+            FOVEA_RT_OK);
+  llvm::SmallVector<OwnedTensor> results;
+  for (const TensorRef &other : {onDevice, onHost}) {
+    ASSERT_EQ(getText(kernel.invoke({onDevice, other}, results)), "");
+    std::vector<float> sum(4);
+    ASSERT_EQ(fovea_rt_gpu_transfer(kind, sum.data(), results[0].getData(), 16),
+              FOVEA_RT_OK);
+    EXPECT_EQ(sum, (std::vector<float>{2, 4, 6, 8}));
+  }
+  TensorRef shifted = onDevice;
+  shifted.data = static_cast<char *>(onDevice.data) + 4;
+  EXPECT_THAT(getText(kernel.invoke({shifted, onHost}, results)),
+              HasSubstr("is not aligned to 16 bytes"));
+  ASSERT_EQ(getText(kernel.invoke({onDevice, onDevice}, results)), "");
+  // Memory of the host would be refused.
+  EXPECT_EQ(fovea_rt_gpu_release(kind, results[0].release().base), FOVEA_RT_OK);
+  ASSERT_EQ(getText(kernel.invoke({onHost, onHost}, results)), "");
+  EXPECT_EQ(toFloats(results[0]), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_NE(fovea_rt_gpu_release(kind, results[0].getData()), FOVEA_RT_OK);
+  EXPECT_EQ(fovea_rt_gpu_release(kind, onDevice.data), FOVEA_RT_OK);
 }
 
 TEST(CompilerTest, leavesAModuleAlone) {

@@ -68,6 +68,41 @@ TEST(UsefulFlopsTest, countsAdmittedPairsOfDense) {
             both * perPair);
 }
 
+TEST(UsefulFlopsTest, gradientsHaveFiveProductsPerPair) {
+  const char *text = R"(
+    func.func @f(%q: memref<2x4x?x8xf32>, %k: memref<2x2x?x8xf32>,
+                 %v: memref<2x2x?x16xf32>, %o: memref<2x4x?x16xf32>,
+                 %l: memref<2x4x?xf32>, %dq: memref<2x4x?x8xf32>,
+                 %dk: memref<2x2x?x8xf32>, %dv: memref<2x2x?x16xf32>) {
+      attn.dense_backward ins(%q, %k, %v : memref<2x4x?x8xf32>,
+          memref<2x2x?x8xf32>, memref<2x2x?x16xf32>)
+        forward(%o, %l : memref<2x4x?x16xf32>, memref<2x4x?xf32>)
+        gradient(%o : memref<2x4x?x16xf32>)
+        outs(%dq, %dk, %dv : memref<2x4x?x8xf32>, memref<2x2x?x8xf32>,
+          memref<2x2x?x16xf32>) {mask = #attn.mask<causal>}
+      return
+    })";
+  llvm::SmallVector<int64_t> shapes[] = {
+      {2, 4, 5, 8}, {2, 2, 5, 8}, {2, 2, 5, 16}, {2, 4, 5, 16},
+      {2, 4, 5},    {2, 4, 5, 8}, {2, 2, 5, 8},  {2, 2, 5, 16}};
+  EXPECT_EQ(countFlops(text, shapes), 2.0 * (3 * 8 + 2 * 16) * 2 * 4 * 15);
+}
+
+TEST(UsefulFlopsTest, gradientsOfSummariesCostTwiceTheSummaries) {
+  const char *text = R"(
+    func.func @f(%x: memref<2x3x10x8xf32>, %w: memref<1x2x4x8xf32>,
+                 %g: memref<2x3x6x8xf32>, %dx: memref<2x3x10x8xf32>,
+                 %dw: memref<1x2x4x8xf32>) {
+      attn.summarize_backward ins(%x : memref<2x3x10x8xf32>)
+        weights(%w : memref<1x2x4x8xf32>) gradient(%g : memref<2x3x6x8xf32>)
+        outs(%dx, %dw : memref<2x3x10x8xf32>, memref<1x2x4x8xf32>)
+      return
+    })";
+  llvm::SmallVector<int64_t> shapes[] = {
+      {2, 3, 10, 8}, {1, 2, 4, 8}, {2, 3, 6, 8}, {2, 3, 10, 8}, {1, 2, 4, 8}};
+  EXPECT_EQ(countFlops(text, shapes), 4.0 * 2 * 3 * 10 * 8 * 2);
+}
+
 /// The distinct (row, column) pairs that the definition of fast multipole
 /// reads, entry by entry: columns are keys, or summaries of a level.
 struct Pairs {
@@ -252,6 +287,19 @@ func.func @f(%q: tensor<1x2x?x8xf32>, %z: tensor<1x1x?xi32>, %v: tensor<1x1x?x4x
   EXPECT_EQ(
       countFlops(formatv(text, "bias(%b : tensor<1x1x?x10xf32>)"), shapes),
       2.0 * 2 * (codewords + (8 + 2 * 4) * both.tokens));
+}
+
+TEST(UsefulFlopsTest, countsOuterProductsOfKeysAndTheirUse) {
+  const char *text = R"(
+func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>) -> tensor<2x4x?x5xf32> {
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>)
+      outs(%o : tensor<2x4x?x5xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x?x5xf32>
+  return %0 : tensor<2x4x?x5xf32>
+})";
+  EXPECT_EQ(
+      countFlops(text,
+                 {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
+      2.0 * 2 * 4 * 8 * 5 * (50 + 70));
 }
 
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {

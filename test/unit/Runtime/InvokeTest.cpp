@@ -96,6 +96,30 @@ TEST_F(InvokeTest, checksOfCodesTellTheFirstThatIsWrong) {
                "c[0, 0, 1] must be at least 0 and below 99, but got 99");
 }
 
+TEST_F(InvokeTest, checksIntervals) {
+  // Two batch entries of one head and three rows; ends two apart.
+  std::vector<int32_t> first = {0, 1, 2, 0, 0, 3};
+  std::vector<int32_t> last = {0, -9, 1, -9, 4, -9, 0, -9, 2, -9, 3, -9};
+  auto check = [&](int64_t bound) {
+    return invoke([&] {
+      fovea_rt_check_intervals("attn.low_rank: interval", first.data(), 2, 1, 3,
+                               3, 3, 1, last.data(), 2, 1, 3, 6, 6, 2, bound);
+    });
+  };
+  EXPECT_EQ(check(5), FOVEA_RT_OK);
+  EXPECT_EQ(check(4), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "attn.low_rank: interval[0, 0, 2] must have 0 <= first <= last "
+               "< 4, but got 2 and 4");
+  first[4] = 3;
+  EXPECT_EQ(check(5), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "attn.low_rank: interval[1, 0, 1] must have 0 <= first <= last "
+               "< 5, but got 3 and 2");
+  first[4] = -1;
+  EXPECT_EQ(check(5), FOVEA_RT_INVALID_ARGUMENT);
+}
+
 TEST_F(InvokeTest, aFailureIsNeverSuccess) {
   for (int code : {0, -1, INT32_MIN})
     EXPECT_EQ(invoke([code] { fovea_rt_fail(code, "x"); }), FOVEA_RT_INTERNAL);

@@ -14,8 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::verifyDestinationStyle;
-using attn::detail::verifyExtent;
+using namespace fovea::attn::detail;
 
 static ShapedType shaped(Value value) {
   return cast<ShapedType>(value.getType());
@@ -23,36 +22,6 @@ static ShapedType shaped(Value value) {
 
 static int64_t extent(Value value, int64_t dim) {
   return shaped(value).getDimSize(dim);
-}
-
-/// Checks that the elements of operand `name` are of type `expected`.
-static LogicalResult verifyElements(Operation *op, StringRef name,
-                                    Value operand, Type expected) {
-  Type found = shaped(operand).getElementType();
-  if (found == expected)
-    return success();
-  return op->emitOpError() << "expects " << name << " to hold " << expected
-                           << ", but got " << found;
-}
-
-/// Checks extents from the first one on; `what` says where they come from.
-static LogicalResult verifyShape(Operation *op, StringRef name, Value operand,
-                                 ArrayRef<int64_t> expected, StringRef what) {
-  for (auto [dim, size] : llvm::enumerate(expected))
-    if (failed(verifyExtent(op, name, operand, dim, size, what)))
-      return failure();
-  return success();
-}
-
-/// Checks that the last extent of operand `name` is static and at least 1.
-static LogicalResult verifyWidth(Operation *op, StringRef name, Value operand) {
-  int64_t width = shaped(operand).getShape().back();
-  if (ShapedType::isDynamic(width))
-    return op->emitOpError() << "expects a static width of " << name;
-  if (width == 0)
-    return op->emitOpError()
-           << "expects a width of " << name << " of at least 1";
-  return success();
 }
 
 /// Checks sets of codewords `[W, S, D]`, where `W` is 1 or the heads of `key`.
@@ -255,12 +224,8 @@ LogicalResult CodebookUpdateOp::verify() {
 // CheckCodesOp
 //===----------------------------------------------------------------------===//
 
-/// It may end the invocation: neither unused nor to be moved before another
-/// such operation.
 void CheckCodesOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  if (isa<MemRefType>(getCodes().getType()))
-    effects.emplace_back(MemoryEffects::Read::get(), &getCodesMutable());
-  effects.emplace_back(MemoryEffects::Write::get());
+  getCheckEffects(*this, {&getCodesMutable()}, effects);
 }

@@ -114,13 +114,9 @@ template <typename OpTy> static LogicalResult verifyInputs(OpTy op) {
       failed(verifyExtent(operation, "codebook", op.getCodebook(), 2,
                           q.getDimSize(3), "head width of query")))
     return failure();
-  int64_t heads = q.getDimSize(1), keyHeads = v.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op.emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  int64_t heads = q.getDimSize(1);
+  if (failed(attn::detail::verifyHeads(operation, heads, v.getDimSize(1))))
+    return failure();
   if (op.getBias()) {
     ShapedType bias = shapedType(op.getBias());
     if (bias.getDimSize(3) != 2 * block)

@@ -32,6 +32,47 @@ LogicalResult attn::detail::verifyExtent(Operation *op, StringRef name,
                            << " (" << what << "), but got " << found;
 }
 
+LogicalResult attn::detail::verifyElements(Operation *op, StringRef name,
+                                           Value operand, Type expected) {
+  Type found = cast<ShapedType>(operand.getType()).getElementType();
+  if (found == expected)
+    return success();
+  return op->emitOpError() << "expects " << name << " to hold " << expected
+                           << ", but got " << found;
+}
+
+LogicalResult attn::detail::verifyShape(Operation *op, StringRef name,
+                                        Value operand,
+                                        ArrayRef<int64_t> expected,
+                                        StringRef what) {
+  for (auto [dim, size] : llvm::enumerate(expected))
+    if (failed(verifyExtent(op, name, operand, dim, size, what)))
+      return failure();
+  return success();
+}
+
+LogicalResult attn::detail::verifyWidth(Operation *op, StringRef name,
+                                        Value operand) {
+  int64_t width = cast<ShapedType>(operand.getType()).getShape().back();
+  if (ShapedType::isDynamic(width))
+    return op->emitOpError() << "expects a static width of " << name;
+  if (width == 0)
+    return op->emitOpError()
+           << "expects a width of " << name << " of at least 1";
+  return success();
+}
+
+LogicalResult attn::detail::verifyHeads(Operation *op, int64_t heads,
+                                        int64_t keyHeads) {
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) ||
+      heads == 0 || (keyHeads != 0 && heads % keyHeads == 0))
+    return success();
+  return op->emitOpError()
+         << "expects the query heads to be a multiple of the key heads, but "
+            "got "
+         << heads << " query heads and " << keyHeads << " key heads";
+}
+
 LogicalResult attn::detail::verifyDestinationStyle(Operation *op) {
   auto dpsOp = cast<DestinationStyleOpInterface>(op);
   bool anyTensor = false, anyMemRef = false;
@@ -121,13 +162,8 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
           verifyExtent(op, "value", value, 2, k.getDimSize(2), "rows of key")))
     return failure();
 
-  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op->emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  if (failed(verifyHeads(op, q.getDimSize(1), k.getDimSize(1))))
+    return failure();
   return verifyDestinations(op, query, valueWidth, output, lse, scale);
 }
 
@@ -290,6 +326,16 @@ void attn::detail::getDestinationStyleEffects(
     if (isInit)
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
+}
+
+void attn::detail::getCheckEffects(
+    Operation *op, ArrayRef<OpOperand *> operands,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand *operand : operands)
+    if (isa<MemRefType>(operand->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), operand);
+  effects.emplace_back(MemoryEffects::Write::get());
 }
 
 LogicalResult

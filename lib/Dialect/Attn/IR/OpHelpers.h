@@ -23,6 +23,24 @@ mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
                                  int64_t expected, llvm::StringRef what,
                                  bool mayBroadcast = false);
 
+/// Checks that the elements of operand `name` are of type `expected`.
+mlir::LogicalResult verifyElements(mlir::Operation *op, llvm::StringRef name,
+                                   mlir::Value operand, mlir::Type expected);
+
+/// Checks extents from the first one on; `what` says where they come from.
+mlir::LogicalResult verifyShape(mlir::Operation *op, llvm::StringRef name,
+                                mlir::Value operand,
+                                llvm::ArrayRef<int64_t> expected,
+                                llvm::StringRef what);
+
+/// Checks that the last extent of operand `name` is static and at least 1.
+mlir::LogicalResult verifyWidth(mlir::Operation *op, llvm::StringRef name,
+                                mlir::Value operand);
+
+/// Checks that `keyHeads` key heads can be shared by `heads` query heads.
+mlir::LogicalResult verifyHeads(mlir::Operation *op, int64_t heads,
+                                int64_t keyHeads);
+
 /// What the element types of key, value and output have to be.
 enum class ElementTypes {
   /// That of query.
@@ -143,6 +161,14 @@ void getDestinationStyleEffects(
     llvm::SmallVectorImpl<
         mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>
         &effects);
+
+/// Memory effects of a check, which may end the invocation: it is neither
+/// unused nor to be moved before another one. It reads memrefs among
+/// `operands`.
+void getCheckEffects(mlir::Operation *op,
+                     llvm::ArrayRef<mlir::OpOperand *> operands,
+                     llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<
+                         mlir::MemoryEffects::Effect>> &effects);
 
 /// Result shapes of a destination-style op are its inits' shapes.
 mlir::LogicalResult reifyInitShapes(mlir::OpBuilder &builder,

@@ -53,10 +53,10 @@ struct AttnOpInterface
   }
 };
 
-/// A check reads its codes and has no result.
-struct CheckCodesOpInterface
-    : BufferizableOpInterface::ExternalModel<CheckCodesOpInterface,
-                                             CheckCodesOp> {
+/// A check reads its tensors and has no result.
+template <typename OpTy>
+struct CheckOpInterface
+    : BufferizableOpInterface::ExternalModel<CheckOpInterface<OpTy>, OpTy> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &,
                               const AnalysisState &) const {
     return true;
@@ -73,13 +73,15 @@ struct CheckCodesOpInterface
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    auto check = cast<CheckCodesOp>(op);
-    FailureOr<Value> buffer =
-        getBuffer(rewriter, check.getCodes(), options, state);
-    if (failed(buffer))
-      return failure();
-    rewriter.modifyOpInPlace(op,
-                             [&] { check.getCodesMutable().assign(*buffer); });
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (!isa<TensorType>(operand.get().getType()))
+        continue;
+      FailureOr<Value> buffer =
+          getBuffer(rewriter, operand.get(), options, state);
+      if (failed(buffer))
+        return failure();
+      rewriter.modifyOpInPlace(op, [&] { operand.set(*buffer); });
+    }
     return success();
   }
 };
@@ -106,13 +108,27 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     FastMultipoleLinearBackwardOp::attachInterface<
         AttnOpInterface<FastMultipoleLinearBackwardOp>>(*context);
     QuantizeOp::attachInterface<AttnOpInterface<QuantizeOp>>(*context);
-    CheckCodesOp::attachInterface<CheckCodesOpInterface>(*context);
+    CheckCodesOp::attachInterface<CheckOpInterface<CheckCodesOp>>(*context);
+    CheckIntervalsOp::attachInterface<CheckOpInterface<CheckIntervalsOp>>(
+        *context);
     CodebookAccumulateOp::attachInterface<
         AttnOpInterface<CodebookAccumulateOp>>(*context);
     CodebookScanOp::attachInterface<AttnOpInterface<CodebookScanOp>>(*context);
     CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
         *context);
+    ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
+    ConvRecoverOp::attachInterface<AttnOpInterface<ConvRecoverOp>>(*context);
+    ConvOp::attachInterface<AttnOpInterface<ConvOp>>(*context);
+    FFTForwardOp::attachInterface<AttnOpInterface<FFTForwardOp>>(*context);
+    FFTInverseOp::attachInterface<AttnOpInterface<FFTInverseOp>>(*context);
+    FFTMultiplyOp::attachInterface<AttnOpInterface<FFTMultiplyOp>>(*context);
+    FFTAccumulateOp::attachInterface<AttnOpInterface<FFTAccumulateOp>>(
+        *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
+    RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
+    PolynomialFeaturesOp::attachInterface<
+        AttnOpInterface<PolynomialFeaturesOp>>(*context);
+    LowRankOp::attachInterface<AttnOpInterface<LowRankOp>>(*context);
     TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
     TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
     TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);

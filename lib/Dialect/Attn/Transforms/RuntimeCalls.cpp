@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "RuntimeCalls.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -20,6 +22,45 @@ void RuntimeCalls::emitCheck(ImplicitLocOpBuilder &b, StringRef function,
   LLVM::LLVMFuncOp callee =
       getFunction(b, function, ValueRange(operands).getTypes());
   LLVM::CallOp::create(b, callee, operands);
+}
+
+Value RuntimeCalls::emitCall(ImplicitLocOpBuilder &b, ModuleOp module,
+                             StringRef function, Type resultType,
+                             ValueRange arguments) {
+  auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(function);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    Type result =
+        resultType ? resultType : LLVM::LLVMVoidType::get(b.getContext());
+    auto type = LLVM::LLVMFunctionType::get(
+        result, llvm::to_vector(arguments.getTypes()));
+    callee = LLVM::LLVMFuncOp::create(b, function, type);
+  }
+  auto call = LLVM::CallOp::create(b, callee, arguments);
+  return resultType ? call.getResult() : Value();
+}
+
+SmallVector<Value> RuntimeCalls::describe(ImplicitLocOpBuilder &b,
+                                          Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+  Value elementBytes =
+      arith::ConstantIndexOp::create(b, type.getElementTypeBitWidth() / 8);
+  Value bytes = arith::MulIOp::create(b, metadata.getOffset(), elementBytes);
+  auto asI64 = [&](Value value) -> Value {
+    return arith::IndexCastOp::create(b, b.getI64Type(), value);
+  };
+  Value address = asI64(arith::AddIOp::create(b, base, bytes));
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  SmallVector<Value> arguments = {
+      LLVM::IntToPtrOp::create(b, pointer, address)};
+  for (Value value : metadata.getSizes())
+    arguments.push_back(asI64(value));
+  for (Value value : metadata.getStrides())
+    arguments.push_back(asI64(value));
+  return arguments;
 }
 
 LLVM::LLVMFuncOp RuntimeCalls::getFunction(ImplicitLocOpBuilder &b,

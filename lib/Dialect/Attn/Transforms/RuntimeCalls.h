@@ -27,6 +27,18 @@ public:
   void emitCheck(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef function,
                  llvm::StringRef text, mlir::ValueRange arguments);
 
+  /// The address, extents and strides, in elements, of a memref: the arguments
+  /// that say where an array is.
+  static llvm::SmallVector<mlir::Value>
+  describe(mlir::ImplicitLocOpBuilder &builder, mlir::Value memref);
+
+  /// Calls `function` with `arguments`. Returns its result; null for a null
+  /// type.
+  static mlir::Value emitCall(mlir::ImplicitLocOpBuilder &builder,
+                              mlir::ModuleOp module, llvm::StringRef function,
+                              mlir::Type resultType,
+                              mlir::ValueRange arguments);
+
 private:
   mlir::LLVM::LLVMFuncOp getFunction(mlir::ImplicitLocOpBuilder &builder,
                                      llvm::StringRef name,

@@ -62,12 +62,14 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
 Value softmax::log(KernelBuilder &b, Value x) {
   bool isDouble = b.getStateType().isF64();
   int64_t mantissaBits = isDouble ? 52 : 23;
-  auto intType =
-      VectorType::get({b.getLanes()}, b.getIntegerType(isDouble ? 64 : 32));
+  Type element = b.getIntegerType(isDouble ? 64 : 32), intType = element;
+  if (b.getLanes())
+    intType = VectorType::get({b.getLanes()}, element);
   auto integer = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(
-               intType, b.getIntegerAttr(intType.getElementType(), value)));
+    TypedAttr number = b.getIntegerAttr(element, value);
+    if (auto type = dyn_cast<VectorType>(intType))
+      number = DenseElementsAttr::get(type, number);
+    return arith::ConstantOp::create(b, number);
   };
   // x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)): whatever the bits have
   // above those of sqrt(1/2) belongs to the exponent.

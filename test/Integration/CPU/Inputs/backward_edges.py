@@ -37,6 +37,13 @@ for causal, window in ((False, None), (True, None), (True, 9)):
         close(check, kernel(*arguments), wanted(*arrays, causal=causal, window=window), "f32",
               f"dynamic causal {causal} window {window} B{B} H{H} G{G} N{N} M{M}")
 
+    # The same kernel where there is nothing to do.
+    for B, H, G, N, M in ((0, 2, 2, 5, 5), (2, 0, 0, 5, 5), (2, 2, 2, 0, 5), (2, 2, 2, 5, 0)):
+        shapes = (B, H, N, 16), (B, G, M, 16), (B, G, M, 24), (B, H, N, 24), (B, H, N), (B, H, N, 24)
+        found = kernel(*(np.zeros(shape, np.float32) for shape in shapes))
+        check.require([x.shape for x in found] == list(shapes[:3]) and not any(x.any() for x in found),
+                      f"dynamic causal {causal} window {window} B{B} H{H} G{G} N{N} M{M}")
+
 # The same bits for any number of threads, and run after run: blocks of queries,
 # heads that share a key head, heads and batch entries that share a bias.
 for name, (H, G), terms in (
@@ -109,6 +116,28 @@ for threads in (1, 2, 3):
     close(check, found, expected, "f32", f"two sources, {threads} threads")
 check.require(all(r == runs[0] for r in runs), "threads two sources")
 check.library.set_num_threads(0)
+
+# Rows that no range names have gradients of zero, whatever memory held before.
+rng = np.random.default_rng(9)
+q, d_out = (normal(rng, (1, 4, 40, 16), "f32") for _ in range(2))
+k, v = (normal(rng, (1, 2, 12, 16), "f32") for _ in range(2))
+out, lse = (x.astype(np.float32) for x in reference.dense(q, k[:, :, 2:7], v[:, :, 2:7], scale=0.25, return_lse=True))
+expected = list(reference.dense_backward(d_out, q, k[:, :, 2:7], v[:, :, 2:7], out, lse, scale=0.25))
+expected[1:] = [np.pad(gradient, ((0, 0), (0, 0), (2, 5), (0, 0))) for gradient in expected[1:]]
+t, u = "tensor<1x4x40x16xf32>", "tensor<1x2x12x16xf32>"
+kernel = check.library.compile(
+    f"func.func @f(%q: {t}, %k: {u}, %v: {u}, %o: {t}, %s: tensor<1x4x40xf32>, %d: {t}) -> ({t}, {u}, {u}) {{\n"
+    f"  %i = tensor.empty() : {t}\n  %j = tensor.empty() : {u}\n  %l = tensor.empty() : {u}\n"
+    f"  %r:3 = attn.stream_backward query(%q : {t})\n"
+    f"    source(%k, %v : {u}, {u}) ranges [affine_map<(b)[rows, n] -> (2, 7)>]\n"
+    f"    forward(%o, %s : {t}, tensor<1x4x40xf32>) gradient(%d : {t})\n"
+    f"    outs(%i, %j, %l : {t}, {u}, {u}) {{scale = 0.25 : f64}} -> {t}, {u}, {u}\n"
+    f"  return %r#0, %r#1, %r#2 : {t}, {u}, {u}\n}}\n"
+)
+for attempt in range(2):
+    found = kernel(q, k, v, out, lse, d_out)
+    close(check, found, expected, "f32", f"unread rows, run {attempt}")
+    check.require(not found[1][:, :, 7:].any() and not found[2][:, :, :2].any(), "unread rows have no gradient")
 
 # Summaries alone: any interval, heads that share weights, gradients that add up.
 for B, G, N, D, W, p, I in ((1, 1, 10, 3, 1, 1, 1), (2, 4, 37, 16, 2, 3, 12), (1, 3, 64, 20, 3, 4, 64), (1, 2, 70, 5, 1, 5, 35)):

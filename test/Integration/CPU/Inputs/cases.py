@@ -94,6 +94,11 @@ class Checker:
         """The element types of the target."""
         return [t for t in ("f32", "f64", "bf16", "f16") if t != "f64" or self.library.target == "cpu"]
 
+    def targets(self):
+        """What a case is run on: the target, and with the CPU the reference."""
+        target = self.library.target
+        return (target, "reference") if target == "cpu" else (target,)
+
     def finish(self):
         for bound, error in sorted(self.worst.items()):
             print(f"largest error under the bound {bound:.3g}: {error:.3g}")

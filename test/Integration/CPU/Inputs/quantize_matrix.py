@@ -21,7 +21,7 @@ FACTORS = {
     "width": [1, 2, 3, 5, 8, 15, 16, 17, 33, 64, 100, 128],
     # Batch entries, heads, codebooks.
     "heads": [(1, 1, 1), (2, 3, 3), (2, 3, 1), (1, 8, 8), (0, 2, 1), (1, 0, 1), (3, 1, 1)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     # Numbers with few distinct distances, all exact; some of them not finite.
     "data": ["normal", "ties", "nonfinite"],
     "quantized": [False, True],
@@ -108,7 +108,7 @@ for index, case in enumerate(pairwise(FACTORS, seed=7)):
 # A code depends on nothing but its key: not on where the key lies, nor on how
 # many there are. Near ties show it: codewords that differ in the last digits.
 if check.only is None:
-    for dtype, D in itertools.product(("f32", "f64", "bf16"), (40, 48)):
+    for dtype, D in itertools.product([t for t in check.types() if t != "f16"], (40, 48)):
         rng = np.random.default_rng(1)
         k, c = normal(rng, (1, 1, 333, D), dtype), normal(rng, (1, 4, D), dtype).astype(np.float64)
         near = 1 + np.spacing(np.ones((), NAMES[dtype])).astype(float) * rng.standard_normal((1, 40, 1))

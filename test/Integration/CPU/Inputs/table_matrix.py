@@ -24,7 +24,7 @@ FACTORS = {
     "cache": [None, "plain", "weighted", "blocks"],
     "other": [False, True],
     "weighting": ["softmax", "squared_relu"],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
     "mixed": [False, True],
@@ -136,7 +136,7 @@ def run(index, case):
     else:
         p = np.maximum(np.where(np.isfinite(score), score, 0), 0) ** 2 * np.exp(log)
     out = np.einsum("bhnm,bhnme->bhne", p, value)
-    for target in ("cpu", "reference"):
+    for target in check.targets():
         found = check.library.compile(module, target=target, cpu=case["cpu"])(*arrays)
         check.close(found[0], out, BOUNDS[wide], f"{what} {target}")
         if softmax:

@@ -26,7 +26,7 @@ FACTORS = {
     # but one window.
     "cut": [None, None, 0, 0.3, 0.5, 0.9],
     "spread": ["random", "one code", "half the codes"],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }
@@ -52,7 +52,7 @@ def run(index, case):
     cuts = [0, N]
     if case["cut"]:
         cuts = sorted({0, max(1, round(case["cut"] * N)), N})
-    for target in ("cpu", "reference"):
+    for target in check.targets():
         parts, found = [], None
         for step, (low, high) in enumerate(zip(cuts, cuts[1:])):
             returns = case["cut"] is not None

@@ -11,7 +11,8 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_StreamBackwardOp : Attn_Op<"stream_backward", [AttrSizedOperandSegments]> {
+def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
+                                         [AttrSizedOperandSegments]> {
   let summary = "the gradient of attn.stream";
   let description = [{
     The shared core of the gradients of all soft-max patterns. For the
@@ -47,7 +48,8 @@ def Attn_StreamBackwardOp : Attn_Op<"stream_backward", [AttrSizedOperandSegments
     an order that does not depend on the number of threads, and rounded once.
 
     Sources have keys of their own: no codes, no axis of query blocks, no
-    `local_bias`.
+    `local_bias`. The iteration domain is the batch: all query heads and rows add
+    to the same gradients of keys and values.
 
     Example:
 
@@ -88,7 +90,8 @@ def Attn_StreamBackwardOp : Attn_Op<"stream_backward", [AttrSizedOperandSegments
   }];
 }
 
-def Attn_DenseBackwardOp : Attn_Op<"dense_backward", [AttrSizedOperandSegments]> {
+def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
+                                        [AttrSizedOperandSegments]> {
   let summary = "the gradient of attn.dense";
   let description = [{
     For the `attn.dense` with the same query, key, value, log weight, bias, scale

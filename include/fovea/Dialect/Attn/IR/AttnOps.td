@@ -9,7 +9,10 @@
 #ifndef FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD
 #define FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD
 
+include "fovea/Dialect/Attn/IR/AttnConvOps.td"
+include "fovea/Dialect/Attn/IR/AttnFFTOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
+include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"

@@ -71,8 +71,6 @@ def Attn_TreeRows : AnyTypeOf<[3DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Floa
     "rank-3 tensor or memref of f32, f64, bf16 or f16">;
 def Attn_TreeMask : AnyTypeOf<[2DTensorOf<[I1]>, MemRefRankOf<[I1], [2]>],
     "rank-2 tensor or memref of i1">;
-def Attn_TreeIndices : AnyTypeOf<[2DTensorOf<[I32]>, MemRefRankOf<[I32], [2]>],
-    "rank-2 tensor or memref of i32">;
 def Attn_TreeNumbers : AnyTypeOf<[2DTensorOf<[F32, F64]>, MemRefRankOf<[F32, F64], [2]>],
     "rank-2 tensor or memref of f32 or f64">;
 
@@ -107,7 +105,7 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Attn_TreeRows:$input, Optional<Attn_TreeMask>:$mask,
-    Attn_TreeRows:$tree, Optional<Attn_TreeIndices>:$counts,
+    Attn_TreeRows:$tree, Optional<Attn_Int2>:$counts,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -151,8 +149,8 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$tree, Attn_TreeIndices:$level, Attn_TreeIndices:$index,
-    Optional<Attn_TreeIndices>:$counts,
+    Attn_TreeRows:$tree, Attn_Int2:$level, Attn_Int2:$index,
+    Optional<Attn_Int2>:$counts,
     Attn_TreeRows:$rows, Optional<Attn_TreeNumbers>:$log_weight,
     Attn_TreeAttr:$shape
   );
@@ -201,8 +199,8 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$rows, Attn_TreeIndices:$level, Attn_TreeIndices:$index,
-    Optional<Attn_TreeIndices>:$counts, Attn_TreeRows:$tree,
+    Attn_TreeRows:$rows, Attn_Int2:$level, Attn_Int2:$index,
+    Optional<Attn_Int2>:$counts, Attn_TreeRows:$tree,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -297,8 +295,8 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select", [SingleBlock]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$tree, Optional<Attn_TreeIndices>:$counts,
-    Attn_TreeIndices:$level, Attn_TreeIndices:$index,
+    Attn_TreeRows:$tree, Optional<Attn_Int2>:$counts,
+    Attn_Int2:$level, Attn_Int2:$index,
     Attn_TreeAttr:$shape, DenseI64ArrayAttr:$budgets
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -366,11 +364,11 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Optional<Attn_TreeNumbers>:$scores,
-    Optional<Attn_TreeIndices>:$candidates,
-    Optional<Attn_TreeIndices>:$level, Optional<Attn_TreeIndices>:$index,
-    Optional<Attn_TreeIndices>:$counts,
-    Attn_TreeIndices:$new_level, Attn_TreeIndices:$new_index,
-    Attn_TreeIndices:$children,
+    Optional<Attn_Int2>:$candidates,
+    Optional<Attn_Int2>:$level, Optional<Attn_Int2>:$index,
+    Optional<Attn_Int2>:$counts,
+    Attn_Int2:$new_level, Attn_Int2:$new_index,
+    Attn_Int2:$children,
     Attn_TreeAttr:$shape, I64Attr:$at, I64Attr:$split
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);

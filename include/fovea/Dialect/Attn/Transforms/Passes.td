@@ -89,11 +89,13 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
 }
 
 def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
-  let summary = "check codes of keys at run time";
+  let summary = "check codes of keys, and parts of masks, at run time";
   let description = [{
     Adds `attn.check_codes` before every operation that uses codes as indices of
-    a codebook or of summaries, unless `attn.quantize` made them. What the operation
-    expands to need not check again.
+    a codebook or of summaries, unless `attn.quantize` made them, and
+    `attn.check_codes` or `attn.check_intervals` before an `attn.low_rank` whose mask
+    has groups, columns or intervals. What the operation expands to need not check
+    again.
 
     ```mlir
     %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
@@ -111,10 +113,11 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
 }
 
 def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
-  let summary = "lower attn.check_codes on memrefs to calls of the runtime";
+  let summary = "lower attn.check_codes and attn.check_intervals on memrefs to calls of the runtime";
   let description = [{
     Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
-    fails the invocation if a code is not below the bound:
+    fails the invocation if a code is not below the bound, and `attn.check_intervals`
+    likewise:
 
     ```
     attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
@@ -155,6 +158,9 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
            "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
            "the operation, otherwise serial, matmul, associative or input_scan">,
+    Option<"autoReduction", "auto-reduction", "std::string",
+           /*default=*/"\"input_scan\"",
+           "how they are accumulated where the operation says auto, too">,
     Option<"narrowSummaries", "narrow-summaries", "bool", /*default=*/"false",
            "keep summaries in the element type of the tokens, for targets that "
            "multiply one type only, instead of f32">
@@ -179,6 +185,27 @@ def ExpandTreeSelectPass
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
+def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.conv to attn.conv_recover and attn.conv_apply";
+  let description = [{
+    ```mlir
+    %out, %n, %c = attn.conv ins(%q, %k, %v : ...) outs(%o, %n0, %c0 : ...) {num_basis = 8 : i64, ...}
+    ```
+    becomes
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : ...) outs(%b0, %m0, %n0 : ...) {...}
+    %out, %c = attn.conv_apply ins(%b, %m, %v : ...) outs(%o, %c0 : ...)
+    ```
+
+    With `group`, both run in a loop over pairs of neighbouring groups.
+  }];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 
@@ -297,6 +324,53 @@ def VectorizeCodebookPass
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeConvRecoverPass
+    : Pass<"attn-vectorize-conv-recover", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.conv_recover on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_recover` on memrefs by three parallel loops: the binary
+    searches of every head, then the scores of all queries with the keys that were
+    found, which reads the queries once, then differences along the bases.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeLowRankPass
+    : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
+  let summary = "lower low-rank attention on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.low_rank`, `attn.polynomial_features` and `attn.rope` on
+    memrefs by parallel loops of vector code.
+
+    A causal `attn.low_rank` goes through chunks of rows with running sums of outer
+    products: products of register tiles with the sums, with the triangle of
+    weights on the diagonal, and of keys and values for the next sums. Other masks
+    make sums by group, or a tree of sums, and apply them to rows. See
+    docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -435,6 +509,57 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
   ];
 }
 
+def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
+  let summary = "lower sums of convolutions on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_apply` on memrefs by parallel loops vectorised along
+    the width of values. The algorithm, where it is `auto`, and the sizes of the
+    loops are chosen by a model of the target's registers; the choice is a remark
+    of category `attn-vectorize-conv`. See docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
+  let summary = "lower Fourier transforms on memrefs to parallel vector code";
+  let description = [{
+    Replaces `attn.fft_forward`, `fft_inverse`, `fft_multiply` and `fft_accumulate` on
+    memrefs by loops of butterflies in registers, parallel over batch entries and
+    groups of columns. The form of the spectra says what a vector holds and what
+    stages there are; factors are tables of the runtime.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
+  let summary = "check sizes of convolutions at run time";
+  let description = [{
+    Adds a call of the runtime before every `attn.conv_apply` on memrefs. Sizes
+    above the number of tokens, negative ones, and sizes that do not decrease down
+    to zeros fail the invocation before anything is written, as does a head without
+    any basis.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
   let summary = "check lists of tree nodes at run time";
   let description = [{
@@ -443,7 +568,14 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     update lists that do not cover the sequence in order, fail the invocation
     before anything is written. Likewise before an `attn.tree_split` with counts,
     whose budget may be above what exists.
+
+    With `copy-lists`, lists lie on a device: they, and the codes of
+    `attn.check_codes`, are copied to memory of the host and checked there.
   }];
+  let options = [
+    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
+           "copy lists from a device to the host to check them">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"
@@ -520,12 +652,16 @@ def SelectGPUTilesPass
     `#attn.tiles` whose queries, keys and values fit the shared memory and the
     registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
     number of warps, `key` the rows of one tile in shared memory. A stream that no
-    tile supports is an error. Every decision is a remark of category
+    tile supports is an error. With `warpgroups`, `lanes` is the 64 queries of a
+    warpgroup and `vectors` the number of them wherever the stream has one source
+    of narrow data without terms. Every decision is a remark of category
     `attn-select-gpu-tiles`.
   }];
   let options = [
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
-           "shared memory that a block can have, in bytes">
+           "shared memory that a block can have, in bytes">,
+    Option<"warpgroups", "warpgroups", "bool", /*default=*/"false",
+           "choose tiles of warpgroups, for sm_90a, where the stream allows them">
   ];
   let dependentDialects = ["::fovea::attn::AttnDialect"];
 }
@@ -536,15 +672,16 @@ def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
     Replaces every parallel loop over tiles of an `attn.stream` by a `gpu.launch`
     of one block of threads for each tile. See docs/GPU.md for the structure of
     the code. Blocks of the last tiles start first, which have the most to do
-    under a causal mask.
+    under a causal mask. Tiles of warpgroups become kernels for `sm_90a`, which
+    read queries, keys and values by tensor maps that the host makes.
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
     is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
-    bits.
+    bits; `exact` adds products of f32 one after the other, without tensor cores.
   }];
   let options = [
     Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3 or tf32">
+           "products of f32 data: tf32x3, tf32 or exact">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -562,6 +699,64 @@ def SummarizeToGPUPass
     Replaces every `attn.summarize` on memrefs by a `gpu.launch` of one block of
     threads for each batch entry, head, interval and 32 columns. The warps of a
     block share the rows of the interval; their sums are added in order.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.quantize on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.quantize` on memrefs by a kernel with the halves of the
+    squared norms of all codewords, and one with a block of threads for each 64
+    keys, or fewer where shared memory or the width asks for it. Products run on
+    tensor cores, and every thread keeps the best score of its columns: scores are
+    never stored. `f32` is that of `--attn-stream-to-gpu`.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">,
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower summaries and updates of codebooks to GPU kernels";
+  let description = [{
+    Replaces `attn.codebook_accumulate`, `attn.codebook_scan` and
+    `attn.codebook_update` on memrefs by kernels with a warp for each code, which
+    keeps the columns of its mean in registers and finds its tokens by a vote on the
+    codes of 32 at a time; results do not depend on any order. A scan with
+    `reduction = serial` is a running state; every other one summarises all blocks
+    at once and then merges them in order. `attn.log_count` becomes a parallel loop.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower trees of averages on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces operations on trees by parallel loops with a thread for each column of
+    a node, one after the other for each level, which `--attn-loops-to-gpu` makes
+    kernels of. `attn.tree_split` is a loop in which every candidate counts the
+    better ones, and a kernel with a block for each batch entry that lists the new
+    frontier.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
@@ -592,6 +787,19 @@ def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::gpu::GPUDialect"];
 }
 
+def MarkTensorMapsPass : Pass<"attn-mark-tensor-maps"> {
+  let summary = "pass tensor maps to kernels by value";
+  let description = [{
+    Pointers through which a kernel's `nvvm.cp.async.bulk.tensor` operations find
+    their tensors become parameters of 128 bytes, which `--attn-launch-to-runtime`
+    fills from what the pointer of the launch points to. Kernels that move registers
+    between warpgroups get a fixed number of threads, without which they cannot.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"
+  ];
+}
+
 def PlaceGPUBuffersPass
     : Pass<"attn-place-gpu-buffers", "::mlir::ModuleOp"> {
   let summary = "place the buffers of functions on the GPU";
@@ -602,10 +810,11 @@ def PlaceGPUBuffersPass
     | buffer | place |
     |---|---|
     | argument, constant | the caller's, as the device sees it: a copy if it is host memory |
-    | result | the host's, written by the device at the end |
+    | result | the device's if an argument lies there, else the host's, written by the device at the end |
     | any other | the device's |
 
-    Code outside of kernels that accesses single elements is an error.
+    Single elements that code outside of kernels loads or stores are copied between
+    host and device, each on its own; in a loop that is an error.
   }];
   let options = [
     Option<"emulate", "emulate", "bool", /*default=*/"false",

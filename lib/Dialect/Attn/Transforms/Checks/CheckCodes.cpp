@@ -71,10 +71,66 @@ static bool areKnown(Value codes, int64_t numCodes) {
   return false;
 }
 
+static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim) {
+  return isa<MemRefType>(operand.getType())
+             ? b.createOrFold<memref::DimOp>(operand, dim)
+             : b.createOrFold<tensor::DimOp>(operand, dim);
+}
+
+/// `operand[.., first .. first + size - 1]` along its last dimension.
+static Value getSlice(ImplicitLocOpBuilder &b, Value operand, int64_t first,
+                      OpFoldResult size) {
+  SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)),
+      strides(3, b.getIndexAttr(1)), sizes;
+  for (int64_t dim : {0, 1})
+    sizes.push_back(getAsOpFoldResult(getExtent(b, operand, dim)));
+  offsets[2] = b.getIndexAttr(first);
+  sizes.push_back(size);
+  if (isa<MemRefType>(operand.getType()))
+    return memref::SubViewOp::create(b, operand, offsets, sizes, strides);
+  return tensor::ExtractSliceOp::create(b, operand, offsets, sizes, strides);
+}
+
+/// Checks what a mask of attn.low_rank is made of.
+static void checkMask(LowRankOp op) {
+  RowMask mask = op.getMask();
+  OperandRange parts = op.getMaskParts();
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  auto name = [&](StringRef part) {
+    return (op->getName().getStringRef() + ": " + part).str();
+  };
+  auto checkCodes = [&](unsigned part, Value bound) {
+    CheckCodesOp::create(b, parts[part], bound,
+                         name(op.getPartNames(mask)[part]));
+  };
+  if (mask == RowMask::RowInterval) {
+    CheckIntervalsOp::create(b, parts[0], parts[1], getExtent(b, op.getU2(), 2),
+                             name("interval"));
+  } else if (mask == RowMask::DistinctRows ||
+             mask == RowMask::DistinctColumns) {
+    checkCodes(0, getExtent(b, parts[1], 2));
+  } else if (mask == RowMask::RowChange) {
+    Value one = arith::ConstantIndexOp::create(b, 1);
+    Value bound = b.createOrFold<arith::AddIOp>(getExtent(b, parts[1], 2), one);
+    checkCodes(0, bound);
+    checkCodes(1, getExtent(b, op.getU2(), 2));
+    // Ends in order: from each one to the next is an interval. A single row
+    // has none, and no row minus one.
+    Value numRows = getExtent(b, parts[0], 2);
+    Value size = b.createOrFold<arith::SubIOp>(
+        b.createOrFold<arith::MaxSIOp>(numRows, one), one);
+    CheckIntervalsOp::create(
+        b, getSlice(b, parts[0], 0, getAsOpFoldResult(size)),
+        getSlice(b, parts[0], 1, getAsOpFoldResult(size)), bound, name("ends"));
+  }
+}
+
 namespace {
 struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
   void runOnOperation() override {
     getOperation().walk([](Operation *op) {
+      if (auto lowRank = dyn_cast<LowRankOp>(op))
+        return checkMask(lowRank);
       std::optional<CodesOperand> operand = getCodesOperand(op);
       if (!operand)
         return;
@@ -84,10 +140,7 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
           areKnown(operand->codes, numCodes))
         return;
       ImplicitLocOpBuilder b(op->getLoc(), op);
-      Value bound =
-          isa<MemRefType>(type)
-              ? b.createOrFold<memref::DimOp>(operand->table, operand->dim)
-              : b.createOrFold<tensor::DimOp>(operand->table, operand->dim);
+      Value bound = getExtent(b, operand->table, operand->dim);
       std::string name = (op->getName().getStringRef() + ": codes").str();
       CheckCodesOp::create(b, operand->codes, bound, name);
     });

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPU/GPURuntimeCalls.h"
 #include "ListCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
@@ -21,8 +22,39 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+namespace {
+/// Lists where the host can read them: copies, or the lists themselves.
+class HostLists {
+public:
+  HostLists(ModuleOp module, Operation *op, bool copies)
+      : calls(module), builder(op), loc(op->getLoc()), copies(copies) {}
+
+  Value get(Value list) {
+    if (!list || !copies)
+      return list;
+    return lists.emplace_back(calls.copyToHost(builder, loc, list));
+  }
+  void free() {
+    for (Value list : lists)
+      calls.freeOnHost(builder, loc, list);
+  }
+  OpBuilder &getBuilder() { return builder; }
+
+private:
+  GPURuntimeCalls calls;
+  OpBuilder builder;
+  Location loc;
+  bool copies;
+  SmallVector<Value> lists;
+};
+} // namespace
+
 static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
-                       Value tree, TreeAttr shape, bool mustCover) {
+                       Value tree, TreeAttr shape, bool mustCover,
+                       bool copyLists) {
+  HostLists lists(module, op, copyLists);
+  level = lists.get(level);
+  index = lists.get(index);
   ListCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
   int64_t roots =
@@ -34,15 +66,17 @@ static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
               calls.integer(calls.extent(level, 1)), calls.integer(roots),
               calls.integer(shape.getRatio()), calls.integer(shape.getLevels()),
               calls.integer(mustCover)});
+  lists.free();
 }
 
-static void checkBudget(ModuleOp module, TreeSplitOp op) {
-  Value counts = op.getCounts();
-  if (!counts || op.getSplit() == 0)
+static void checkBudget(ModuleOp module, TreeSplitOp op, bool copyLists) {
+  if (!op.getCounts() || op.getSplit() == 0)
     return;
+  HostLists lists(module, op, copyLists);
+  Value counts = lists.get(op.getCounts());
+  Value candidates = lists.get(op.getCandidates());
   ListCalls calls(module, op);
   Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
-  Value candidates = op.getCandidates();
   int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
   calls.call(
       "fovea_rt_check_budget",
@@ -52,10 +86,21 @@ static void checkBudget(ModuleOp module, TreeSplitOp op) {
        calls.integer(calls.extent(counts, 0)),
        calls.integer(op.getNumCandidates()), calls.integer(op.getAt()),
        calls.integer(op.getSplit())});
+  lists.free();
+}
+
+/// --attn-lower-checks turns the check into a call on the copy.
+static void copyCodes(ModuleOp module, CheckCodesOp op) {
+  HostLists lists(module, op, /*copies=*/true);
+  op.getCodesMutable().assign(lists.get(op.getCodes()));
+  lists.getBuilder().setInsertionPointAfter(op);
+  lists.free();
 }
 
 namespace {
 struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
+  using CheckNodesPassBase::CheckNodesPassBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     WalkResult result = module.walk([&](Operation *op) {
@@ -72,16 +117,20 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
       }
       if (auto fetch = dyn_cast<TreeFetchOp>(op))
         checkNodes(module, op, fetch.getLevel(), fetch.getIndex(),
-                   fetch.getTree(), fetch.getShape(), /*mustCover=*/false);
+                   fetch.getTree(), fetch.getShape(), /*mustCover=*/false,
+                   copyLists);
       else if (auto update = dyn_cast<TreeUpdateOp>(op))
         checkNodes(module, op, update.getLevel(), update.getIndex(),
-                   update.getTree(), update.getShape(), /*mustCover=*/true);
+                   update.getTree(), update.getShape(), /*mustCover=*/true,
+                   copyLists);
       else
-        checkBudget(module, cast<TreeSplitOp>(op));
+        checkBudget(module, cast<TreeSplitOp>(op), copyLists);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
-      signalPassFailure();
+      return signalPassFailure();
+    if (copyLists)
+      module.walk([&](CheckCodesOp op) { copyCodes(module, op); });
   }
 };
 } // namespace

@@ -133,6 +133,13 @@ struct ExpandPatternsPass
           << reduction.getValue();
       return signalPassFailure();
     }
+    std::optional<Reduction> automatic = symbolizeReduction(autoReduction);
+    if (!automatic || *automatic == Reduction::Auto) {
+      getOperation().emitError("expects auto-reduction to be serial, matmul, "
+                               "associative or input_scan, but got ")
+          << autoReduction.getValue();
+      return signalPassFailure();
+    }
     // Scores of trees become attn.dense.
     RewritePatternSet scores(&getContext());
     populateExpandTreePatterns(scores);
@@ -141,7 +148,7 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
-    populateExpandVQPatterns(patterns, *chosen);
+    populateExpandVQPatterns(patterns, *chosen, *automatic);
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 

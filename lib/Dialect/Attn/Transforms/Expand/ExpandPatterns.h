@@ -91,9 +91,10 @@ void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
 /// the type that sums are kept in, which are rounded behind it.
 void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
-/// `reduction` other than auto overrides that of the operations.
+/// `reduction` other than auto overrides that of the operations; `automatic` is
+/// taken where both are auto.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
-                              Reduction reduction);
+                              Reduction reduction, Reduction automatic);
 
 } // namespace fovea::attn::detail
 

@@ -533,8 +533,8 @@ private:
 };
 
 struct ExpandVQ : OpRewritePattern<VQOp> {
-  ExpandVQ(MLIRContext *context, Reduction reduction)
-      : OpRewritePattern(context), reduction(reduction) {}
+  ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic)
+      : OpRewritePattern(context), reduction(reduction), automatic(automatic) {}
 
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
@@ -547,7 +547,7 @@ struct ExpandVQ : OpRewritePattern<VQOp> {
     Reduction chosen =
         reduction == Reduction::Auto ? op.getReduction() : reduction;
     if (chosen == Reduction::Auto)
-      chosen = Reduction::InputScan;
+      chosen = automatic;
     rewriter.replaceOp(op, DecoderForm(rewriter, op).expand(chosen));
     return success();
   }
@@ -566,7 +566,7 @@ private:
                                          op.getWeighting()));
   }
 
-  Reduction reduction;
+  Reduction reduction, automatic;
 };
 
 //===----------------------------------------------------------------------===//
@@ -647,7 +647,8 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
 } // namespace
 
 void fovea::attn::detail::populateExpandVQPatterns(RewritePatternSet &patterns,
-                                                   Reduction reduction) {
-  patterns.add<ExpandVQ>(patterns.getContext(), reduction);
+                                                   Reduction reduction,
+                                                   Reduction automatic) {
+  patterns.add<ExpandVQ>(patterns.getContext(), reduction, automatic);
   patterns.add<ExpandVQDecode>(patterns.getContext());
 }

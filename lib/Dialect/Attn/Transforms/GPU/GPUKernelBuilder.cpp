@@ -20,6 +20,16 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+std::optional<F32Math> fovea::attn::parseF32Math(StringRef name) {
+  if (name == "tf32")
+    return F32Math::TF32;
+  if (name == "tf32x3")
+    return F32Math::TF32x3;
+  if (name == "exact")
+    return F32Math::Exact;
+  return std::nullopt;
+}
+
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
     : KernelBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
@@ -29,9 +39,19 @@ void GPUKernelBuilder::begin() {
   threadId = toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x));
   laneId = rem(threadId, kWarpSize);
   warpId = div(threadId, kWarpSize);
+  sharedMemory = Value();
 }
 
 void GPUKernelBuilder::barrier() { gpu::BarrierOp::create(*this); }
+
+void GPUKernelBuilder::warpBarrier() {
+  NVVM::SyncWarpOp::create(*this, i32(-1));
+}
+
+Value GPUKernelBuilder::ballot(Value condition) {
+  return NVVM::VoteSyncOp::create(*this, getI32Type(), i32(-1), condition,
+                                  NVVM::VoteSyncKind::ballot);
+}
 
 //===----------------------------------------------------------------------===//
 // Numbers
@@ -68,6 +88,12 @@ Value GPUKernelBuilder::maxNum(Value a, Value b) {
 Value GPUKernelBuilder::shuffleXor(Value value, int64_t mask) {
   return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
                               i32(kWarpSize - 1), NVVM::ShflKind::bfly,
+                              UnitAttr());
+}
+
+Value GPUKernelBuilder::shuffleFrom(Value value, Value lane) {
+  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, lane,
+                              i32(kWarpSize - 1), NVVM::ShflKind::idx,
                               UnitAttr());
 }
 
@@ -184,6 +210,26 @@ KernelBuilder::Values GPUKernelBuilder::multiplyOnce(FloatType type,
   return result;
 }
 
+KernelBuilder::Values
+GPUKernelBuilder::multiplyByLanes(ValueRange a, ValueRange b, ValueRange c) {
+  // Lane 4 r + k has columns k and k + 4 of rows r and r + 8 on the left, and
+  // rows k and k + 4 of column r on the right; this lane wants two rows of the
+  // left and two columns of the right.
+  Value ownRow = mul(div(lane(), 4), 4), ownColumn = mul(rem(lane(), 4), 8);
+  Values sums(c);
+  for (int64_t depth = 0; depth < 8; ++depth) {
+    int64_t from = depth % 4, upper = depth / 4;
+    Value left[2], right[2];
+    for (int64_t half : {0, 1}) {
+      left[half] = shuffleFrom(a[2 * upper + half], add(ownRow, from));
+      right[half] = shuffleFrom(b[upper], add(ownColumn, from + 4 * half));
+    }
+    for (auto [i, sum] : llvm::enumerate(sums))
+      sum = fma(left[i / 2], right[i % 2], sum);
+  }
+  return sums;
+}
+
 GPUKernelBuilder::Sum GPUKernelBuilder::makeSum() {
   return {Values(4, scalar(0.0)), {}};
 }
@@ -192,6 +238,10 @@ void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
                                 ValueRange b, Sum &sum) {
   if (!type.isF32()) {
     sum.high = multiplyOnce(type, a, b, sum.high);
+    return;
+  }
+  if (math == F32Math::Exact) {
+    sum.high = multiplyByLanes(a, b, sum.high);
     return;
   }
   Values highA, highB, lowA, lowB;
@@ -210,6 +260,34 @@ void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
     sum.low.assign(4, scalar(0.0));
   sum.low = multiplyOnce(type, lowA, highB, sum.low);
   sum.low = multiplyOnce(type, highA, lowB, sum.low);
+}
+
+KernelBuilder::Values GPUKernelBuilder::loadLeft(const SharedMatrix &matrix,
+                                                 Value row, int64_t step) {
+  // Its 8 x 8 matrices are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
+  Value chunk = bitXor(div(lane(), 16), swizzle(matrix, rem(lane(), 8)));
+  chunk = bitXor(chunk, 2 * step);
+  return loadMatrices(matrix, add(row, rem(lane(), 16)),
+                      mul(chunk, matrix.chunkElements), /*transpose=*/false);
+}
+
+void GPUKernelBuilder::multiplyRows(FloatType type, F32Math math,
+                                    ValueRange left, const SharedMatrix &matrix,
+                                    Value row, int64_t numRows, int64_t step,
+                                    MutableArrayRef<Sum> sums) {
+  // Matrices (0, 0), (0, 1), (8, 0), (8, 1) are two second operands.
+  Value lane8 = rem(lane(), 8);
+  Value chunk = bitXor(rem(div(lane(), 8), 2), swizzle(matrix, lane8));
+  chunk = bitXor(chunk, 2 * step);
+  row = add(row, add(lane8, mul(div(lane(), 16), 8)));
+  for (int64_t first = 0; first < numRows; first += 16) {
+    Values right =
+        loadMatrices(matrix, add(row, first), mul(chunk, matrix.chunkElements),
+                     /*transpose=*/false);
+    for (int64_t half : {0, 1})
+      multiply(type, math, left, ValueRange(right).slice(2 * half, 2),
+               sums[first / 8 + half]);
+  }
 }
 
 KernelBuilder::Values GPUKernelBuilder::getTotal(const Sum &sum) {

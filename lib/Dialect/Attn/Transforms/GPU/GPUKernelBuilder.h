@@ -24,9 +24,13 @@ constexpr int64_t kChunkBytes = 16;
 
 /// How products of f32 data are computed.
 enum class F32Math {
-  TF32,  // one product of operands rounded to 11 bits
-  TF32x3 // three products of operands cut in two: nearly f32
+  TF32,   // one product of operands rounded to 11 bits
+  TF32x3, // three products of operands cut in two: nearly f32
+  Exact   // multiply-adds of f32, without tensor cores
 };
+
+/// What an option `f32` says.
+std::optional<F32Math> parseF32Math(llvm::StringRef name);
 
 /// Rows of a matrix in shared memory. Rows are padded so that 16-byte chunks
 /// can be permuted within 128 bytes: chunk `c` of row `r` lies at `c ^ f(r)`,
@@ -49,13 +53,17 @@ public:
                    int64_t numThreads);
 
   int64_t getNumThreads() const { return numThreads; }
-  /// Reads the thread number; to be called once, at the start of the kernel.
+  /// Reads the thread number; to be called at the start of each kernel.
   void begin();
   // Numbers of the thread, its lane and its warp, as integers of 32 bits.
   Value thread() const { return threadId; }
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
   void barrier();
+  /// Waits for the warp's lanes and orders what they read and write.
+  void warpBarrier();
+  /// A bit for each lane of the warp, set where `condition` holds.
+  Value ballot(Value condition);
 
   // Integers of 32 bits: threads count rows and columns with them, which takes
   // half the registers.
@@ -73,6 +81,8 @@ public:
   Value exp2(Value x);
   Value maxNum(Value a, Value b);
   Value shuffleXor(Value value, int64_t mask);
+  /// What another lane of the warp has.
+  Value shuffleFrom(Value value, Value lane);
 
   // Shared memory.
   /// A matrix of `rows` rows at byte `offset` of the kernel's shared memory.
@@ -99,6 +109,14 @@ public:
   /// depth.
   void multiply(mlir::FloatType type, F32Math math, mlir::ValueRange a,
                 mlir::ValueRange b, Sum &sum);
+  /// The first operand of a product: 16 rows of a matrix from `row` on, and
+  /// piece `step` of the depth.
+  Values loadLeft(const SharedMatrix &matrix, Value row, int64_t step);
+  /// Adds the products of `left` and that piece of `numRows` rows, a multiple
+  /// of 16, of another matrix: a sum for every 8 rows.
+  void multiplyRows(mlir::FloatType type, F32Math math, mlir::ValueRange left,
+                    const SharedMatrix &matrix, Value row, int64_t numRows,
+                    int64_t step, llvm::MutableArrayRef<Sum> sums);
   /// The four numbers of a thread.
   Values getTotal(const Sum &sum);
 
@@ -114,6 +132,10 @@ public:
 private:
   Values multiplyOnce(mlir::FloatType type, mlir::ValueRange a,
                       mlir::ValueRange b, mlir::ValueRange c);
+  /// The product of 16 x 8 and 8 x 8 numbers of f32 in the same fragments, from
+  /// which lanes take each other's numbers.
+  Values multiplyByLanes(mlir::ValueRange a, mlir::ValueRange b,
+                         mlir::ValueRange c);
   /// The nearest tf32 number of an f32 number, as an f32 number.
   Value roundToTF32(Value x);
 

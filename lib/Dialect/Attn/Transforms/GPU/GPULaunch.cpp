@@ -8,7 +8,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULaunch.h"
-#include "GPUKernelBuilder.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -31,6 +30,40 @@ gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
   return launch;
 }
 
+void fovea::attn::parallelLoop(KernelBuilder &b, ArrayRef<Value> extents,
+                               function_ref<void(ValueRange)> body) {
+  SmallVector<Value> lows(extents.size(), b.index(0)),
+      steps(extents.size(), b.index(1));
+  scf::ParallelOp::create(
+      b, lows, extents, steps,
+      [&](OpBuilder &, Location, ValueRange at) { body(at); });
+}
+
+KernelBuilder::Values fovea::attn::splitNumber(KernelBuilder &b, Value number,
+                                               ValueRange extents) {
+  KernelBuilder::Values digits(extents.size());
+  for (int64_t dim = extents.size() - 1; dim > 0; --dim) {
+    digits[dim] = b.rem(number, extents[dim]);
+    number = b.div(number, extents[dim]);
+  }
+  if (!digits.empty())
+    digits.front() = number;
+  return digits;
+}
+
+KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
+                                               ValueRange extents,
+                                               int64_t sharedBytes) {
+  Value total = b.index(1);
+  for (Value extent : extents)
+    total = b.mul(total, extent);
+  gpu::LaunchOp launch =
+      createLaunch(b, b.getLoc(), total, b.getNumThreads(), sharedBytes);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  b.begin();
+  return splitNumber(b, launch.getBlockIds().x, extents);
+}
+
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
                                         int64_t numThreads,
                                         int64_t sharedBytes) {
@@ -51,16 +84,13 @@ gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
   gpu::LaunchOp launch = createLaunch(b, loc, total, numThreads, sharedBytes);
 
   b.setInsertionPointToStart(&launch.getBody().front());
-  Value rest = launch.getBlockIds().x;
   IRMapping mapping;
-  for (int64_t dim = forall.getRank() - 1; dim >= 0; --dim) {
-    Value number = dim ? b.rem(rest, counts[dim]) : rest;
-    rest = dim ? b.div(rest, counts[dim]) : rest;
-    if (dim == forall.getRank() - 1)
-      number = b.sub(b.sub(counts[dim], number), b.index(1));
-    mapping.map(forall.getInductionVar(dim),
-                b.add(lows[dim], b.mul(number, steps[dim])));
-  }
+  KernelBuilder::Values numbers =
+      splitNumber(b, launch.getBlockIds().x, counts);
+  numbers.back() = b.sub(b.sub(counts.back(), numbers.back()), b.index(1));
+  for (auto [iv, low, number, step] :
+       llvm::zip(forall.getInductionVars(), lows, numbers, steps))
+    mapping.map(iv, b.add(low, b.mul(number, step)));
   for (Operation &op : forall.getBody()->without_terminator())
     b.clone(op, mapping);
   forall.erase();

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPULAUNCH_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPULAUNCH_H
 
+#include "GPUKernelBuilder.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -18,6 +19,22 @@ namespace fovea::attn {
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
                                  mlir::Value numBlocks, int64_t numThreads,
                                  int64_t sharedBytes);
+
+/// A parallel loop over the points of a grid, which --attn-loops-to-gpu makes a
+/// kernel of one thread for each point.
+void parallelLoop(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> extents,
+                  llvm::function_ref<void(mlir::ValueRange)> body);
+
+/// The digits of `number` in a system whose digits have these extents, the last
+/// one varying fastest.
+KernelBuilder::Values splitNumber(KernelBuilder &builder, mlir::Value number,
+                                  mlir::ValueRange extents);
+
+/// Goes into a launch of one block of the builder's threads for each point of a
+/// grid, and begins the kernel. Returns the point, a number below each extent.
+KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
+                                  mlir::ValueRange extents,
+                                  int64_t sharedBytes = 0);
 
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.

@@ -41,6 +41,25 @@ Value GPURuntimeCalls::getPointer(OpBuilder &builder, Location loc,
   return LLVM::IntToPtrOp::create(builder, loc, pointerType, address);
 }
 
+Value GPURuntimeCalls::getElementPointer(OpBuilder &builder, Location loc,
+                                         Value memref, ValueRange indices) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto metadata =
+      memref::ExtractStridedMetadataOp::create(builder, loc, memref);
+  Value element = metadata.getOffset();
+  for (auto [index, stride] : llvm::zip(indices, metadata.getStrides())) {
+    Value distance = arith::MulIOp::create(builder, loc, index, stride);
+    element = arith::AddIOp::create(builder, loc, element, distance);
+  }
+  element =
+      arith::IndexCastOp::create(builder, loc, builder.getI64Type(), element);
+  Type stored = LLVMTypeConverter(builder.getContext())
+                    .convertType(type.getElementType());
+  return LLVM::GEPOp::create(builder, loc, pointerType, stored,
+                             getPointer(builder, loc, memref),
+                             ArrayRef<LLVM::GEPArg>{element});
+}
+
 /// The dynamic sizes of a memref.
 static SmallVector<Value> getDynamicSizes(OpBuilder &builder, Location loc,
                                           Value memref) {
@@ -111,4 +130,30 @@ Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
                                   Value pointer, Value like) {
   return makeBuffer(builder, loc, pointer, cast<MemRefType>(like.getType()),
                     getDynamicSizes(builder, loc, like));
+}
+
+Value GPURuntimeCalls::copyToHost(OpBuilder &builder, Location loc,
+                                  Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto contiguous = MemRefType::get(type.getShape(), type.getElementType());
+  SmallVector<Value> sizes = getDynamicSizes(builder, loc, memref);
+  Value source = memref;
+  if (!type.getLayout().isIdentity()) {
+    source = memref::AllocOp::create(builder, loc, contiguous, sizes);
+    memref::CopyOp::create(builder, loc, memref, source);
+  }
+  Value alignment =
+      arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(0));
+  Value pointer = call(
+      builder, loc, "fovea_rt_alloc",
+      {getNumBytes(builder, loc, contiguous, sizes), alignment}, pointerType);
+  Value copy = makeBuffer(builder, loc, pointer, contiguous, sizes);
+  memref::CopyOp::create(builder, loc, source, copy);
+  if (source != memref)
+    memref::DeallocOp::create(builder, loc, source);
+  return copy;
+}
+
+void GPURuntimeCalls::freeOnHost(OpBuilder &builder, Location loc, Value copy) {
+  call(builder, loc, "fovea_rt_free", getPointer(builder, loc, copy));
 }

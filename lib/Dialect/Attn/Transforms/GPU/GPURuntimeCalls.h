@@ -34,6 +34,9 @@ public:
 
   /// The address of the first element of a memref without offset.
   Value getPointer(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
+  /// The address of one element of any memref.
+  Value getElementPointer(mlir::OpBuilder &builder, mlir::Location loc,
+                          Value memref, mlir::ValueRange indices);
   /// The size of a contiguous buffer, as an i64.
   Value getNumBytes(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::MemRefType type, mlir::ValueRange dynamicSizes);
@@ -44,6 +47,11 @@ public:
                    mlir::MemRefType type, mlir::ValueRange dynamicSizes);
   Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
                    Value like);
+
+  /// A contiguous copy of a buffer of the device in memory of the host, which
+  /// is to be freed.
+  Value copyToHost(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
+  void freeOnHost(mlir::OpBuilder &builder, mlir::Location loc, Value copy);
 
   mlir::LLVM::LLVMPointerType pointerType;
 

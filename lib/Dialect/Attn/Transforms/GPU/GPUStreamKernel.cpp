@@ -7,8 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
-#include "RowAlignment.h"
 #include "SoftmaxAlgebra.h"
+#include "WarpgroupBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 
@@ -22,41 +24,34 @@ static int64_t getExtent(Value memref, int64_t dim) {
   return cast<ShapedType>(memref.getType()).getDimSize(dim);
 }
 
+FloatType fovea::attn::getProductType(StreamOp op) {
+  FloatType type = getElementType(op.getQuery());
+  SmallVector<Value> operands(op.getKeys());
+  llvm::append_range(operands, op.getValues());
+  bool isMixed = getElementType(op.getOutput()) != type;
+  for (Value operand : operands)
+    isMixed |=
+        getElementType(operand) != type && !getElementType(operand).isF32();
+  return isMixed ? FloatType(Float32Type::get(op.getContext())) : type;
+}
+
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   FloatType type = getElementType(op.getQuery());
   if (!type.isF16() && !type.isBF16() && !type.isF32())
     return op.emitError("has data of type ")
            << type << ", but GPU kernels take f16, bf16 and f32";
-  if (op.getWeighting() != Weighting::Softmax)
-    return op.emitError("weighs by squared_relu, but GPU kernels take softmax");
-  for (const StreamOp::Source &source : op.getSourceList()) {
-    if (source.codes)
-      return op.emitError("has keys that are rows of a table, but GPU kernels "
-                          "take one row for each key");
-    if (source.hasValueBlocks() || source.hasLogWeightBlocks() ||
-        source.attr.getHasLocalBias())
-      return op.emitError("has values, log weights or a bias that count from "
-                          "the block of queries, but GPU kernels take those of "
-                          "the whole sequence");
-    for (int64_t dim : {0, 1})
-      if (getExtent(source.keys, dim) != getExtent(source.values, dim))
-        return op.emitError("has keys that batch entries or heads share, but "
-                            "GPU kernels take as many as values");
-    for (Value operand : {source.keys, source.values, op.getOutput()})
-      if (getElementType(operand) != type)
-        return op.emitError("has data of types ")
-               << type << " and " << getElementType(operand)
-               << ", but GPU kernels take one";
-  }
-  for (OperandRange terms : {op.getLogWeights(), op.getBiases()})
-    for (Value term : terms)
-      if (getElementType(term).isF64())
-        return op.emitError("has a log weight or bias of type 'f64', but GPU "
-                            "kernels take f16, bf16 and f32");
+  SmallVector<Value> operands = {op.getOutput()};
+  for (OperandRange range :
+       {op.getKeys(), op.getValues(), op.getLogWeights(), op.getBiases()})
+    llvm::append_range(operands, range);
+  for (Value operand : operands)
+    if (getElementType(operand).isF64())
+      return op.emitError("has data of types ")
+             << type << " and 'f64', but GPU kernels take f16, bf16 and f32";
   // Threads count rows in 32 bits, with room for differences.
   for (const StreamOp::Source &source : op.getSourceList())
-    if (getExtent(source.keys, 2) >= int64_t(1) << 30)
-      return op.emitError("has ") << getExtent(source.keys, 2)
+    if (getExtent(source.getRowsOperand(), 2) >= int64_t(1) << 30)
+      return op.emitError("has ") << getExtent(source.getRowsOperand(), 2)
                                   << " rows of keys, but GPU kernels take "
                                      "fewer than 2^30";
   int64_t width = getExtent(op.getQuery(), 3);
@@ -72,7 +67,7 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
 
 GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   TilesAttr tiles = *op.getTiles();
-  int64_t bytes = getElementType(op.getQuery()).getWidth() / 8;
+  int64_t bytes = getProductType(op).getWidth() / 8;
   int64_t width = getExtent(op.getQuery(), 3);
   int64_t valueWidth = getExtent(op.getOutput(), 3);
   // Wide values are summed in passes of equal width.
@@ -80,6 +75,12 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   valueColumns = valueWidth;
   if (numPasses > 1)
     valueColumns = llvm::alignTo(llvm::divideCeil(valueWidth, numPasses), 16);
+
+  tableRows = RangeAnalysis(op).getMaxTableRows();
+  if (tiles.getLanes() == kWarpgroupRows) {
+    placeBoxes(tiles.getQueryLanes(), tiles.getKey(), width);
+    return;
+  }
 
   int64_t next = 0;
   auto place = [&](int64_t size) {
@@ -94,45 +95,50 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   keys = matrix(2 * tiles.getKey(), width);
   values = matrix(2 * tiles.getKey(), valueColumns);
   weights = place(op.getLogWeights().empty() ? 0 : 2 * tiles.getKey() * 4);
-  tableRows = RangeAnalysis(op).getMaxTableRows();
   table = place(tableRows * 4);
   this->bytes = next;
 }
 
 int64_t GPUStreamKernel::getNumThreads(StreamOp op) {
-  return op.getTiles()->getVectors() * kWarpSize;
+  TilesAttr tiles = *op.getTiles();
+  // One warpgroup more copies.
+  if (tiles.getLanes() == kWarpgroupRows)
+    return (tiles.getVectors() + 1) * kWarpgroupSize;
+  return tiles.getVectors() * kWarpSize;
 }
 
 GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
     : op(op), tiles(*op.getTiles()), b(op.getLoc(), builder, getNumThreads(op)),
-      math(math), type(getElementType(op.getQuery())),
-      width(getExtent(op.getQuery(), 3)),
+      math(math), type(getProductType(op)), width(getExtent(op.getQuery(), 3)),
       valueWidth(getExtent(op.getOutput(), 3)), keyTile(tiles.getKey()),
       queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
-      hasWeights(!op.getLogWeights().empty()),
-      hasBias(!op.getBiases().empty()) {
-  scale = op.getScale().convertToDouble() * softmax::kLog2E;
+      isSoftmax(op.getWeighting() == Weighting::Softmax),
+      hasWeights(!op.getLogWeights().empty()), hasBias(!op.getBiases().empty()),
+      hasLocalBias(llvm::any_of(op.getSourceList(), [](const auto &source) {
+        return source.attr.getHasLocalBias();
+      })) {
+  scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   // The exponential can take the scale only if a larger product gives a larger
   // score, and only if the masked product stays finite.
-  scalesScores = hasWeights || hasBias || !(scale > 0x1p-40);
+  scalesScores = !isSoftmax || hasWeights || hasBias || !(scale > 0x1p-40);
   // A power of two, whose product with the scale is exact: equal masked scores
   // must differ by zero.
   masked = scalesScores
                ? softmax::kMasked
                : -std::exp2(std::ceil(std::log2(-softmax::kMasked / scale)));
-
-  int64_t bytes = type.getWidth() / 8;
-  queryBytes = getCopyBytes(op.getQuery(), bytes);
-  keyBytes = valueBytes = kChunkBytes;
-  for (const StreamOp::Source &source : op.getSourceList()) {
-    keyBytes = std::min(keyBytes, getCopyBytes(source.keys, bytes));
-    valueBytes = std::min(valueBytes, getCopyBytes(source.values, bytes));
-  }
 }
 
 //===----------------------------------------------------------------------===//
 // Loops around a query block
 //===----------------------------------------------------------------------===//
+
+void GPUStreamKernel::placeLane() {
+  lane8 = b.rem(b.lane(), 8);
+  lane16 = b.rem(b.lane(), 16);
+  group = b.div(b.lane(), 4);
+  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
+  warpRow = b.mul(b.warp(), kWarpRows);
+}
 
 void GPUStreamKernel::emit() {
   b.begin();
@@ -146,19 +152,11 @@ void GPUStreamKernel::emit() {
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
 
-  lane8 = b.rem(b.lane(), 8);
-  lane16 = b.rem(b.lane(), 16);
-  group = b.div(b.lane(), 4);
-  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
-  warpRow = b.mul(b.warp(), kWarpRows);
-  // Matrices of queries are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1),
-  // those of values likewise, those of keys (0, 0), (0, 1), (8, 0), (8, 1).
-  Value half = b.div(b.lane(), 16);
-  querySwizzle = b.bitXor(half, b.swizzle(sharedQueries, lane8));
-  keySwizzle =
-      b.bitXor(b.rem(b.div(b.lane(), 8), 2), b.swizzle(sharedKeys, lane8));
-  valueSwizzle = b.bitXor(half, b.swizzle(sharedValues, lane8));
-  clearPadding();
+  placeLane();
+  // Matrices of values are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
+  valueSwizzle = b.bitXor(b.div(b.lane(), 16), b.swizzle(sharedValues, lane8));
+  clearPadding(b, sharedQueries, queryTile, width);
+  clearPadding(b, sharedKeys, 2 * keyTile, width);
 
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
@@ -167,34 +165,33 @@ void GPUStreamKernel::emit() {
   });
 }
 
-void GPUStreamKernel::emitHead(Value batch, Value head) {
-  Value heads = b.extent(op.getQuery(), 1);
-  sources.clear();
-  for (const StreamOp::Source &source : op.getSourceList()) {
-    Value keyHeads = b.extent(source.keys, 1);
-    Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
-    SourceView view;
-    view.keys = b.rowView(source.keys, {batch, keyHead});
-    view.values = b.rowView(source.values, {batch, keyHead});
-    view.rows = b.extent(source.keys, 2);
-    view.attr = source.attr;
-    if (Value weight = source.logWeight)
-      view.logWeight =
-          b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
-                             b.broadcastIndex(weight, 1, keyHead)});
-    if (Value bias = source.bias)
-      view.bias = b.rowView(bias, {b.broadcastIndex(bias, 0, batch),
-                                   b.broadcastIndex(bias, 1, head)});
-    sources.push_back(view);
-  }
+/// Whether an index is known to be a multiple of `factor`.
+static bool isMultiple(Value value, int64_t factor) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return *constant % factor == 0;
+  if (auto sum = value.getDefiningOp<arith::AddIOp>())
+    return isMultiple(sum.getLhs(), factor) && isMultiple(sum.getRhs(), factor);
+  auto product = value.getDefiningOp<arith::MulIOp>();
+  return product && (isMultiple(product.getLhs(), factor) ||
+                     isMultiple(product.getRhs(), factor));
+}
+
+void GPUStreamKernel::beginHead(Value batch, Value head) {
+  this->batch = batch;
+  this->head = head;
   queryRows = b.rowView(op.getQuery(), {batch, head});
   outputView = b.rowView(op.getOutput(), {batch, head});
   if (op.getLse())
     lseView = b.rowView(op.getLse(), {batch, head});
 
-  Value rows = b.extent(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
-  numRows = op.getNumRows() ? Value(op.getNumRows()) : rows;
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+}
+
+void GPUStreamKernel::emitHead(Value batch, Value head) {
+  beginHead(batch, head);
+  Value rows = b.extent(op.getQuery(), 2);
   // How many rows there can be; a tile has no more than it was cut to.
   int64_t maxRows = getExtent(op.getQuery(), 2);
   if (ShapedType::isDynamic(maxRows) && op.getFirstRow())
@@ -219,7 +216,8 @@ void GPUStreamKernel::emitHead(Value batch, Value head) {
   // A query block must not reach into the next block of the sequence.
   Value blockSize = b.index(block), one = b.index(1);
   Value firstBlock = b.floorDiv(firstRow, blockSize);
-  if (isOneBlock && op.getFirstRow() && block % tiles.getQuery() == 0)
+  if (isOneBlock && op.getFirstRow() && block % tiles.getQuery() == 0 &&
+      isMultiple(op.getFirstRow(), tiles.getQuery()))
     return emitQueryBlock(b.index(0), rows, firstBlock);
   Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
   b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
@@ -230,13 +228,49 @@ void GPUStreamKernel::emitHead(Value batch, Value head) {
   });
 }
 
-void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
-                                     Value blockIndex) {
+/// Views of what the queries of a block read.
+void GPUStreamKernel::emitSources(Value blockIndex) {
+  sources.clear();
+  Value heads = b.extent(op.getQuery(), 1);
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    // Several heads may share keys and values, and all of them a table.
+    Value ownHead =
+        b.floorDiv(head, b.floorDiv(heads, b.extent(source.values, 1)));
+    auto broadcast = [&](Value operand, Value head, bool hasBlocks) {
+      Values at = {b.broadcastIndex(operand, 0, batch),
+                   b.broadcastIndex(operand, 1, head)};
+      if (hasBlocks)
+        at.push_back(blockIndex);
+      return b.rowView(operand, at);
+    };
+    SourceView view;
+    view.keys = broadcast(source.keys, ownHead, /*hasBlocks=*/false);
+    view.values = broadcast(source.values, ownHead, source.hasValueBlocks());
+    view.rows = b.extent(source.getRowsOperand(), 2);
+    view.attr = source.attr;
+    if (Value weight = source.logWeight)
+      view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());
+    if (Value bias = source.bias)
+      view.bias = broadcast(bias, head, /*hasBlocks=*/false);
+    if (Value codes = source.codes)
+      view.codes = broadcast(codes, ownHead, /*hasBlocks=*/false);
+    sources.push_back(view);
+  }
+}
+
+void GPUStreamKernel::beginQueryBlock(Value query, Value numQueries,
+                                      Value blockIndex) {
   queryStart = query;
   queryCount = numQueries;
   blockQuery = b.toI32(query);
   blockQueries = b.toI32(numQueries);
+  emitSources(blockIndex);
   collectSegments(blockIndex);
+}
+
+void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                     Value blockIndex) {
+  beginQueryBlock(query, numQueries, blockIndex);
   loadQueries();
   if (layout.numPasses == 1)
     return emitPass(b.i32(0));
@@ -259,7 +293,7 @@ void GPUStreamKernel::emitPass(Value column) {
     b.waitCopies(0);
     b.barrier();
     for (int64_t step = 0; step * 2 * kChunkBytes < width * 2; ++step)
-      queryFragments.push_back(loadQueryFragment(step));
+      queryFragments.push_back(b.loadLeft(sharedQueries, warpRow, step));
   }
 
   Values carried = flatten(makeState());

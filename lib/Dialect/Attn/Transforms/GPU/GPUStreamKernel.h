@@ -28,7 +28,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 
-#include "GPUKernelBuilder.h"
+#include "GPURowCopies.h"
 #include "Stream/StreamRanges.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
@@ -39,18 +39,44 @@ constexpr int64_t kWarpRows = 16;
 /// The widest head, and the most value columns that a block keeps sums of.
 constexpr int64_t kMaxHeadWidth = 256;
 
-/// The type of a stream's data, f16, bf16 or f32; an error for others.
+/// The type that queries, keys and values of a stream are multiplied in: the
+/// narrow one that queries and results have, or else f32. Sources kept in f32
+/// beside narrow results are rounded, as weights are.
+mlir::FloatType getProductType(StreamOp op);
+
+/// An error for a stream that kernels cannot compute.
 mlir::LogicalResult verifyGPUStream(StreamOp op);
 
 /// Shared memory of a block with these tiles: fixed by the shapes.
 class GPUStreamLayout {
 public:
   explicit GPUStreamLayout(StreamOp op);
+  /// Where the barriers of a warpgroup kernel are.
+  int64_t barriers = 0;
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
   int64_t queries, keys, values, weights, table; // offsets in bytes
   int64_t tableRows, bytes;
+
+private:
+  void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
 };
+
+/// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
+/// compute a stream: one source of rows as they lie in memory, and no terms.
+bool canUseWarpgroups(StreamOp op);
+
+/// The map of a tensor, a pointer for copies by boxes, and where in it an
+/// operand of the kernel begins, in 32 bits.
+struct TensorMap {
+  mlir::Value map;
+  llvm::SmallVector<mlir::Value> offsets;
+};
+struct TensorMaps {
+  TensorMap query, key, value;
+};
+
+class GPUStreamWarpgroups;
 
 class GPUStreamKernel {
 public:
@@ -63,11 +89,15 @@ public:
   static int64_t getNumThreads(StreamOp op);
   /// Emits the code before the operation.
   void emit();
+  /// The same for tiles of warpgroups.
+  void emitWarpgroups(const TensorMaps &maps);
 
 private:
+  friend class GPUStreamWarpgroups;
+
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
-    Value keys, values, logWeight, bias, rows;
+    Value keys, values, logWeight, bias, codes, rows;
     SourceAttr attr;
   };
 
@@ -79,6 +109,7 @@ private:
     bool isTable;
     Value low, high, lower, upper;
     Value firstTile;
+    Value biasBegin; // the row of column 0 of a local bias
   };
 
   /// One tile of rows, with positions counted from its first row.
@@ -86,6 +117,7 @@ private:
     Value source;  // null when there is only one
     Value isTable; // null when no segment is a table
     Value row, count, lower, upper;
+    Value biasColumn; // of the first row; null without a local bias
   };
 
   /// Sums of one thread: rows `lane / 4` and 8 more of its warp.
@@ -94,7 +126,11 @@ private:
     Values maximum, sum;              // one for each row
   };
 
+  void placeLane();
+  void beginHead(Value batch, Value head);
+  void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
+  void emitSources(Value blockIndex);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitPass(Value column);
 
@@ -112,23 +148,24 @@ private:
                        llvm::function_ref<Value(const SourceView &)> view);
 
   // Copies to shared memory (GPUStreamCopies.cpp).
-  void clearPadding();
   void loadQueries();
   void loadTile(const Tile &tile, Value stage, Value column);
-  void copyRows(Value source, const SharedMatrix &shared, Value sharedRow,
-                int64_t numRows, Value firstColumn, int64_t numColumns,
-                int64_t width, int64_t bytes,
-                llvm::function_ref<std::pair<Value, Value>(Value)> getRow);
+  void copyTile(const Tile &tile, Value SourceView::*view,
+                const SharedMatrix &shared, Value stage,
+                const ColumnRange &columns,
+                llvm::function_ref<Value(Value)> toRow);
+  Value getKeyRow(const Tile &tile, Value row);
   void loadWeights(const Tile &tile, Value stage);
 
   // Stages (GPUStreamStages.cpp).
-  Values loadQueryFragment(int64_t step);
   llvm::SmallVector<Values> score(const Tile &tile, Value stage);
   void addTerms(const Tile &tile, Value stage,
                 llvm::SmallVectorImpl<Values> &scores);
   void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
   void applyMask(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
   void normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
+  void square(Value stage, llvm::SmallVectorImpl<Values> &scores, State &state);
+  Value loadWeight(Value stage, int64_t number, int64_t i);
   void accumulate(const llvm::SmallVectorImpl<Values> &weights, Value stage,
                   State &state);
   void accumulateF32(const llvm::SmallVectorImpl<Values> &weights, Value stage,
@@ -147,8 +184,7 @@ private:
   int64_t width, valueWidth, keyTile, queryTile;
   GPUStreamLayout layout;
   RangeAnalysis ranges;
-  int64_t queryBytes, keyBytes, valueBytes; // of one copy
-  bool hasWeights, hasBias;
+  bool isSoftmax, hasWeights, hasBias, hasLocalBias;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;
@@ -161,15 +197,15 @@ private:
   // Positions of this thread in fragments.
   Value lane8, lane16, group, pairColumn; // l % 8, l % 16, l / 4, l % 4 * 2
   Value warpRow;
-  Value querySwizzle, keySwizzle, valueSwizzle;
+  Value valueSwizzle;
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
   llvm::SmallVector<Segment> segments;
   llvm::SmallVector<Values> queryFragments;
   Value queryRows, outputView, lseView;
-  Value firstRow, numRows, queryStart, queryCount; // indices
-  Value blockQuery, blockQueries, numTiles;        // of 32 bits
+  Value batch, head, firstRow, numRows, queryStart, queryCount; // indices
+  Value blockQuery, blockQueries, numTiles;                     // of 32 bits
 };
 
 } // namespace fovea::attn

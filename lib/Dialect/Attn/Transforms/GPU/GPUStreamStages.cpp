@@ -24,6 +24,10 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
+/// What squared scores are divided by, at least: its inverse and its square are
+/// normal numbers.
+static constexpr double kLeastPeak = 0x1p-60;
+
 //===----------------------------------------------------------------------===//
 // Running sums
 //===----------------------------------------------------------------------===//
@@ -35,7 +39,7 @@ GPUStreamKernel::State GPUStreamKernel::makeState() {
   int64_t columns = type.getWidth() == 16 ? 16 : 8;
   int64_t numTiles = llvm::alignTo(layout.valueColumns, columns) / 8;
   state.output.assign(numTiles, Values(4, zero));
-  state.maximum.assign(2, b.scalar(softmax::kMasked));
+  state.maximum.assign(2, b.scalar(isSoftmax ? softmax::kMasked : kLeastPeak));
   state.sum.assign(2, zero);
   return state;
 }
@@ -63,7 +67,10 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
   SmallVector<Values> scores = score(tile, stage);
   addTerms(tile, stage, scores);
   applyMask(tile, scores);
-  normalise(scores, state);
+  if (isSoftmax)
+    normalise(scores, state);
+  else
+    square(stage, scores, state);
   if (type.isF32())
     accumulateF32(scores, stage, state);
   else
@@ -74,35 +81,26 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
 // Scores
 //===----------------------------------------------------------------------===//
 
-Values GPUStreamKernel::loadQueryFragment(int64_t step) {
-  Value chunk = b.bitXor(querySwizzle, 2 * step);
-  return b.loadMatrices(sharedQueries, b.add(warpRow, lane16),
-                        b.mul(chunk, sharedQueries.chunkElements),
-                        /*transpose=*/false);
-}
-
 SmallVector<Values> GPUStreamKernel::score(const Tile &tile, Value stage) {
   SmallVector<GPUKernelBuilder::Sum> sums(keyTile / 8, b.makeSum());
-  Value row =
-      b.add(b.mul(stage, keyTile), b.add(lane8, b.mul(b.div(b.lane(), 16), 8)));
+  Value row = b.mul(stage, keyTile);
   int64_t stepElements = 2 * sharedKeys.chunkElements;
-  for (int64_t step = 0; step * stepElements < width; ++step) {
-    Values query =
-        queryFragments.empty() ? loadQueryFragment(step) : queryFragments[step];
-    Value chunk = b.bitXor(keySwizzle, 2 * step);
-    for (int64_t key = 0; key < keyTile; key += 16) {
-      Values keys = b.loadMatrices(sharedKeys, b.add(row, key),
-                                   b.mul(chunk, sharedKeys.chunkElements),
-                                   /*transpose=*/false);
-      for (int64_t half : {0, 1})
-        b.multiply(type, math, query, ValueRange(keys).slice(2 * half, 2),
-                   sums[key / 8 + half]);
-    }
-  }
+  for (int64_t step = 0; step * stepElements < width; ++step)
+    b.multiplyRows(type, math,
+                   queryFragments.empty()
+                       ? b.loadLeft(sharedQueries, warpRow, step)
+                       : queryFragments[step],
+                   sharedKeys, row, keyTile, step, sums);
   SmallVector<Values> scores;
   for (const GPUKernelBuilder::Sum &sum : sums)
     scores.push_back(b.getTotal(sum));
   return scores;
+}
+
+/// What loadWeights left for column `i` of the thread's pair in tile `number`.
+Value GPUStreamKernel::loadWeight(Value stage, int64_t number, int64_t i) {
+  Value at = b.add(b.mul(stage, keyTile), b.add(pairColumn, number * 8 + i));
+  return memref::LoadOp::create(b, sharedWeights, b.toIndex(at));
 }
 
 /// Brings scores to base 2 and adds what is added to them.
@@ -113,13 +111,9 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
   Value factor = b.scalar(scale);
   for (auto [number, tileScores] : llvm::enumerate(scores)) {
     Values weights(2, b.scalar(0.0));
-    if (hasWeights) {
-      Value at =
-          b.add(b.mul(stage, keyTile), b.add(pairColumn, int64_t(number * 8)));
+    if (hasWeights && isSoftmax)
       for (int64_t i : {0, 1})
-        weights[i] =
-            memref::LoadOp::create(b, sharedWeights, b.toIndex(b.add(at, i)));
-    }
+        weights[i] = loadWeight(stage, number, i);
     for (auto [i, score] : llvm::enumerate(tileScores))
       score = b.fma(score, factor, weights[i % 2]);
   }
@@ -152,7 +146,7 @@ static void changeScores(GPUKernelBuilder &b, Value condition,
 
 void GPUStreamKernel::addBias(const Tile &tile,
                               SmallVectorImpl<Values> &scores) {
-  Value log2e = b.scalar(softmax::kLog2E);
+  Value termScale = b.scalar(isSoftmax ? softmax::kLog2E : 1.0);
   Value lastKey = b.sub(tile.count, b.i32(1));
   Value lastQuery = b.sub(blockQueries, b.i32(1));
   Values queries;
@@ -168,11 +162,14 @@ void GPUStreamKernel::addBias(const Tile &tile,
         for (auto [i, score] : llvm::enumerate(tileScores)) {
           // What lies beyond the tile is masked below.
           Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
-          Value key = getRow(tile, b.min(offset, lastKey));
+          offset = b.min(offset, lastKey);
+          Value key = source.attr.getHasLocalBias()
+                          ? b.add(tile.biasColumn, offset)
+                          : getRow(tile, offset);
           Value at[] = {
               b.broadcastIndex(source.bias, 0, b.toIndex(queries[i / 2])),
               b.broadcastIndex(source.bias, 1, b.toIndex(key))};
-          Value term = b.fmul(b.loadScalar(source.bias, at), log2e);
+          Value term = b.fmul(b.loadScalar(source.bias, at), termScale);
           score = b.fadd(score, b.fmax(b.scalar(softmax::kMasked), term));
         }
     };
@@ -251,6 +248,42 @@ void GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores, State &state) {
       value = b.fmul(value, rescale[i / 2]);
 }
 
+/// The weights of `squared_relu`, over the square of the greatest score so far:
+/// they fit any type, as those of soft-max do.
+void GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
+                             State &state) {
+  Value zero = b.scalar(0.0), one = b.scalar(1.0);
+  for (auto [number, tile] : llvm::enumerate(scores))
+    for (int64_t i : {0, 1}) {
+      Value root = hasWeights ? loadWeight(stage, number, i) : Value();
+      for (int64_t half : {0, 1}) {
+        // The second operand wins when it is NaN. A masked score is negative.
+        Value positive = b.fmax(zero, tile[2 * half + i]);
+        tile[2 * half + i] = root ? b.fmul(positive, root) : positive;
+      }
+    }
+  for (int64_t half : {0, 1}) {
+    Value top = state.maximum[half];
+    for (const Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1})
+        top = b.maxNum(top, tile[i]);
+    top = b.maxNum(top, b.shuffleXor(top, 1));
+    top = b.maxNum(top, b.shuffleXor(top, 2));
+    Value inverse = arith::DivFOp::create(b, one, top);
+    Value rescale = b.fmul(state.maximum[half], inverse);
+    rescale = b.fmul(rescale, rescale);
+    state.maximum[half] = top;
+    for (Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1}) {
+        Value share = b.fmul(tile[i], inverse);
+        tile[i] = b.fmul(share, share);
+      }
+    for (Values &tile : state.output)
+      for (int64_t i : {2 * half, 2 * half + 1})
+        tile[i] = b.fmul(tile[i], rescale);
+  }
+}
+
 void GPUStreamKernel::accumulate(const SmallVectorImpl<Values> &weights,
                                  Value stage, State &state) {
   Value stageRow = b.mul(stage, keyTile);
@@ -314,7 +347,9 @@ void GPUStreamKernel::accumulateF32(const SmallVectorImpl<Values> &weights,
 
 void GPUStreamKernel::finish(const State &state, Value firstColumn) {
   Value zero = b.scalar(0.0);
-  int64_t elementBytes = type.getWidth() / 8;
+  auto outputType = cast<FloatType>(
+      cast<MemRefType>(op.getOutput().getType()).getElementType());
+  int64_t elementBytes = outputType.getWidth() / 8;
   // Both columns of a thread are stored at once where they are aligned.
   bool storesPairs =
       getCopyBytes(op.getOutput(), elementBytes) >= 2 * elementBytes;
@@ -326,7 +361,8 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
     Value row = b.add(b.add(warpRow, group), half * 8);
     b.ifThen(b.less(row, blockQueries), [&] {
       Value target = b.add(blockQuery, row);
-      Value factor = softmax::inverseSum(b, maximum, sum);
+      Value factor = isSoftmax ? softmax::inverseSum(b, maximum, sum)
+                               : b.fmul(maximum, maximum);
       Value isEmpty =
           arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
       auto getMean = [&](Value total) {
@@ -347,9 +383,9 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
           auto storePair = [&] {
             Value pair = vector::FromElementsOp::create(
                 b, VectorType::get({2}, b.getF32Type()), means);
-            if (!type.isF32())
-              pair =
-                  arith::TruncFOp::create(b, VectorType::get({2}, type), pair);
+            if (!outputType.isF32())
+              pair = arith::TruncFOp::create(
+                  b, VectorType::get({2}, outputType), pair);
             auto store = vector::StoreOp::create(b, pair, outputView,
                                                  b.toIndices({target, column}));
             store.setAlignment(2 * elementBytes);

@@ -30,7 +30,11 @@ void GPUStreamKernel::collectSegments(Value blockIndex) {
       }
       auto [low, high, first] =
           emitRangeBounds(b, range, blockIndex, source.rows, numRows);
+      if (source.attr.getHasLocalBias())
+        high = b.min(high, b.add(first, b.extent(source.bias, 1)));
       addSegment(index, low, high);
+      if (hasLocalBias)
+        segments.back().biasBegin = b.toI32(first);
     }
     if (!listed.empty())
       addTable(index, listed, blockIndex);
@@ -124,10 +128,13 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
     tile.count = b.min(b.sub(segment.high, tile.row), keyTile);
     tile.upper = relative(segment.upper, kFar);
     tile.lower = relative(segment.lower, -kFar);
+    if (hasLocalBias)
+      tile.biasColumn =
+          segment.biasBegin ? b.sub(tile.row, segment.biasBegin) : b.i32(0);
     return pack(tile);
   };
   if (segments.empty()) {
-    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, b.i32(0)};
+    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, b.i32(0), {}};
     return unpack(toTile(none));
   }
   Values fields = toTile(segments.front());
@@ -145,6 +152,8 @@ GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
     values.push_back(tile.source);
   if (tile.isTable)
     values.push_back(tile.isTable);
+  if (tile.biasColumn)
+    values.push_back(tile.biasColumn);
   return values;
 }
 
@@ -159,8 +168,12 @@ GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
     tile.source = values.front();
     values = values.drop_front();
   }
-  if (layout.tableRows)
+  if (layout.tableRows) {
     tile.isTable = values.front();
+    values = values.drop_front();
+  }
+  if (hasLocalBias)
+    tile.biasColumn = values.front();
   return tile;
 }
 

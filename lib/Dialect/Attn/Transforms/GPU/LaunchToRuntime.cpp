@@ -248,7 +248,17 @@ LogicalResult LaunchToRuntimePass::lower(gpu::LaunchFuncOp op) {
     list =
         LLVM::AllocaOp::create(builder, loc, calls.pointerType, listType, one);
   }
+  auto kernel =
+      cast<LLVM::LLVMFuncOp>(getOperation().lookupSymbol(op.getKernel()));
   for (auto [i, field] : llvm::enumerate(fields)) {
+    // What a kernel takes by value lies in memory already.
+    if (kernel.getArgAttr(i, LLVM::LLVMDialect::getByValAttrName())) {
+      Value entry = LLVM::GEPOp::create(
+          builder, loc, calls.pointerType, listType, list,
+          ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+      LLVM::StoreOp::create(builder, loc, field, entry);
+      continue;
+    }
     Value address =
         LLVM::GEPOp::create(builder, loc, calls.pointerType, valuesType, values,
                             ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});

@@ -76,14 +76,10 @@ static void launchParallel(scf::ParallelOp loop) {
                        launch.getThreadIds().x);
   b.ifThen(b.less(number, total), [&] {
     IRMapping mapping;
-    Value rest = number;
-    for (int64_t dim = counts.size() - 1; dim >= 0; --dim) {
-      Value at = dim ? b.rem(rest, counts[dim]) : rest;
-      rest = dim ? b.div(rest, counts[dim]) : rest;
-      mapping.map(
-          loop.getInductionVars()[dim],
-          b.add(loop.getLowerBound()[dim], b.mul(at, loop.getStep()[dim])));
-    }
+    for (auto [iv, low, at, step] :
+         llvm::zip(loop.getInductionVars(), loop.getLowerBound(),
+                   splitNumber(b, number, counts), loop.getStep()))
+      mapping.map(iv, b.add(low, b.mul(at, step)));
     for (Operation &op : loop.getBody()->without_terminator())
       b.clone(op, mapping);
   });

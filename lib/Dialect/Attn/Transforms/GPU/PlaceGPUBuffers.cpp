@@ -10,10 +10,13 @@
 #include "GPURuntimeCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_PLACEGPUBUFFERSPASS
@@ -41,6 +44,14 @@ private:
   LogicalResult collectResults();
   void placeAllocation(memref::AllocOp op);
   void lower(memref::CopyOp op);
+  void lower(memref::LoadOp op);
+  void lower(memref::StoreOp op);
+  void lower(nvgpu::TmaCreateDescriptorOp op);
+  /// Memory of the host for one number of a type.
+  Value makeSlot(OpBuilder &builder, Location loc, Type type,
+                 unsigned alignment = 0);
+  void copyElement(OpBuilder &builder, Location loc, Value to, Value from,
+                   Type type);
   /// The device's view of a buffer in the host's memory.
   Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
 
@@ -48,7 +59,7 @@ private:
   GPURuntimeCalls calls;
   int32_t kind;
   Value queue;
-  /// Allocations that the function returns, which are the host's.
+  /// Allocations that the function returns, which are the caller's.
   llvm::SmallPtrSet<Operation *, 4> results;
 };
 
@@ -69,9 +80,11 @@ struct PlaceGPUBuffersPass
 /// memory.
 LogicalResult BufferPlacement::check() {
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
-    if (isa<memref::LoadOp, memref::StoreOp>(op))
-      return op->emitError("accesses single elements on the host, but in a "
-                           "function for a GPU they lie on the device");
+    if (isa<memref::LoadOp, memref::StoreOp>(op) &&
+        op->getParentOfType<LoopLikeOpInterface>())
+      return op->emitError(
+          "accesses single elements in a loop on the host, but "
+          "in a function for a GPU they lie on the device");
     if (isa<func::CallOp>(op))
       return op->emitError("calls a function, which a function for a GPU "
                            "cannot");
@@ -147,13 +160,18 @@ void BufferPlacement::placeAllocation(memref::AllocOp op) {
   builder.setInsertionPointAfter(op);
   Location loc = op.getLoc();
   if (results.contains(op)) {
-    SmallVector<OpOperand *> uses;
-    for (OpOperand &use : op->getUses())
-      if (!isHostUse(use.getOwner()))
-        uses.push_back(&use);
-    Value mapped = map(builder, loc, op.getResult(), Write);
-    for (OpOperand *use : uses)
-      use->set(mapped);
+    Value bytes =
+        calls.getNumBytes(builder, loc, op.getType(), op.getDynamicSizes());
+    Value pointer = calls.call(builder, loc, "fovea_rt_gpu_alloc_result",
+                               {queue, bytes}, calls.pointerType);
+    Value buffer = calls.makeBuffer(builder, loc, pointer, op.getType(),
+                                    op.getDynamicSizes());
+    Value mapped = map(builder, loc, buffer, Write);
+    op->replaceUsesWithIf(ValueRange(mapped), [](OpOperand &use) {
+      return !isHostUse(use.getOwner());
+    });
+    op.replaceAllUsesWith(buffer);
+    op.erase();
     return;
   }
   builder.setInsertionPoint(op);
@@ -167,14 +185,129 @@ void BufferPlacement::placeAllocation(memref::AllocOp op) {
   op.erase();
 }
 
+void BufferPlacement::lower(memref::CopyOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value to = calls.getPointer(builder, loc, op.getTarget());
+  Value from = calls.getPointer(builder, loc, op.getSource());
+  Value bytes = calls.getNumBytes(builder, loc, op.getSource());
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+  op.erase();
+}
+
+Value BufferPlacement::makeSlot(OpBuilder &builder, Location loc, Type type,
+                                unsigned alignment) {
+  // Once, even if the access is in a loop.
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
+                                       builder.getI64IntegerAttr(1));
+  type = LLVMTypeConverter(builder.getContext()).convertType(type);
+  return LLVM::AllocaOp::create(builder, loc, calls.pointerType, type, one,
+                                alignment);
+}
+
+void BufferPlacement::copyElement(OpBuilder &builder, Location loc, Value to,
+                                  Value from, Type type) {
+  Value bytes = calls.getNumBytes(builder, loc, MemRefType::get({}, type), {});
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+}
+
+void BufferPlacement::lower(memref::LoadOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getType();
+  auto slotType = MemRefType::get({}, type);
+  Value slot = makeSlot(builder, loc, type);
+  copyElement(
+      builder, loc, slot,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      type);
+  Value buffer = calls.makeBuffer(builder, loc, slot, slotType, {});
+  op.replaceAllUsesWith(
+      memref::LoadOp::create(builder, loc, buffer).getResult());
+  op.erase();
+}
+
+void BufferPlacement::lower(memref::StoreOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getValue().getType();
+  Value slot = makeSlot(builder, loc, type);
+  Value buffer =
+      calls.makeBuffer(builder, loc, slot, MemRefType::get({}, type), {});
+  memref::StoreOp::create(builder, loc, op.getValue(), buffer);
+  copyElement(
+      builder, loc,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      slot, type);
+  op.erase();
+}
+
+/// Encodes the map of a tensor, whose axes count from the innermost.
+void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value tensor = op.getTensor();
+  while (auto cast = tensor.getDefiningOp<memref::CastOp>())
+    tensor = cast.getSource();
+  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  Type element = cast<MemRefType>(tensor.getType()).getElementType();
+  auto number = [&](Type type, int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getIntegerAttr(type, value));
+  };
+  auto makeList = [&](Type type, ArrayRef<Value> values) {
+    Value list =
+        makeSlot(builder, loc, LLVM::LLVMArrayType::get(type, values.size()));
+    for (auto [i, value] : llvm::enumerate(values)) {
+      Value at = LLVM::GEPOp::create(builder, loc, calls.pointerType, type,
+                                     list, ArrayRef<LLVM::GEPArg>{int32_t(i)});
+      LLVM::StoreOp::create(
+          builder, loc,
+          arith::IndexCastOp::create(builder, loc, type, value).getResult(),
+          at);
+    }
+    return list;
+  };
+  auto metadata =
+      memref::ExtractStridedMetadataOp::create(builder, loc, tensor);
+  SmallVector<Value> extents(llvm::reverse(metadata.getSizes())),
+      strides(llvm::reverse(metadata.getStrides())),
+      box(llvm::reverse(op.getBoxDimensions()));
+  strides.erase(strides.begin());
+  Value bytes = arith::ConstantIndexOp::create(
+      builder, loc, element.getIntOrFloatBitWidth() / 8);
+  for (Value &stride : strides)
+    stride = arith::MulIOp::create(builder, loc, stride, bytes);
+  // CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and BFLOAT16.
+  Value kindOfElement = number(i32, element.isBF16() ? 9 : 6);
+  auto swizzle =
+      cast<nvgpu::TensorMapDescriptorType>(op.getTensorMap().getType())
+          .getSwizzle();
+  Value map = makeSlot(builder, loc, LLVM::LLVMArrayType::get(i64, 16),
+                       /*alignment=*/64);
+  calls.call(builder, loc, "fovea_rt_gpu_encode_tensor_map",
+             {queue, map, kindOfElement, number(i32, extents.size()),
+              calls.getElementPointer(builder, loc, tensor, {}),
+              makeList(i64, extents), makeList(i64, strides),
+              makeList(i32, box), number(i32, static_cast<int64_t>(swizzle))});
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
+    user->getResult(0).replaceAllUsesWith(map);
+    user->erase();
+  }
+  op.erase();
+}
+
 LogicalResult BufferPlacement::run() {
   if (failed(check()) || failed(collectResults()))
     return failure();
   mapArguments();
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {
-    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp,
-            memref::GetGlobalOp, func::ReturnOp>(op))
+    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp, memref::LoadOp,
+            memref::StoreOp, memref::GetGlobalOp, nvgpu::TmaCreateDescriptorOp,
+            func::ReturnOp>(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
@@ -187,11 +320,13 @@ LogicalResult BufferPlacement::run() {
       calls.call(builder, loc, "fovea_rt_gpu_free", {queue, pointer});
       op->erase();
     } else if (auto copy = dyn_cast<memref::CopyOp>(op)) {
-      Value to = calls.getPointer(builder, loc, copy.getTarget());
-      Value from = calls.getPointer(builder, loc, copy.getSource());
-      Value bytes = calls.getNumBytes(builder, loc, copy.getSource());
-      calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
-      op->erase();
+      lower(copy);
+    } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      lower(load);
+    } else if (auto store = dyn_cast<memref::StoreOp>(op)) {
+      lower(store);
+    } else if (auto create = dyn_cast<nvgpu::TmaCreateDescriptorOp>(op)) {
+      lower(create);
     } else if (auto global = dyn_cast<memref::GetGlobalOp>(op)) {
       builder.setInsertionPointAfter(op);
       SmallVector<OpOperand *> uses;

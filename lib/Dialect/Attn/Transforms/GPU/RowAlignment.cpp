@@ -21,6 +21,14 @@ static int64_t getRowStep(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (auto cast = memref.getDefiningOp<memref::CastOp>())
     return getRowStep(cast.getSource());
+  // Rows of a reshaped buffer are those of its source, if they are as long.
+  if (isa_and_present<memref::ExpandShapeOp, memref::CollapseShapeOp>(
+          memref.getDefiningOp())) {
+    Value source = memref.getDefiningOp()->getOperand(0);
+    bool isSame = cast<MemRefType>(source.getType()).getShape().back() ==
+                  type.getShape().back();
+    return isSame ? getRowStep(source) : 1;
+  }
   if (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
     // Rows of a view start at rows of its source, moved by the offset.
     int64_t rank = view.getSourceType().getRank();

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
+#include "WarpgroupBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/IR/Remarks.h"
@@ -39,6 +40,35 @@ static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
                         /*vectors=*/warps, /*keys=*/8, /*columns=*/8);
 }
 
+/// Tiles of warpgroups, of 64 queries each: two of them share a tile of keys.
+/// The sums of a thread, the scores of two tiles and the weights of one fit its
+/// 240 registers for at most as many keys as here; more are spilled.
+static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
+  if (!canUseWarpgroups(op) || op.getFirstRow())
+    return {};
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  auto output = cast<ShapedType>(op.getOutput().getType());
+  int64_t width = std::max(query.getDimSize(3), output.getDimSize(3));
+  int64_t keys = width <= 64 ? 128 : width <= 128 ? 112 : 48;
+  int64_t rows = query.getDimSize(2), block = op.getBlock();
+  bool isShort = !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows;
+  for (int64_t vectors : {2, 1}) {
+    int64_t queries = vectors * kWarpgroupRows;
+    // A block of threads has one block of queries.
+    if ((vectors > 1 && isShort) || block % queries != 0)
+      continue;
+    auto tiles =
+        TilesAttr::get(op.getContext(), queries, keys, /*lanes=*/kWarpgroupRows,
+                       vectors, /*keys=*/8, /*columns=*/8);
+    op.setTilesAttr(tiles);
+    GPUStreamLayout layout(op);
+    if (layout.bytes <= sharedBytes && layout.tableRows == 0)
+      return tiles;
+  }
+  op.removeTilesAttr();
+  return {};
+}
+
 /// The cost model. A warp keeps the sums of 16 queries in registers: half a
 /// register for each value column, and the scores of a tile of keys beside
 /// them. More warps share each tile of keys, which is copied once for all.
@@ -50,7 +80,7 @@ static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
   auto output = cast<ShapedType>(op.getOutput().getType());
   int64_t width = std::max(query.getDimSize(3),
                            std::min(output.getDimSize(3), kMaxHeadWidth));
-  bool isNarrow = width <= 128 && !query.getElementType().isF32();
+  bool isNarrow = width <= 128 && !getProductType(op).isF32();
   for (int64_t keys : {64, 32, 16})
     for (int64_t queries : {128, 64, 32, 16}) {
       if (!isNarrow && (keys > 32 || queries > 64))
@@ -71,8 +101,11 @@ struct SelectGPUTilesPass
   void runOnOperation() override {
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa_and_present<AttnDialect>(op->getDialect()) ||
-          isa<StreamOp, SummarizeOp>(op))
+      bool isKnown = isa<StreamOp, SummarizeOp, QuantizeOp,
+                         CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
+                         LogCountOp, CheckCodesOp, TreeBuildOp, TreeFetchOp,
+                         TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
+      if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");
     });
@@ -84,7 +117,11 @@ struct SelectGPUTilesPass
         return WalkResult::advance();
       if (failed(verifyGPUStream(op)))
         return WalkResult::interrupt();
-      TilesAttr tiles = chooseTiles(op, sharedBytes);
+      TilesAttr tiles;
+      if (warpgroups)
+        tiles = chooseWarpgroupTiles(op, sharedBytes);
+      if (!tiles)
+        tiles = chooseTiles(op, sharedBytes);
       if (!tiles)
         return op.emitError("needs more shared memory than the ")
                << sharedBytes.getValue()

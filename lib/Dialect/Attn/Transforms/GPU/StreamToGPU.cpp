@@ -9,10 +9,12 @@
 
 #include "GPULaunch.h"
 #include "GPUStreamKernel.h"
+#include "WarpgroupBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -50,14 +52,82 @@ static StreamOp launchAround(StreamOp op) {
   return inside;
 }
 
+/// The map of the tensor outside of `launch` that an operand of `op` in it is a
+/// part of, for boxes of `rows` rows, and the offsets of the part.
+static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
+                                          Value operand, int64_t rows) {
+  OpBuilder host(launch), inside(op);
+  Location loc = op.getLoc();
+  KernelBuilder b(loc, inside, inside.getF32Type(), /*lanes=*/0);
+  SmallVector<Value> offsets(4, b.index(0));
+  while (launch.getBody().isAncestor(operand.getParentRegion())) {
+    if (auto cast = operand.getDefiningOp<memref::CastOp>()) {
+      operand = cast.getSource();
+      continue;
+    }
+    auto view = operand.getDefiningOp<memref::SubViewOp>();
+    if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
+      return op.emitError("has operands whose place in memory is not known, "
+                          "which copies by boxes need");
+    for (auto [offset, own] : llvm::zip(offsets, view.getMixedOffsets()))
+      offset = b.add(offset, getValueOrCreateConstantIndexOp(b, loc, own));
+    operand = view.getSource();
+  }
+  for (Value &offset : offsets)
+    offset = b.createOrFold<arith::IndexCastOp>(b.getI32Type(), offset);
+
+  auto type = cast<MemRefType>(operand.getType());
+  int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
+  SmallVector<Value> box;
+  for (int64_t extent : {int64_t(1), int64_t(1), rows, columns})
+    box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
+  auto boxType = MemRefType::get(
+      {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
+      gpu::AddressSpaceAttr::get(op.getContext(),
+                                 gpu::AddressSpace::Workgroup));
+  auto mapType = nvgpu::TensorMapDescriptorType::get(
+      op.getContext(), boxType, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
+      nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
+      nvgpu::TensorMapOOBKind::OOB_ZERO,
+      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
+  Value tensor = memref::CastOp::create(
+      host, loc, UnrankedMemRefType::get(type.getElementType(), 0), operand);
+  Value map =
+      nvgpu::TmaCreateDescriptorOp::create(host, loc, mapType, tensor, box);
+  map = UnrealizedConversionCastOp::create(
+            host, loc, LLVM::LLVMPointerType::get(op.getContext()), map)
+            .getResult(0);
+  return TensorMap{map, offsets};
+}
+
+/// Emits the kernel of tiles of warpgroups.
+static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
+  auto launch = op->getParentOfType<gpu::LaunchOp>();
+  TilesAttr tiles = *op.getTiles();
+  TensorMaps maps;
+  for (auto [map, operand, rows] :
+       {std::tuple(&maps.query, op.getQuery(), tiles.getQueryLanes()),
+        std::tuple(&maps.key, op.getKeys()[0], tiles.getKey()),
+        std::tuple(&maps.value, op.getValues()[0], tiles.getKey())}) {
+    FailureOr<TensorMap> made = makeTensorMap(launch, op, operand, rows);
+    if (failed(made))
+      return failure();
+    *map = *made;
+  }
+  GPUStreamKernel(op, builder, F32Math::TF32).emitWarpgroups(maps);
+  return success();
+}
+
 namespace {
 struct StreamToGPUPass
     : fovea::attn::impl::StreamToGPUPassBase<StreamToGPUPass> {
   using StreamToGPUPassBase::StreamToGPUPassBase;
 
   void runOnOperation() override {
-    if (f32 != "tf32" && f32 != "tf32x3") {
-      getOperation().emitError("expects f32 to be tf32 or tf32x3, but got '")
+    std::optional<F32Math> math = parseF32Math(f32);
+    if (!math) {
+      getOperation().emitError("expects f32 to be tf32, tf32x3 or exact, but "
+                               "got '")
           << f32 << "'";
       return signalPassFailure();
     }
@@ -69,16 +139,18 @@ struct StreamToGPUPass
     for (StreamOp op : ops) {
       if (failed(verifyGPUStream(op)))
         return signalPassFailure();
-      if (!op.getTiles() || op.getTiles()->getLanes() != kWarpRows) {
+      int64_t lanes = op.getTiles() ? op.getTiles()->getLanes() : 0;
+      if (lanes != kWarpRows && lanes != kWarpgroupRows) {
         op.emitError("has no tiles for a GPU; run --attn-select-gpu-tiles "
                      "first");
         return signalPassFailure();
       }
       StreamOp inside = launchAround(op);
       OpBuilder builder(inside);
-      GPUStreamKernel(inside, builder,
-                      f32 == "tf32" ? F32Math::TF32 : F32Math::TF32x3)
-          .emit();
+      if (lanes == kWarpRows)
+        GPUStreamKernel(inside, builder, *math).emit();
+      else if (failed(emitWarpgroups(inside, builder)))
+        return signalPassFailure();
       inside.erase();
     }
   }

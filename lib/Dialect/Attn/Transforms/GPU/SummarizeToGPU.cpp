@@ -49,25 +49,15 @@ public:
           rows = b.extent(input, 2), columns = b.extent(input, 3);
     Value numIntervals = b.ceilDiv(rows, interval);
     Value numParts = b.ceilDiv(columns, kWarpSize);
-    Value numBlocks =
-        b.mul(b.mul(batches, heads), b.mul(numIntervals, numParts));
     int64_t sharedBytes = numWarps * std::min(rank, kMaxSums) * kWarpSize * 4;
-    gpu::LaunchOp launch =
-        createLaunch(b, op.getLoc(), numBlocks, b.getNumThreads(), sharedBytes);
-    b.setInsertionPointToStart(&launch.getBody().front());
-    b.begin();
+    KernelBuilder::Values at =
+        beginBlocks(b, {batches, heads, numIntervals, numParts}, sharedBytes);
+    batch = at[0];
+    head = at[1];
+    number = at[2];
+    Value part = at[3];
     lane = b.toIndex(b.lane());
     warp = b.toIndex(b.warp());
-    Value rest = launch.getBlockIds().x;
-    auto split = [&](Value count) {
-      Value number = b.rem(rest, count);
-      rest = b.div(rest, count);
-      return number;
-    };
-    Value part = split(numParts);
-    number = split(numIntervals);
-    head = split(heads);
-    batch = rest;
     column = b.add(b.mul(part, kWarpSize), lane);
     isColumn = b.less(column, columns);
     // Consecutive heads share a set of weights.

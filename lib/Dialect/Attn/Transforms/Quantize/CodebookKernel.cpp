@@ -24,59 +24,6 @@ static constexpr int64_t kVectorsPerSlice = 4;
 /// Codewords that one task of an update divides.
 static constexpr int64_t kCodesPerTask = 64;
 
-//===----------------------------------------------------------------------===//
-// RowBuilder
-//===----------------------------------------------------------------------===//
-
-void RowBuilder::forColumns(
-    Value begin, Value end,
-    llvm::function_ref<void(KernelBuilder &, Value)> body) {
-  Value whole = add(begin, roundDown(sub(end, begin), getLanes()));
-  loop(begin, whole, getLanes(), [&](Value column) { body(*this, column); });
-  if (isEqualConstantIntOrValue(whole, end))
-    return;
-  loop(whole, end, 1, [&](Value column) {
-    KernelBuilder single(getLoc(), *this, getStateType(), /*lanes=*/1);
-    body(single, column);
-  });
-}
-
-void RowBuilder::forAll(ArrayRef<Value> bounds,
-                        llvm::function_ref<void(ValueRange)> body) {
-  SmallVector<OpFoldResult> mixed = getAsOpFoldResult(bounds);
-  auto forall = scf::ForallOp::create(*this, mixed, /*outputs=*/ValueRange(),
-                                      /*mapping=*/std::nullopt);
-  OpBuilder::InsertionGuard guard(*this);
-  setInsertionPoint(forall.getTerminator());
-  body(forall.getInductionVars());
-}
-
-Value RowBuilder::loadIndex(Value memref, ValueRange indices) {
-  Value element = memref::LoadOp::create(*this, memref, indices);
-  return arith::IndexCastOp::create(*this, getIndexType(), element);
-}
-
-void RowBuilder::storeIndex(Value value, Value memref, ValueRange indices) {
-  Value element = arith::IndexCastOp::create(*this, getI32Type(), value);
-  memref::StoreOp::create(*this, element, memref, indices);
-}
-
-Value RowBuilder::toNumber(Value index) {
-  Value integer = arith::IndexCastOp::create(*this, getI32Type(), index);
-  return arith::SIToFPOp::create(*this, getStateType(), integer);
-}
-
-Value RowBuilder::allocateLike(Value like, Type elementType, unsigned drop) {
-  auto type = cast<MemRefType>(like.getType());
-  SmallVector<Value> dynamicExtents;
-  for (int64_t dim = drop; dim < type.getRank(); ++dim)
-    if (type.isDynamicDim(dim))
-      dynamicExtents.push_back(extent(like, dim));
-  return memref::AllocOp::create(
-      *this, MemRefType::get(type.getShape().drop_front(drop), elementType),
-      dynamicExtents, getI64IntegerAttr(64));
-}
-
 static Type getElementType(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementType();
 }
@@ -167,7 +114,7 @@ void fovea::attn::emitUpdate(OpBuilder &builder, CodebookUpdateOp op,
 // Log weights
 //===----------------------------------------------------------------------===//
 
-static Value emitLogCount(KernelBuilder &k, Value count) {
+Value fovea::attn::emitLogCount(KernelBuilder &k, Value count) {
   Value number = arith::SIToFPOp::create(k, k.getVectorType(), count);
   Value zero = k.splat(0.0);
   Value log = softmax::log(k, number);
@@ -198,7 +145,8 @@ static void emitLogCounts(RowBuilder &b, LogCountOp op, Values position) {
       b.index(0), b.extent(counts, dim), [&](KernelBuilder &k, Value column) {
         auto type = VectorType::get({k.getLanes()}, k.getI32Type());
         Value count = vector::LoadOp::create(k, type, counts, at(column));
-        k.storeVector(emitLogCount(k, count), op.getLogWeight(), at(column));
+        k.storeVector(fovea::attn::emitLogCount(k, count), op.getLogWeight(),
+                      at(column));
       });
 }
 
@@ -211,8 +159,8 @@ void fovea::attn::emitLogCount(OpBuilder &builder, LogCountOp op,
     auto type = VectorType::get({1}, k.getI32Type());
     Value count = vector::BroadcastOp::create(
         k, type, memref::LoadOp::create(k, op.getCount()).getResult());
-    Value log = vector::ExtractOp::create(k, ::emitLogCount(k, count),
-                                          ArrayRef<int64_t>{0});
+    Value log = vector::ExtractOp::create(
+        k, fovea::attn::emitLogCount(k, count), ArrayRef<int64_t>{0});
     k.storeScalar(log, op.getLogWeight(), {});
     return;
   }

@@ -82,10 +82,13 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
   sums = addSteps(zero, whole, kUnroll, sums);
   if (!isEqualConstantIntOrValue(whole, product.depth))
     sums = addSteps(whole, product.depth, 1, sums);
-  for (int64_t r = 0; r < numRows; ++r)
+  for (int64_t r = 0; r < numRows; ++r) {
+    Value at = builder.add(row, r);
+    if (product.startRow)
+      product.startRow(at);
     for (int64_t vector = 0; vector < vectors; ++vector)
-      product.store(builder, builder.add(row, r), columnOf(vector),
-                    sums[r * vectors + vector]);
+      product.store(builder, at, columnOf(vector), sums[r * vectors + vector]);
+  }
 }
 
 //===----------------------------------------------------------------------===//

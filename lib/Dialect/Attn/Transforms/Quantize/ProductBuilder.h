@@ -29,6 +29,8 @@ public:
     llvm::function_ref<void(KernelBuilder &, Value row, Value column,
                             Value sum)>
         store;
+    /// Called ahead of the stores of a row.
+    llvm::function_ref<void(Value row)> startRow = {};
   };
   void emitProduct(const Product &product);
 

@@ -378,6 +378,7 @@ void VQBackwardKernel::emitCache() {
     position.append(more.begin(), more.end());
     return position;
   };
+  Value number;
   b.emitProduct(
       {b.index(numCodes), b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value code, Value k) {
@@ -392,12 +393,14 @@ void VQBackwardKernel::emitCache() {
            factor = getFactor(factor);
            b.storeVector(factor, factors, {code, column});
          }
-         Value number = b.toNumber(b.loadIndex(counts, with({code})));
          if (isSoftmax)
            product = b.fsub(product, b.loadVector(deltas, {column}));
          Value old = b.loadVector(dScores, {code, column});
-         Value gradient = b.fmul(b.fmul(factor, b.broadcast(number)), product);
+         Value gradient = b.fmul(b.fmul(factor, number), product);
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});
+       },
+       [&](Value code) {
+         number = b.broadcast(b.toNumber(b.loadIndex(counts, with({code}))));
        }});
 }
 

@@ -86,6 +86,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          /*isLong=*/true});
   bool keepsWeights = isOwn || op.getBias();
   auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
+  Value token, code;
   b.emitProduct(
       {number, b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value row, Value k) {
@@ -96,8 +97,6 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          return kb.loadVector(dOutputs, {k, column});
        },
        [&](KernelBuilder &kb, Value row, Value column, Value product) {
-         Value token = b.add(low, row);
-         Value code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
          Value factor = b.loadVector(factors, {code, column});
          if (op.getBias())
            factor =
@@ -120,6 +119,10 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          b.storeVector(gradient, dLocal, {row, column});
          Value old = b.loadVector(dScores, {code, column});
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});
+       },
+       [&](Value row) {
+         token = b.add(low, row);
+         code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
        }});
 }
 

@@ -46,9 +46,11 @@ struct LowerToReferencePass
                 FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp,
-                VQBackwardOp, VQDecodeOp, TreeBuildOp, TreeFetchOp,
-                TreeMaterializeOp, TreeScoreOp, TreeSplitOp, TreeUpdateOp>(
+                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
+                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
+                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp,
+                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

@@ -107,6 +107,18 @@ Value ReferenceBuilder::maxNumbers(Value a, Value b) {
 
 Value ReferenceBuilder::exp(Value a) { return math::ExpOp::create(builder, a); }
 
+Value ReferenceBuilder::sin(Value a) { return math::SinOp::create(builder, a); }
+
+Value ReferenceBuilder::cos(Value a) { return math::CosOp::create(builder, a); }
+
+Value ReferenceBuilder::sqrt(Value a) {
+  return math::SqrtOp::create(builder, a);
+}
+
+Value ReferenceBuilder::absolute(Value a) {
+  return math::AbsFOp::create(builder, a);
+}
+
 Value ReferenceBuilder::log(Value a) {
   if (isa<IndexType>(a.getType()))
     a = toNumber(a);
@@ -198,6 +210,10 @@ void ReferenceBuilder::store(Value number, Value buffer, ValueRange indices) {
 Value ReferenceBuilder::loadIndex(Value buffer, ValueRange indices) {
   Value element = memref::LoadOp::create(builder, buffer, indices);
   return arith::IndexCastOp::create(builder, builder.getIndexType(), element);
+}
+
+Value ReferenceBuilder::loadCondition(Value buffer, ValueRange indices) {
+  return memref::LoadOp::create(builder, buffer, indices);
 }
 
 void ReferenceBuilder::storeIndex(Value index, Value buffer,

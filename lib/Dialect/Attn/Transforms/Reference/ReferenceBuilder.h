@@ -52,6 +52,10 @@ public:
   /// The greater of two numbers; NaN when one of them is.
   Value maxNumbers(Value a, Value b);
   Value exp(Value a);
+  Value sin(Value a);
+  Value cos(Value a);
+  Value sqrt(Value a);
+  Value absolute(Value a);
   /// The logarithm of an index.
   Value log(Value a);
   /// Comparisons of numbers, false when one is NaN.
@@ -78,6 +82,8 @@ public:
   void store(Value number, Value buffer, ValueRange indices);
   /// The same for buffers of codes or counts.
   Value loadIndex(Value buffer, ValueRange indices);
+  /// An entry of a buffer of conditions.
+  Value loadCondition(Value buffer, ValueRange indices);
   void storeIndex(Value index, Value buffer, ValueRange indices);
   /// A buffer of zeros with the shape of `buffer`.
   Value allocateZeros(Value buffer);
@@ -153,6 +159,15 @@ void lowerToReference(CodebookAccumulateOp op);
 void lowerToReference(CodebookScanOp op);
 void lowerToReference(LogCountOp op);
 void lowerToReference(CodebookUpdateOp op);
+void lowerToReference(ConvApplyOp op);
+void lowerToReference(ConvRecoverOp op);
+void lowerToReference(LowRankOp op);
+void lowerToReference(PolynomialFeaturesOp op);
+void lowerToReference(RopeOp op);
+void lowerToReference(FFTForwardOp op);
+void lowerToReference(FFTInverseOp op);
+void lowerToReference(FFTMultiplyOp op);
+void lowerToReference(FFTAccumulateOp op);
 void lowerToReference(TreeBuildOp op);
 void lowerToReference(TreeFetchOp op);
 void lowerToReference(TreeMaterializeOp op);

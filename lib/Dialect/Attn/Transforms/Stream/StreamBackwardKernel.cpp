@@ -24,11 +24,6 @@ static constexpr int64_t kRows = 4;
 /// The `lse` in base 2 of rows that read nothing: their weights are 2^-this.
 /// Far enough beyond every score, and a difference that exp2 can take.
 static constexpr double kEmpty = 0x1p32;
-/// Rows that one task fills with zeros.
-static constexpr int64_t kClearedRows = 1024;
-/// Items of a chain tell the others how far they are in cache lines of their
-/// own.
-static constexpr int64_t kProgressStride = 8;
 
 /// Whether every block reads all rows of all sources, as far as masks let it.
 static bool readsAllRows(StreamBackwardOp op) {
@@ -50,180 +45,13 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
       calls(module, backward), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
+  // The products of a tile take long enough to bring the next one's bias.
+  biasAhead = tiles.getKey();
+  biasLocality = 2;
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   columnVectors =
       std::max<int64_t>(1, tiles.getKeys() * tiles.getVectors() / kRows);
-}
-
-//===----------------------------------------------------------------------===//
-// Tasks
-//===----------------------------------------------------------------------===//
-
-StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
-  Value batches = b.extent(backward.getQuery(), 0),
-        heads = b.extent(backward.getQuery(), 1),
-        keyHeads = b.extent(backward.getKeys().front(), 1);
-  // Whoever adds to the same log weight or bias is in one chain, too.
-  bool sharesBatches = false, sharesHeads = false;
-  for (const StreamSourceGradient &source : gradients)
-    for (Value term : {source.logWeight, source.bias})
-      if (term) {
-        auto type = cast<MemRefType>(term.getType());
-        sharesBatches |= type.getDimSize(0) == 1;
-        sharesHeads |= type.getDimSize(1) == 1;
-      }
-  Value one = b.index(1);
-  Schedule schedule;
-  schedule.chainHeads = sharesHeads ? one : keyHeads;
-  schedule.spanBatches = sharesBatches ? batches : one;
-  schedule.spanHeads = sharesHeads ? heads : b.div(heads, keyHeads);
-  schedule.numChains =
-      b.mul(sharesBatches ? one : batches, schedule.chainHeads);
-  schedule.tasks = one;
-  schedule.numItems = one;
-  if (isOrdered) {
-    schedule.tasks =
-        b.ceilDiv(b.extent(backward.getQuery(), 2), tiles.getQuery());
-    schedule.numItems =
-        b.mul(b.mul(schedule.spanBatches, schedule.spanHeads), schedule.tasks);
-  }
-  return schedule;
-}
-
-void StreamBackwardKernel::emit() {
-  clearDestinations();
-  Schedule schedule = makeSchedule();
-  numItems = schedule.numItems;
-  numChains = schedule.numChains;
-  if (isOrdered) {
-    SmallVector<OpFoldResult> sizes = {
-        getAsOpFoldResult(schedule.numChains),
-        getAsOpFoldResult(b.mul(numItems, kProgressStride))};
-    auto [shape, dynamic] = decomposeMixedValues(sizes);
-    progress =
-        memref::AllocOp::create(b, MemRefType::get(shape, b.getI64Type()),
-                                dynamic, b.getI64IntegerAttr(64));
-    Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/64);
-    b.loop(b.index(0), schedule.numChains, 1, [&](Value chain) {
-      b.loop(b.index(0), numItems, 1, [&](Value item) {
-        memref::StoreOp::create(b, zero, progress,
-                                {chain, b.mul(item, kProgressStride)});
-      });
-    });
-  }
-  // The first dimension runs fastest, and indices are handed out in descending
-  // order: the last item of every chain first, and under a causal mask the
-  // longest. fovea_rt_wait_for_turn relies on it.
-  scf::ForallOp::create(
-      b, {getAsOpFoldResult(schedule.numChains), getAsOpFoldResult(numItems)},
-      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-      [&](OpBuilder &, Location, ValueRange ivs) {
-        emitItem(schedule, /*item=*/ivs[1], /*chain=*/ivs[0]);
-        scf::InParallelOp::create(b);
-      });
-  if (progress)
-    memref::DeallocOp::create(b, progress);
-}
-
-/// Zeros to everything that is added to.
-void StreamBackwardKernel::clearDestinations() {
-  SmallVector<Value> destinations;
-  for (const StreamSourceGradient &source : gradients)
-    for (Value destination :
-         {source.keys, source.values, source.logWeight, source.bias})
-      if (destination)
-        destinations.push_back(destination);
-  for (Value destination : destinations) {
-    bool isFlat = cast<MemRefType>(destination.getType()).getRank() == 3;
-    Value rows = isFlat ? b.index(1) : b.extent(destination, 2);
-    SmallVector<OpFoldResult> bounds = {
-        getAsOpFoldResult(b.extent(destination, 0)),
-        getAsOpFoldResult(b.extent(destination, 1)),
-        getAsOpFoldResult(b.ceilDiv(rows, kClearedRows))};
-    Value columns = b.extent(destination, isFlat ? 2 : 3);
-    auto clearRow = [&](Values at) {
-      Value whole = b.roundDown(columns, lanes);
-      at.push_back(Value());
-      b.loop(b.index(0), whole, lanes, [&](Value column) {
-        at.back() = column;
-        b.storeVector(b.splat(0.0), destination, at);
-      });
-      b.loop(whole, columns, 1, [&](Value column) {
-        at.back() = column;
-        b.storeScalar(b.scalar(0.0), destination, at);
-      });
-    };
-    scf::ForallOp::create(
-        b, bounds, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-        [&](OpBuilder &, Location, ValueRange ivs) {
-          if (isFlat) {
-            clearRow({ivs[0], ivs[1]});
-          } else {
-            Value first = b.mul(ivs[2], kClearedRows);
-            b.loop(first, b.min(b.add(first, kClearedRows), rows), 1,
-                   [&](Value row) { clearRow({ivs[0], ivs[1], row}); });
-          }
-          scf::InParallelOp::create(b);
-        });
-  }
-}
-
-void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
-                                    Value chain) {
-  allocateScratch();
-  itemNumber = item;
-  chainNumber = chain;
-  Value rows = b.extent(backward.getQuery(), 2);
-  auto emitPlace = [&](Value place) {
-    Value instance = b.div(place, schedule.tasks);
-    Value batch =
-        b.add(b.mul(b.div(chain, schedule.chainHeads), schedule.spanBatches),
-              b.div(instance, schedule.spanHeads));
-    Value head =
-        b.add(b.mul(b.rem(chain, schedule.chainHeads), schedule.spanHeads),
-              b.rem(instance, schedule.spanHeads));
-    if (!isOrdered)
-      return emitHead(batch, head, b.index(0), rows);
-    Value begin = b.mul(b.rem(place, schedule.tasks), tiles.getQuery());
-    emitHead(batch, head, begin, b.min(b.add(begin, tiles.getQuery()), rows));
-  };
-  if (isOrdered) {
-    emitPlace(item);
-    endTurn(b.index(kLastTurn));
-  } else {
-    b.loop(b.index(0), b.mul(schedule.spanBatches, schedule.spanHeads), 1,
-           emitPlace);
-  }
-  b.freeScratch();
-}
-
-//===----------------------------------------------------------------------===//
-// Turns
-//===----------------------------------------------------------------------===//
-
-void StreamBackwardKernel::callWithTurn(StringRef function,
-                                        ValueRange arguments) {
-  calls.getBuilder().restoreInsertionPoint(b.saveInsertionPoint());
-  SmallVector<Value> operands = {calls.address(progress, chainNumber),
-                                 calls.integer(itemNumber)};
-  for (Value argument : arguments)
-    operands.push_back(calls.integer(argument));
-  calls.call(function, operands);
-  b.restoreInsertionPoint(calls.getBuilder().saveInsertionPoint());
-}
-
-/// Waits until all later items of the chain have added to the rows before
-/// `position`.
-void StreamBackwardKernel::waitForTurn(Value position) {
-  if (isOrdered)
-    callWithTurn("fovea_rt_wait_for_turn", {numItems, numChains, position});
-}
-
-/// Says that this item has added to all rows before `position`.
-void StreamBackwardKernel::endTurn(Value position) {
-  if (isOrdered)
-    callWithTurn("fovea_rt_end_turn", position);
 }
 
 //===----------------------------------------------------------------------===//
@@ -245,6 +73,8 @@ void StreamBackwardKernel::allocateScratch() {
   rowLse = b.scratch({queries}, state);
   rowDelta = b.scratch({queries}, state);
   tail = b.scratch({lanes}, state);
+  clearedRows =
+      b.scratch({static_cast<int64_t>(gradients.size())}, b.getIndexType());
   if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({tileRows, paddedWidth}, state);
     stagedValues = b.scratch({tileRows, paddedValueWidth}, state);
@@ -276,6 +106,8 @@ void StreamBackwardKernel::viewGradients(Value batch, Value head) {
     };
     view.logWeight = viewTerm(source.logWeight, keyHead);
     view.bias = viewTerm(source.bias, head);
+    if (view.bias && isExclusiveBias(source))
+      view.streamsBias = hasAlignedRows(view.bias);
     view.firstRow = firstRow;
     firstRow = b.add(firstRow, b.extent(source.keys, 2));
     views.push_back(view);
@@ -290,10 +122,23 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
                                     Value end) {
   viewHead(batch, head);
   viewGradients(batch, head);
+  // The first query head of a key head starts the sums, and leaves no row
+  // without one.
+  if (!isOrdered) {
+    Value group = b.div(b.extent(backward.getQuery(), 1),
+                        b.extent(backward.getKeys().front(), 1));
+    b.ifThen(b.equal(b.rem(head, group), b.index(0)), [&] {
+      for (unsigned source = 0; source < gradients.size(); ++source)
+        memref::StoreOp::create(b, b.index(0), clearedRows, b.index(source));
+    });
+  }
   forEachQueryBlock(begin, end,
                     [&](Value query, Value numQueries, Value blockIndex) {
                       emitQueryBlock(query, numQueries, blockIndex);
                     });
+  if (!isOrdered)
+    for (unsigned source = 0; source < gradients.size(); ++source)
+      clearRowsBefore(source, sources[source].rows);
 }
 
 void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
@@ -311,6 +156,12 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
       b.storeVector(b.splat(0.0), queryGradients, {row, b.index(column)});
   });
   clearTermSums();
+  if (!isOrdered)
+    for (auto [index, source] : llvm::enumerate(sources))
+      for (AffineMap range : source.attr.getRanges())
+        clearRowsBefore(
+            index,
+            emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
   SmallVector<Segment> segments, shorts;
   collectSegments(blockIndex, segments, shorts);
   segments.append(shorts);
@@ -329,9 +180,11 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   tile.scoreRow = b.index(0);
   tile = stage(tile);
   packBias(tile);
+  std::pair<Lookaheads, Lookaheads> ahead = lookAheadOf(tile);
+  tile.lookahead = ahead.first;
   forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
                            bool masked) {
-    scoreGradientRows(tile, low, high, step, first, masked);
+    scoreGradientRows(tile, ahead.second, low, high, step, first, masked);
   });
   addQueryGradients(tile);
   // From here on rows are touched that other blocks add to.
@@ -383,10 +236,38 @@ void StreamBackwardKernel::prepareRows() {
   });
 }
 
-void StreamBackwardKernel::scoreGradientRows(const Segment &tile, Value low,
-                                             Value high, int64_t step,
-                                             unsigned firstVector,
+/// The next tile of a long range; or, where ranges follow the queries, what the
+/// next block reads: its own rows, and the rows behind those of this one.
+std::pair<StreamBackwardKernel::Lookaheads, StreamBackwardKernel::Lookaheads>
+StreamBackwardKernel::lookAheadOf(const Segment &tile) {
+  if (!manageCache || tile.kind != Segment::Rows)
+    return {};
+  const SourceView &source = sources[tile.source];
+  const GradientView &view = views[tile.source];
+  if (isOrdered) {
+    Value next = b.add(tile.row, tileRows);
+    return {{{source.keys, next, 3}, {view.keys, next, 2}},
+            {{source.values, next, 2}, {view.values, next, 2}}};
+  }
+  if (op.getBlock() == 0)
+    return {};
+  Value query = b.add(blockQuery, tiles.getQueryLanes());
+  Value next = b.add(b.add(tile.row, tileRows), tiles.getQueryLanes());
+  return {
+      {{queryRows, query, 2},
+       {dOutputRows, query, 2},
+       {outputView, query, 2},
+       {source.keys, next, 2}},
+      {{source.values, next, 2}, {view.keys, next, 2}, {view.values, next, 2}}};
+}
+
+void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead,
+                                             Value low, Value high,
+                                             int64_t step, unsigned firstVector,
                                              bool masked) {
+  Segment second = tile;
+  second.lookahead.assign(ahead.begin(), ahead.end());
   int64_t live = vectors - firstVector;
   b.loop(low, high, step, [&](Value offset) {
     Values rows = rowsOf(tile, offset, step);
@@ -403,7 +284,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile, Value low,
       Value score = b.fsub(found[i], b.loadVector(rowLse, lane));
       b.storeVector(softmax::exp2(b, score), scores, at);
     });
-    Values products = multiply(tile, offset, rows, firstVector,
+    Values products = multiply(second, offset, rows, firstVector,
                                {tile.values, packedGradients, valueWidth});
     forEachVector([&](int64_t i, Values at, Value lane) {
       Value gradient = b.fsub(products[i], b.loadVector(rowDelta, lane));
@@ -534,17 +415,29 @@ void StreamBackwardKernel::addToRow(Value target, Value row, Value column,
 
 void StreamBackwardKernel::storeQueryGradients() {
   double scale = op.getScale().convertToDouble();
-  b.loop(b.index(0), blockQueries, 1, [&](Value row) {
-    Value query = b.add(blockQuery, row);
-    int64_t column = 0;
-    for (; column + lanes <= width; column += lanes)
-      b.storeVector(b.fmul(b.loadVector(queryGradients, {row, b.index(column)}),
-                           b.splat(scale)),
-                    dQueryRows, {query, b.index(column)});
-    b.loop(b.index(column), b.index(width), 1, [&](Value last) {
-      b.storeScalar(
-          b.fmul(b.loadScalar(queryGradients, {row, last}), b.scalar(scale)),
-          dQueryRows, {query, last});
+  auto storeRows = [&](bool streams) {
+    b.loop(b.index(0), blockQueries, 1, [&](Value row) {
+      Value query = b.add(blockQuery, row);
+      int64_t column = 0;
+      for (; column + lanes <= width; column += lanes)
+        b.storeVector(
+            b.fmul(b.loadVector(queryGradients, {row, b.index(column)}),
+                   b.splat(scale)),
+            dQueryRows, {query, b.index(column)}, streams);
+      b.loop(b.index(column), b.index(width), 1, [&](Value last) {
+        b.storeScalar(
+            b.fmul(b.loadScalar(queryGradients, {row, last}), b.scalar(scale)),
+            dQueryRows, {query, last});
+      });
     });
-  });
+  };
+  // Patterns of linear time store past the caches, like the forward.
+  Value streams;
+  if (op.getBlock() != 0 && width % lanes == 0)
+    streams = hasAlignedRows(dQueryRows);
+  if (!streams)
+    return storeRows(/*streams=*/false);
+  b.ifThenElse(
+      streams, [&] { storeRows(/*streams=*/true); },
+      [&] { storeRows(/*streams=*/false); });
 }

@@ -67,22 +67,33 @@ private:
   /// The gradients of one source for one batch entry and head.
   struct GradientView {
     Value keys, values, logWeight, bias;
-    Value firstRow; // number of the first row among those of all sources
+    Value firstRow;    // number of the first row among those of all sources
+    Value streamsBias; // whether the bias's can be stored past the caches
   };
 
   Schedule makeSchedule();
   void clearDestinations();
+  /// Zeros to all columns of a destination at the leading indices `at`.
+  void clearRow(Value destination, mlir::ValueRange at);
+  /// Zeros to the gradients of keys and values before `row`, unless they are
+  /// there already: just before they are added to, where a chain is one task.
+  void clearRowsBefore(unsigned source, Value row);
   void allocateScratch();
   void emitItem(const Schedule &schedule, Value item, Value chain);
   void emitHead(Value batch, Value head, Value begin, Value end);
   void viewGradients(Value batch, Value head);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitTile(Segment tile);
+  /// What will be read soon: while the first product of a tile is computed, and
+  /// while the second one is.
+  using Lookaheads = llvm::SmallVector<Lookahead>;
+  std::pair<Lookaheads, Lookaheads> lookAheadOf(const Segment &tile);
 
   // Stages.
   void prepareRows();
-  void scoreGradientRows(const Segment &tile, Value low, Value high,
-                         int64_t step, unsigned firstVector, bool masked);
+  void scoreGradientRows(const Segment &tile, llvm::ArrayRef<Lookahead> ahead,
+                         Value low, Value high, int64_t step,
+                         unsigned firstVector, bool masked);
   void addQueryGradients(const Segment &tile);
   void addRowGradients(const Segment &tile, Value weights, Value rows,
                        int64_t columns, Value target, Value factor);
@@ -98,6 +109,7 @@ private:
   void addRowSums(const Segment &tile);
   void addColumnSums(const Segment &tile);
   void addBiasSquares(const Segment &tile);
+  bool isExclusiveBias(const StreamSourceGradient &source);
   void addTo(Value target, mlir::ValueRange indices, Value scalar);
   Value liveGradients(Value row, int64_t vector);
   Value sumLanes(Value vector);
@@ -120,7 +132,7 @@ private:
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
-  Value rowLse, rowDelta, tail;
+  Value rowLse, rowDelta, tail, clearedRows;
   llvm::SmallVector<TermSums> termSums;
 
   // The present item, head and query block.

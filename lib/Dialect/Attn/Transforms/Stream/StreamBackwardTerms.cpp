@@ -158,14 +158,34 @@ void StreamBackwardKernel::addColumnSums(const Segment &tile) {
   }
 }
 
+/// Whether every element of a bias is that of one score: ranges of a source do
+/// not overlap, so its gradient is stored once.
+bool StreamBackwardKernel::isExclusiveBias(const StreamSourceGradient &source) {
+  auto type = cast<MemRefType>(source.bias.getType());
+  auto query = cast<MemRefType>(backward.getQuery().getType());
+  auto isWhole = [&](int64_t dim, int64_t extent) {
+    return type.getDimSize(dim) != 1 || extent == 1;
+  };
+  return isWhole(0, query.getDimSize(0)) && isWhole(1, query.getDimSize(1)) &&
+         isWhole(2, query.getDimSize(2)) &&
+         isWhole(3, cast<MemRefType>(source.keys.getType()).getDimSize(2));
+}
+
 /// One by one. Whole squares are transposed in registers.
 void StreamBackwardKernel::addBiasSquares(const Segment &tile) {
   Value target = views[tile.source].bias;
+  // Tables end with copies of their last row.
+  bool isExclusive =
+      tile.kind != Segment::Table && isExclusiveBias(gradients[tile.source]);
   auto addElements = [&](Value low, Value lowQuery, Value highQuery) {
     b.loop(lowQuery, highQuery, 1, [&](Value query) {
       b.loop(low, tile.count, 1, [&](Value offset) {
-        addTo(target, {b.add(blockQuery, query), sourceRow(tile, offset)},
-              b.loadScalar(scoreGradients, {offset, query}));
+        Values at = {b.add(blockQuery, query), sourceRow(tile, offset)};
+        Value gradient = b.loadScalar(scoreGradients, {offset, query});
+        if (isExclusive)
+          b.storeScalar(gradient, target, at);
+        else
+          addTo(target, at, gradient);
       });
     });
   };
@@ -174,19 +194,33 @@ void StreamBackwardKernel::addBiasSquares(const Segment &tile) {
   Value length = b.max(b.sub(tile.count, tile.skip), b.index(0));
   Value fullRows = b.add(tile.skip, b.roundDown(length, lanes));
   Value fullQueries = b.roundDown(blockQueries, lanes);
-  b.loop(tile.skip, fullRows, lanes, [&](Value offset) {
-    b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
-      Values square;
-      for (int64_t i = 0; i < lanes; ++i)
-        square.push_back(
-            b.loadVector(scoreGradients, {b.add(offset, i), query}));
-      for (auto [i, vector] : llvm::enumerate(b.transpose(square))) {
-        Values at = {b.add(b.add(blockQuery, query), i),
-                     b.add(tile.row, offset)};
-        b.storeVector(b.fadd(b.loadVector(target, at), vector), target, at);
-      }
+  auto addSquares = [&](bool streams) {
+    b.loop(tile.skip, fullRows, lanes, [&](Value offset) {
+      b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
+        Values square;
+        for (int64_t i = 0; i < lanes; ++i)
+          square.push_back(
+              b.loadVector(scoreGradients, {b.add(offset, i), query}));
+        for (auto [i, vector] : llvm::enumerate(b.transpose(square))) {
+          Values at = {b.add(b.add(blockQuery, query), i),
+                       b.add(tile.row, offset)};
+          b.storeVector(isExclusive ? vector
+                                    : b.fadd(b.loadVector(target, at), vector),
+                        target, at, streams);
+        }
+      });
     });
-  });
+  };
+  Value streams = views[tile.source].streamsBias;
+  if (isExclusive && streams) {
+    Value first = b.add(tile.row, tile.skip);
+    streams = b.both(streams, b.equal(b.rem(first, lanes), b.index(0)));
+    b.ifThenElse(
+        streams, [&] { addSquares(/*streams=*/true); },
+        [&] { addSquares(/*streams=*/false); });
+  } else {
+    addSquares(/*streams=*/false);
+  }
   addElements(fullRows, b.index(0), fullQueries);
   addElements(tile.skip, fullQueries, blockQueries);
 }

@@ -32,6 +32,7 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
                 query.getElementType().isBF16() &&
                 getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
                 width % 2 == 0;
+  biasAhead = 2 * lanes;
   collectKeyTables();
   usesPairs = isAny(Arithmetic::Pairs);
 }

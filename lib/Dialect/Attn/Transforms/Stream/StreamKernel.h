@@ -174,6 +174,7 @@ protected:
                 int64_t width);
   int64_t getLineElements(const Segment &segment);
   Value canStream(Value view);
+  Value hasAlignedRows(Value view);
 
   // Keys that are rows of a table (StreamTables.cpp).
   void collectKeyTables();
@@ -240,6 +241,10 @@ protected:
   bool usesPairs;   // and some source is
   /// Whether rows of keys are read as vectors, so that ragged ones need a copy.
   bool padsRows = false;
+  /// How many columns before it is packed a bias is asked for, and the cache
+  /// level it goes to.
+  int64_t biasAhead;
+  unsigned biasLocality = 3;
   RangeAnalysis ranges;
 
   // Scratch.

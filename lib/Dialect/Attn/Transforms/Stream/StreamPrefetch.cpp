@@ -85,12 +85,19 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
   }
 }
 
+/// Whether rows of the output `view` are stored past the caches: those of
+/// patterns of linear time, where they can be. Null when never.
+Value StreamKernel::canStream(Value view) {
+  if (op.getBlock() == 0 || valueWidth % lanes != 0)
+    return Value();
+  return hasAlignedRows(view);
+}
+
 /// Whether rows of `view` can be stored past the caches: decided at run time,
 /// since callers may pass memory of any alignment. Null when never.
-Value StreamKernel::canStream(Value view) {
+Value StreamKernel::hasAlignedRows(Value view) {
   int64_t vectorBytes = lanes * getElementBytes(view);
-  if (!manageCache || op.getBlock() == 0 || vectorBytes != kLineBytes ||
-      valueWidth % lanes != 0)
+  if (!manageCache || vectorBytes != kLineBytes)
     return Value();
   // Every row has to be as aligned as the first.
   auto [strides, offset] =

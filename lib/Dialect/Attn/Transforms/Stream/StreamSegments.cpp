@@ -228,7 +228,8 @@ void StreamKernel::packBias(const Segment &segment) {
         Value row = b.add(b.add(blockQuery, query), i);
         Value column = b.add(segment.biasColumn, offset);
         if (manageCache)
-          b.prefetch(source.bias, {row, b.add(column, 2 * lanes)}, 3);
+          b.prefetch(source.bias, {row, b.add(column, biasAhead)},
+                     biasLocality);
         tile.push_back(b.fmul(b.loadVector(source.bias, {row, column}),
                               b.broadcast(termScale)));
       }

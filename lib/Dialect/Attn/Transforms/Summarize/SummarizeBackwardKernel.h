@@ -51,20 +51,30 @@ private:
   };
   /// A strip of the present block.
   struct Strip {
-    Value batch, head, row; // first row of the chunk
-    Value present;          // rows of the chunk that exist
+    Value batch, head, row;
   };
 
   void emitTask(Value set, Value slice);
-  void emitBlock(const Chunk &chunk);
-  void pack(const Chunk &chunk);
+  void emitBlock(Value interval);
+  void packGradients(Value interval);
   void packWeights(const Chunk &chunk);
+  void packRows(const Chunk &chunk);
   void addToInput(const Chunk &chunk, Value vector);
   void addToWeights(const Chunk &chunk, Value vector);
   void addToBiases(Value vector);
 
-  Strip getStrip(Value number, const Chunk &chunk);
+  Strip getStrip(Value number);
+  Values rowOfStrip(Value number, Value row, Value column);
+  Values
+  loopWithPrefetch(Value end, int64_t accumulators, bool prefetches,
+                   llvm::function_ref<void(Value)> prefetch,
+                   llvm::function_ref<Values(Value, mlir::ValueRange)> body);
   Value getColumn(Value vector);
+  /// No strip ends early.
+  bool hasWholeStrips() {
+    auto type = llvm::cast<mlir::MemRefType>(input.getType());
+    return !type.isDynamicDim(2) && type.getDimSize(2) % coarsest == 0;
+  }
   /// Calls `body(first, count)` for tiles of `size` numbers below `end`, and
   /// for the rest one by one.
   void forEachTile(Value end, int64_t size,
@@ -81,7 +91,9 @@ private:
   Value rows, headsPerSet, stripsPerHead, numStrips;
   // Values of the task and of the block of strips.
   Value set, firstVector, taskVectors, firstStrip, blockStrips;
-  Value packedInput, packedGradients, packedWeights, present;
+  /// Batch entry, head, first row and present rows of every strip of the block.
+  Value strips;
+  Value packedInput, packedGradients, packedWeights;
 };
 
 } // namespace fovea::attn

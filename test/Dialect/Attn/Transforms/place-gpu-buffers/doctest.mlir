@@ -10,7 +10,8 @@
 // CHECK: llvm.call @fovea_rt_gpu_map(%[[QUEUE]], %{{.*}}, %[[BYTES]], %{{.*}})
 // CHECK: %[[SCRATCH:.*]] = llvm.call @fovea_rt_gpu_alloc(%[[QUEUE]], %[[BYTES]])
 // CHECK: llvm.call @fovea_rt_gpu_copy(%[[QUEUE]]
-// CHECK: %[[RESULT:.*]] = memref.alloc() : memref<8xf32>
+// CHECK: llvm.call @fovea_rt_gpu_alloc_result(%[[QUEUE]], %[[BYTES]])
+// CHECK: %[[RESULT:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<8xf32>
 // CHECK: llvm.call @fovea_rt_gpu_map(%[[QUEUE]], %{{.*}}, %[[BYTES]], %[[WRITE]])
 // CHECK: llvm.call @fovea_rt_gpu_copy(%[[QUEUE]]
 // CHECK: llvm.call @fovea_rt_gpu_free(%[[QUEUE]]
@@ -27,11 +28,35 @@ func.func @f(%a: memref<8xf32>) -> memref<8xf32> {
 
 // -----
 
-func.func @host(%a: memref<8xf32>) -> f32 {
+// One element of a buffer comes through memory of the host, and goes back.
+// CHECK-LABEL: func.func @element
+// CHECK: %[[SLOT:.*]] = llvm.alloca {{.*}} x i64
+// CHECK: %[[TWO:.*]] = llvm.alloca {{.*}} x i64
+// CHECK: llvm.call @fovea_rt_gpu_copy(
+// CHECK: %[[X:.*]] = memref.load
+// CHECK: memref.store %[[X]]
+// CHECK: llvm.call @fovea_rt_gpu_copy(
+func.func @element(%a: memref<8xi64>) -> memref<i64> {
+  %c3 = arith.constant 3 : index
+  %x = memref.load %a[%c3] : memref<8xi64>
+  %r = memref.alloc() : memref<i64>
+  memref.store %x, %r[] : memref<i64>
+  return %r : memref<i64>
+}
+
+// -----
+
+func.func @host(%a: memref<8xf32>, %sum: f32) -> f32 {
   %c0 = arith.constant 0 : index
-  // expected-error@+1 {{accesses single elements on the host, but in a function for a GPU they lie on the device}}
-  %x = memref.load %a[%c0] : memref<8xf32>
-  return %x : f32
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %total = scf.for %i = %c0 to %c8 step %c1 iter_args(%s = %sum) -> f32 {
+    // expected-error@+1 {{accesses single elements in a loop on the host, but in a function for a GPU they lie on the device}}
+    %x = memref.load %a[%i] : memref<8xf32>
+    %next = arith.addf %s, %x : f32
+    scf.yield %next : f32
+  }
+  return %total : f32
 }
 
 // -----

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measures Fourier transforms and attention by sums of convolutions (the suite
+`fft`).
+
+    benchmarks/fft.py [--rows 64 ... 1048576] [--lengths 1024 ... 65536] [--bases 1 8 32]
+
+Transforms: the spectra of 64 columns in f32, against numpy.fft, scipy.fft and FFTW
+where they are installed, each in this process and never linked; FFTW takes the columns
+as they lie, and transposed, of which the faster counts. FLOPs are 5/2 L log2(L) for a
+real column. Sums of convolutions: every algorithm that is not known to be slow, dense
+causal attention of the same width, and NumPy's transforms as the paper has them. Peaks
+are those of the same run. Writes results.json and results.md.
+"""
+
+import argparse
+import ctypes
+import ctypes.util
+import json
+import math
+import pathlib
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python" / "fovea")]
+
+try:
+    import numpy as np
+    from fovea_bench import backends, report
+    from reference import conv_apply_fft
+    from tree import Bench, tensor
+except ImportError as error:
+    sys.exit(f"error: {error}; the benchmarks need NumPy, which utils/build.sh puts into .venv")
+
+try:
+    import scipy.fft as scipy_fft
+except ImportError:
+    scipy_fft = None
+
+
+def radices(length):
+    """Those that attn.conv_apply chooses with 32 registers."""
+    found = []
+    while length > 8:
+        found.append(4 if length == 16 else 8)
+        length //= found[-1]
+    return found + [length]
+
+
+def forward(rows, width, lanes):
+    x = tensor(1, rows, width)
+    s = tensor(1, rows, -(-width // (2 * lanes)) * 2 * lanes)
+    form = f"form = #attn.spectrum<lanes = {lanes}, radices = {radices(rows)}>"
+    return (
+        f"func.func @run(%x: {x}) -> {s} {{\n  %i = tensor.empty() : {s}\n"
+        f"  %s = attn.fft_forward ins(%x : {x}) outs(%i : {s}) {{{form}}} -> {s}\n  return %s : {s}\n}}\n"
+    )
+
+
+def conv_apply(tokens, bases, width, algorithm):
+    b, m = tensor(1, 1, bases, tokens), tensor(1, 1, bases, element="i32")
+    v, c = tensor(1, 1, tokens, width), tensor(1, 1, element="i32")
+    return (
+        f"func.func @run(%b: {b}, %m: {m}, %v: {v}) -> ({v}, {c}) {{\n"
+        f"  %i = tensor.empty() : {v}\n  %j = tensor.empty() : {c}\n"
+        f"  %r:2 = attn.conv_apply ins(%b, %m, %v : {b}, {m}, {v}) outs(%i, %j : {v}, {c})\n"
+        f"      {{algorithm = #attn.conv_algorithm<{algorithm}>}} -> {v}, {c}\n  return %r#0, %r#1 : {v}, {c}\n}}\n"
+    )
+
+
+def dense(tokens, width):
+    q = tensor(1, 1, tokens, width)
+    return (
+        f"func.func @run(%q: {q}, %k: {q}, %v: {q}) -> {q} {{\n  %i = tensor.empty() : {q}\n"
+        f"  %o = attn.dense ins(%q, %k, %v : {q}, {q}, {q}) outs(%i : {q}) {{mask = #attn.mask<causal>}} -> {q}\n"
+        f"  return %o : {q}\n}}\n"
+    )
+
+
+def median_time(function, seconds):
+    function()
+    times, start = [], time.perf_counter()
+    while len(times) < 3 or time.perf_counter() - start < seconds:
+        before = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - before)
+    return float(np.median(times))
+
+
+class FFTW:
+    """Real transforms of columns by libfftw3f, if this machine has it."""
+
+    def __init__(self):
+        path = ctypes.util.find_library("fftw3f")
+        self.library = ctypes.CDLL(path) if path else None
+
+    def time(self, x, seconds):
+        """The faster of columns as they lie and of contiguous ones, transposed there
+        and back."""
+        c, pointer = self.library, ctypes.c_void_p
+        c.fftwf_plan_many_dft_r2c.restype = pointer
+        c.fftwf_execute.argtypes = c.fftwf_destroy_plan.argtypes = [pointer]
+        c.fftwf_set_timelimit.argtypes = [ctypes.c_double]
+        c.fftwf_set_timelimit(5.0)
+        rows, width = x.shape
+        n, measure = (ctypes.c_int * 1)(rows), 0
+
+        def plan(source, target, stride, distance):
+            return c.fftwf_plan_many_dft_r2c(
+                1, n, width, pointer(source.ctypes.data), None, stride, distance,
+                pointer(target.ctypes.data), None, stride, 1 if stride > 1 else rows // 2 + 1, measure)
+
+        best = math.inf
+        work, spectrum = np.empty_like(x), np.empty((rows // 2 + 1, width), np.complex64)
+        strided = plan(work, spectrum, width, 1)
+        work[:] = x
+        best = min(best, median_time(lambda: c.fftwf_execute(strided), seconds))
+        turned = np.empty((width, rows), np.float32)
+        result = np.empty((width, rows // 2 + 1), np.complex64)
+        contiguous = plan(turned, result, 1, rows)
+
+        def transposed():
+            turned[:] = x.T
+            c.fftwf_execute(contiguous)
+            spectrum[:] = result.T
+
+        best = min(best, median_time(transposed, seconds))
+        for one in (strided, contiguous):
+            c.fftwf_destroy_plan(one)
+        return best
+
+
+def measure_transform(bench, rows, width, lanes, folder, fftw):
+    x = np.random.default_rng(1).standard_normal((1, rows, width), dtype=np.float32)
+    found = bench.time(forward(rows, width, lanes), [x], folder)
+    seconds = {"fovea": found["median_seconds"]}
+    limit = bench.options.seconds
+    seconds["numpy"] = median_time(lambda: np.fft.rfft(x[0], axis=0), limit)
+    if scipy_fft:
+        seconds["scipy"] = median_time(lambda: scipy_fft.rfft(x[0], axis=0), limit)
+    if fftw.library:
+        seconds["fftw"] = fftw.time(x[0], limit)
+    print(f"{rows} rows: {seconds}", file=sys.stderr, flush=True)
+    flops = 2.5 * rows * math.log2(rows) * width
+    return {"rows": rows, "width": width, "flops": flops, "seconds": seconds,
+            "peak": found["peak_gflops"] * 1e9}
+
+
+def measure_conv(bench, tokens, bases, width, folder):
+    rng = np.random.default_rng(1)
+    b = -np.abs(rng.standard_normal((1, 1, bases, tokens), dtype=np.float32))
+    sizes = np.array([[[tokens - r * tokens // bases for r in range(bases)]]], np.int32)
+    v = rng.standard_normal((1, 1, tokens, width), dtype=np.float32)
+    row = {"tokens": tokens, "bases": bases, "width": width, "seconds": {}}
+    algorithms = ["auto", "partitioned"] + ["single"] * (bases == 1)
+    if tokens <= bench.options.dense_up_to:
+        algorithms.append("toeplitz")
+    for algorithm in algorithms:
+        found = bench.time(conv_apply(tokens, bases, width, algorithm), [b, sizes, v], folder)
+        row["seconds"][algorithm] = found["median_seconds"]
+        row["peak"] = found["peak_gflops"] * 1e9
+    if tokens <= bench.options.dense_up_to:
+        qkv = [rng.standard_normal((1, 1, tokens, width), dtype=np.float32) for _ in range(3)]
+        row["seconds"]["dense"] = bench.time(dense(tokens, width), qkv, folder)["median_seconds"]
+    if tokens * bases <= bench.options.numpy_up_to:
+        row["seconds"]["numpy"] = median_time(lambda: conv_apply_fft(b, sizes, v), 0)
+    print(f"{tokens} tokens, {bases} bases: {row['seconds']}", file=sys.stderr, flush=True)
+    return row
+
+
+def markdown(bench, transforms, convolutions):
+    peak = np.median([row["peak"] for row in transforms + convolutions])
+    lines = [f"Multiply-add peak {peak * 1e-9:.0f} GFLOP/s, one thread, {bench.facts['cpu']}.", ""]
+    if transforms:
+        peers = [name for name in ("numpy", "scipy", "fftw") if name in transforms[0]["seconds"]]
+        lines += ["| rows | columns | time | GFLOP/s | of peak | " + "".join(f"{p} takes | " for p in peers),
+                  "|---" * (5 + len(peers)) + "|"]
+        for row in transforms:
+            own = row["seconds"]["fovea"]
+            cells = [row["rows"], row["width"], report.duration(own), f"{row['flops'] / own * 1e-9:.1f}",
+                     f"{row['flops'] / own / row['peak']:.0%}"]
+            cells += [f"{row['seconds'][p] / own:.1f}x" for p in peers]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+        lines.append("")
+    lines += ["| tokens | bases | columns | auto | partitioned | single | toeplitz, of peak | dense causal | numpy |", "|---" * 9 + "|"]
+    rate = max((r["tokens"] ** 2 / r["seconds"]["dense"] for r in convolutions if "dense" in r["seconds"]), default=0)
+    for row in convolutions:
+        s, own = row["seconds"], row["seconds"]["auto"]
+
+        def ratio(name):
+            return f"{report.duration(s[name])} ({s[name] / own:.3g}x)" if name in s else ""
+
+        toeplitz = ""
+        if "toeplitz" in s:
+            flops = row["tokens"] ** 2 * row["width"]
+            toeplitz = f"{report.duration(s['toeplitz'])}, {flops / s['toeplitz'] / row['peak']:.0%}"
+        projected = row["tokens"] ** 2 / rate if rate else None
+        full = ratio("dense") or (f"({report.duration(projected)}, {projected / own:.3g}x)" if projected else "")
+        cells = [row["tokens"], row["bases"], row["width"], report.duration(own), report.duration(s["partitioned"]),
+                 report.duration(s["single"]) if "single" in s else "", toeplitz, full, ratio("numpy")]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", "A time that is all in parentheses is projected from the longest measured one."]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="*", default=[64, 512, 1024, 4096, 16384, 65536, 1 << 18, 1 << 20])
+    parser.add_argument("--lengths", type=int, nargs="*", default=[1024, 4096, 16384, 65536, 262144])
+    parser.add_argument("--bases", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--width", type=int, default=64, help="columns")
+    parser.add_argument("--lanes", type=int, default=16, help="numbers of a vector of the transforms")
+    parser.add_argument("--dense-up-to", type=int, default=8192, help="longest sequence to time pair by pair")
+    parser.add_argument("--numpy-up-to", type=int, default=1 << 18, help="most tokens times bases for NumPy")
+    parser.add_argument("--seconds", type=float, default=0.2, help="time for each figure")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--build", default=HERE.parent / "build", help="build folder")
+    parser.add_argument("--out", help="folder for results (default: BUILD/benchmarks/fft)")
+    options = parser.parse_args()
+    for rows in options.rows:
+        if rows < 2 or rows & (rows - 1):
+            parser.error(f"--rows: found {rows}, needed powers of two")
+    try:
+        bench, fftw = Bench(options), FFTW()
+        with tempfile.TemporaryDirectory(prefix="fovea-fft-") as folder:
+            transforms = [
+                measure_transform(bench, rows, options.width, options.lanes, folder, fftw) for rows in options.rows
+            ]
+            convolutions = [
+                measure_conv(bench, tokens, bases, options.width, folder)
+                for tokens in options.lengths for bases in options.bases
+            ]
+    except (backends.KernelError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    out = pathlib.Path(options.out or pathlib.Path(options.build) / "benchmarks" / "fft")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(
+        json.dumps({"machine": bench.facts, "peaks": bench.peaks, "transforms": transforms,
+                    "convolutions": convolutions}, indent=1) + "\n"
+    )
+    text = markdown(bench, transforms, convolutions)
+    (out / "results.md").write_text(text)
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles what run.py measures, on any machine with fovea-compile: a shared
+library for each kernel, and manifest.json, which says what they compute."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+
+
+def tensor(*shape, type="bf16"):
+    return "tensor<" + "".join(f"{'?' if n is None else n}x" for n in shape) + type + ">"
+
+
+def dense(D, causal, H=64, G=8, N=None):
+    q, k = tensor(1, H, N, D), tensor(1, G, N, D)
+    mask = " {mask = #attn.mask<causal>}" if causal else ""
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}) -> {q} {{\n"
+            f"  %r = attn.dense ins(%q, %k, %v : {q}, {k}, {k}) outs(%o : {q}){mask} -> {q}\n"
+            f"  return %r : {q}\n}}\n")
+
+
+def multipole(D, N, group, rank, H=64, G=8):
+    q, k = tensor(1, H, N, D), tensor(1, G, N, D)
+    weights, length = [], group
+    while length * 4 <= N:
+        weights.append(tensor(1, rank, length, D))
+        length *= 2
+    names = [f"%w{i}" for i in range(len(weights))]
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, weights))
+    listed = f"{', '.join(names)} : {', '.join(weights)}"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, {arguments}) -> {q} {{\n"
+            f"  %o = tensor.empty() : {q}\n"
+            f"  %r = attn.fast_multipole ins(%q, %k, %v : {q}, {k}, {k}) key_weights({listed}) value_weights({listed})\n"
+            f"      outs(%o : {q}) {{group = {group} : i64, causal}} -> {q}\n  return %r : {q}\n}}\n"), weights
+
+
+def vq(D, N, S, block, H=64, G=8):
+    q, k, c, z = tensor(1, H, N, D), tensor(1, G, N, D), tensor(G, S, D), tensor(1, G, N, type="i32")
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %c: {c}) -> {q} {{\n  %zi = tensor.empty() : {z}\n"
+            f"  %z = attn.quantize ins(%k, %c : {k}, {c}) outs(%zi : {z}) -> {z}\n  %o = tensor.empty() : {q}\n"
+            f"  %r = attn.vq ins(%q, %z, %v, %c : {q}, {z}, {k}, {c}) outs(%o : {q})\n"
+            f"      {{block = {block} : i64, scale = {D ** -0.5!r} : f64, causal, reduction = #attn.reduction<associative>}} -> {q}\n"
+            f"  return %r : {q}\n}}\n")
+
+
+def kernels():
+    """Entries of the manifest, each with its IR."""
+    for D in (64, 128):
+        for causal in (True, False):
+            shapes = [[1, 64, None, D]] + [[1, 8, None, D]] * 2 + [[1, 64, None, D]]
+            yield {"pattern": "dense", "D": D, "causal": causal, "arguments": shapes}, dense(D, causal)
+    D, N = 128, 65536
+    text, weights = multipole(D, N, 128, 4)
+    lengths = [128 << i for i in range(len(weights))]
+    yield {"pattern": "fast_multipole", "D": D, "N": N, "causal": True, "group": 128, "rank": 4,
+           "arguments": [[1, 64, N, D]] + [[1, 8, N, D]] * 2 + [[1, 4, n, D] for n in lengths]}, text
+    N = 131072
+    yield {"pattern": "vq", "D": D, "N": N, "causal": True, "codes": 512, "block": 512,
+           "arguments": [[1, 64, N, D]] + [[1, 8, N, D]] * 2 + [[8, 512, D]]}, vq(D, N, 512, 512)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--compiler", default="build/bin/fovea-compile")
+    parser.add_argument("--chips", nargs="+", default=["sm_80", "sm_90a"])
+    parser.add_argument("--only", help="compile this pattern alone")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    manifest = []
+    for entry, text in kernels():
+        if options.only and entry["pattern"] != options.only:
+            continue
+        for chip in options.chips:
+            name = "-".join([entry["pattern"], f"d{entry['D']}", "causal" if entry["causal"] else "full", chip]) + ".so"
+            subprocess.run([options.compiler, "-", "--target=nvvm", f"--chip={chip}", "--emit=so", "-o",
+                            str(options.folder / name)], input=text, text=True, check=True)
+            manifest.append(entry | {"chip": chip, "library": name})
+            print(name)
+    (options.folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

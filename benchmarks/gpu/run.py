@@ -1,0 +1,186 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measures the kernels of artefacts.py on a GPU, beside PyTorch. Needs Python,
+PyTorch, a driver and libfovea_rt.so; builds nothing.
+
+Times are medians of the device's events on PyTorch's stream, with inputs and
+results on the device. FLOPs are 2 (D + E) for every query and every key that it may
+read; a pattern that reads fewer is told by its time alone."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+from kernel import Kernel, Runtime
+
+LENGTHS = [1024, 4096, 16384, 65536, 131072]
+SAMPLES = 64  # queries that are compared with f64
+
+
+def find_torch():
+    """PyTorch, or why nothing can be measured."""
+    try:
+        import torch
+    except ImportError:
+        return None, "there is no PyTorch on this machine"
+    if not torch.cuda.is_available():
+        return None, "there is no CUDA device that PyTorch can use on this machine"
+    return torch, None
+
+
+class Bench:
+    def __init__(self, torch, seconds):
+        self.torch, self.seconds = torch, seconds
+
+    def time(self, run):
+        """Median seconds on the device."""
+        torch = self.torch
+        for _ in range(3):
+            run()
+        torch.cuda.synchronize()
+        times = []
+        while sum(times) < self.seconds or len(times) < 5:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            run()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e-3)
+            if len(times) >= 200:
+                break
+        return statistics.median(times)
+
+    def peaks(self):
+        """What a large product and a large copy reach."""
+        torch = self.torch
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        b = torch.randn_like(a)
+        x = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+        y = torch.empty_like(x)
+        return {"gemm_tflops": 2 * 8192**3 / self.time(lambda: a @ b) * 1e-12,
+                "copy_gbps": 2 * x.numel() / self.time(lambda: y.copy_(x)) * 1e-9}
+
+    def rivals(self, q, k, v, causal):
+        """PyTorch's own attention, each back end that takes the data."""
+        torch = self.torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        attend = torch.nn.functional.scaled_dot_product_attention
+        found = {}
+        for name in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION"):
+            try:
+                with sdpa_kernel(getattr(SDPBackend, name)):
+                    found[f"sdpa {name.split('_')[0].lower()}"] = self.time(
+                        lambda: attend(q, k, v, is_causal=causal, enable_gqa=True))
+            except (RuntimeError, AttributeError) as failure:
+                print(f"  sdpa {name}: {str(failure).splitlines()[0]}", file=sys.stderr)
+        try:
+            from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+            flex = torch.compile(flex_attention)
+            mask = None
+            if causal:
+                mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2])
+            found["flex"] = self.time(lambda: flex(q, k, v, block_mask=mask, enable_gqa=True))
+        except Exception as failure:  # any part of the compiler may be missing
+            print(f"  flex: {str(failure).splitlines()[0]}", file=sys.stderr)
+        return found
+
+
+def expected(torch, q, k, v, rows, causal):
+    """Dense attention of some queries in f64."""
+    groups = q.shape[1] // k.shape[1]
+    q = q[:, :, rows].double()
+    k, v = (x.double().repeat_interleave(groups, 1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if causal:
+        scores.masked_fill_(torch.arange(k.shape[2], device="cuda") > rows[:, None], -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def make_inputs(torch, entry, N):
+    torch.manual_seed(N)
+    shapes = [[N if extent is None else extent for extent in shape] for shape in entry["arguments"]]
+    inputs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+    if entry["pattern"] == "fast_multipole":
+        # Means of the tokens, as in the reference: summary a of p averages a p-th.
+        for tensor in inputs[3:]:
+            rank, length = tensor.shape[1:3]
+            tensor.zero_()
+            for a in range(rank):
+                part = slice(a * length // rank, (a + 1) * length // rank)
+                tensor[:, a, part] = rank / length
+    return inputs
+
+
+def measure(bench, runtime, folder, entry, N):
+    torch = bench.torch
+    kernel = Kernel(runtime, str(folder / entry["library"]))
+    inputs = make_inputs(torch, entry, N)
+    arguments = [(x.data_ptr(), list(x.shape)) for x in inputs]
+    row = {key: entry[key] for key in ("pattern", "D", "causal", "chip")} | {"N": N}
+
+    def run():
+        kernel(arguments)
+        kernel.free()
+
+    if entry["pattern"] == "dense":
+        address, shape = kernel(arguments)
+        out = torch.empty(shape, dtype=torch.bfloat16, device="cuda")
+        if torch.cuda.cudart().cudaMemcpy(out.data_ptr(), address, out.numel() * 2, 3):
+            raise RuntimeError("cannot copy the result")
+        kernel.free()
+        rows = torch.randint(0, N, (SAMPLES,), device="cuda")
+        wanted = expected(torch, *inputs[:3], rows, entry["causal"])
+        row["error"] = float((out[:, :, rows].double() - wanted).abs().max() / wanted.abs().max())
+        if not row["error"] <= 1e-2:
+            raise RuntimeError(f"{entry['library']}: error {row['error']:.3g}, bound 0.01")
+    row["seconds"] = bench.time(run)
+    if entry["pattern"] == "dense":
+        H = inputs[0].shape[1]
+        row["tflops"] = 4 * entry["D"] * H * N * N * (0.5 if entry["causal"] else 1) / row["seconds"] * 1e-12
+        row["others"] = bench.rivals(*inputs[:3], entry["causal"])
+    return row
+
+
+def print_table(rows, peaks):
+    print(f"product of 8192: {peaks['gemm_tflops']:.0f} TFLOP/s, copy: {peaks['copy_gbps']:.0f} GB/s\n")
+    print("| pattern | D | mask | N | chip | ms | TFLOP/s | error | others, ms |\n|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        others = ", ".join(f"{name} {seconds * 1e3:.3g}" for name, seconds in row.get("others", {}).items())
+        flops = f"{row['tflops']:.0f}" if "tflops" in row else ""
+        error = f"{row['error']:.1e}" if "error" in row else ""
+        print(f"| {row['pattern']} | {row['D']} | {'causal' if row['causal'] else 'full'} | {row['N']} | {row['chip']} "
+              f"| {row['seconds'] * 1e3:.4g} | {flops} | {error} | {others} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="what artefacts.py has written")
+    parser.add_argument("--runtime", default="libfovea_rt.so")
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    torch, reason = find_torch()
+    if reason:
+        raise SystemExit(f"nothing to measure: {reason}")
+    runtime, bench = Runtime(options.runtime), Bench(torch, options.seconds)
+    runtime.set_stream(torch.cuda.current_stream().cuda_stream)
+    peaks, rows = bench.peaks(), []
+    exact = "sm_{}{}a".format(*torch.cuda.get_device_capability())
+    for entry in json.loads((options.folder / "manifest.json").read_text()):
+        if entry["chip"].endswith("a") and entry["chip"] != exact:
+            continue
+        for N in [entry["N"]] if "N" in entry else LENGTHS:
+            rows.append(measure(bench, runtime, options.folder, entry, N))
+    print_table(rows, peaks)
+    if options.json:
+        report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "peaks": peaks, "rows": rows}
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

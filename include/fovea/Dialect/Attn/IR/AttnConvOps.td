@@ -1,0 +1,269 @@
+//===- AttnConvOps.td - Attention by sums of convolutions -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A causal score matrix that depends on little but the distance of query and
+// key is a sum of a few convolutions ("Conv-Basis: A New Paradigm for Efficient
+// Attention Inference and Gradient Computation"; definition, algorithm and lemma
+// numbers are the paper's).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_IR_ATTNCONVOPS_TD
+#define FOVEA_DIALECT_ATTN_IR_ATTNCONVOPS_TD
+
+include "fovea/Dialect/Attn/IR/AttnBase.td"
+
+def Attn_ConvAlgorithm : I32Enum<"ConvAlgorithm", "how a sum of convolutions is evaluated", [
+    I32EnumCase<"Auto", 0, "auto">,
+    I32EnumCase<"Toeplitz", 1, "toeplitz">,
+    I32EnumCase<"Partitioned", 2, "partitioned">,
+    I32EnumCase<"Single", 3, "single">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_ConvAlgorithmAttr
+    : EnumAttr<Attn_Dialect, Attn_ConvAlgorithm, "conv_algorithm"> {
+  let summary = "how a sum of convolutions is evaluated";
+  let description = [{
+    For one head of `N` tokens, `R` bases and values of width `E`:
+
+    | algorithm | evaluation | time |
+    |---|---|---|
+    | `toeplitz` | every weight times every value, each weight computed once for each lag | `O(N^2 E + R N)` |
+    | `partitioned` | blocks of values, cut where a basis begins, are transformed once, multiplied with the transforms of the weights, and summed before one inverse transform for each block | `O(N E log N + (N / block + R) N E)` |
+    | `single` | one transform of the whole sequence; `R = 1` only | `O(N E log N)` |
+    | `auto` | what a model of the target says is fastest | |
+
+    The first has the rounding errors of a product of matrices. Those of the
+    others are small against the largest values of a block, see
+    `attn.conv_apply`.
+
+    Example:
+
+    ```mlir
+    #direct = #attn.conv_algorithm<toeplitz>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
+  let summary = "causal attention whose scores are a sum of convolutions";
+  let description = [{
+    Basis `r` of a head gives the score `b[r, i - j]` to query `i` and key `j` in
+    the trailing `m_r x m_r` corner, where `m_r = sizes[r]` (definition 3.9). The
+    scores of the bases add up, and the output is their soft-max times the values:
+
+    ```
+    score[i, j]   = sum over r with m_r >= N - j of b[r, i - j],     N - m_0 <= j <= i
+    output[i, :]  = sum_j softmax_j(score[i, :]) value[j, :]
+    ```
+
+    That is `D^-1 sum_r conv(bt_r, m_r) V` of algorithm 1, where `bt` is the
+    exponential transform of lemma A.13.
+
+    | operand | shape |
+    |---|---|
+    | `basis` | `[B, H, R, N]`, `R` at least 1; numbers from `m_r` on are not read |
+    | `sizes` | `[B, H, R]` of `i32`: `N >= m_0 > m_1 > ...`, then zeros for bases that do not exist |
+    | `value` | `[B, G, N, E]` |
+    | `output` | `[B, H, N, E]`, the type of `value` |
+    | `recomputed` | `[B, H]` of `i32` |
+
+    Columns before `N - m_0` have no weight, and a row that has no other is zero.
+    Sizes in another order, or out of range, fail the kernel.
+
+    Keys `j` with `N - m_r <= j < N - m_(r+1)` share the scores `b[0] + ... +
+    b[r]` by distance. These sums are taken in order in `f64`, and rounded to the
+    state type of `value` with the greatest of the head subtracted; everything
+    after that is in the state type. A normaliser is a sum of weights, never a
+    difference.
+
+    With a fast Fourier transform (`algorithm`), errors are small against the
+    largest product of a block, not against the result. So for every row the
+    transform's error is bounded, by
+
+    ```
+    1/2 u log2(L) sum over the transforms that the row adds up of |weights| |values|
+    ```
+
+    with the unit roundoff `u` of the state type, the length `L` of a transform and
+    2-norms, that of the values over both of the columns that share a complex
+    transform. A row where that may be more than `2^9 u` of the largest value the
+    row reads, once divided by the normaliser, is computed again without transforms;
+    so is, by any algorithm, a row whose weights are all but zero next to the greatest
+    of the head. `recomputed` counts these rows. The plain loops in `f64` count none.
+
+    `block` sets the tokens of a block of the partitioned algorithm, a power of two
+    of at least 8; without it, a model chooses. Results do not depend on how a sequence is
+    padded inside a transform, or on the number of threads.
+
+    Example:
+
+    ```mlir
+    %out, %recomputed = attn.conv_apply
+        ins(%b, %m, %v : tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x2x2048x64xf32>)
+        outs(%init, %count : tensor<1x4x2048x64xf32>, tensor<1x4xi32>)
+        {algorithm = #attn.conv_algorithm<partitioned>, block = 256 : i64}
+        -> tensor<1x4x2048x64xf32>, tensor<1x4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Rank4:$value,
+    Attn_Rank4:$output, Attn_Int2:$recomputed,
+    DefaultValuedAttr<Attn_ConvAlgorithmAttr,
+                      "::fovea::attn::ConvAlgorithm::Auto">:$algorithm,
+    OptionalAttr<I64Attr>:$block
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $basis `,` $sizes `,` $value `:`
+        type($basis) `,` type($sizes) `,` type($value) `)`
+    `outs` `(` $output `,` $recomputed `:` type($output) `,` type($recomputed) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+  }];
+}
+
+def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
+  let summary = "the convolutions that a causal score matrix is made of";
+  let description = [{
+    Finds bases whose sum of convolutions is near the scores `scale q k^T` below
+    the diagonal (algorithms 2 and 3), from `O(R)` of their columns and
+    `O(R log N)` parts of columns of `window` entries. With
+    `H[i, j] = scale query[i, :] . key[j, :]` and `u = 0`:
+
+    ```
+    column = 0
+    for r = 0 .. R - 1:
+      if r > 0: column = the first of column + 1 .. N - window that is new, by binary search;
+                end where there is none
+      sizes[r] = N - column
+      basis[r, l] = H[column + l, column] - u[l]   for l < sizes[r], else 0
+      u += basis[r, :]
+    ```
+
+    A column `j` is *new* when
+    `sum_(t < window) |H[j + t, j] - u[t]| >= delta - 2 window epsilon`. The search
+    halves the columns and takes it that all after a new one are new, too. Fewer
+    bases than `R` are normal: `found` says how many there are, the sizes of the others
+    are 0.
+
+    | operand | shape |
+    |---|---|
+    | `query` | `[B, H, N, D]`, `N` static |
+    | `key` | `[B, G, N, D]` |
+    | `basis` | `[B, H, R, N]`, `f32` (`f64` for `f64`), `R` at least 1 |
+    | `sizes` | `[B, H, R]`, `i32` |
+    | `found` | `[B, H]`, `i32` |
+
+    `scale` is `1/sqrt(D)` unless given; `1 <= window <= N`; `delta` and `epsilon`
+    are finite and not negative. If the scores are a sum of `R` convolutions and noise of
+    at most `epsilon`, where the first `window` entries of every sum of consecutive
+    bases add up to `delta >= 5 window epsilon` or more in magnitude, all `R` bases are
+    found, and the attention that `attn.conv_apply` makes of them is off by at most
+    `2 (e^(2 epsilon) - 1)` times the largest value (theorem 4.4). With `R = N`,
+    `window = 1` and `delta = epsilon = 0`, every column is a basis and nothing is lost.
+
+    A basis is rounded once, against the sum in `f64` of the rounded ones before it:
+    errors do not add up. Numbers from `sizes[r]` on are 0. A column with a NaN is
+    not new.
+
+    Example:
+
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>)
+        outs(%b_init, %m_init, %n_init : tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x4xi32>)
+        {window = 16 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64}
+        -> tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key,
+    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Int2:$found,
+    I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon, OptionalAttr<F64Attr>:$scale
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
+    `outs` `(` $basis `,` $sizes `,` $found `:`
+        type($basis) `,` type($sizes) `,` type($found) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    /// The distance from which on a column is new.
+    double getThreshold();
+  }];
+}
+
+def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
+  let summary = "causal attention by a sum of convolutions";
+  let description = [{
+    Attention whose score matrix is replaced by the convolutions that
+    `attn.conv_recover` finds in it, at most `num_basis` of them for a head:
+    `attn.conv_apply` of `attn.conv_recover` (algorithm 1). Time is
+    `O(num_basis N D log N)`.
+
+    With `group = g`, a query sees less than all keys before it: those of its own
+    group of `g` tokens and of the group before, the union of both of LongLoRA's
+    groupings into `2 g` tokens (section 7):
+
+    ```
+    query i reads key j     when j <= i and i/g - j/g <= 1
+    ```
+
+    Scores are then recovered and applied for every pair of neighbouring groups by
+    itself, at most `num_basis` for each; time is `O(num_basis N D log g)`.
+
+    | operand | shape |
+    |---|---|
+    | `query` | `[B, H, N, D]`, `N` static |
+    | `key` | `[B, G, N, D]` |
+    | `value` | `[B, G, N, E]` |
+    | `output` | `[B, H, N, E]` |
+    | `found`, `recomputed` | `[B, H]` of `i32`: bases found, and rows computed again without a transform; sums over pairs of groups |
+
+    The other attributes are those of `attn.conv_recover` and `attn.conv_apply`.
+    `window` is at most `N`, and at most `group`.
+
+    Example:
+
+    ```mlir
+    %out, %found, %recomputed = attn.conv
+        ins(%q, %k, %v : tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>, tensor<1x2x2048x64xf32>)
+        outs(%init, %n_init, %c_init : tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>)
+        {num_basis = 8 : i64, window = 16 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64}
+        -> tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
+    Attn_Rank4:$output, Attn_Int2:$found, Attn_Int2:$recomputed,
+    I64Attr:$num_basis, I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon,
+    OptionalAttr<F64Attr>:$scale, OptionalAttr<I64Attr>:$group,
+    DefaultValuedAttr<Attn_ConvAlgorithmAttr,
+                      "::fovea::attn::ConvAlgorithm::Auto">:$algorithm
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    `outs` `(` $output `,` $found `,` $recomputed `:`
+        type($output) `,` type($found) `,` type($recomputed) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+  }];
+}
+
+#endif // FOVEA_DIALECT_ATTN_IR_ATTNCONVOPS_TD

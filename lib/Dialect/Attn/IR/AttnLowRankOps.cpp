@@ -1,0 +1,208 @@
+//===- AttnLowRankOps.cpp - Low-rank products under masks -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+static ShapedType shaped(Value value) {
+  return cast<ShapedType>(value.getType());
+}
+
+/// Checks that `operand` broadcasts to `[B, H]` of rows `[B, H, ...]`.
+static LogicalResult verifyBroadcast(Operation *op, StringRef name,
+                                     Value operand, Value rows,
+                                     StringRef what) {
+  for (int64_t dim : {0, 1})
+    if (failed(verifyExtent(op, name, operand, dim,
+                            shaped(rows).getDimSize(dim), what,
+                            /*mayBroadcast=*/true)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// RopeOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult RopeOp::verify() {
+  ShapedType input = shaped(getInput());
+  if (failed(verifyWidth(*this, "input", getInput())))
+    return failure();
+  int64_t width = input.getDimSize(3);
+  if (width % 2 != 0)
+    return emitOpError() << "expects an even width of input, but got " << width;
+  if (failed(verifyBroadcast(*this, "positions", getPositions(), getInput(),
+                             "from input")) ||
+      failed(verifyExtent(*this, "positions", getPositions(), 2,
+                          input.getDimSize(2), "from input",
+                          /*mayBroadcast=*/true)) ||
+      failed(verifyElements(*this, "output", getOutput(),
+                            input.getElementType())) ||
+      failed(verifyWidth(*this, "output", getOutput())) ||
+      failed(verifyShape(*this, "output", getOutput(), input.getShape(),
+                         "from input")))
+    return failure();
+  double base = getBase().convertToDouble();
+  if (!(base > 0.0) || !getBase().isFinite())
+    return emitOpError() << "expects a finite base above 0, but got " << base;
+  return verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// PolynomialFeaturesOp
+//===----------------------------------------------------------------------===//
+
+/// `binomial(width + degree, degree)`, or none when that is above 2^31 - 1.
+static std::optional<int64_t> countMonomials(int64_t width, int64_t degree) {
+  int64_t count = 1;
+  // After step g this is binomial(width + g, g).
+  for (int64_t g = 1; g <= degree; ++g) {
+    count = count * (width + g) / g;
+    if (count > std::numeric_limits<int32_t>::max())
+      return std::nullopt;
+  }
+  return count;
+}
+
+LogicalResult PolynomialFeaturesOp::verify() {
+  ShapedType input = shaped(getInput());
+  int64_t degree = getDegree();
+  if (degree < 0 || degree > 16)
+    return emitOpError() << "expects a degree from 0 to 16, but got " << degree;
+  double scale = getScale().convertToDouble();
+  if (!(scale >= 0.0) || !getScale().isFinite())
+    return emitOpError() << "expects a finite scale of at least 0, but got "
+                         << scale;
+  if (failed(verifyWidth(*this, "input", getInput())) ||
+      failed(verifyElements(*this, "output", getOutput(),
+                            input.getElementType())) ||
+      failed(verifyWidth(*this, "output", getOutput())) ||
+      failed(verifyShape(*this, "output", getOutput(),
+                         input.getShape().take_front(3), "from input")))
+    return failure();
+  std::optional<int64_t> features = countMonomials(input.getDimSize(3), degree);
+  if (!features)
+    return emitOpError() << "expects at most 2^31 - 1 features, but degree "
+                         << degree << " of " << input.getDimSize(3)
+                         << " columns has more";
+  if (failed(verifyExtent(*this, "output", getOutput(), 3, *features,
+                          "monomials of the columns up to the degree")))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// LowRankOp
+//===----------------------------------------------------------------------===//
+
+ArrayRef<StringRef> LowRankOp::getPartNames(RowMask mask) {
+  static const StringRef change[] = {"ends", "columns"},
+                         interval[] = {"first", "last"},
+                         rows[] = {"group", "rows"},
+                         columns[] = {"group", "columns"};
+  switch (mask) {
+  case RowMask::Causal:
+    return {};
+  case RowMask::RowChange:
+    return change;
+  case RowMask::RowInterval:
+    return interval;
+  case RowMask::DistinctRows:
+    return rows;
+  case RowMask::DistinctColumns:
+    return columns;
+  }
+  llvm_unreachable("unknown mask");
+}
+
+/// Checks types and shapes of the parts of the mask.
+static LogicalResult verifyMaskParts(LowRankOp op) {
+  RowMask mask = op.getMask();
+  ArrayRef<StringRef> names = LowRankOp::getPartNames(mask);
+  OperandRange parts = op.getMaskParts();
+  if (parts.size() != names.size())
+    return op.emitOpError()
+           << "expects " << names.size() << " parts of mask "
+           << stringifyRowMask(mask) << ", but got " << parts.size();
+  bool hasGroups =
+      mask == RowMask::DistinctRows || mask == RowMask::DistinctColumns;
+  int64_t rows = shaped(op.getU1()).getDimSize(2),
+          columns = shaped(op.getU2()).getDimSize(2);
+  for (auto [index, part] : llvm::enumerate(parts)) {
+    StringRef name = names[index];
+    bool hasEntries = hasGroups && index == 1;
+    if (shaped(part).getRank() != (hasEntries ? 4 : 3))
+      return op.emitOpError()
+             << "expects " << name << " to hold "
+             << (hasEntries ? "i1 and have rank 4" : "i32 and have rank 3")
+             << ", but got " << part.getType();
+    if (failed(verifyBroadcast(op, name, part, op.getU1(), "from u1")))
+      return failure();
+  }
+  if (mask == RowMask::DistinctColumns)
+    std::swap(rows, columns);
+  if (!parts.empty() &&
+      failed(verifyExtent(op, names[0], parts[0], 2, rows,
+                          mask == RowMask::DistinctColumns ? "rows of u2"
+                                                           : "rows of u1")))
+    return failure();
+  if (mask == RowMask::RowInterval)
+    return verifyExtent(op, names[1], parts[1], 2, rows, "rows of u1");
+  if (hasGroups)
+    return verifyExtent(op, names[1], parts[1], 3, columns,
+                        mask == RowMask::DistinctColumns ? "rows of u1"
+                                                         : "rows of u2");
+  return success();
+}
+
+LogicalResult LowRankOp::verify() {
+  ShapedType u1 = shaped(getU1()), u2 = shaped(getU2()),
+             value = shaped(getValue());
+  Type elementType = u1.getElementType();
+  if (failed(verifyElements(*this, "u2", getU2(), elementType)) ||
+      failed(verifyElements(*this, "value", getValue(), elementType)) ||
+      failed(verifyElements(*this, "output", getOutput(), elementType)) ||
+      failed(verifyWidth(*this, "u1", getU1())) ||
+      failed(verifyWidth(*this, "u2", getU2())) ||
+      failed(verifyWidth(*this, "value", getValue())) ||
+      failed(verifyWidth(*this, "output", getOutput())) ||
+      failed(verifyExtent(*this, "u2", getU2(), 0, u1.getDimSize(0),
+                          "batch of u1")) ||
+      failed(verifyExtent(*this, "u2", getU2(), 3, u1.getDimSize(3),
+                          "width of u1")) ||
+      failed(verifyShape(*this, "value", getValue(),
+                         u2.getShape().take_front(3), "from u2")) ||
+      failed(verifyHeads(*this, u1.getDimSize(1), u2.getDimSize(1))) ||
+      failed(verifyShape(*this, "output", getOutput(),
+                         u1.getShape().take_front(3), "from u1")) ||
+      failed(verifyExtent(*this, "output", getOutput(), 3, value.getDimSize(3),
+                          "width of value")) ||
+      failed(verifyMaskParts(*this)))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// CheckIntervalsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult CheckIntervalsOp::verify() {
+  return verifyShape(*this, "last", getLast(), shaped(getFirst()).getShape(),
+                     "from first");
+}
+
+void CheckIntervalsOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  getCheckEffects(*this, {&getFirstMutable(), &getLastMutable()}, effects);
+}

@@ -1,0 +1,66 @@
+//===- TilingBackwardOps.cpp - Tiling of gradients ------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tiler.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using fovea::attn::detail::Tiler;
+
+// The iteration domain of a gradient is the batch. Log weights and biases that
+// batch entries share have one gradient for all of them, which no tile knows.
+
+template <typename OpTy>
+static FailureOr<TilingResult>
+tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
+            OpBuilder &builder, ArrayRef<OpFoldResult> offsets,
+            ArrayRef<OpFoldResult> sizes) {
+  if (!op.hasPureTensorSemantics())
+    return op.emitOpError("cannot be tiled on memrefs, only on tensors");
+  int64_t batch = cast<ShapedType>(op.getQuery().getType()).getDimSize(0);
+  for (Value gradient : termGradients)
+    if (cast<ShapedType>(gradient.getType()).getDimSize(0) == 1 && batch != 1)
+      return op.emitOpError(
+          "cannot be tiled with a gradient of a log weight or "
+          "bias that batch entries share");
+  Tiler tiler(builder, op.getLoc(), offsets, sizes);
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(tiler.sliceQueryLike(
+        operand, /*broadcasts=*/llvm::is_contained(terms, operand)));
+  SmallVector<Type> types;
+  for (Value init : ArrayRef(operands).take_back(op.getNumDpsInits()))
+    types.push_back(init.getType());
+  Operation *tiled = clone(builder, op, types, operands);
+  return tiler.getResult(tiled);
+}
+
+FailureOr<TilingResult>
+DenseBackwardOp::getTiledImplementation(OpBuilder &builder,
+                                        ArrayRef<OpFoldResult> offsets,
+                                        ArrayRef<OpFoldResult> sizes) {
+  SmallVector<Value> terms, gradients;
+  for (Value term : {getLogWeight(), getBias()})
+    if (term)
+      terms.push_back(term);
+  for (Value gradient : {getDLogWeight(), getDBias()})
+    if (gradient)
+      gradients.push_back(gradient);
+  return tileByBatch(*this, terms, gradients, builder, offsets, sizes);
+}
+
+FailureOr<TilingResult>
+StreamBackwardOp::getTiledImplementation(OpBuilder &builder,
+                                         ArrayRef<OpFoldResult> offsets,
+                                         ArrayRef<OpFoldResult> sizes) {
+  SmallVector<Value> terms(getLogWeights()), gradients(getDLogWeights());
+  llvm::append_range(terms, getBiases());
+  llvm::append_range(gradients, getDBiases());
+  return tileByBatch(*this, terms, gradients, builder, offsets, sizes);
+}

@@ -1,0 +1,56 @@
+//===- TilingConvOps.cpp - Tiling of sums of convolutions -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tiler.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using attn::detail::partialHeadsError;
+using attn::detail::Tiler;
+
+// The iteration domain is (batch, head): a head is searched as a whole.
+
+/// Cuts the first operand and the destinations along the loops, and the other
+/// operands, which have key heads, along the heads that are read.
+template <typename OpTy>
+static FailureOr<TilingResult> tileHeads(OpTy op, OpBuilder &builder,
+                                         ArrayRef<OpFoldResult> offsets,
+                                         ArrayRef<OpFoldResult> sizes) {
+  if (!op.hasPureTensorSemantics())
+    return op.emitOpError("can be tiled only on tensors");
+  Tiler tiler(builder, op.getLoc(), offsets, sizes);
+  if (failed(tiler.mapHeads(op.getQuery(), op.getKey())))
+    return op.emitOpError(partialHeadsError);
+  SmallVector<Value> operands;
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool hasKeyHeads =
+        operand.getOperandNumber() != 0 && !op.isDpsInit(&operand);
+    operands.push_back(hasKeyHeads ? tiler.sliceKeyLike(operand.get())
+                                   : tiler.sliceQueryLike(operand.get()));
+  }
+  auto types = ValueRange(operands).take_back(op.getNumDpsInits()).getTypes();
+  auto tiled = OpTy::create(builder, op.getLoc(), TypeRange(types),
+                            ValueRange(operands), op->getAttrs());
+  return tiler.getResult(tiled);
+}
+
+FailureOr<TilingResult>
+ConvRecoverOp::getTiledImplementation(OpBuilder &builder,
+                                      ArrayRef<OpFoldResult> offsets,
+                                      ArrayRef<OpFoldResult> sizes) {
+  return tileHeads(*this, builder, offsets, sizes);
+}
+
+FailureOr<TilingResult>
+ConvOp::getTiledImplementation(OpBuilder &builder,
+                               ArrayRef<OpFoldResult> offsets,
+                               ArrayRef<OpFoldResult> sizes) {
+  return tileHeads(*this, builder, offsets, sizes);
+}

@@ -1,0 +1,44 @@
+//===- CheckSizes.cpp - Checks of sizes of convolutions -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RuntimeCalls.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_CHECKSIZESPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
+  void runOnOperation() override {
+    RuntimeCalls calls(getOperation());
+    WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
+      if (op->getNumResults() != 0)
+        return op.emitOpError(
+            "expects operands to be memrefs, but got tensors");
+      ImplicitLocOpBuilder b(op.getLoc(), op);
+      SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getSizes());
+      Value numTokens = b.createOrFold<memref::DimOp>(op.getBasis(), 3);
+      arguments.push_back(
+          arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
+      calls.emitCheck(b, "fovea_rt_check_sizes", "attn.conv_apply: sizes",
+                      arguments);
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,447 @@
+//===- ConvKernel.cpp - Loops of attn.conv_apply --------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvKernel.h"
+#include "RuntimeCalls.h"
+#include "SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Lags whose score sums lie in the first-level cache while bases are added,
+/// and rows of a task that copies or repeats some.
+static constexpr int64_t kLagChunk = 1024, kTaskRows = 64;
+/// Rows that a sequence has at most, for bounds of sums.
+static constexpr int kLogMaxRows = 20;
+
+ConvKernel::ConvKernel(OpBuilder &builder, ConvApplyOp op, const ConvPlan &plan)
+    : b(op.getLoc(), builder,
+        getStateType(
+            cast<MemRefType>(op.getValue().getType()).getElementType()),
+        plan.lanes),
+      op(op), plan(plan), lanes(plan.lanes) {
+  auto type = cast<MemRefType>(op.getValue().getType());
+  width = type.getDimSize(3);
+  paddedWidth = llvm::alignTo(width, plan.getColumns());
+  packsValues =
+      paddedWidth != width || type.getElementType() != b.getStateType();
+}
+
+void ConvKernel::emit() {
+  numTokens = b.extent(op.getBasis(), 3);
+  numBases = b.extent(op.getBasis(), 2);
+  allocateTables();
+  allocateBuffers();
+  prepareValues();
+  prepareShared();
+  Value heads = b.extent(op.getBasis(), 1);
+  // Without heads there are no groups to divide by.
+  Value shared = b.div(heads, b.max(b.extent(op.getValue(), 1), b.index(1)));
+  b.loop(b.index(0), b.extent(op.getBasis(), 0), 1, [&](Value batch) {
+    b.loop(b.index(0), heads, 1, [&](Value head) {
+      this->batch = batch;
+      this->head = head;
+      group = b.div(head, b.max(shared, b.index(1)));
+      prepareBounds();
+      prepareWeights();
+      prepareNormalisers();
+      prepareProduct();
+      judgeRows();
+      emitProduct();
+      emitExactRows();
+    });
+  });
+  for (Value buffer : llvm::reverse(buffers))
+    memref::DeallocOp::create(b, buffer);
+}
+
+//===----------------------------------------------------------------------===//
+// Helpers
+//===----------------------------------------------------------------------===//
+
+void ConvKernel::forAll(ArrayRef<Value> counts,
+                        function_ref<void(ValueRange)> body) {
+  SmallVector<OpFoldResult> bounds;
+  for (Value count : counts)
+    bounds.push_back(getAsOpFoldResult(count));
+  scf::ForallOp::create(b, bounds, /*outputs=*/ValueRange(),
+                        /*mapping=*/std::nullopt,
+                        [&](OpBuilder &, Location, ValueRange ivs) {
+                          body(ivs);
+                          b.freeScratch();
+                          scf::InParallelOp::create(b);
+                        });
+}
+
+Value ConvKernel::allocate(Type type, ArrayRef<Value> extents) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamicExtents;
+  for (Value extent : extents) {
+    std::optional<int64_t> constant = getConstantIntValue(extent);
+    shape.push_back(constant.value_or(ShapedType::kDynamic));
+    if (!constant)
+      dynamicExtents.push_back(extent);
+  }
+  return buffers.emplace_back(
+      memref::AllocOp::create(b, MemRefType::get(shape, type), dynamicExtents,
+                              b.getI64IntegerAttr(64)));
+}
+
+Value ConvKernel::loadIndex(Value memref, ValueRange indices) {
+  return memref::LoadOp::create(b, memref, indices);
+}
+
+void ConvKernel::storeIndex(Value index, Value memref, ValueRange indices) {
+  memref::StoreOp::create(b, index, memref, indices);
+}
+
+Value ConvKernel::weightOffset(Value segment, Value lag) {
+  return b.add(b.add(b.mul(segment, weightRow), lag), plan.front);
+}
+
+Value ConvKernel::scoreOffset(Value segment, Value lag) {
+  return b.add(b.mul(segment, scoreRow), lag);
+}
+
+Value ConvKernel::wide(double number) {
+  return arith::ConstantOp::create(b, b.getF64FloatAttr(number));
+}
+
+Value ConvKernel::widen(Value number) {
+  if (getElementTypeOrSelf(number.getType()).isF64())
+    return number;
+  Type type = b.getF64Type();
+  if (auto vector = dyn_cast<VectorType>(number.getType()))
+    type = vector.clone(type);
+  return arith::ExtFOp::create(b, type, number);
+}
+
+Value ConvKernel::firstLanes(Value count) {
+  return vector::CreateMaskOp::create(
+      b, VectorType::get({lanes}, b.getI1Type()), count);
+}
+
+Value ConvKernel::loadMasked(Value memref, ValueRange indices, Value mask,
+                             double otherwise) {
+  auto elementType =
+      cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
+  auto type = VectorType::get({lanes}, elementType);
+  Value fill = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(cast<ShapedType>(Type(type)),
+                                b.getFloatAttr(elementType, otherwise)));
+  Value numbers =
+      vector::MaskedLoadOp::create(b, type, memref, indices, mask, fill);
+  if (elementType.getWidth() >= b.getStateType().getWidth())
+    return numbers;
+  return arith::ExtFOp::create(b, b.getVectorType(), numbers);
+}
+
+void ConvKernel::storeOutput(Value numbers, Value row, Value column) {
+  Values indices = {batch, head, row, column};
+  if (paddedWidth == width)
+    return b.storeVector(numbers, op.getOutput(), indices);
+  auto elementType = cast<FloatType>(
+      cast<MemRefType>(op.getOutput().getType()).getElementType());
+  if (elementType != b.getStateType())
+    numbers = arith::TruncFOp::create(b, VectorType::get({lanes}, elementType),
+                                      numbers);
+  Value mask = firstLanes(b.sub(b.index(width), column));
+  vector::MaskedStoreOp::create(b, op.getOutput(), indices, mask, numbers);
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+void ConvKernel::allocateTables() {
+  Type indexType = b.getIndexType();
+  Value lags = b.mul(b.ceilDiv(numTokens, plan.lagMultiple), plan.lagMultiple);
+  // The last tile of queries reads past the last lag.
+  weightRow = b.add(lags, 2 * plan.front);
+  scoreRow = lags;
+  bounds = allocate(indexType, {b.add(numBases, 1)});
+  segments = allocate(indexType, {numTokens});
+  weights = allocate(b.getStateType(), {b.mul(b.add(numBases, 1), weightRow)});
+  scores = allocate(b.getStateType(), {b.mul(numBases, scoreRow)});
+  partialTops = allocate(b.getF64Type(), {b.ceilDiv(lags, kLagChunk)});
+  suffixes = allocate(b.getF64Type(), {b.add(numTokens, 1)});
+  normalisers = allocate(b.getF64Type(), {numTokens});
+  reciprocals = allocate(b.getStateType(), {numTokens});
+  marks = allocate(indexType, {numTokens});
+}
+
+void ConvKernel::prepareValues() {
+  values = op.getValue();
+  if (!packsValues)
+    return;
+  Value batches = b.extent(op.getValue(), 0);
+  Value groups = b.extent(op.getValue(), 1);
+  values = allocate(b.getStateType(),
+                    {batches, groups, numTokens, b.index(paddedWidth)});
+  forAll({batches, groups, b.ceilDiv(numTokens, kTaskRows)},
+         [&](ValueRange task) {
+           Value first = b.mul(task[2], kTaskRows);
+           Value end = b.min(b.add(first, kTaskRows), numTokens);
+           b.loop(first, end, 1, [&](Value row) {
+             for (int64_t column = 0; column < paddedWidth; column += lanes) {
+               Values at = {task[0], task[1], row, b.index(column)};
+               int64_t left = width - column;
+               Value numbers = left >= lanes ? b.loadVector(op.getValue(), at)
+                               : left > 0
+                                   ? loadMasked(op.getValue(), at,
+                                                firstLanes(b.index(left)), 0.0)
+                                   : b.splat(0.0);
+               b.storeVector(numbers, values, at);
+             }
+           });
+         });
+}
+
+void ConvKernel::prepareBounds() {
+  b.loop(b.index(0), numBases, 1, [&](Value r) {
+    Value size =
+        memref::LoadOp::create(b, op.getSizes(), ValueRange{batch, head, r});
+    size = arith::IndexCastOp::create(b, b.getIndexType(), size);
+    storeIndex(b.sub(numTokens, size), bounds, r);
+  });
+  storeIndex(numTokens, bounds, numBases);
+  b.loop(b.index(0), numBases, 1, [&](Value r) {
+    b.loop(firstColumn(r), firstColumn(b.add(r, 1)), 1,
+           [&](Value column) { storeIndex(r, segments, column); });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+void ConvKernel::prepareWeights() {
+  // The profile of zeros, and those before the first lag of the others.
+  Value zeros = b.splat(0.0);
+  b.loop(b.index(0), numBases, 1, [&](Value segment) {
+    Value start = b.mul(segment, weightRow);
+    b.loop(start, b.add(start, plan.front), lanes,
+           [&](Value at) { b.storeVector(zeros, weights, at); });
+    Value end = b.add(start, weightRow);
+    b.loop(b.sub(end, b.index(plan.front)), end, lanes,
+           [&](Value at) { b.storeVector(zeros, weights, at); });
+  });
+  Value start = b.mul(numBases, weightRow);
+  b.loop(start, b.add(start, weightRow), lanes,
+         [&](Value at) { b.storeVector(zeros, weights, at); });
+  storeProfiles(findTop());
+}
+
+/// Visits the score sums of a chunk of lags, in f64, segment by segment.
+/// `mask` is true for the lags that the segment has.
+Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  Value zeros =
+      arith::ConstantOp::create(b, b.getZeroAttr(cast<Type>(wideType)));
+  Value sums = b.scratch({kLagChunk}, b.getF64Type());
+  Value first = b.mul(chunk, kLagChunk);
+  Value count = b.min(b.sub(scoreRow, first), b.index(kLagChunk));
+  b.loop(b.index(0), count, lanes,
+         [&](Value at) { vector::StoreOp::create(b, zeros, sums, at); });
+  auto visitSegment = [&](Value segment, ValueRange carried) {
+    Value size = b.sub(numTokens, firstColumn(segment));
+    return b.loop(b.index(0), count, lanes, carried,
+                  [&](Value at, ValueRange carried) {
+                    Value lag = b.add(first, at);
+                    Value mask = firstLanes(b.sub(size, lag));
+                    Value term = widen(loadMasked(
+                        op.getBasis(), {batch, head, segment, lag}, mask, 0.0));
+                    Value sum = vector::LoadOp::create(b, wideType, sums, at);
+                    sum = b.fadd(sum, term);
+                    vector::StoreOp::create(b, sum, sums, at);
+                    return Values{visit(segment, lag, sum, mask, carried[0])};
+                  });
+  };
+  return b.loop(b.index(0), numBases, 1, init, visitSegment)[0];
+}
+
+/// The greatest score sum of the head, in f64; 0 when there is none.
+Value ConvKernel::findTop() {
+  Value chunks = b.ceilDiv(scoreRow, kLagChunk);
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  auto fill = [&](double number) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(cast<ShapedType>(Type(wideType)),
+                                  b.getF64FloatAttr(number)));
+  };
+  forAll({chunks}, [&](ValueRange task) {
+    Value tops = forEachLagVector(
+        task[0], fill(-kInfinity),
+        [&](Value, Value, Value sum, Value mask, Value top) -> Value {
+          Value present =
+              arith::SelectOp::create(b, mask, sum, fill(-kInfinity));
+          return b.fmax(present, top);
+        });
+    Value top =
+        vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
+    memref::StoreOp::create(b, top, partialTops, task[0]);
+  });
+  Value top = b.loop(b.index(0), chunks, 1, wide(-kInfinity),
+                     [&](Value chunk, ValueRange carried) {
+                       Value part =
+                           memref::LoadOp::create(b, partialTops, chunk);
+                       return Values{b.fmax(part, carried[0])};
+                     })[0];
+  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top,
+                                       wide(-kInfinity));
+  return b.select(isNone, wide(0.0), top);
+}
+
+void ConvKernel::storeProfiles(Value top) {
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  forAll({b.ceilDiv(scoreRow, kLagChunk)}, [&](ValueRange task) {
+    Value tops = vector::BroadcastOp::create(b, wideType, top);
+    Value unit =
+        vector::BroadcastOp::create(b, wideType, wide(softmax::kLog2E));
+    forEachLagVector(
+        task[0], b.index(0),
+        [&](Value segment, Value lag, Value sum, Value mask, Value carried) {
+          Value score = b.fmul(b.fsub(sum, tops), unit);
+          if (!b.getStateType().isF64())
+            score = arith::TruncFOp::create(b, b.getVectorType(), score);
+          score = arith::SelectOp::create(b, mask, score, b.splat(-kInfinity));
+          b.storeVector(score, scores, scoreOffset(segment, lag));
+          // Minus infinity has no power; NaN stays.
+          Value weight =
+              softmax::exp2(b, b.fmax(b.splat(softmax::kMasked), score));
+          b.storeVector(weight, weights, weightOffset(segment, lag));
+          return carried;
+        });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisers
+//===----------------------------------------------------------------------===//
+
+/// Row i adds up, for every segment, the weights of the lags from i - (its last
+/// column) to i - (its first column): a window that moves with i. Lags are cut
+/// in runs as long as the segment; a window is the end of one run and the
+/// beginning of the next, so that nothing is ever subtracted.
+void ConvKernel::prepareNormalisers() {
+  b.loop(b.index(0), numTokens, 1, [&](Value row) {
+    memref::StoreOp::create(b, wide(0.0), normalisers, row);
+  });
+  b.loop(b.index(0), numBases, 1, [&](Value segment) { sumWindows(segment); });
+}
+
+/// Sums of the first elements of a vector, or of the last.
+Value ConvKernel::scan(Value numbers, bool isBackward) {
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers.getType()));
+  for (int64_t distance = 1; distance < lanes; distance *= 2) {
+    SmallVector<int64_t> mask;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      int64_t from = isBackward ? lane + distance : lane - distance;
+      mask.push_back(from >= 0 && from < lanes ? from : lanes);
+    }
+    numbers =
+        b.fadd(numbers, vector::ShuffleOp::create(b, numbers, zeros, mask));
+  }
+  return numbers;
+}
+
+void ConvKernel::sumWindows(Value segment) {
+  Value first = firstColumn(segment);
+  Value length = b.sub(firstColumn(b.add(segment, 1)), first);
+  Value size = b.sub(numTokens, first);
+  // A segment without columns has no window.
+  Value step = b.max(length, b.index(1));
+  Value runs = b.select(b.equal(length, b.index(0)), b.index(0),
+                        b.div(b.add(size, b.sub(step, b.index(1))), step));
+  b.loop(b.index(0), length, 1, [&](Value at) {
+    memref::StoreOp::create(b, wide(0.0), suffixes, b.add(at, 1));
+  });
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
+  auto addUp = [&](Value lag, Value mask, Value carried, bool isBackward) {
+    Value numbers =
+        widen(loadMasked(weights, weightOffset(segment, lag), mask, 0.0));
+    return b.fadd(scan(numbers, isBackward), carried);
+  };
+  auto spread = [&](Value sums, int64_t lane) -> Value {
+    return vector::BroadcastOp::create(
+        b, wideType, vector::ExtractOp::create(b, sums, lane));
+  };
+  b.loop(b.index(0), runs, 1, [&](Value run) {
+    Value start = b.mul(run, step);
+    Value count = b.min(step, b.sub(size, start));
+    // Beginnings of this run, with the ends of the run before.
+    b.loop(b.index(0), count, lanes, none, [&](Value at, ValueRange carried) {
+      Value lag = b.add(start, at), row = b.add(first, lag);
+      Value mask = firstLanes(b.sub(count, at));
+      Value sums = addUp(lag, mask, carried[0], /*isBackward=*/false);
+      Value suffix = loadMasked(suffixes, b.add(at, 1), mask, 0.0);
+      Value old = loadMasked(normalisers, row, mask, 0.0);
+      vector::MaskedStoreOp::create(b, normalisers, row, mask,
+                                    b.fadd(old, b.fadd(sums, suffix)));
+      return Values{spread(sums, lanes - 1)};
+    });
+    // Ends of this run, for the next.
+    b.ifThen(b.less(b.add(run, 1), runs), [&] {
+      Value vectors = b.ceilDiv(step, lanes);
+      b.loop(b.index(1), b.add(vectors, 1), 1, none,
+             [&](Value back, ValueRange carried) {
+               Value at = b.mul(b.sub(vectors, back), lanes);
+               Value mask = firstLanes(b.sub(step, at));
+               Value sums = addUp(b.add(start, at), mask, carried[0],
+                                  /*isBackward=*/true);
+               vector::MaskedStoreOp::create(b, suffixes, at, mask, sums);
+               return Values{spread(sums, 0)};
+             });
+    });
+  });
+}
+
+/// Finds rows whose weights are next to nothing, or whose numerator may be
+/// mostly noise, and the factor that each of the others is multiplied by.
+void ConvKernel::judgeRows() {
+  bool isDouble = b.getStateType().isF64();
+  // What weights that underflow might have added is less than the rounding
+  // error of a normaliser as large as this.
+  Value least = wide(std::ldexp(1.0, isDouble ? -1022 + 54 + kLogMaxRows
+                                              : -126 + 25 + kLogMaxRows));
+  Value begin = firstColumn(b.index(0));
+  b.loop(b.index(0), begin, 1, [&](Value row) {
+    storeIndex(b.index(0), marks, row);
+    b.storeScalar(b.scalar(0.0), reciprocals, row);
+  });
+  auto judge = [&](Value row, ValueRange carried) {
+    Value normaliser = memref::LoadOp::create(b, normalisers, row);
+    Value isGood =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, normaliser, least);
+    if (Value isQuiet = this->isQuiet(row, normaliser))
+      isGood = b.both(isGood, isQuiet);
+    Value reciprocal = arith::DivFOp::create(b, wide(1.0), normaliser);
+    reciprocal = b.select(isGood, reciprocal, wide(0.0));
+    if (!isDouble)
+      reciprocal = arith::TruncFOp::create(b, b.getStateType(), reciprocal);
+    b.storeScalar(reciprocal, reciprocals, row);
+    Value mark = b.select(isGood, b.index(0), b.index(1));
+    storeIndex(mark, marks, row);
+    return Values{b.add(carried[0], mark)};
+  };
+  Value count = b.loop(begin, numTokens, 1, b.index(0), judge)[0];
+  RuntimeCalls::emitCall(
+      b, op->getParentOfType<ModuleOp>(), "fovea_rt_count_recomputed",
+      /*resultType=*/Type(),
+      arith::IndexCastOp::create(b, b.getI64Type(), count).getResult());
+  count = arith::IndexCastOp::create(b, b.getI32Type(), count);
+  memref::StoreOp::create(b, count, op.getRecomputed(),
+                          ValueRange{batch, head});
+}

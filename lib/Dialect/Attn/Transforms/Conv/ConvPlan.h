@@ -1,0 +1,38 @@
+//===- ConvPlan.h - Sizes of the loops of attn.conv_apply -------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CONV_CONVPLAN_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CONV_CONVPLAN_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn {
+
+struct ConvPlan {
+  /// Never `Auto`.
+  ConvAlgorithm algorithm;
+  int64_t lanes;
+  /// Toeplitz: vectors of columns and rows of a register tile.
+  int64_t vectors, rows;
+  /// Partitioned: tokens of a block, radices of a transform of twice as many
+  /// rows; of a tile of products, blocks, at most 4, and groups of columns.
+  int64_t block, outputs, productGroups;
+  llvm::SmallVector<int64_t> radices;
+  /// Zeros before lag 0 of a profile, a multiple of the lanes; and what the
+  /// lags of a profile are padded to a multiple of.
+  int64_t front, lagMultiple;
+  /// Columns that belong together: what the width is padded to a multiple of.
+  int64_t getColumns() const { return lanes * vectors; }
+};
+
+/// Chooses the algorithm and plans its loops for a CPU.
+ConvPlan planConv(ConvApplyOp op, int64_t vectorBits, int64_t numRegisters);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CONV_CONVPLAN_H

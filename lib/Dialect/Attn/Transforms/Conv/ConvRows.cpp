@@ -1,0 +1,139 @@
+//===- ConvRows.cpp - Single rows of attn.conv_apply ----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Rows that were marked, from their scores with the row's own maximum taken
+// off: a soft-max that nothing else can spoil.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvKernel.h"
+#include "SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Rows of a task, and lags whose weights are computed at a time.
+static constexpr int64_t kTaskRows = 16, kLags = 64;
+
+void ConvKernel::emitExactRows() {
+  Value marked =
+      memref::LoadOp::create(b, op.getRecomputed(), ValueRange{batch, head});
+  Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/32);
+  Value isAny =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, marked, zero);
+  b.ifThen(isAny, [&] {
+    forAll({b.ceilDiv(numTokens, kTaskRows)}, [&](ValueRange task) {
+      Value sums = b.scratch({paddedWidth}, b.getStateType());
+      Value rowWeights = b.scratch({kLags}, b.getStateType());
+      Value first = b.mul(task[0], kTaskRows);
+      Value end = b.min(b.add(first, kTaskRows), numTokens);
+      b.loop(first, end, 1, [&](Value row) {
+        Value isMarked = b.equal(loadIndex(marks, row), b.index(1));
+        b.ifThen(isMarked, [&] { emitExactRow(row, sums, rowWeights); });
+      });
+    });
+  });
+}
+
+/// Visits the segments of a row: `[low, high)` are the lags it reads of one.
+ConvKernel::Values ConvKernel::forEachRun(
+    Value row, ValueRange inits,
+    function_ref<Values(Value, Value, Value, ValueRange)> body) {
+  return b.loop(b.index(0), b.add(segmentOf(row), 1), 1, inits,
+                [&](Value segment, ValueRange carried) {
+                  Value end =
+                      b.min(firstColumn(b.add(segment, 1)), b.add(row, 1));
+                  Value low = b.sub(b.add(row, 1), end);
+                  Value high = b.sub(b.add(row, 1), firstColumn(segment));
+                  return body(segment, low, high, carried);
+                });
+}
+
+Value ConvKernel::findRowTop(Value row) {
+  auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
+    return b.loop(low, high, lanes, carried, [&](Value lag, ValueRange tops) {
+      Value score = loadMasked(scores, scoreOffset(segment, lag),
+                               firstLanes(b.sub(high, lag)), -kInfinity);
+      return Values{b.fmax(score, tops[0])};
+    });
+  };
+  Value tops = forEachRun(row, b.splat(-kInfinity), visit)[0];
+  return vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
+}
+
+void ConvKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
+  for (int64_t column = 0; column < paddedWidth; column += lanes)
+    b.storeVector(b.splat(0.0), sums, b.index(column));
+  Value top = findRowTop(row);
+  // Without an entry all weights are zero, whatever is taken off.
+  Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top,
+                                        b.scalar(-kInfinity));
+  top = b.broadcast(b.select(isEmpty, b.scalar(0.0), top));
+  auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
+    return b.loop(low, high, kLags, carried,
+                  [&](Value first, ValueRange carried) {
+                    Value count = b.min(b.sub(high, first), b.index(kLags));
+                    return Values{addRun(row, segment, first, count, top,
+                                         carried[0], sums, rowWeights)};
+                  });
+  };
+  Value normalisers = forEachRun(row, b.splat(0.0), visit)[0];
+  Value normaliser =
+      vector::ReductionOp::create(b, vector::CombiningKind::ADD, normalisers);
+  Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, normaliser,
+                                       b.scalar(0.0));
+  Value divisor = b.broadcast(b.select(isZero, b.scalar(1.0), normaliser));
+  for (int64_t column = 0; column < width; column += lanes) {
+    Value sum = b.loadVector(sums, b.index(column));
+    storeOutput(arith::DivFOp::create(b, sum, divisor), row, b.index(column));
+  }
+}
+
+/// Adds at most `kLags` lags from `first` on. Returns the normaliser's sums.
+Value ConvKernel::addRun(Value row, Value segment, Value first, Value count,
+                         Value top, Value normaliser, Value sums,
+                         Value rowWeights) {
+  for (int64_t at = 0; at < kLags; at += lanes) {
+    Value lag = b.add(first, at);
+    Value mask = firstLanes(b.sub(count, b.index(at)));
+    Value score =
+        loadMasked(scores, scoreOffset(segment, lag), mask, -kInfinity);
+    score = b.fmax(b.splat(softmax::kMasked), b.fsub(score, top));
+    Value weight = softmax::exp2(b, score);
+    normaliser = b.fadd(normaliser, weight);
+    b.storeVector(weight, rowWeights, b.index(at));
+  }
+  Value lastKey = b.sub(row, first);
+  // A tile of columns at a time, which stays in registers.
+  int64_t tile = plan.getColumns();
+  b.loop(b.index(0), b.index(paddedWidth), tile, [&](Value column) {
+    Values tileSums;
+    for (int64_t k = 0; k < plan.vectors; ++k)
+      tileSums.push_back(b.loadVector(sums, b.add(column, k * lanes)));
+    tileSums = b.loop(
+        b.index(0), count, 1, tileSums, [&](Value at, ValueRange carried) {
+          Values next(carried);
+          Value weight = b.broadcast(b.loadScalar(rowWeights, at));
+          Value key = b.sub(lastKey, at);
+          for (int64_t k = 0; k < plan.vectors; ++k)
+            next[k] = b.fma(weight,
+                            b.loadVector(values, {batch, group, key,
+                                                  b.add(column, k * lanes)}),
+                            next[k]);
+          return next;
+        });
+    for (int64_t k = 0; k < plan.vectors; ++k)
+      b.storeVector(tileSums[k], sums, b.add(column, k * lanes));
+  });
+  return normaliser;
+}

@@ -1,0 +1,119 @@
+//===- ConvToeplitz.cpp - Weights times values, pair by pair --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Register tiles of queries and columns. The weights of a tile for one key are
+// neighbours in a profile, each broadcast from memory; before lag 0 there are
+// zeros, so the diagonal needs no mask.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Queries of a task, and keys whose values stay in the first-level cache
+/// while all of these read them.
+static constexpr int64_t kTaskRows = 64, kKeys = 64;
+
+namespace {
+class ConvToeplitz : public ConvKernel {
+public:
+  using ConvKernel::ConvKernel;
+
+private:
+  void emitProduct() override;
+  void emitTask(Value firstRow, Value column);
+  void addKeys(Value tile, Value row, Value column, Value firstKey,
+               Value endKey, Value sums);
+
+  Value loadSums(Value sums, Value row, int64_t vector) {
+    return b.loadVector(sums, {row, b.index(vector * lanes)});
+  }
+};
+} // namespace
+
+void ConvToeplitz::emitProduct() {
+  Value rowTasks = b.ceilDiv(numTokens, kTaskRows);
+  Value columnTasks = b.index(paddedWidth / plan.getColumns());
+  forAll({columnTasks, rowTasks}, [&](ValueRange task) {
+    emitTask(b.mul(task[1], kTaskRows), b.mul(task[0], plan.getColumns()));
+  });
+}
+
+void ConvToeplitz::emitTask(Value firstRow, Value column) {
+  int64_t rows = llvm::alignTo(kTaskRows, plan.rows);
+  Value sums = b.scratch({rows, plan.getColumns()}, b.getStateType());
+  b.loop(b.index(0), b.index(rows), 1, [&](Value row) {
+    for (int64_t k = 0; k < plan.vectors; ++k)
+      b.storeVector(b.splat(0.0), sums, {row, b.index(k * lanes)});
+  });
+  Value endRow = b.min(b.add(firstRow, kTaskRows), numTokens);
+  Value begin = firstColumn(b.index(0));
+  b.loop(b.roundDown(begin, kKeys), endRow, kKeys, [&](Value chunk) {
+    Value firstKey = b.max(chunk, begin);
+    Value endKey = b.min(b.add(chunk, kKeys), endRow);
+    b.ifThen(b.less(firstKey, endKey), [&] {
+      b.loop(b.index(0), b.sub(endRow, firstRow), plan.rows, [&](Value tile) {
+        addKeys(tile, b.add(firstRow, tile), column, firstKey, endKey, sums);
+      });
+    });
+  });
+  b.loop(firstRow, endRow, 1, [&](Value row) {
+    Value factor = b.broadcast(b.loadScalar(reciprocals, row));
+    for (int64_t k = 0; k < plan.vectors; ++k) {
+      Value sum = loadSums(sums, b.sub(row, firstRow), k);
+      storeOutput(b.fmul(sum, factor), row, b.add(column, k * lanes));
+    }
+  });
+}
+
+/// Adds keys `[firstKey, endKey)` to the sums of a register tile.
+void ConvToeplitz::addKeys(Value tile, Value row, Value column, Value firstKey,
+                           Value endKey, Value sums) {
+  Values tileSums;
+  for (int64_t u = 0; u < plan.rows; ++u)
+    for (int64_t k = 0; k < plan.vectors; ++k)
+      tileSums.push_back(loadSums(sums, b.add(tile, u), k));
+  Value end = b.min(endKey, b.add(row, plan.rows));
+  Value firstSegment = segmentOf(firstKey);
+  Value lastSegment = segmentOf(b.sub(endKey, b.index(1)));
+  tileSums = b.loop(
+      firstSegment, b.add(lastSegment, 1), 1, tileSums,
+      [&](Value segment, ValueRange carried) {
+        Value low = b.max(firstKey, firstColumn(segment));
+        Value high = b.min(end, firstColumn(b.add(segment, 1)));
+        Value origin = b.add(weightOffset(segment, b.index(0)), row);
+        return b.loop(low, high, 1, carried, [&](Value key, ValueRange sums) {
+          Values next(sums), keyValues;
+          for (int64_t k = 0; k < plan.vectors; ++k)
+            keyValues.push_back(b.loadVector(
+                values, {batch, group, key, b.add(column, k * lanes)}));
+          Value offset = b.sub(origin, key);
+          for (int64_t u = 0; u < plan.rows; ++u) {
+            Value weight = b.broadcast(b.loadScalar(weights, b.add(offset, u)));
+            for (int64_t k = 0; k < plan.vectors; ++k) {
+              Value &sum = next[u * plan.vectors + k];
+              sum = b.fma(weight, keyValues[k], sum);
+            }
+          }
+          return next;
+        });
+      });
+  for (int64_t u = 0; u < plan.rows; ++u)
+    for (int64_t k = 0; k < plan.vectors; ++k)
+      b.storeVector(tileSums[u * plan.vectors + k], sums,
+                    {b.add(tile, u), b.index(k * lanes)});
+}
+
+void fovea::attn::emitConvToeplitz(OpBuilder &builder, ConvApplyOp op,
+                                   const ConvPlan &plan) {
+  ConvToeplitz(builder, op, plan).emit();
+}

@@ -1,0 +1,247 @@
+//===- RopeKernel.cpp - Loops of attn.rope --------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   forall (batch, chunk of rows)
+//     cosines, sines = of every row and pair of columns, for all heads
+//     for each head, row
+//       turn the pairs
+//
+// Angles are products of a position and a frequency, counted in turns. The
+// frequency is the sum of a part with so few digits that its product with a
+// position is exact, of which whole turns are dropped, and of the rest.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LowRankKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+using Values = KernelBuilder::Values;
+
+/// Numbers in the tables of a task, and rows of one.
+static constexpr int64_t kTableNumbers = 4096, kMaxRows = 64;
+
+/// Added and subtracted, leaves the nearest integer; its low bits are that
+/// integer modulo a power of two.
+static constexpr double kRound = 0x1.8p52;
+
+namespace {
+class RopeKernel {
+public:
+  RopeKernel(OpBuilder &builder, RopeOp op, int64_t vectorBits)
+      : op(op),
+        b(op.getLoc(), builder,
+          getStateType(
+              cast<MemRefType>(op.getInput().getType()).getElementType()),
+          /*lanes=*/0),
+        lanes(vectorBits / b.getStateType().getWidth()),
+        pairs(cast<MemRefType>(op.getInput().getType()).getDimSize(3) / 2) {}
+
+  void emit();
+
+private:
+  void storeFrequencies();
+  void emitTables(Value batch, Value head, Value firstRow, Value count);
+  void emitAngles(KernelBuilder &k, Value position, Value row, Value pair);
+  void turnRow(Value batch, Value head, Value row, Value tableRow);
+  /// Runs `body` for whole vectors of pairs, then for single ones.
+  void forPairs(llvm::function_ref<void(KernelBuilder &, Value)> body);
+
+  RopeOp op;
+  RowBuilder b;
+  int64_t lanes, pairs;
+  Value exactParts, rests, cosines, sines;
+};
+} // namespace
+
+/// Turns per position of pair `i`, in two parts: the first has 21 digits, so
+/// that its product with a position of 31 digits is exact.
+static std::pair<double, double> getFrequency(double base, int64_t i,
+                                              int64_t pairs) {
+  long double turns = std::pow(static_cast<long double>(base),
+                               -static_cast<long double>(i) / pairs) /
+                      (2 * std::acos(-1.0L));
+  int exponent;
+  std::frexp(turns, &exponent);
+  long double unit = std::ldexp(1.0L, exponent - 21);
+  long double exact = std::floor(turns / unit) * unit;
+  return {double(exact), double(turns - exact)};
+}
+
+void RopeKernel::storeFrequencies() {
+  double base = op.getBase().convertToDouble();
+  Type number = b.getF64Type();
+  exactParts = b.scratch({pairs}, number);
+  rests = b.scratch({pairs}, number);
+  constexpr int64_t kChunk = 8;
+  for (int64_t first = 0; first < pairs; first += kChunk) {
+    int64_t count = std::min(kChunk, pairs - first);
+    SmallVector<double> exact, rest;
+    for (int64_t i = first; i < first + count; ++i) {
+      auto [e, r] = getFrequency(base, i, pairs);
+      exact.push_back(e);
+      rest.push_back(r);
+    }
+    auto type = VectorType::get({count}, number);
+    for (auto [numbers, buffer] :
+         {std::pair(&exact, exactParts), std::pair(&rest, rests)}) {
+      Value constant = arith::ConstantOp::create(
+          b, DenseElementsAttr::get(type, ArrayRef<double>(*numbers)));
+      vector::StoreOp::create(b, constant, buffer, ValueRange(b.index(first)));
+    }
+  }
+}
+
+void RopeKernel::forPairs(
+    llvm::function_ref<void(KernelBuilder &, Value)> body) {
+  int64_t whole = pairs / lanes * lanes;
+  auto run = [&](int64_t from, int64_t to, int64_t step) {
+    if (from == to)
+      return;
+    b.loop(b.index(from), b.index(to), step, [&](Value pair) {
+      KernelBuilder k(b.getLoc(), b, b.getStateType(), step);
+      body(k, pair);
+    });
+  };
+  run(0, whole, lanes);
+  run(whole, pairs, 1);
+}
+
+/// A polynomial in `square`, constant term first.
+static Value emitPolynomial(KernelBuilder &k, Value square,
+                            ArrayRef<double> coefficients) {
+  Value sum = k.splat(coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back()))
+    sum = k.fma(sum, square, k.splat(coefficient));
+  return sum;
+}
+
+/// Cosines and sines of one row's angles for the pairs from `pair` on.
+void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
+                            Value pair) {
+  int64_t lanes = k.getLanes();
+  KernelBuilder wide(k.getLoc(), k, k.getF64Type(), lanes);
+  Value at = wide.broadcast(position);
+  auto nearest = [&](Value x) {
+    return wide.fsub(wide.fadd(x, wide.splat(kRound)), wide.splat(kRound));
+  };
+  Value turns = wide.fmul(at, wide.loadVector(exactParts, pair));
+  turns = wide.fsub(turns, nearest(turns));
+  turns = wide.fma(at, wide.loadVector(rests, pair), turns);
+  // The nearest quarter, and what is left: at most an eighth of a turn.
+  Value quarters = wide.fmul(turns, wide.splat(4.0));
+  Value shifted = wide.fadd(quarters, wide.splat(kRound));
+  Value left = wide.fsub(quarters, wide.fsub(shifted, wide.splat(kRound)));
+  Value angle = wide.fmul(left, wide.splat(std::acos(-1.0) / 2));
+  if (!k.getStateType().isF64())
+    angle = arith::TruncFOp::create(k, k.getVectorType(), angle);
+
+  // Taylor; the first terms left out are below 2e-9 (f32), 5e-17 (f64).
+  SmallVector<double> sineTerms = {1.0}, cosineTerms = {1.0};
+  for (int n = 1; n <= (k.getStateType().isF64() ? 8 : 5); ++n) {
+    sineTerms.push_back(-sineTerms.back() / (2 * n * (2 * n + 1)));
+    cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
+  }
+  Value square = k.fmul(angle, angle);
+  Value sine = k.fmul(angle, emitPolynomial(k, square, sineTerms));
+  Value cosine = emitPolynomial(k, square, cosineTerms);
+
+  // Every quarter swaps the two and changes a sign.
+  auto intType = VectorType::get({lanes}, k.getI64Type());
+  Value quarter = arith::BitcastOp::create(k, intType, shifted);
+  auto isSet = [&](Value bits, int64_t bit) -> Value {
+    auto integer = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(
+          k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(value)));
+    };
+    Value masked = arith::AndIOp::create(k, bits, integer(bit));
+    return arith::CmpIOp::create(k, arith::CmpIPredicate::ne, masked,
+                                 integer(0));
+  };
+  Value one = arith::ConstantOp::create(
+      k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(1)));
+  Value next = arith::AddIOp::create(k, quarter, one);
+  Value swaps = isSet(quarter, 1);
+  auto choose = [&](Value condition, Value x, Value y) -> Value {
+    return arith::SelectOp::create(k, condition, x, y);
+  };
+  auto negateIf = [&](Value condition, Value x) {
+    return choose(condition, arith::NegFOp::create(k, x), x);
+  };
+  Value cosines2 = negateIf(isSet(next, 2), choose(swaps, sine, cosine));
+  Value sines2 = negateIf(isSet(quarter, 2), choose(swaps, cosine, sine));
+  k.storeVector(cosines2, cosines, {row, pair});
+  k.storeVector(sines2, sines, {row, pair});
+}
+
+void RopeKernel::emitTables(Value batch, Value head, Value firstRow,
+                            Value count) {
+  Value positions = op.getPositions();
+  b.loop(b.index(0), count, 1, [&](Value row) {
+    Value at[] = {batch, head, b.add(firstRow, row)};
+    for (int64_t dim = 0; dim < 3; ++dim)
+      at[dim] = b.broadcastIndex(positions, dim, at[dim]);
+    Value position = arith::SIToFPOp::create(
+        b, b.getF64Type(),
+        memref::LoadOp::create(b, positions, at).getResult());
+    forPairs([&](KernelBuilder &k, Value pair) {
+      emitAngles(k, position, row, pair);
+    });
+  });
+}
+
+void RopeKernel::turnRow(Value batch, Value head, Value row, Value tableRow) {
+  forPairs([&](KernelBuilder &k, Value pair) {
+    KernelBuilder both(k.getLoc(), k, k.getStateType(), 2 * k.getLanes());
+    Value at[] = {batch, head, row, b.mul(pair, 2)};
+    auto parts =
+        vector::DeinterleaveOp::create(k, both.loadVector(op.getInput(), at));
+    Value x = parts.getRes1(), y = parts.getRes2();
+    Value cosine = k.loadVector(cosines, {tableRow, pair});
+    Value sine = k.loadVector(sines, {tableRow, pair});
+    Value first = k.fsub(k.fmul(x, cosine), k.fmul(y, sine));
+    Value second = k.fma(x, sine, k.fmul(y, cosine));
+    both.storeVector(vector::InterleaveOp::create(k, first, second),
+                     op.getOutput(), at);
+  });
+}
+
+void RopeKernel::emit() {
+  Value input = op.getInput(), zero = b.index(0);
+  Value batches = b.extent(input, 0), heads = b.extent(input, 1),
+        rows = b.extent(input, 2);
+  bool hasHeads =
+      cast<MemRefType>(op.getPositions().getType()).getDimSize(1) != 1;
+  int64_t chunk = std::clamp<int64_t>(kTableNumbers / pairs, 1, kMaxRows);
+  b.forAll({batches, b.ceilDiv(rows, chunk)}, [&](ValueRange ivs) {
+    Value batch = ivs[0], firstRow = b.mul(ivs[1], chunk);
+    Value count = b.min(b.sub(rows, firstRow), chunk);
+    storeFrequencies();
+    cosines = b.scratch({chunk, pairs}, b.getStateType());
+    sines = b.scratch({chunk, pairs}, b.getStateType());
+    if (!hasHeads)
+      emitTables(batch, zero, firstRow, count);
+    b.loop(zero, heads, 1, [&](Value head) {
+      if (hasHeads)
+        emitTables(batch, head, firstRow, count);
+      b.loop(zero, count, 1, [&](Value row) {
+        turnRow(batch, head, b.add(firstRow, row), row);
+      });
+    });
+    b.freeScratch();
+  });
+}
+
+void fovea::attn::emitRope(OpBuilder &builder, RopeOp op, int64_t vectorBits) {
+  RopeKernel(builder, op, vectorBits).emit();
+}

@@ -1,0 +1,211 @@
+//===- StreamBackwardTasks.cpp - Tasks of stream_backward -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamBackwardKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows that one task fills with zeros.
+static constexpr int64_t kClearedRows = 1024;
+/// Items of a chain tell the others how far they are in cache lines of their
+/// own.
+static constexpr int64_t kProgressStride = 8;
+
+//===----------------------------------------------------------------------===//
+// Tasks
+//===----------------------------------------------------------------------===//
+
+StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
+  Value batches = b.extent(backward.getQuery(), 0),
+        heads = b.extent(backward.getQuery(), 1),
+        keyHeads = b.extent(backward.getKeys().front(), 1);
+  // Whoever adds to the same log weight or bias is in one chain, too.
+  bool sharesBatches = false, sharesHeads = false;
+  for (const StreamSourceGradient &source : gradients)
+    for (Value term : {source.logWeight, source.bias})
+      if (term) {
+        auto type = cast<MemRefType>(term.getType());
+        sharesBatches |= type.getDimSize(0) == 1;
+        sharesHeads |= type.getDimSize(1) == 1;
+      }
+  Value one = b.index(1);
+  Schedule schedule;
+  schedule.chainHeads = sharesHeads ? one : keyHeads;
+  schedule.spanBatches = sharesBatches ? batches : one;
+  // Without key heads there are no chains, but the division is done.
+  schedule.spanHeads = sharesHeads ? heads : b.div(heads, b.max(keyHeads, 1));
+  schedule.numChains =
+      b.mul(sharesBatches ? one : batches, schedule.chainHeads);
+  schedule.tasks = one;
+  schedule.numItems = one;
+  if (isOrdered) {
+    schedule.tasks =
+        b.ceilDiv(b.extent(backward.getQuery(), 2), tiles.getQuery());
+    schedule.numItems =
+        b.mul(b.mul(schedule.spanBatches, schedule.spanHeads), schedule.tasks);
+  }
+  return schedule;
+}
+
+void StreamBackwardKernel::emit() {
+  clearDestinations();
+  Schedule schedule = makeSchedule();
+  numItems = schedule.numItems;
+  numChains = schedule.numChains;
+  if (isOrdered) {
+    SmallVector<OpFoldResult> sizes = {
+        getAsOpFoldResult(schedule.numChains),
+        getAsOpFoldResult(b.mul(numItems, kProgressStride))};
+    auto [shape, dynamic] = decomposeMixedValues(sizes);
+    progress =
+        memref::AllocOp::create(b, MemRefType::get(shape, b.getI64Type()),
+                                dynamic, b.getI64IntegerAttr(64));
+    Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/64);
+    b.loop(b.index(0), schedule.numChains, 1, [&](Value chain) {
+      b.loop(b.index(0), numItems, 1, [&](Value item) {
+        memref::StoreOp::create(b, zero, progress,
+                                {chain, b.mul(item, kProgressStride)});
+      });
+    });
+  }
+  // The first dimension runs fastest, and indices are handed out in descending
+  // order: the last item of every chain first, and under a causal mask the
+  // longest. fovea_rt_wait_for_turn relies on it.
+  scf::ForallOp::create(
+      b, {getAsOpFoldResult(schedule.numChains), getAsOpFoldResult(numItems)},
+      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
+      [&](OpBuilder &, Location, ValueRange ivs) {
+        emitItem(schedule, /*item=*/ivs[1], /*chain=*/ivs[0]);
+        scf::InParallelOp::create(b);
+      });
+  if (progress)
+    memref::DeallocOp::create(b, progress);
+}
+
+void StreamBackwardKernel::clearRow(Value destination, ValueRange leading) {
+  Value columns = b.extent(destination, leading.size());
+  Value whole = b.roundDown(columns, lanes);
+  Values at(leading);
+  at.push_back(Value());
+  b.loop(b.index(0), whole, lanes, [&](Value column) {
+    at.back() = column;
+    b.storeVector(b.splat(0.0), destination, at);
+  });
+  b.loop(whole, columns, 1, [&](Value column) {
+    at.back() = column;
+    b.storeScalar(b.scalar(0.0), destination, at);
+  });
+}
+
+void StreamBackwardKernel::clearRowsBefore(unsigned source, Value row) {
+  Value place = b.index(source);
+  Value cleared = memref::LoadOp::create(b, clearedRows, place);
+  Value end = b.max(cleared, row);
+  for (Value destination : {views[source].keys, views[source].values})
+    b.loop(cleared, end, 1, [&](Value next) { clearRow(destination, next); });
+  memref::StoreOp::create(b, end, clearedRows, place);
+}
+
+/// Zeros to everything that is added to before its time comes.
+void StreamBackwardKernel::clearDestinations() {
+  SmallVector<Value> destinations;
+  for (auto [index, source] : llvm::enumerate(gradients)) {
+    if (isOrdered)
+      destinations.append({source.keys, source.values});
+    if (source.logWeight)
+      destinations.push_back(source.logWeight);
+    // A bias may get a value for every element anyway.
+    if (source.bias && !(isOrdered && isExclusiveBias(source) &&
+                         source.forward.attr.getMask().isTrivial() &&
+                         ranges.getKind(index, 0) != RangeKind::Table))
+      destinations.push_back(source.bias);
+  }
+  for (Value destination : destinations) {
+    bool isFlat = cast<MemRefType>(destination.getType()).getRank() == 3;
+    Value rows = isFlat ? b.index(1) : b.extent(destination, 2);
+    SmallVector<OpFoldResult> bounds = {
+        getAsOpFoldResult(b.extent(destination, 0)),
+        getAsOpFoldResult(b.extent(destination, 1)),
+        getAsOpFoldResult(b.ceilDiv(rows, kClearedRows))};
+    scf::ForallOp::create(
+        b, bounds, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
+        [&](OpBuilder &, Location, ValueRange ivs) {
+          if (isFlat) {
+            clearRow(destination, {ivs[0], ivs[1]});
+          } else {
+            Value first = b.mul(ivs[2], kClearedRows);
+            b.loop(first, b.min(b.add(first, kClearedRows), rows), 1,
+                   [&](Value row) {
+                     clearRow(destination, {ivs[0], ivs[1], row});
+                   });
+          }
+          scf::InParallelOp::create(b);
+        });
+  }
+}
+
+void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
+                                    Value chain) {
+  allocateScratch();
+  itemNumber = item;
+  chainNumber = chain;
+  Value rows = b.extent(backward.getQuery(), 2);
+  auto emitPlace = [&](Value place) {
+    Value instance = b.div(place, schedule.tasks);
+    Value batch =
+        b.add(b.mul(b.div(chain, schedule.chainHeads), schedule.spanBatches),
+              b.div(instance, schedule.spanHeads));
+    Value head =
+        b.add(b.mul(b.rem(chain, schedule.chainHeads), schedule.spanHeads),
+              b.rem(instance, schedule.spanHeads));
+    if (!isOrdered)
+      return emitHead(batch, head, b.index(0), rows);
+    Value begin = b.mul(b.rem(place, schedule.tasks), tiles.getQuery());
+    emitHead(batch, head, begin, b.min(b.add(begin, tiles.getQuery()), rows));
+  };
+  if (isOrdered) {
+    emitPlace(item);
+    endTurn(b.index(kLastTurn));
+  } else {
+    b.loop(b.index(0), b.mul(schedule.spanBatches, schedule.spanHeads), 1,
+           emitPlace);
+  }
+  b.freeScratch();
+}
+
+//===----------------------------------------------------------------------===//
+// Turns
+//===----------------------------------------------------------------------===//
+
+void StreamBackwardKernel::callWithTurn(StringRef function,
+                                        ValueRange arguments) {
+  calls.getBuilder().restoreInsertionPoint(b.saveInsertionPoint());
+  SmallVector<Value> operands = {calls.address(progress, chainNumber),
+                                 calls.integer(itemNumber)};
+  for (Value argument : arguments)
+    operands.push_back(calls.integer(argument));
+  calls.call(function, operands);
+  b.restoreInsertionPoint(calls.getBuilder().saveInsertionPoint());
+}
+
+/// Waits until all later items of the chain have added to the rows before
+/// `position`.
+void StreamBackwardKernel::waitForTurn(Value position) {
+  if (isOrdered)
+    callWithTurn("fovea_rt_wait_for_turn", {numItems, numChains, position});
+}
+
+/// Says that this item has added to all rows before `position`.
+void StreamBackwardKernel::endTurn(Value position) {
+  if (isOrdered)
+    callWithTurn("fovea_rt_end_turn", position);
+}

@@ -1,0 +1,179 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention by the convolutions that are found in its scores: conv_recover, conv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _arguments as check
+from . import _fovea
+from ._arguments import Tensor, tensor_type
+from ._conv import ALGORITHMS
+from ._low_rank import _number
+from .compiler import check_target, remember
+from .ops import _find, _float, _list
+
+__all__ = ["SlidingGroup", "conv", "conv_recover"]
+
+
+class SlidingGroup:
+    """Every query reads its own group of `group` tokens, up to itself, and the group
+    before: the union of LongLoRA's groups and shifted groups of 2 `group` tokens."""
+
+    def __init__(self, group: int):
+        self.group = check.integer("group", group, 1)
+
+
+def _search(
+    q: Tensor, num_basis: Any, window: Any, delta: Any, epsilon: Any, scale: Any
+) -> tuple[int, int, list[str]]:
+    """The number of bases, the window, and the attributes of a search."""
+    length = q.shape[2]
+    num_basis = check.integer("num_basis", num_basis, 1)
+    window = check.integer("window", window, 1)
+    if window > length:
+        raise ValueError(f"window: found {window}, needed at most the {length} rows of q")
+    attributes = [f"window = {window} : i64"]
+    for name, value in (("delta", delta), ("epsilon", epsilon)):
+        number = _number(name, value, "of at least 0", lambda number: number >= 0)
+        attributes.append(f"{name} = {_float(number)}")
+    attributes.append(f"scale = {_float(check.scale(scale, q.shape[3]))}")
+    return num_basis, window, attributes
+
+
+def _compile(
+    op: str, inputs: list[Tensor], results: list[str], attributes: list[str], target: str
+) -> Callable[..., Any]:
+    parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in inputs)
+    types = ", ".join(results)
+    inits = [f"%init{index}" for index in range(len(results))]
+    empties = "".join(f"  {i} = tensor.empty() : {t}\n" for i, t in zip(inits, results))
+    outputs = ", ".join(f"%r#{index}" for index in range(len(results)))
+    return _fovea.compile(
+        f"func.func @{op}({parameters}) -> ({types}) {{\n{empties}"
+        f"  %r:{len(results)} = attn.{op} ins{_list(inputs)}\n"
+        f"      outs({', '.join(inits)} : {types}) {{{', '.join(attributes)}}} -> {types}\n"
+        f"  return {outputs} : {types}\n"
+        "}\n",
+        target,
+        "native",
+        None,
+    )
+
+
+# ----------------------------------------------------------------------------
+# conv_recover
+# ----------------------------------------------------------------------------
+
+
+def _make_recover(q: Any, k: Any, options: tuple[Any, ...], target: str) -> Callable[..., Any]:
+    check_target(target)
+    # The keys stand in for the values, which there are none of.
+    q, k, _ = check.queries_keys_values(q, k, k, same_length=True)
+    num_basis, _, attributes = _search(q, *options)
+    heads = q.shape[:2]
+    results = [
+        tensor_type(check.state_type(q.element), (*heads, num_basis, q.shape[2])),
+        tensor_type("i32", (*heads, num_basis)),
+        tensor_type("i32", heads),
+    ]
+    return _compile("conv_recover", [q, k], results, attributes, target)
+
+
+def conv_recover(
+    q: Any,
+    k: Any,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    target: str = "cpu",
+) -> Any:
+    """The convolutions that `scale q k^T` below the diagonal is made of.
+
+    q is [B,H,N,D] and k [B,G,N,D] with H a multiple of G; `scale` is 1/sqrt(D) by
+    default.  Returns b [B,H,R,N] of float32 (float64), sizes [B,H,R] and found
+    [B,H] of int32, where R is `num_basis`: basis r gives the score b[r, i - j] to
+    query i and key j >= N - sizes[r], and scores of bases add up.
+
+    A column whose first `window` entries differ from those of the bases so far by
+    at least `delta - 2 window epsilon`, in sum, begins a new basis; columns are
+    searched by halves.  Fewer than R are normal: the sizes of others are 0.
+    """
+    options = (num_basis, window, delta, epsilon, scale)
+    key, kernel = _find(("conv_recover", target, *options), (q, k))
+    if kernel is None:
+        kernel = _make_recover(q, k, options, target)
+        if key is not None:
+            remember(key, kernel)
+    return kernel(q, k)
+
+
+# ----------------------------------------------------------------------------
+# conv
+# ----------------------------------------------------------------------------
+
+
+def _make_conv(
+    q: Any, k: Any, v: Any, options: tuple[Any, ...], group: Any, algorithm: Any, target: str
+) -> Callable[..., Any]:
+    check_target(target)
+    q, k, v = check.queries_keys_values(q, k, v, same_length=True)
+    num_basis, window, attributes = _search(q, *options)
+    if algorithm not in ALGORITHMS:
+        *names, last = map(repr, ALGORITHMS)
+        raise ValueError(f"algorithm: found {algorithm!r}, needed {', '.join(names)} or {last}")
+    if algorithm == "single" and num_basis != 1:
+        raise ValueError(f"algorithm: found 'single' for {num_basis} bases, needed one basis")
+    attributes += [
+        f"num_basis = {num_basis} : i64",
+        f"algorithm = #attn.conv_algorithm<{algorithm}>",
+    ]
+    if group is not None:
+        if window > group:
+            raise ValueError(f"window: found {window}, needed at most the group of {group}")
+        attributes.append(f"group = {group} : i64")
+    counts = tensor_type("i32", q.shape[:2])
+    results = [tensor_type(q.element, (*q.shape[:3], v.shape[3])), counts, counts]
+    return _compile("conv", [q, k, v], results, attributes, target)
+
+
+def conv(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    mask: Any = "causal",
+    algorithm: str = "auto",
+    return_counts: bool = False,
+    target: str = "cpu",
+) -> Any:
+    """Causal attention with the convolutions that `conv_recover` finds in its
+    scores, applied by `conv_apply`.
+
+    q is [B,H,N,D], k [B,G,N,D], v [B,G,N,E]; the result is [B,H,N,E].  `mask` is
+    "causal" or SlidingGroup(group).  With `return_counts`, two arrays [B,H] of
+    int32 follow: how many bases were found, and how many rows `conv_apply` computed
+    again; under SlidingGroup, the sums over all pairs of neighbouring groups.
+    """
+    if mask != "causal" and not isinstance(mask, SlidingGroup):
+        raise ValueError(f"mask: found {mask!r}, needed 'causal' or SlidingGroup(group)")
+    group = mask.group if isinstance(mask, SlidingGroup) else None
+    options = (num_basis, window, delta, epsilon, scale)
+    key, kernel = _find(("conv", target, *options, group, algorithm), (q, k, v))
+    if kernel is None:
+        kernel = _make_conv(q, k, v, options, group, algorithm, target)
+        if key is not None:
+            remember(key, kernel)
+    results = kernel(q, k, v)
+    return tuple(results) if return_counts else results[0]

@@ -1,0 +1,120 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rotary embedding, polynomial features, and low-rank attention under masks."""
+
+import itertools
+import math
+
+import numpy as np
+
+from ._arguments import _array, _integer, _match
+
+
+def rope(x, positions, *, base=10000.0):
+    """Rotary position embedding of pairs of neighbouring columns.
+
+    positions is [N], or broadcasts to [B,H,N].
+    """
+    x = _array("x", x, 4, "[B,H,N,D]")
+    D = x.shape[3]
+    if D == 0 or D % 2:
+        raise ValueError(f"x: found width {D}, needed an even width of at least 2")
+    if not (base > 0 and math.isfinite(base)):
+        raise ValueError(f"base: found {base}, needed a finite number above 0")
+    positions = np.asarray(positions)
+    if positions.dtype.kind not in "iu":
+        raise ValueError(f"positions: found element type {positions.dtype}, needed an integer type")
+    try:
+        positions = np.broadcast_to(positions, x.shape[:3])
+    except ValueError:
+        raise ValueError(
+            f"positions: found shape {positions.shape}, needed one that broadcasts to {x.shape[:3]}"
+        ) from None
+    # More digits than float64 where the machine has them: angles are large.
+    frequencies = np.longdouble(base) ** (-2 * np.arange(D // 2, dtype=np.longdouble) / D)
+    angles = positions[..., None].astype(np.longdouble) * frequencies
+    cosines, sines = np.cos(angles).astype(float), np.sin(angles).astype(float)
+    out = np.empty_like(x)
+    out[..., 0::2] = x[..., 0::2] * cosines - x[..., 1::2] * sines
+    out[..., 1::2] = x[..., 0::2] * sines + x[..., 1::2] * cosines
+    return out
+
+
+def polynomial_features(x, *, degree, scale):
+    """Features with phi(q).phi(k) = sum_(g <= degree) (scale q.k)^g / g!."""
+    x = _array("x", x, 4, "[B,H,N,D]")
+    degree = _integer("degree", degree, 0)
+    if not (scale >= 0 and math.isfinite(scale)):
+        raise ValueError(f"scale: found {scale}, needed a finite number of at least 0")
+    features = []
+    for g in range(degree + 1):
+        for columns in itertools.combinations_with_replacement(range(x.shape[3]), g):
+            factorials = math.prod(math.factorial(columns.count(c)) for c in set(columns))
+            coefficient = math.sqrt(scale**g / factorials)
+            features.append(coefficient * np.prod(x[..., list(columns)], axis=-1))
+    return np.stack(features, axis=-1)
+
+
+# ----------------------------------------------------------------------------
+# Masks: entries [.., N, M], True for those that are kept
+# ----------------------------------------------------------------------------
+
+
+def causal_mask(rows, columns):
+    return np.arange(columns) <= np.arange(rows)[:, None] + columns - rows
+
+
+def row_interval_mask(first, last, columns):
+    first, last = np.asarray(first), np.asarray(last)
+    if not ((0 <= first) & (first <= last) & (last < columns)).all():
+        raise ValueError(f"interval: needed 0 <= first <= last < {columns}")
+    j = np.arange(columns)
+    return (first[..., None] <= j) & (j <= last[..., None])
+
+
+def row_change_mask(changes, columns):
+    """`changes[i]` are the columns that enter or leave at row i."""
+    mask = np.zeros((len(changes), columns), bool)
+    present = np.zeros(columns, bool)
+    for i, row in enumerate(changes):
+        for column in row:
+            present[column] = not present[column]
+        mask[i] = present
+    return mask
+
+
+def distinct_rows_mask(group, rows):
+    return np.asarray(rows, bool)[np.asarray(group)]
+
+
+def distinct_columns_mask(group, columns):
+    return np.asarray(columns, bool)[np.asarray(group)].T
+
+
+def low_rank(u1, u2, v, mask):
+    """`D^-1 (W o U1 U2^T) V`, entry by entry, for a mask that broadcasts to
+    [B,H,N,M]; a row whose sum of weights is 0 gives zeros."""
+    u1 = _array("u1", u1, 4, "[B,H,N,r]")
+    u2 = _array("u2", u2, 4, "[B,G,M,r]")
+    v = _array("v", v, 4, "[B,G,M,E]")
+    B, H, N, r = u1.shape
+    G, M = u2.shape[1:3]
+    if G == 0 or H % G:
+        raise ValueError(f"u2: found {G} heads, needed a divisor of the {H} heads of u1")
+    _match("u2", "batch", u2.shape[0], B)
+    _match("u2", "rank", u2.shape[3], r)
+    _match("v", "shape", v.shape[:3], u2.shape[:3])
+    u2, v = (np.repeat(x, H // G, axis=1) for x in (u2, v))
+    mask = np.broadcast_to(mask, (B, H, N, M))
+    out = np.zeros((B, H, N, v.shape[3]))
+    for b, h, i in np.ndindex(B, H, N):
+        kept = mask[b, h, i]
+        with np.errstate(invalid="ignore", over="ignore"):
+            weights = u2[b, h, kept] @ u1[b, h, i]
+            # A NaN instead of an infinity, for whatever reads it.
+            weights, values = (x + (x - x) for x in (weights, v[b, h, kept]))
+            total = weights.sum()
+            if total != 0:
+                out[b, h, i] = weights @ values / total
+    return out

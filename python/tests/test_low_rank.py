@@ -1,0 +1,163 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""fovea.rope, fovea.polynomial_features and fovea.low_rank against the references."""
+
+import numpy as np
+import pytest
+from conftest import BOUNDS, TYPES, check
+
+import fovea
+from fovea import reference
+
+
+def factors(type="float32", *, B=2, H=4, G=2, N=37, M=37, r=9, E=11, seed=0):
+    rng = np.random.default_rng(seed)
+    u1, u2 = (rng.random(shape).astype(TYPES[type]) for shape in ((B, H, N, r), (B, G, M, r)))
+    return u1, u2, rng.standard_normal((B, G, M, E)).astype(TYPES[type])
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_rope(type, target):
+    x = np.random.default_rng(0).standard_normal((2, 3, 37, 10)).astype(TYPES[type])
+    for positions in (np.arange(37), 5, np.arange(37)[::-1] * 10, np.arange(2 * 37).reshape(2, 1, 37)):
+        found = fovea.rope(x, positions, base=500.0, target=target)
+        check(found, reference.rope(x, positions, base=500.0), type)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_polynomial_features(type, target):
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 6)).astype(TYPES[type])
+    for degree in (0, 1, 3):
+        found = fovea.polynomial_features(x, degree=degree, scale=0.5, target=target)
+        check(found, reference.polynomial_features(x, degree=degree, scale=0.5), type)
+
+
+def masks(N, M, seed=1):
+    """Masks of all kinds and their entries."""
+    rng = np.random.default_rng(seed)
+    yield fovea.Causal(), reference.causal_mask(N, M)
+    ends = np.sort(rng.integers(0, M, (2, N)), axis=0)
+    yield fovea.RowInterval(*ends), reference.row_interval_mask(*ends, M)
+    entries = rng.random((N, M)) < 0.3
+    entries[N // 2] = False
+    yield fovea.RowChange.from_entries(entries), entries
+    before = np.vstack([np.zeros((1, M), bool), entries[:-1]])
+    lists = [[np.flatnonzero(row).tolist() for row in part] for part in (entries & ~before, before & ~entries)]
+    yield fovea.RowChange(*lists), entries
+    rows, group = rng.random((3, M)) < 0.5, rng.integers(0, 3, N)
+    yield fovea.DistinctRows(group, rows), reference.distinct_rows_mask(group, rows)
+    columns, group = rng.random((3, N)) < 0.5, rng.integers(0, 3, M)
+    yield fovea.DistinctColumns(group, columns), reference.distinct_columns_mask(group, columns)
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("shape", [(37, 37), (20, 70), (70, 20), (1, 1)])
+def test_low_rank(type, shape, target):
+    u1, u2, v = factors(type, N=shape[0], M=shape[1])
+    for mask, entries in masks(*shape):
+        check(fovea.low_rank(u1, u2, v, mask=mask, target=target), reference.low_rank(u1, u2, v, entries), type)
+
+
+def test_masks_of_heads(target):
+    u1, u2, v = factors()
+    first, last = np.sort(np.random.default_rng(2).integers(0, 37, (2, 2, 4, 37)), axis=0)
+    found = fovea.low_rank(u1, u2, v, mask=fovea.RowInterval(first, last), target=target)
+    check(found, reference.low_rank(u1, u2, v, reference.row_interval_mask(first, last, 37)))
+
+
+def test_what_leaves_leaves_no_trace():
+    """A column of huge values that has left is as if it had never been there."""
+    u1, u2, v = factors(B=1, H=1, G=1)
+    v[0, 0, 0] = 1e12
+    entries = np.ones((37, 37), bool)
+    entries[3:, 0] = False
+    found = fovea.low_rank(u1, u2, v, mask=fovea.RowChange.from_entries(entries))
+    want = reference.low_rank(u1, u2, v, entries)
+    check(found[:, :, 3:], want[:, :, 3:])
+    entries[20:] = False
+    found = fovea.low_rank(u1, u2, v, mask=fovea.RowChange.from_entries(entries))
+    assert not found[:, :, 20:].any()
+
+
+@pytest.mark.parametrize("mask", [fovea.Causal(), fovea.RowInterval(np.zeros(20001, int), np.arange(20001))])
+def test_long_sums(mask):
+    """Small numbers do not drown in their own sum."""
+    ones = np.full((1, 1, 20001, 1), 0.1, np.float32)
+    v = np.tile(np.float32([0.1, 0.3, 1e-20, 1e20]), (1, 1, 20001, 1))
+    found = fovea.low_rank(ones, ones, v, mask=mask)
+    # Added up one by one in f32 they are off by more than 1e-4.
+    assert np.abs(found / v - 1).max() < BOUNDS["float32"]
+
+
+def test_features_approximate_attention():
+    rng = np.random.default_rng(4)
+    q, k, v = (0.3 * rng.standard_normal((3, 1, 2, 70, 4))).astype(np.float32)
+    phi = [fovea.polynomial_features(x, degree=5, scale=0.5) for x in (q, k)]
+    found = fovea.low_rank(*phi, v, mask=fovea.Causal())
+    check(found, fovea.dense(q, k, v, scale=0.5, causal=True).astype(float))
+
+
+def refused(match, function, *arguments, error=ValueError, **options):
+    with pytest.raises(error, match=match):
+        function(*arguments, **options)
+
+
+def test_bad_masks(target):
+    u1, u2, v = factors(N=5, M=6)
+    good = np.zeros(5, int)
+
+    def run(mask):
+        return fovea.low_rank(u1, u2, v, mask=mask, target=target)
+
+    failed = dict(error=fovea.FoveaError)
+    refused(r"attn.low_rank: interval\[0, 0, 2\] must have 0 <= first <= last < 6, but got 3 and 2",
+            run, fovea.RowInterval([0, 0, 3, 0, 0], [5, 5, 2, 5, 5]), **failed)
+    refused(r"interval\[0, 0, 4\] must have 0 <= first <= last < 6, but got 0 and 6",
+            run, fovea.RowInterval(good, [5, 5, 5, 5, 6]), **failed)
+    refused(r"interval\[0, 0, 0\] .*, but got -1 and 0", run, fovea.RowInterval(good - 1, good), **failed)
+    refused(r"attn.low_rank: group\[0, 0, 3\] must be at least 0 and below 2, but got 2",
+            run, fovea.DistinctRows([0, 1, 0, 2, 0], np.ones((2, 6), bool)), **failed)
+    refused(r"attn.low_rank: group\[0, 0, 5\] must be at least 0 and below 2, but got -1",
+            run, fovea.DistinctColumns([0, 1, 0, 1, 0, -1], np.ones((2, 5), bool)), **failed)
+    refused(r"attn.low_rank: columns\[0, 0, 1\] must be at least 0 and below 6, but got 6",
+            run, fovea.RowChange([[0], [6], [], [], []], [[]] * 5), **failed)
+
+    refused("first: found extent 4 in dimension 2, needed 5", run, fovea.RowInterval(good[:4], good[:4]))
+    refused("rows: found extent 5 in dimension 3, needed 6", run, fovea.DistinctRows(good, np.ones((2, 5), bool)))
+    refused("columns: found extent 6 in dimension 3, needed 5", run, fovea.DistinctColumns([0] * 6, np.ones((2, 6), bool)))
+    refused("ends: found extent 4 in dimension 2, needed 5", run, fovea.RowChange([[]] * 4, [[]] * 4))
+    refused("group: found extent 3 in dimension 1, needed 4 or 1", run,
+            fovea.DistinctRows(np.zeros((1, 3, 5), int), np.ones((2, 6), bool)))
+    refused("mask: found 'causal', needed Causal", run, "causal")
+
+
+def test_bad_mask_arguments():
+    refused("last: found shape", fovea.RowInterval, [0, 1], [0])
+    refused("first: found element type float64, needed an integer type", fovea.RowInterval, [0.5], [1])
+    refused("rows: found element type int64, needed bool", fovea.DistinctRows, [0], [[1, 0]])
+    refused("columns: found rank 1, needed at least 2", fovea.DistinctColumns, [0], np.ones(3, bool))
+    refused(r"entering\[1\]: found column 0, needed one that is not there yet", fovea.RowChange, [[0], [0]], [[], []])
+    refused(r"leaving\[0\]: found column 3, needed one that is there", fovea.RowChange, [[]], [[3]])
+    refused("leaving: found number of rows 1, needed 2", fovea.RowChange, [[], []], [[]])
+    refused(r"entering\[0\]: found -1, needed an integer of at least 0", fovea.RowChange, [[-1]], [[]])
+    refused("entries: found float64 of rank 2, needed bool of rank 2", fovea.RowChange.from_entries, np.ones((2, 2)))
+    refused("group: found a number of more than 32 bits", fovea.DistinctRows, [1 << 40], np.ones((1, 1), bool))
+
+
+def test_bad_arrays():
+    u1, u2, v = factors(N=5, M=6)
+    mask = fovea.Causal()
+    refused("u2: found element type float64, needed float32", fovea.low_rank, u1, u2.astype(float), v, mask=mask)
+    refused("u2: found rank 8, needed 9", fovea.low_rank, u1, u2[..., :8], v, mask=mask)
+    refused("v: found shape", fovea.low_rank, u1, u2, v[:, :, :5], mask=mask)
+    refused("u2: found 2 heads, needed a divisor of the 3 heads", fovea.low_rank, u1[:, :3], u2, v, mask=mask)
+    x = np.ones((1, 1, 3, 4), np.float32)
+    refused("x: found width 3, needed an even width", fovea.rope, x[..., :3], np.arange(3))
+    refused("positions: found extent 2 in dimension 2, needed 3 or 1", fovea.rope, x, np.arange(2))
+    refused("positions: found element type float64, needed an integer type", fovea.rope, x, np.arange(3.0))
+    refused("base: found 0, needed a finite number above 0", fovea.rope, x, 0, base=0)
+    refused("scale: found -1, needed a finite number of at least 0", fovea.polynomial_features, x, degree=1, scale=-1)
+    refused("scale: found nan", fovea.polynomial_features, x, degree=1, scale=float("nan"))
+    refused("degree: found -1", fovea.polynomial_features, x, degree=-1, scale=1)
+    refused("degree: found 17", fovea.polynomial_features, x, degree=17, scale=1)

@@ -1,0 +1,399 @@
+// RUN: fovea-opt %s --split-input-file --verify-diagnostics
+
+func.func @f(%x: tensor<4x9x6xf32>, %p: tensor<1x1x9xi32>, %o: tensor<4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op operand #0 must be rank-4 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<4x9x6xf32>'}}
+  %0 = attn.rope ins(%x, %p : tensor<4x9x6xf32>, tensor<1x1x9xi32>) outs(%o : tensor<4x9x6xf32>) -> tensor<4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xf32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op operand #1 must be rank-3 tensor or memref of i32, but got 'tensor<2x1x9xf32>'}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xf32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x7xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x7xf32>) {
+  // expected-error @below {{'attn.rope' op expects an even width of input, but got 7}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x7xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x7xf32>) -> tensor<2x4x9x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x0xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x0xf32>) {
+  // expected-error @below {{'attn.rope' op expects a width of input of at least 1}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x0xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x0xf32>) -> tensor<2x4x9x0xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x?xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x?xf32>) {
+  // expected-error @below {{'attn.rope' op expects a static width of input}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x?xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x?xf32>) -> tensor<2x4x9x?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<3x1x9xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects extent 0 of positions to be 2 or 1 (from input), but got 3}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<3x1x9xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x2x9xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects extent 1 of positions to be 4 or 1 (from input), but got 2}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x2x9xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x4x8xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects extent 2 of positions to be 9 or 1 (from input), but got 8}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x4x8xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6xf64>) {
+  // expected-error @below {{'attn.rope' op expects output to hold 'f32', but got 'f64'}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x6xf64>) -> tensor<2x4x9x6xf64>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x8x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects extent 2 of output to be 9 (from input), but got 8}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x8x6xf32>) -> tensor<2x4x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects a finite base above 0, but got 0}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x6xf32>) {base = 0.0 : f64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects a finite base above 0, but got}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x6xf32>) {base = 0x7FF8000000000000 : f64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6xf32>) {
+  // expected-error @below {{'attn.rope' op expects a finite base above 0, but got}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x6xf32>) {base = 0x7FF0000000000000 : f64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects a degree from 0 to 16, but got -1}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = -1 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects a degree from 0 to 16, but got 17}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 17 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects a finite scale of at least 0, but got}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 2 : i64, scale = -0.5 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects a finite scale of at least 0, but got}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 2 : i64, scale = 0x7FF8000000000000 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x?xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects a static width of input}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x?xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf16>) {
+  // expected-error @below {{'attn.polynomial_features' op expects output to hold 'f32', but got 'f16'}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf16>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x7x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects extent 2 of output to be 9 (from input), but got 7}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x7x10xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x7x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x9xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects extent 3 of output to be 10 (monomials of the columns up to the degree), but got 9}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x9xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x9xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x4x9x512xf32>, %o: tensor<2x4x9x10xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects at most 2^31 - 1 features, but degree 9 of 512 columns has more}}
+  %0 = attn.polynomial_features ins(%x : tensor<2x4x9x512xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 9 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op operand #0 must be rank-4 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<4x9x5xf32>'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xbf16>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects u2 to hold 'f32', but got 'bf16'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xbf16>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf64>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects value to hold 'f32', but got 'f64'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf64>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf16>) {
+  // expected-error @below {{'attn.low_rank' op expects output to hold 'f32', but got 'f16'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf16>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x?xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects a static width of u1}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x?xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x0xf32>, %u2: tensor<2x2x7x0xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects a width of u1 of at least 1}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x0xf32>, tensor<2x2x7x0xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x?xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects a static width of value}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x?xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<1x2x7x5xf32>, %v: tensor<1x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 0 of u2 to be 2 (batch of u1), but got 1}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<1x2x7x5xf32>, tensor<1x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x6xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of u2 to be 5 (width of u1), but got 6}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x6xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x6x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of value to be 7 (from u2), but got 6}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x6x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x3x7x5xf32>, %v: tensor<2x3x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x3x7x5xf32>, tensor<2x3x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x8x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of output to be 9 (from u1), but got 8}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x8x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x7xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of output to be 8 (width of value), but got 7}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x7xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects 0 parts of mask causal, but got 1}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0 : tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects 2 parts of mask row_interval, but got 0}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x1x9xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects last to hold i32 and have rank 3, but got 'tensor<1x1x1x9xi1>'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x1x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x3x9xi32>, %m1: tensor<1x1x9xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 1 of first to be 4 or 1 (from u1), but got 3}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x3x9xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x9xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of first to be 9 (rows of u1), but got 7}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x7xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of last to be 9 (rows of u1), but got 7}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x7xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x10xi32>, %m1: tensor<1x1x20xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of ends to be 9 (rows of u1), but got 10}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x10xi32>, tensor<1x1x20xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_change>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<3x1x20xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 0 of columns to be 2 or 1 (from u1), but got 3}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<3x1x20xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_change>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x9xi32>) {
+  // expected-error @below {{'attn.low_rank' op expects rows to hold i1 and have rank 4, but got 'tensor<1x1x9xi32>'}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x3x7xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 9 (rows of u1), but got 7}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x3x7xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x3x9xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of rows to be 7 (rows of u2), but got 9}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x3x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x3x9xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 7 (rows of u2), but got 9}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x3x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_columns>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x3x7xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of columns to be 9 (rows of u1), but got 7}}
+  %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x3x7xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_columns>} -> tensor<2x4x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<1x1x9xi32>, %b: tensor<1x1x8xi32>, %n: index) {
+  // expected-error @below {{'attn.check_intervals' op expects extent 2 of last to be 9 (from first), but got 8}}
+  attn.check_intervals %a, %b below %n {name = "x"} : tensor<1x1x9xi32>, tensor<1x1x8xi32>
+  return
+}
+
+// -----
+
+func.func @f(%u: memref<1x1x9x5xf32>, %v: tensor<1x1x9x8xf32>) {
+  // expected-error @below {{'attn.low_rank' op expects all operands to be tensors or all to be memrefs, but got both}}
+  %0 = attn.low_rank ins(%u, %u, %v : memref<1x1x9x5xf32>, memref<1x1x9x5xf32>, tensor<1x1x9x8xf32>) outs(%v : tensor<1x1x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<1x1x9x8xf32>
+  return
+}

@@ -1,0 +1,64 @@
+// RUN: fovea-opt %s --attn-expand-conv --split-input-file --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func.func @conv(
+//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: tensor<1x4x20x6xbf16>, %[[K:[a-z0-9]+]]: tensor<1x2x20x6xbf16>, %[[V:[a-z0-9]+]]: tensor<1x2x20x5xbf16>, %[[O:[a-z0-9]+]]: tensor<1x4x20x5xbf16>, %[[N:[a-z0-9]+]]: tensor<1x4xi32>, %[[C:[a-z0-9]+]]: tensor<1x4xi32>
+//   CHECK-DAG:   %[[B:.*]] = tensor.empty() : tensor<1x4x3x20xf32>
+//   CHECK-DAG:   %[[M:.*]] = tensor.empty() : tensor<1x4x3xi32>
+//       CHECK:   %[[R:.*]]:3 = attn.conv_recover ins(%[[Q]], %[[K]] : {{.*}}) outs(%[[B]], %[[M]], %[[N]] : {{.*}}) {delta = 1.000000e+00 : f64, epsilon = 1.000000e-02 : f64, scale = 2.000000e+00 : f64, window = 4 : i64}
+//       CHECK:   %[[A:.*]]:2 = attn.conv_apply ins(%[[R]]#0, %[[R]]#1, %[[V]] : {{.*}}) outs(%[[O]], %[[C]] : {{.*}}) {algorithm = #attn.conv_algorithm<partitioned>}
+//       CHECK:   return %[[A]]#0, %[[R]]#2, %[[A]]#1
+func.func @conv(%q: tensor<1x4x20x6xbf16>, %k: tensor<1x2x20x6xbf16>, %v: tensor<1x2x20x5xbf16>, %o: tensor<1x4x20x5xbf16>, %n: tensor<1x4xi32>, %c: tensor<1x4xi32>)
+    -> (tensor<1x4x20x5xbf16>, tensor<1x4xi32>, tensor<1x4xi32>) {
+  %0:3 = attn.conv ins(%q, %k, %v : tensor<1x4x20x6xbf16>, tensor<1x2x20x6xbf16>, tensor<1x2x20x5xbf16>)
+      outs(%o, %n, %c : tensor<1x4x20x5xbf16>, tensor<1x4xi32>, tensor<1x4xi32>)
+      {num_basis = 3 : i64, window = 4 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64, scale = 2.0 : f64, algorithm = #attn.conv_algorithm<partitioned>}
+      -> tensor<1x4x20x5xbf16>, tensor<1x4xi32>, tensor<1x4xi32>
+  return %0#0, %0#1, %0#2 : tensor<1x4x20x5xbf16>, tensor<1x4xi32>, tensor<1x4xi32>
+}
+
+// -----
+
+// Groups of 4 of 22 tokens: rows 0 to 7, then rows 8 to 11 among 4 to 11, and so
+// on to row 19, and rows 20 and 21 among 16 to 21.
+
+// CHECK-LABEL: func.func @groups(
+//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: tensor<1x1x22x6xf32>, %[[O:[a-z0-9]+]]: tensor<1x1x22x6xf32>, %[[N:[a-z0-9]+]]: tensor<1x1xi32>
+//       CHECK:   %[[ZERO:.*]] = linalg.fill
+//       CHECK:   tensor.extract_slice %[[Q]][0, 0, 0, 0] [1, 1, 8, 6]
+//       CHECK:   attn.conv_recover {{.*}} tensor<1x1x2x8xf32>
+//       CHECK:   attn.conv_apply
+//       CHECK:   tensor.insert_slice %{{.*}} into %[[O]][0, 0, 0, 0] [1, 1, 8, 6]
+//       CHECK:   linalg.generic {{.*}} outs(%[[ZERO]] : tensor<1x1xi32>)
+//       CHECK:     arith.addi
+//       CHECK:   %[[LOOP:.*]]:3 = scf.for %[[I:.*]] = %c1 to %c4 step %c1
+//       CHECK:     %[[ROW:.*]] = affine.apply {{.*}}(%[[I]])
+//       CHECK:     tensor.extract_slice %[[Q]][0, 0, %[[ROW]], 0] [1, 1, 8, 6]
+//       CHECK:     attn.conv_recover
+//       CHECK:     %[[A:.*]]:2 = attn.conv_apply
+//       CHECK:     %[[KEPT:.*]] = tensor.extract_slice %[[A]]#0[0, 0, 4, 0] [1, 1, 4, 6]
+//       CHECK:     %[[AT:.*]] = affine.apply {{.*}}(%[[I]])
+//       CHECK:     tensor.insert_slice %[[KEPT]] into %{{.*}}[0, 0, %[[AT]], 0] [1, 1, 4, 6]
+//       CHECK:   tensor.extract_slice %[[Q]][0, 0, 16, 0] [1, 1, 6, 6]
+//       CHECK:   attn.conv_recover {{.*}} tensor<1x1x2x6xf32>
+//       CHECK:   tensor.insert_slice %{{.*}} into %[[LOOP]]#0[0, 0, 20, 0] [1, 1, 2, 6]
+func.func @groups(%q: tensor<1x1x22x6xf32>, %o: tensor<1x1x22x6xf32>, %n: tensor<1x1xi32>) -> (tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>) {
+  %0:3 = attn.conv ins(%q, %q, %q : tensor<1x1x22x6xf32>, tensor<1x1x22x6xf32>, tensor<1x1x22x6xf32>)
+      outs(%o, %n, %n : tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64} -> tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>
+  return %0#0, %0#1, %0#2 : tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>
+}
+
+// -----
+
+// A group as long as the sequence is no mask.
+
+// CHECK-LABEL: func.func @whole(
+//   CHECK-NOT:   slice
+//       CHECK:   attn.conv_apply
+//   CHECK-NOT:   slice
+func.func @whole(%q: tensor<1x1x22x6xf32>, %n: tensor<1x1xi32>) -> tensor<1x1x22x6xf32> {
+  %0:3 = attn.conv ins(%q, %q, %q : tensor<1x1x22x6xf32>, tensor<1x1x22x6xf32>, tensor<1x1x22x6xf32>)
+      outs(%q, %n, %n : tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 22 : i64} -> tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>
+  return %0#0 : tensor<1x1x22x6xf32>
+}

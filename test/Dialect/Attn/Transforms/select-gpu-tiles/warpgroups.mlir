@@ -1,0 +1,41 @@
+// RUN: fovea-opt %s --attn-select-gpu-tiles="warpgroups shared-bytes=232448" | FileCheck %s
+
+// Two warpgroups of 64 queries share tiles of 112 keys.
+// CHECK-LABEL: func @dense
+// CHECK: tiles = #attn.tiles<query = 128, key = 112, lanes = 64, vectors = 2, keys = 8, columns = 8>
+func.func @dense(%q: tensor<1x1x?x128xf16>) -> tensor<1x1x?x128xf16> {
+  %out = attn.stream query(%q : tensor<1x1x?x128xf16>)
+      source(%q, %q : tensor<1x1x?x128xf16>, tensor<1x1x?x128xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x1x?x128xf16>) {scale = 1.0 : f64} -> tensor<1x1x?x128xf16>
+  return %out : tensor<1x1x?x128xf16>
+}
+
+// Ranges change with every 64 queries; wide heads.
+// CHECK-LABEL: func @blocks
+// CHECK: tiles = #attn.tiles<query = 64, key = 48, lanes = 64, vectors = 1, keys = 8, columns = 8>
+func.func @blocks(%q: tensor<1x1x512x256xbf16>) -> tensor<1x1x512x256xbf16> {
+  %out = attn.stream query(%q : tensor<1x1x512x256xbf16>)
+      source(%q, %q : tensor<1x1x512x256xbf16>, tensor<1x1x512x256xbf16>) ranges [affine_map<(b)[rows, n] -> (b * 64, b * 64 + 64)>]
+      outs(%q : tensor<1x1x512x256xbf16>) {block = 64 : i64, scale = 1.0 : f64} -> tensor<1x1x512x256xbf16>
+  return %out : tensor<1x1x512x256xbf16>
+}
+
+// Rows that are not 16 bytes apart, f32, few queries, lists of a few rows: warps.
+// CHECK-LABEL: func @others
+// CHECK-COUNT-4: lanes = 16
+func.func @others(%a: tensor<1x1x64x20xf16>, %b: tensor<1x1x64x64xf32>, %c: tensor<1x1x16x64xf16>, %d: tensor<1x1x512x64xf16>)
+    -> (tensor<1x1x64x20xf16>, tensor<1x1x64x64xf32>, tensor<1x1x16x64xf16>, tensor<1x1x512x64xf16>) {
+  %0 = attn.stream query(%a : tensor<1x1x64x20xf16>)
+      source(%a, %a : tensor<1x1x64x20xf16>, tensor<1x1x64x20xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%a : tensor<1x1x64x20xf16>) {scale = 1.0 : f64} -> tensor<1x1x64x20xf16>
+  %1 = attn.stream query(%b : tensor<1x1x64x64xf32>)
+      source(%b, %b : tensor<1x1x64x64xf32>, tensor<1x1x64x64xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%b : tensor<1x1x64x64xf32>) {scale = 1.0 : f64} -> tensor<1x1x64x64xf32>
+  %2 = attn.stream query(%c : tensor<1x1x16x64xf16>)
+      source(%d, %d : tensor<1x1x512x64xf16>, tensor<1x1x512x64xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%c : tensor<1x1x16x64xf16>) {scale = 1.0 : f64} -> tensor<1x1x16x64xf16>
+  %3 = attn.stream query(%d : tensor<1x1x512x64xf16>)
+      source(%d, %d : tensor<1x1x512x64xf16>, tensor<1x1x512x64xf16>) ranges [affine_map<(b)[rows, n] -> (b * 4, b * 4 + 4)>]
+      outs(%d : tensor<1x1x512x64xf16>) {block = 128 : i64, scale = 1.0 : f64} -> tensor<1x1x512x64xf16>
+  return %0, %1, %2, %3 : tensor<1x1x64x20xf16>, tensor<1x1x64x64xf32>, tensor<1x1x16x64xf16>, tensor<1x1x512x64xf16>
+}

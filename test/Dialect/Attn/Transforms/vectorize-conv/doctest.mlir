@@ -1,0 +1,29 @@
+// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32" | FileCheck %s
+// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=256 num-registers=16" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv | Algorithm=toeplitz
+
+// A task is 64 queries and a tile of columns. Weights are neighbours in a
+// profile, each broadcast from memory.
+// CHECK-LABEL: func @toeplitz(
+// CHECK-NOT: attn.
+// CHECK: vector.maskedload {{.*}} : memref<1x2x3x200xf32>
+// CHECK: scf.forall {{.*}} in (1, 4)
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: scf.for {{.*}} iter_args
+// CHECK-COUNT-4: vector.load {{.*}} : memref<1x1x200x64xf32{{.*}}>, vector<16xf32>
+// CHECK: memref.load
+// CHECK-NEXT: vector.broadcast
+// CHECK-NEXT: vector.fma
+// Marked rows once more.
+// CHECK: scf.if
+// CHECK: scf.forall {{.*}} in (13)
+// CHECK: arith.divf
+// CHECK-NOT: attn.
+func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %c: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x200xf32>, memref<1x2x3xi32>, memref<1x1x200x64xf32>)
+      outs(%o, %c : memref<1x2x200x64xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<toeplitz>}
+  return
+}

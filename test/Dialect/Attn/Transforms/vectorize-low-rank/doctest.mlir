@@ -1,0 +1,82 @@
+// RUN: fovea-opt %s -attn-vectorize-low-rank="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
+
+// Chunks of 32 rows with running sums: weights on the diagonal, rows of the
+// output from the sums and these weights, then the next sums, compensated.
+
+// CHECK-LABEL: func.func @causal(
+//  CHECK-SAME:   %[[U1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[U2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[V:[a-z0-9]+]]: memref<3x2x100x64xf32>, %[[O:[a-z0-9]+]]: memref<3x4x100x64xf32>
+//       CHECK:   scf.forall (%[[B:.*]], %[[H:.*]]) in (3, 4)
+//       CHECK:     %[[KH:.*]] = arith.divui %[[H]], %c2
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+//       CHECK:     scf.for %[[FIRST:.*]] = %c0 to %c100 step %c32
+//       CHECK:       vector.load %[[U1]][%[[B]], %[[H]],
+//       CHECK:       vector.load %[[U2]][%[[B]], %[[KH]],
+//       CHECK:       vector.load %[[V]][%[[B]], %[[KH]],
+//       CHECK:       vector.shuffle
+//       CHECK:       scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+//       CHECK:       arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xi1>, vector<16xf32>
+//       CHECK:       vector.reduction <add>
+//       CHECK:       arith.divf
+//       CHECK:       vector.store %{{.*}}, %[[O]][%[[B]], %[[H]],
+func.func @causal(%u1: memref<3x4x100x16xf32>, %u2: memref<3x2x100x16xf32>, %v: memref<3x2x100x64xf32>, %o: memref<3x4x100x64xf32>) {
+  attn.low_rank ins(%u1, %u2, %v : memref<3x4x100x16xf32>, memref<3x2x100x16xf32>, memref<3x2x100x64xf32>)
+      outs(%o : memref<3x4x100x64xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
+// A tree of sums: runs of 32 columns, then pairs, then rows.
+
+// CHECK-LABEL: func.func @intervals(
+//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x1x8x16x16xf32>
+//       CHECK:   scf.forall (%{{.*}}) in (4)
+//       CHECK:   scf.forall (%{{.*}}) in (16)
+//       CHECK:     vector.load %[[SUMS]]
+//       CHECK:     vector.load %[[SUMS]]
+//       CHECK:     arith.addf
+//       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:   scf.forall (%{{.*}}) in (2)
+//       CHECK:   memref.dealloc %[[SUMS]]
+func.func @intervals(%u: memref<1x1x100x8xf32>, %i: memref<1x1x100xi32>) {
+  attn.low_rank ins(%u, %u, %u : memref<1x1x100x8xf32>, memref<1x1x100x8xf32>, memref<1x1x100x8xf32>)
+      mask(%i, %i : memref<1x1x100xi32>, memref<1x1x100xi32>) outs(%u : memref<1x1x100x8xf32>) {mask = #attn.row_mask<row_interval>}
+  return
+}
+
+// Changes of rows are summed in f64.
+
+// CHECK-LABEL: func.func @changes(
+//       CHECK:   %[[PRESENT:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x100xi1>
+//       CHECK:   scf.forall
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<16x16xf64>
+//       CHECK:     memref.load %[[PRESENT]]
+//       CHECK:     memref.store %{{.*}}, %[[PRESENT]]
+func.func @changes(%u: memref<1x2x100x8xf32>, %e: memref<1x1x100xi32>, %c: memref<1x1x?xi32>) {
+  attn.low_rank ins(%u, %u, %u : memref<1x2x100x8xf32>, memref<1x2x100x8xf32>, memref<1x2x100x8xf32>)
+      mask(%e, %c : memref<1x1x100xi32>, memref<1x1x?xi32>) outs(%u : memref<1x2x100x8xf32>) {mask = #attn.row_mask<row_change>}
+  return
+}
+
+// Cosines and sines once for all heads.
+
+// CHECK-LABEL: func.func @rope(
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (2, 2)
+//       CHECK:     vector.fma {{.*}} : vector<16xf64>
+//       CHECK:     arith.truncf %{{.*}} : vector<16xf64> to vector<16xf32>
+//       CHECK:     scf.for %{{.*}} = %c0 to %c4
+//       CHECK:       vector.deinterleave
+//       CHECK:       vector.interleave
+func.func @rope(%x: memref<2x4x100x64xf32>, %p: memref<1x1x100xi32>) {
+  attn.rope ins(%x, %p : memref<2x4x100x64xf32>, memref<1x1x100xi32>) outs(%x : memref<2x4x100x64xf32>)
+  return
+}
+
+// Two nested loops for the monomials of degree 2.
+
+// CHECK-LABEL: func.func @features(
+//       CHECK:   scf.for %[[I:.*]] = %c0 to %c16 step %c1 iter_args
+//       CHECK:     scf.for %{{.*}} = %[[I]] to
+//       CHECK:       vector.store %{{.*}} : memref<1x1x9x153xf32>, vector<16xf32>
+func.func @features(%x: memref<1x1x9x16xf32>, %o: memref<1x1x9x153xf32>) {
+  attn.polynomial_features ins(%x : memref<1x1x9x16xf32>) outs(%o : memref<1x1x9x153xf32>) {degree = 2 : i64, scale = 0.25 : f64}
+  return
+}

@@ -1,0 +1,188 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn.rope, attn.polynomial_features and attn.low_rank against the references,
+over shapes, masks, types and CPUs."""
+
+import math
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, pairwise, tensor
+from kernels import NAMES
+
+check = Checker()
+MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
+
+FACTORS = {
+    "mask": MASKS,
+    # A chunk has 32 rows, a task of rows 64.
+    "rows": [0, 1, 2, 17, 31, 32, 33, 64, 97, 211],
+    # Columns of the mask, beside as many as rows.
+    "columns": [None, None, 1, 13, 32, 65, 200],
+    "rank": [1, 2, 3, 5, 8, 16, 17, 33, 64],
+    "width": [1, 3, 8, 15, 16, 17, 64, 65, 144],
+    # Batch entries, heads, key heads.
+    "heads": [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "features": ["positive", "normal"],
+    "per_head": [False, True],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def module(dtype, mask, shapes, parts, dynamic):
+    def kind(shape, element):
+        # Widths are static; so is the number of heads where it is one.
+        if not dynamic:
+            return tensor(shape, element)
+        free = [n if i == len(shape) - 1 and element == dtype else None for i, n in enumerate(shape)]
+        return tensor([1 if n == 1 and i < 2 else f for i, (n, f) in enumerate(zip(shape, free))], element)
+
+    u1, u2, v, out = (kind(shape, dtype) for shape in shapes)
+    elements = {np.dtype(np.int32): "i32", np.dtype(bool): "i1"}
+    kinds = [kind(part.shape, elements[part.dtype]) for part in parts]
+    names = [f"%m{i}" for i in range(len(parts))]
+    clause = f" mask({', '.join(names)} : {', '.join(kinds)})" if parts else ""
+    arguments = [f"%u1: {u1}", f"%u2: {u2}", f"%v: {v}"] + [f"{n}: {k}" for n, k in zip(names, kinds)]
+    body, sizes = "", []
+    for i in range(3):
+        if "?" in out.split("x")[i]:
+            body += f"  %c{i} = arith.constant {i} : index\n  %d{i} = tensor.dim %u1, %c{i} : {u1}\n"
+            sizes.append(f"%d{i}")
+    return (f"func.func @f({', '.join(arguments)}) -> {out} {{\n{body}"
+            f"  %o = tensor.empty({', '.join(sizes)}) : {out}\n"
+            f"  %r = attn.low_rank ins(%u1, %u2, %v : {u1}, {u2}, {v}){clause} outs(%o : {out})"
+            f" {{mask = #attn.row_mask<{mask}>}} -> {out}\n  return %r : {out}\n}}\n")
+
+
+def make_mask(rng, mask, lead, N, M):
+    """The parts of a mask, and its entries."""
+    ref = check.reference
+    if mask == "causal":
+        return [], ref.causal_mask(N, M)
+    B, H = lead
+    if mask == "row_interval":
+        ends = np.sort(rng.integers(0, M, (2, B, H, N)), axis=0).astype(np.int32)
+        return list(ends), ref.row_interval_mask(*ends, M)
+    if mask == "row_change":
+        entries, ends, columns = np.zeros((B, H, N, M), bool), np.zeros((B, H, N), np.int32), []
+        for b, h in np.ndindex(B, H):
+            # The same number of changes for every head; rows without any, and
+            # a stretch of rows with no column.
+            counts = np.random.default_rng(N).integers(0, 4, N)
+            present, changes = set(), []
+            for i, count in enumerate(counts):
+                empties = i == N // 2 and len(present) <= count
+                row = sorted(present) if empties else []
+                row += list(rng.integers(0, M, count - len(row)))
+                for column in row:
+                    present ^= {int(column)}
+                changes.append(row)
+            entries[b, h] = ref.row_change_mask(changes, M)
+            ends[b, h] = np.cumsum([len(row) for row in changes])
+            columns.append(np.concatenate([np.zeros(0, int), *changes]))
+        changes = int(ends.max(initial=0))
+        return [ends, np.array(columns, np.int32).reshape(B, H, changes)], entries
+    by_row = mask == "distinct_rows"
+    inner, outer = (M, N) if by_row else (N, M)
+    rows = rng.random((B, H, 3, inner)) < 0.5
+    rows[:, :, 1] = False
+    group = rng.integers(0, 3, (B, H, outer)).astype(np.int32)
+    expand = ref.distinct_rows_mask if by_row else ref.distinct_columns_mask
+    entries = np.zeros((B, H, N, M), bool)
+    for b, h in np.ndindex(B, H):
+        entries[b, h] = expand(group[b, h], rows[b, h])
+    return [group, rows], entries
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    dtype, N, r, E = (case[key] for key in ("dtype", "rows", "rank", "width"))
+    B, H, G = case["heads"]
+    M = N if case["columns"] is None else case["columns"]
+    if case["mask"] == "row_interval":
+        M = max(M, 1)
+    make = (lambda shape: abs(normal(rng, shape, dtype))) if case["features"] == "positive" else (
+        lambda shape: normal(rng, shape, dtype))
+    shapes = (B, H, N, r), (B, G, M, r), (B, G, M, E), (B, H, N, E)
+    u1, u2 = make(shapes[0]), make(shapes[1])
+    v = normal(rng, shapes[2], dtype)
+    if case["features"] == "normal":
+        # One positive feature keeps the sums of weights away from zero.
+        u1[..., 0] = u2[..., 0] = 4 * math.sqrt(r)
+    lead = (B, H) if case["per_head"] else (1, 1)
+    if case["mask"] == "row_change" and M == 0:
+        lead = (1, 1)
+    parts, entries = make_mask(rng, case["mask"], lead, N, M) if M or case["mask"] == "causal" else (
+        make_mask(rng, case["mask"], lead, 0, 0))
+    if N and M == 0 and case["mask"] not in ("causal",):
+        return
+    kernel = check.library.compile(module(dtype, case["mask"], shapes, parts, case["dynamic"]), cpu=case["cpu"])
+    check.library.set_num_threads(1)
+    found = kernel(u1, u2, v, *map(np.ascontiguousarray, parts))[0]
+    check.library.set_num_threads(3)
+    again = kernel(u1, u2, v, *map(np.ascontiguousarray, parts))[0]
+    what = f"case {index} {case}"
+    check.require(found.tobytes() == again.tobytes(), f"{what}: 3 threads")
+    expected = check.reference.low_rank(u1, u2, v, np.broadcast_to(entries, (B, H, N, M)))
+    check.close(found, expected, BOUNDS[dtype], what)
+
+
+def rope_text(dtype, shape, positions, base):
+    x, p = tensor(shape, dtype), tensor(positions, "i32")
+    return (f"func.func @f(%x: {x}, %p: {p}) -> {x} {{\n  %o = tensor.empty() : {x}\n"
+            f"  %r = attn.rope ins(%x, %p : {x}, {p}) outs(%o : {x}) {{base = {base!r} : f64}} -> {x}\n"
+            f"  return %r : {x}\n}}\n")
+
+
+def check_rope():
+    rng = np.random.default_rng(1)
+    cases = [
+        ((1, 1, 1, 2), (1, 1, 1), 1e4), ((2, 3, 17, 64), (1, 1, 17), 1e4), ((2, 3, 65, 34), (2, 1, 65), 1e4),
+        ((2, 2, 7, 10), (2, 2, 7), 5e5), ((1, 2, 130, 96), (1, 2, 130), 1e4), ((1, 4, 5, 6), (1, 1, 1), 7.0),
+        ((1, 1, 3, 256), (1, 1, 3), 0.5), ((0, 2, 5, 4), (1, 1, 5), 1e4),
+    ]
+    for (shape, at, base), dtype, cpu in ((c, d, p) for c in cases for d in check.types() for p in check.usable_cpus()):
+        if cpu != "native" and dtype not in ("f32", "f64"):
+            continue
+        x = normal(rng, shape, dtype)
+        far = 1 << (30 if dtype != "f64" else 12)
+        positions = rng.integers(-far, far, at).astype(np.int32)
+        found = check.library.compile(rope_text(dtype, shape, at, base), cpu=cpu)(x, positions)[0]
+        expected = check.reference.rope(x, positions, base=base)
+        check.close(found, expected, BOUNDS[dtype], f"rope {shape} {at} {dtype} {cpu}")
+
+
+def check_features():
+    rng = np.random.default_rng(2)
+    cases = [((1, 1, 1, 1), 0), ((1, 2, 3, 1), 5), ((2, 2, 9, 3), 3), ((1, 2, 33, 16), 2), ((1, 1, 5, 17), 3),
+             ((1, 1, 2, 64), 2), ((1, 1, 70, 7), 4), ((1, 0, 3, 4), 1)]
+    for (shape, degree), dtype, cpu in ((c, d, p) for c in cases for d in check.types() for p in check.usable_cpus()):
+        if cpu != "native" and dtype not in ("f32", "f64"):
+            continue
+        x = normal(rng, shape, dtype)
+        out = tensor((*shape[:3], math.comb(shape[3] + degree, degree)), dtype)
+        kind = tensor(shape, dtype)
+        text = (f"func.func @f(%x: {kind}) -> {out} {{\n  %o = tensor.empty() : {out}\n"
+                f"  %r = attn.polynomial_features ins(%x : {kind}) outs(%o : {out})"
+                f" {{degree = {degree} : i64, scale = 0.25 : f64}} -> {out}\n  return %r : {out}\n}}\n")
+        found = check.library.compile(text, cpu=cpu)(x)[0]
+        expected = check.reference.polynomial_features(x, degree=degree, scale=0.25)
+        check.close(found, expected, BOUNDS[dtype], f"features {shape} {degree} {dtype} {cpu}")
+        if dtype == "f64" and x.size:
+            products = x @ x.swapaxes(-1, -2) * 0.25
+            series = sum(products**g / math.factorial(g) for g in range(degree + 1))
+            check.close(found @ found.swapaxes(-1, -2), series, 1e-13, f"series {shape} {degree} {cpu}")
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=11)):
+    if check.wants(index):
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+if check.only is None:
+    check_rope()
+    check_features()
+check.finish()

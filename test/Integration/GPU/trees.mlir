@@ -1,0 +1,67 @@
+// Trees of averages on the emulated GPU against the reference: padding, several
+// batch entries and levels, types, and any order of threads.
+
+// RUN: fovea-run %s --entry=build --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=update --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
+// CHECK: agrees with the reference
+// CHECK-NOT: differs
+
+#tree = #attn.tree<ratio = 3, levels = 2>
+#deep = #attn.tree<ratio = 2, levels = 4>
+
+func.func @build(%c: tensor<2x18x5xbf16>) -> (tensor<2x26x5xbf16>, tensor<2x26xi32>, tensor<2x18x5xbf16>) {
+  %mask = arith.constant dense<[
+    [true, true, false, true, true, true, false, false, false, true, true, true, true, true, true, false, false, false],
+    [true, true, true, true, true, true, true, true, true, false, false, false, false, false, false, false, false, false]]> : tensor<2x18xi1>
+  %t = tensor.empty() : tensor<2x26x5xbf16>
+  %n = tensor.empty() : tensor<2x26xi32>
+  %tree, %counts = attn.tree_build ins(%c : tensor<2x18x5xbf16>) mask(%mask : tensor<2x18xi1>)
+      outs(%t, %n : tensor<2x26x5xbf16>, tensor<2x26xi32>) {shape = #tree} -> tensor<2x26x5xbf16>, tensor<2x26xi32>
+  %o = tensor.empty() : tensor<2x18x5xbf16>
+  %d = attn.tree_materialize ins(%tree : tensor<2x26x5xbf16>) outs(%o : tensor<2x18x5xbf16>) {shape = #tree} -> tensor<2x18x5xbf16>
+  return %tree, %counts, %d : tensor<2x26x5xbf16>, tensor<2x26xi32>, tensor<2x18x5xbf16>
+}
+
+// A root as it is, one split twice, and one with padding.
+func.func @update(%c: tensor<1x27x33xf32>, %r: tensor<1x9x33xf32>) -> (tensor<1x39x33xf32>, tensor<1x27x33xf32>) {
+  %mask = arith.constant dense<[
+    [true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true,
+     true, true, true, true, false, true, false, false, false]]> : tensor<1x27xi1>
+  %t = tensor.empty() : tensor<1x39x33xf32>
+  %n = tensor.empty() : tensor<1x39xi32>
+  %tree, %counts = attn.tree_build ins(%c : tensor<1x27x33xf32>) mask(%mask : tensor<1x27xi1>)
+      outs(%t, %n : tensor<1x39x33xf32>, tensor<1x39xi32>) {shape = #tree} -> tensor<1x39x33xf32>, tensor<1x39xi32>
+  %l = arith.constant dense<[[2, 1, 0, 0, 0, 1, 1, 1, 1]]> : tensor<1x9xi32>
+  %i = arith.constant dense<[[0, 3, 12, 13, 14, 5, 6, 7, 8]]> : tensor<1x9xi32>
+  %new = attn.tree_update ins(%r : tensor<1x9x33xf32>) nodes(%l, %i : tensor<1x9xi32>, tensor<1x9xi32>) counts(%counts : tensor<1x39xi32>)
+      outs(%tree : tensor<1x39x33xf32>) {shape = #tree} -> tensor<1x39x33xf32>
+  %o = tensor.empty() : tensor<1x27x33xf32>
+  %d = attn.tree_materialize ins(%new : tensor<1x39x33xf32>) outs(%o : tensor<1x27x33xf32>) {shape = #tree} -> tensor<1x27x33xf32>
+  return %new, %d : tensor<1x39x33xf32>, tensor<1x27x33xf32>
+}
+
+// Four levels of splits, scored by two heads that share keys; rows and log
+// weights of what is left.
+func.func @select(%p: tensor<1x2x3x8xf32>, %c: tensor<1x48x8xf32>) -> (tensor<1x11xi32>, tensor<1x11xi32>, tensor<1x11x8xf32>, tensor<1x11xf32>) {
+  %t = tensor.empty() : tensor<1x93x8xf32>
+  %tree = attn.tree_build ins(%c : tensor<1x48x8xf32>) outs(%t : tensor<1x93x8xf32>) {shape = #deep} -> tensor<1x93x8xf32>
+  %li = tensor.empty() : tensor<1x11xi32>
+  %level, %index = attn.tree_select ins(%tree : tensor<1x93x8xf32>) outs(%li, %li : tensor<1x11xi32>, tensor<1x11xi32>)
+      {shape = #deep, budgets = array<i64: 1, 2, 3, 2>} -> tensor<1x11xi32>, tensor<1x11xi32> score {
+  ^bb0(%rows: tensor<1x?x8xf32>, %weights: tensor<1x?xf32>):
+    %one = arith.constant 1 : index
+    %n = tensor.dim %rows, %one : tensor<1x?x8xf32>
+    %keys = tensor.expand_shape %rows [[0, 1], [2], [3]] output_shape [1, 1, %n, 8] : tensor<1x?x8xf32> into tensor<1x1x?x8xf32>
+    %init = tensor.empty(%n) : tensor<1x?xf32>
+    %score = attn.tree_score ins(%p, %keys : tensor<1x2x3x8xf32>, tensor<1x1x?x8xf32>) log_weight(%weights : tensor<1x?xf32>)
+        outs(%init : tensor<1x?xf32>) -> tensor<1x?xf32>
+    attn.yield %score : tensor<1x?xf32>
+  }
+  %ri = tensor.empty() : tensor<1x11x8xf32>
+  %wi = tensor.empty() : tensor<1x11xf32>
+  %rows, %weight = attn.tree_fetch ins(%tree : tensor<1x93x8xf32>) nodes(%level, %index : tensor<1x11xi32>, tensor<1x11xi32>)
+      outs(%ri, %wi : tensor<1x11x8xf32>, tensor<1x11xf32>) {shape = #deep} -> tensor<1x11x8xf32>, tensor<1x11xf32>
+  return %level, %index, %rows, %weight : tensor<1x11xi32>, tensor<1x11xi32>, tensor<1x11x8xf32>, tensor<1x11xf32>
+}

@@ -1,0 +1,59 @@
+// Kernels of sm_90a in the emulator: copies by boxes, products of warpgroups.
+// Random schedules and copies that end early give the same result.
+
+// RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=broad --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// CHECK: result 0: {{.*}} agrees with the reference
+// CHECK-NOT: differs
+
+// These are the kernels that run.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=TILES
+// TILES-COUNT-5: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+
+// One tile of keys is whole, one is not; columns fill two boxes.
+func.func @full(%q: tensor<1x2x150x128xf16>, %k: tensor<1x1x200x128xf16>, %v: tensor<1x1x200x128xf16>) -> (tensor<1x2x150x128xf16>, tensor<1x2x150xf32>) {
+  %o = tensor.empty() : tensor<1x2x150x128xf16>
+  %l = tensor.empty() : tensor<1x2x150xf32>
+  %r:2 = attn.dense ins(%q, %k, %v : tensor<1x2x150x128xf16>, tensor<1x1x200x128xf16>, tensor<1x1x200x128xf16>)
+      outs(%o, %l : tensor<1x2x150x128xf16>, tensor<1x2x150xf32>) -> tensor<1x2x150x128xf16>, tensor<1x2x150xf32>
+  return %r#0, %r#1 : tensor<1x2x150x128xf16>, tensor<1x2x150xf32>
+}
+
+// Several query blocks of two batch entries; values narrower than a box.
+func.func @causal(%q: tensor<2x4x290x64xbf16>, %k: tensor<2x2x290x64xbf16>, %v: tensor<2x2x290x40xbf16>) -> tensor<2x4x290x40xbf16> {
+  %o = tensor.empty() : tensor<2x4x290x40xbf16>
+  %r = attn.dense ins(%q, %k, %v : tensor<2x4x290x64xbf16>, tensor<2x2x290x64xbf16>, tensor<2x2x290x40xbf16>)
+      outs(%o : tensor<2x4x290x40xbf16>) {mask = #attn.mask<causal>} -> tensor<2x4x290x40xbf16>
+  return %r : tensor<2x4x290x40xbf16>
+}
+
+// More queries than keys: some rows read nothing; one warpgroup of queries.
+func.func @window(%q: tensor<1x1x60x24xf16>, %k: tensor<1x1x33x24xf16>, %v: tensor<1x1x33x72xf16>) -> tensor<1x1x60x72xf16> {
+  %o = tensor.empty() : tensor<1x1x60x72xf16>
+  %r = attn.dense ins(%q, %k, %v : tensor<1x1x60x24xf16>, tensor<1x1x33x24xf16>, tensor<1x1x33x72xf16>)
+      outs(%o : tensor<1x1x60x72xf16>) {mask = #attn.mask<causal, window = 12>} -> tensor<1x1x60x72xf16>
+  return %r : tensor<1x1x60x72xf16>
+}
+
+// The widest heads, in tiles of 48 keys.
+func.func @broad(%q: tensor<1x1x130x256xf16>, %k: tensor<1x1x130x256xf16>) -> tensor<1x1x130x256xf16> {
+  %o = tensor.empty() : tensor<1x1x130x256xf16>
+  %r = attn.dense ins(%q, %k, %k : tensor<1x1x130x256xf16>, tensor<1x1x130x256xf16>, tensor<1x1x130x256xf16>)
+      outs(%o : tensor<1x1x130x256xf16>) {mask = #attn.mask<causal>} -> tensor<1x1x130x256xf16>
+  return %r : tensor<1x1x130x256xf16>
+}
+
+// Ranges that depend on the block of queries.
+func.func @blocks(%q: tensor<1x2x384x64xbf16>, %k: tensor<1x2x384x64xbf16>) -> tensor<1x2x384x64xbf16> {
+  %o = tensor.empty() : tensor<1x2x384x64xbf16>
+  %r = attn.stream query(%q : tensor<1x2x384x64xbf16>)
+      source(%k, %k : tensor<1x2x384x64xbf16>, tensor<1x2x384x64xbf16>)
+          ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
+      outs(%o : tensor<1x2x384x64xbf16>) {block = 128 : i64, scale = 0.125 : f64} -> tensor<1x2x384x64xbf16>
+  return %r : tensor<1x2x384x64xbf16>
+}

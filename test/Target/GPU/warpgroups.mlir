@@ -1,0 +1,44 @@
+// PTX of dense attention for sm_90a: copies by boxes, products of warpgroups,
+// registers that move, and what must not be in it.
+
+// RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90a -o %t.ptx
+// RUN: FileCheck %s --input-file=%t.ptx
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=SCORES
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=VALUES
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.ptx
+// Other data, other chips: the kernel of sm_80.
+// RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o - | FileCheck %s --check-prefix=PORTABLE
+// RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90 -o - | FileCheck %s --check-prefix=PORTABLE
+// PORTABLE-NOT: wgmma
+// PORTABLE: mma.sync.aligned.m16n8k16
+// PORTABLE-NOT: wgmma
+
+// CHECK: .target sm_90a
+// CHECK: .extern .shared .align 1024 .b8
+// CHECK: .param .align 64 .b8 {{.*}}[128]
+// CHECK: .reqntid 384, 1, 1
+// CHECK: .minnctapersm 1
+// CHECK: fence.mbarrier_init
+// CHECK: fence.proxy.async
+// CHECK-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}240
+// CHECK-DAG: setmaxnreg.dec.sync.aligned.u32 {{.*}}24
+// CHECK-DAG: mbarrier.arrive.expect_tx
+// CHECK-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
+// CHECK-DAG: mbarrier.try_wait.parity
+// CHECK-DAG: wgmma.wait_group.sync.aligned 0
+// Scores of the first tile, and of the next one in the loop: 8 steps of 16
+// columns each.
+// SCORES: {{^}}16{{$}}
+// Values in the loop and after it: 7 steps of 16 keys each.
+// VALUES: {{^}}14{{$}}
+
+func.func @causal(%q: tensor<1x8x?x128xbf16>, %k: tensor<1x2x?x128xbf16>, %v: tensor<1x2x?x128xbf16>, %init: tensor<1x8x?x128xbf16>) -> tensor<1x8x?x128xbf16> {
+  %r = attn.dense ins(%q, %k, %v : tensor<1x8x?x128xbf16>, tensor<1x2x?x128xbf16>, tensor<1x2x?x128xbf16>)
+      outs(%init : tensor<1x8x?x128xbf16>) {mask = #attn.mask<causal>} -> tensor<1x8x?x128xbf16>
+  return %r : tensor<1x8x?x128xbf16>
+}
+func.func @biased(%q: tensor<1x8x?x64xf16>, %k: tensor<1x8x?x64xf16>, %b: tensor<1x8x?x?xf16>, %init: tensor<1x8x?x64xf16>) -> tensor<1x8x?x64xf16> {
+  %r = attn.dense ins(%q, %k, %k : tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>) bias(%b : tensor<1x8x?x?xf16>)
+      outs(%init : tensor<1x8x?x64xf16>) -> tensor<1x8x?x64xf16>
+  return %r : tensor<1x8x?x64xf16>
+}

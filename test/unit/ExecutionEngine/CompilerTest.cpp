@@ -134,6 +134,39 @@ TEST(CompilerTest, knowsTheTargets) {
             "'gpu-sim'");
 }
 
+TEST(CompilerTest, differentiates) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%x: f32, %n: i32, %y: f32) -> f32 {
+      %0 = arith.mulf %x, %y : f32
+      return %0 : f32
+    })");
+  VJPOptions options;
+  options.arguments = {2};
+  options.primalResults = true;
+  llvm::Expected<Kernel> vjp = compileVJP(kernel, options);
+  ASSERT_TRUE(bool(vjp)) << getText(std::move(vjp));
+  EXPECT_EQ(vjp->getName(), "f_vjp");
+  EXPECT_EQ(vjp->getSignature().getString(),
+            "(%x: f32, %n: i32, %y: f32, %d_result0: f32) -> (f32, f32)");
+  float x = 3, y = 5, d = 2;
+  int32_t n = 0;
+  llvm::SmallVector<OwnedTensor> results;
+  llvm::Error error = vjp->invoke({{&x, ElementType::F32},
+                                   {&n, ElementType::I32},
+                                   {&y, ElementType::F32},
+                                   {&d, ElementType::F32}},
+                                  results);
+  ASSERT_FALSE(bool(error)) << llvm::toString(std::move(error));
+  EXPECT_EQ(*results[0].getDataAs<float>(), 15);
+  EXPECT_EQ(*results[1].getDataAs<float>(), 6);
+
+  EXPECT_THAT(getText(compileVJP(*vjp)),
+              HasSubstr("it is a vector-Jacobian product itself"));
+  options.arguments = {1};
+  EXPECT_THAT(getText(compileVJP(kernel, options)),
+              HasSubstr("expected a floating-point type, but got 'i32'"));
+}
+
 TEST(CompilerTest, compilesForTheReference) {
   CompileOptions options;
   options.target = Target::Reference;

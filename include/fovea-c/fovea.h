@@ -1,5 +1,4 @@
-/*===- fovea.h - C interface of the compiler ------------------------*- C
--*-===*\
+/*===- fovea.h - C interface of the compiler ----------------------*- C -*-===*\
 |*                                                                            *|
 |* Part of the Fovea Project, under the Apache License v2.0 with LLVM         *|
 |* Exceptions. See the LICENSE file for license information.                  *|

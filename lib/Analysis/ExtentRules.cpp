@@ -534,16 +534,16 @@ void fovea::forEachExtentRule(Operation *op,
   llvm::TypeSwitch<Operation *>(op)
       .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
             attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-            attn::StreamBackwardOp, attn::DenseBackwardOp,
+            attn::DenseBackwardOp, attn::StreamBackwardOp,
             attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
             attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
             attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
-            attn::TreeBuildOp, attn::TreeFetchOp, attn::TreeUpdateOp,
-            attn::TreeMaterializeOp, attn::TreeSplitOp, attn::TreeScoreOp,
-            attn::ConvApplyOp, attn::RopeOp, attn::PolynomialFeaturesOp,
-            attn::LowRankOp, attn::VQBackwardOp, attn::ConvRecoverOp,
+            attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvApplyOp,
             attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
-            attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
+            attn::FFTMultiplyOp, attn::FFTAccumulateOp, attn::LowRankOp,
+            attn::PolynomialFeaturesOp, attn::RopeOp, attn::TreeBuildOp,
+            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
+            attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });
 }

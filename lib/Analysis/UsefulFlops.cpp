@@ -385,7 +385,7 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQBackwardOp, attn::VQDecodeOp, attn::LowRankOp>(
+              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

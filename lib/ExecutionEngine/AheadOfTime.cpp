@@ -1,5 +1,4 @@
-//===- AheadOfTime.cpp - Code in files
-//-------------------------------------===//
+//===- AheadOfTime.cpp - Code in files ------------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- CHeader.cpp - C headers of compiled functions
-//-----------------------===//
+//===- CHeader.cpp - C headers of compiled functions ----------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- Elements.cpp - Elements of tensors
-//-----------------------------------===//
+//===- Elements.cpp - Elements of tensors ---------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- VQArguments.cpp - Arguments of quantized attention
-//-------------------===//
+//===- VQArguments.cpp - Arguments of quantized attention -----------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

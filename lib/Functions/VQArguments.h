@@ -1,5 +1,4 @@
-//===- VQArguments.h - Arguments of quantized attention
-//---------------------===//
+//===- VQArguments.h - Arguments of quantized attention ---------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- VQBackward.cpp - Gradients of quantized attention of arrays
-//----------===//
+//===- VQBackward.cpp - Gradients of quantized attention of arrays --------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

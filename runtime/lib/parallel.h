@@ -1,5 +1,4 @@
-//===- parallel.h - The running body of a parallel loop ------------*- C++ -*
-//-===//
+//===- parallel.h - The running body of a parallel loop ---------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

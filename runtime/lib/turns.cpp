@@ -1,5 +1,4 @@
-//===- turns.cpp - Sums in one order -------------------------------------
-//-===//
+//===- turns.cpp - Sums in one order --------------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

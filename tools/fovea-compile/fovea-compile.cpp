@@ -1,5 +1,4 @@
-//===- fovea-compile.cpp - Ahead-of-time compiler
-//--------------------------===//
+//===- fovea-compile.cpp - Ahead-of-time compiler -------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- fovea-lsp-server.cpp - Language server
-//------------------------------===//
+//===- fovea-lsp-server.cpp - Language server -----------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- fovea-reduce.cpp - Test case reducer
-//--------------------------------===//
+//===- fovea-reduce.cpp - Test case reducer -------------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- GPULaunch.cpp - Kernels from parallel loops
-//-------------------------===//
+//===- GPULaunch.cpp - Kernels from parallel loops ------------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

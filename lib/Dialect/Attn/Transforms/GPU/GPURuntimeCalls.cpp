@@ -1,5 +1,4 @@
-//===- GPURuntimeCalls.cpp - Calls of the GPU runtime
-//----------------------===//
+//===- GPURuntimeCalls.cpp - Calls of the GPU runtime ---------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- LaunchToRuntime.cpp - Launches as calls of the runtime
-//--------------===//
+//===- LaunchToRuntime.cpp - Launches as calls of the runtime -------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

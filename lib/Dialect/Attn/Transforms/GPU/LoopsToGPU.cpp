@@ -1,5 +1,4 @@
-//===- LoopsToGPU.cpp - GPU kernels of parallel loops
-//----------------------===//
+//===- LoopsToGPU.cpp - GPU kernels of parallel loops ---------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- LowerGPUMath.cpp - Math operations of NVIDIA GPUs
-//-------------------===//
+//===- LowerGPUMath.cpp - Math operations of NVIDIA GPUs ------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- MergeGPUModules.cpp - One module for all kernels
-//--------------------===//
+//===- MergeGPUModules.cpp - One module for all kernels -------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

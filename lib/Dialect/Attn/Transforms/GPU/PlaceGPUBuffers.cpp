@@ -1,5 +1,4 @@
-//===- PlaceGPUBuffers.cpp - Buffers of GPU functions
-//----------------------===//
+//===- PlaceGPUBuffers.cpp - Buffers of GPU functions ---------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- SelectGPUTiles.cpp - Choose tile sizes for a GPU
-//--------------------===//
+//===- SelectGPUTiles.cpp - Choose tile sizes for a GPU -------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -1,5 +1,4 @@
-//===- StreamToGPU.cpp - GPU kernels of attn.stream
-//------------------------===//
+//===- StreamToGPU.cpp - GPU kernels of attn.stream -----------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

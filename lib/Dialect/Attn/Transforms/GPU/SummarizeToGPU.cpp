@@ -1,5 +1,4 @@
-//===- SummarizeToGPU.cpp - GPU kernels of attn.summarize
-//------------------===//
+//===- SummarizeToGPU.cpp - GPU kernels of attn.summarize -----------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

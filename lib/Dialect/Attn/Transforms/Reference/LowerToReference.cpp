@@ -43,14 +43,14 @@ struct LowerToReferencePass
       }
       llvm::TypeSwitch<Operation *>(op)
           .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp, StreamBackwardOp, DenseBackwardOp,
+                FastMultipoleLinearOp, DenseBackwardOp, StreamBackwardOp,
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                ConvApplyOp, LowRankOp, PolynomialFeaturesOp, RopeOp,
-                TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-                TreeSplitOp, TreeUpdateOp, VQBackwardOp, ConvRecoverOp,
-                FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
+                VQBackwardOp, ConvRecoverOp, ConvApplyOp, FFTForwardOp,
+                FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
+                PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
+                TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();
     });

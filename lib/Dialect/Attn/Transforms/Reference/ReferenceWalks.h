@@ -1,5 +1,4 @@
-//===- ReferenceWalks.h - Entries that query rows read ----------*- C++ -*
-//-===//
+//===- ReferenceWalks.h - Entries that query rows read ----------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -29,7 +29,7 @@ static void addAddressSanitizer(Module &module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(Attribute::SanitizeAddress);
-  runPasses(module, /*machine=*/nullptr, [](PassBuilder &) {
+  fovea::runPasses(module, /*machine=*/nullptr, [](PassBuilder &) {
     ModulePassManager passes;
     // No constructor of the module: nothing would run it.
     passes.addPass(AddressSanitizerPass(

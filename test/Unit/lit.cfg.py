@@ -15,4 +15,7 @@ for variable in ["HOME", "TMP", "TEMP"]:
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
 if "address" in config.sanitizers:
-    config.environment["ASAN_OPTIONS"] = "detect_container_overflow=0:detect_leaks=0"
+    # As in ../lit.cfg.py.
+    config.environment["ASAN_OPTIONS"] = (
+        "allow_user_poisoning=0:detect_container_overflow=0:detect_leaks=0"
+    )

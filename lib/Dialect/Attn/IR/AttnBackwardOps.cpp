@@ -318,7 +318,8 @@ LogicalResult SummarizeBackwardOp::verify() {
     return emitOpError() << "expects d_bias to hold " << data
                          << (data == getStateType(data) ? "" : " or f32")
                          << ", but got " << found;
-  for (auto [dim, weightsDim] : llvm::enumerate(ArrayRef{0, 1, 3}))
+  constexpr unsigned weightsDims[] = {0, 1, 3};
+  for (auto [dim, weightsDim] : llvm::enumerate(weightsDims))
     if (failed(attn::detail::verifyExtent(*this, "d_bias", getDBias(), dim,
                                           extent(getWeights(), weightsDim),
                                           "from weights")))

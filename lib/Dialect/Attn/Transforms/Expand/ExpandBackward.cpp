@@ -265,12 +265,12 @@ struct ExpandFastMultipoleLinearBackward
           parts.values, padRows(rewriter, loc, dOutput, shape.rows(level)),
           shape.rank));
     }
-    for (auto [result, family] :
-         llvm::enumerate(ArrayRef<Summarized *>{&queries, &keys, &values}))
+    Summarized *const families[] = {&queries, &keys, &values};
+    for (auto [result, family] : llvm::enumerate(families))
       for (auto [index, part] : llvm::enumerate(streams))
         family->addLevel(rewriter, loc, index + 1, part->getResult(result));
     replaceByGradients(rewriter, op, {queries.sum, keys.sum, values.sum},
-                       {&queries, &keys, &values});
+                       families);
     return success();
   }
 

@@ -18,7 +18,21 @@
 
 using namespace mlir;
 
+namespace {
+/// The options of any pass whose register tiles depend on the CPU.
+struct RegisterOptions {
+  template <typename OptionsTy> operator OptionsTy() const {
+    OptionsTy options;
+    options.vectorBits = cpu.vectorBits;
+    options.numRegisters = cpu.numRegisters;
+    return options;
+  }
+  const fovea::CPUInfo &cpu;
+};
+} // namespace
+
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
+  const RegisterOptions registers{cpu};
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
@@ -32,10 +46,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  attn::SelectTilesPassOptions tiles;
-  tiles.vectorBits = cpu.vectorBits;
-  tiles.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createSelectTilesPass(tiles));
+  pm.addNestedPass<func::FuncOp>(attn::createSelectTilesPass(registers));
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -49,36 +60,16 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));
-  attn::VectorizeConvPassOptions convolutions;
-  convolutions.vectorBits = cpu.vectorBits;
-  convolutions.numRegisters = cpu.numRegisters;
-  pm.addPass(attn::createVectorizeConvPass(convolutions));
+  pm.addPass(attn::createVectorizeConvPass(registers));
   pm.addPass(attn::createVectorizeFFTPass());
-  attn::VectorizeLinalgPassOptions linalg;
-  linalg.vectorBits = cpu.vectorBits;
-  linalg.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(linalg));
-  attn::VectorizeSummarizePassOptions summaries;
-  summaries.vectorBits = cpu.vectorBits;
-  summaries.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(summaries));
-  attn::VectorizeSummarizeBackwardPassOptions summaryGradients;
-  summaryGradients.vectorBits = cpu.vectorBits;
-  summaryGradients.numRegisters = cpu.numRegisters;
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(registers));
   pm.addNestedPass<func::FuncOp>(
-      attn::createVectorizeSummarizeBackwardPass(summaryGradients));
-  attn::VectorizeQuantizePassOptions quantize;
-  quantize.vectorBits = cpu.vectorBits;
-  quantize.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(quantize));
-  attn::VectorizeConvRecoverPassOptions recover;
-  recover.vectorBits = cpu.vectorBits;
-  recover.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeConvRecoverPass(recover));
-  attn::VectorizeLowRankPassOptions lowRank;
-  lowRank.vectorBits = cpu.vectorBits;
-  lowRank.numRegisters = cpu.numRegisters;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(lowRank));
+      attn::createVectorizeSummarizeBackwardPass(registers));
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(registers));
+  pm.addNestedPass<func::FuncOp>(
+      attn::createVectorizeConvRecoverPass(registers));
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(registers));
   attn::VectorizeVQBackwardPassOptions gradients;
   gradients.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(

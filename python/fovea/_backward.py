@@ -29,6 +29,7 @@ from .ops import (
     _dense_terms,
     _dense_window,
     _find,
+    _lookahead_flags,
     _multipole_clauses,
 )
 
@@ -297,12 +298,7 @@ def fast_multipole_linear_backward(
 
     The output is no argument: its parts, one for each level, are computed again.
     """
-    if causal and not allow_query_lookahead:
-        raise ValueError(
-            "causal: found True without allow_query_lookahead, needed both: a summary of "
-            "queries mixes later queries of its interval into earlier rows"
-        )
-    flags = ("causal", "allow_query_lookahead") if causal else ()
+    flags = _lookahead_flags(causal, allow_query_lookahead)
     return _call_multipole(
         "fast_multipole_linear_backward",
         (q, k, v),

@@ -418,6 +418,16 @@ def fast_multipole(
     )
 
 
+def _lookahead_flags(causal: bool, allow_query_lookahead: bool) -> tuple[str, ...]:
+    """The attributes of a linear form, which is causal only on purpose."""
+    if causal and not allow_query_lookahead:
+        raise ValueError(
+            "causal: found True without allow_query_lookahead, needed both: a summary of "
+            "queries mixes later queries of its interval into earlier rows"
+        )
+    return ("causal", "allow_query_lookahead") if causal else ()
+
+
 def fast_multipole_linear(
     q: Any,
     k: Any,
@@ -445,12 +455,7 @@ def fast_multipole_linear(
     A summary of queries mixes later queries into earlier rows.  `causal` is
     therefore not strictly causal, and needs `allow_query_lookahead`.
     """
-    if causal and not allow_query_lookahead:
-        raise ValueError(
-            "causal: found True without allow_query_lookahead, needed both: a summary of "
-            "queries mixes later queries of its interval into earlier rows"
-        )
-    flags = ("causal", "allow_query_lookahead") if causal else ()
+    flags = _lookahead_flags(causal, allow_query_lookahead)
     return _call_multipole(
         "fast_multipole_linear",
         q,

@@ -1,0 +1,226 @@
+//===- GPUPasses.td - Passes of the GPU pipeline -*- tablegen -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+// See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_GPUPASSES_TD
+#define FOVEA_DIALECT_ATTN_TRANSFORMS_GPUPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def SelectGPUTilesPass
+    : Pass<"attn-select-gpu-tiles", "::mlir::func::FuncOp"> {
+  let summary = "choose tile sizes of attn.stream for a GPU";
+  let description = [{
+    Annotates every `attn.stream` that has no tiles yet with the largest
+    `#attn.tiles` whose queries, keys and values fit the shared memory and the
+    registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
+    number of warps, `key` the rows of one tile in shared memory. A stream that no
+    tile supports is an error. With `warpgroups`, `lanes` is the 64 queries of a
+    warpgroup and `vectors` the number of them wherever the stream has one source
+    of narrow data without terms. Every decision is a remark of category
+    `attn-select-gpu-tiles`.
+  }];
+  let options = [
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">,
+    Option<"warpgroups", "warpgroups", "bool", /*default=*/"false",
+           "choose tiles of warpgroups, for sm_90a, where the stream allows them">
+  ];
+  let dependentDialects = ["::fovea::attn::AttnDialect"];
+}
+
+def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower tiles of attn.stream on memrefs to GPU kernels";
+  let description = [{
+    Replaces every parallel loop over tiles of an `attn.stream` by a `gpu.launch`
+    of one block of threads for each tile. See docs/GPU.md for the structure of
+    the code. Blocks of the last tiles start first, which have the most to do
+    under a causal mask. Tiles of warpgroups become kernels for `sm_90a`, which
+    read queries, keys and values by tensor maps that the host makes.
+
+    `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
+    is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
+    bits; `exact` adds products of f32 one after the other, without tensor cores.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::nvgpu::NVGPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
+def SummarizeToGPUPass
+    : Pass<"attn-summarize-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.summarize` on memrefs by a `gpu.launch` of one block of
+    threads for each batch entry, head, interval and 32 columns. The warps of a
+    block share the rows of the interval; their sums are added in order.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.quantize on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.quantize` on memrefs by a kernel with the halves of the
+    squared norms of all codewords, and one with a block of threads for each 64
+    keys, or fewer where shared memory or the width asks for it. Products run on
+    tensor cores, and every thread keeps the best score of its columns: scores are
+    never stored. `f32` is that of `--attn-stream-to-gpu`.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">,
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower summaries and updates of codebooks to GPU kernels";
+  let description = [{
+    Replaces `attn.codebook_accumulate`, `attn.codebook_scan` and
+    `attn.codebook_update` on memrefs by kernels with a warp for each code, which
+    keeps the columns of its mean in registers and finds its tokens by a vote on the
+    codes of 32 at a time; results do not depend on any order. A scan with
+    `reduction = serial` is a running state; every other one summarises all blocks
+    at once and then merges them in order. `attn.log_count` becomes a parallel loop.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower trees of averages on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces operations on trees by parallel loops with a thread for each column of
+    a node, one after the other for each level, which `--attn-loops-to-gpu` makes
+    kernels of. `attn.tree_split` is a loop in which every candidate counts the
+    better ones, and a kernel with a block for each batch entry that lists the new
+    frontier.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower parallel loops to GPU kernels";
+  let description = [{
+    Replaces linalg operations on memrefs, copies of strided buffers and every
+    outermost `scf.parallel` by a `gpu.launch` of one thread for each iteration.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
+  let summary = "move all kernels to one GPU module";
+  let description = [{
+    Outlining makes a `gpu.module` for every kernel. One for all is one text of PTX
+    and is loaded once.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect"];
+}
+
+def MarkTensorMapsPass : Pass<"attn-mark-tensor-maps"> {
+  let summary = "pass tensor maps to kernels by value";
+  let description = [{
+    Pointers through which a kernel's `nvvm.cp.async.bulk.tensor` operations find
+    their tensors become parameters of 128 bytes, which `--attn-launch-to-runtime`
+    fills from what the pointer of the launch points to. Kernels that move registers
+    between warpgroups get a fixed number of threads, without which they cannot.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"
+  ];
+}
+
+def PlaceGPUBuffersPass
+    : Pass<"attn-place-gpu-buffers", "::mlir::ModuleOp"> {
+  let summary = "place the buffers of functions on the GPU";
+  let description = [{
+    Makes functions with kernels open a queue of the runtime, and decides where
+    every buffer lies:
+
+    | buffer | place |
+    |---|---|
+    | argument, constant | the caller's, as the device sees it: a copy if it is host memory |
+    | result | the device's if an argument lies there, else the host's, written by the device at the end |
+    | any other | the device's |
+
+    Single elements that code outside of kernels loads or stores are copied between
+    host and device, each on its own; in a loop that is an error.
+  }];
+  let options = [
+    Option<"emulate", "emulate", "bool", /*default=*/"false",
+           "run kernels in the emulator">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
+def LaunchToRuntimePass : Pass<"attn-launch-to-runtime", "::mlir::ModuleOp"> {
+  let summary = "lower launches of kernels to calls of the runtime";
+  let description = [{
+    Replaces every `gpu.launch_func` by a call of `fovea_rt_gpu_launch`, and every
+    `gpu.module`, whose code `--fovea-serialize-gpu-modules` has generated, by the
+    constants and descriptors that the runtime loads it from.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect"
+  ];
+}
+
+def LowerGPUMathPass : Pass<"attn-lower-gpu-math"> {
+  let summary = "lower math operations to instructions of NVIDIA GPUs";
+  let description = [{
+    Replaces operations of the math dialect on f32 numbers in GPU modules by the
+    instructions that compute them, so that kernels call no functions of a device
+    library. Others of the dialect, and f64, are an error.
+
+    | operation | becomes |
+    |---|---|
+    | `exp2`, `exp`, `log2`, `log`, `rsqrt` | `ex2.approx`, `lg2.approx`, `rsqrt.approx` |
+    | `sqrt`, `fma`, `absf` | `sqrt.rn`, `fma.rn`, `abs` |
+    | `tanh` | `1 - 2 / (1 + exp(2 x))` |
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect"
+  ];
+}
+
+#endif // FOVEA_DIALECT_ATTN_TRANSFORMS_GPUPASSES_TD

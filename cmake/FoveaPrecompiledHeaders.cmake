@@ -1,6 +1,10 @@
 # The headers of LLVM and MLIR that most files of the compiler read, compiled
 # once. Reading them is most of the time a file takes to compile.
 
+# Without the name of the header, which CMake adds by default: ccache would keep
+# it absolute, and clones of the repository could not share what it holds.
+set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp
      CONTENT "// Carries the precompiled headers.\n")
 add_library(fovea_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp)

@@ -63,6 +63,9 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createQuantizeToGPUPass(quantize));
   pm.addNestedPass<func::FuncOp>(attn::createCodebookToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createTreeToGPUPass());
+  attn::LowRankToGPUPassOptions lowRank;
+  lowRank.f32 = options.f32;
+  pm.addPass(attn::createLowRankToGPUPass(lowRank));
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());

@@ -94,3 +94,15 @@ def test_tree():
         results.append((level, index, rows, fovea.tree_materialize(tree, target=target)))
     for a, b in zip(*results):
         assert error(a, b) < 5e-6
+
+
+def test_low_rank():
+    q, k, v = normal(1, 2, 40, 4), normal(1, 2, 40, 4), normal(1, 2, 40, 9)
+    positions = np.arange(40, dtype=np.int32)
+    found = [fovea.rope(x, positions, target="gpu-sim") for x in (q, k)]
+    for x, turned in zip((q, k), found):
+        assert error(turned, reference.rope(x, positions)) < 2e-3
+    features = [fovea.polynomial_features(x, degree=2, scale=0.5, target="gpu-sim") for x in found]
+    out = fovea.low_rank(*features, v, mask=fovea.Causal(), target="gpu-sim")
+    expected = reference.low_rank(*features, v, reference.causal_mask(40, 40))
+    assert error(out, expected) < 2e-3

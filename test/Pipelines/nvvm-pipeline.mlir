@@ -22,6 +22,7 @@
 // PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
 // PASSES: attn-codebook-to-gpu
 // PASSES: attn-tree-to-gpu
+// PASSES: attn-low-rank-to-gpu
 // PASSES: attn-loops-to-gpu
 // PASSES: gpu-launch-sink-index-computations
 // PASSES: gpu-kernel-outlining

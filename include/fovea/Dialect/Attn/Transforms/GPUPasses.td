@@ -116,6 +116,35 @@ def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
+def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "lower low-rank attention on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces `attn.rope`, `attn.polynomial_features` and `attn.low_rank` on memrefs.
+    Rope is a parallel loop with a thread for each pair of columns, which counts
+    angles in units of 2^-64 turns: products of integers drop whole turns exactly.
+    Features are one with a warp for each row, whose lanes share the innermost loop
+    over columns.
+
+    The sums of outer products that the masks of `attn.low_rank` need are products of
+    matrices on tensor cores, of chunks of keys or of the keys of a group; `f32` is that
+    of `--attn-stream-to-gpu`. Under a causal mask, sums of chunks are scanned, and
+    rows are a product with what came before and with their own chunk at once. Under
+    `row_change` a thread for each column goes through the rows. Results do not
+    depend on the order of threads.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
 def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower trees of averages on memrefs to GPU loops and kernels";
   let description = [{

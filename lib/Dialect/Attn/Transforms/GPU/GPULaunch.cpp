@@ -13,6 +13,25 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
+  for (Value operand : op->getOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (type && type.getElementType().isF64())
+      return op->emitError("has data of type 'f64', but GPU kernels take f16, "
+                           "bf16 and f32");
+  }
+  return success();
+}
+
+std::optional<F32Math> fovea::attn::requireF32Math(Operation *op,
+                                                   StringRef name) {
+  std::optional<F32Math> math = parseF32Math(name);
+  if (!math)
+    op->emitError("expects f32 to be tf32, tf32x3 or exact, but got '")
+        << name << "'";
+  return math;
+}
+
 gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
                                         Value numBlocks, int64_t numThreads,
                                         int64_t sharedBytes) {

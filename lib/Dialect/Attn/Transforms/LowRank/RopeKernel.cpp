@@ -17,6 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CosineSine.h"
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -119,15 +120,6 @@ void RopeKernel::forPairs(
   run(whole, pairs, 1);
 }
 
-/// A polynomial in `square`, constant term first.
-static Value emitPolynomial(KernelBuilder &k, Value square,
-                            ArrayRef<double> coefficients) {
-  Value sum = k.splat(coefficients.back());
-  for (double coefficient : llvm::reverse(coefficients.drop_back()))
-    sum = k.fma(sum, square, k.splat(coefficient));
-  return sum;
-}
-
 /// Cosines and sines of one row's angles for the pairs from `pair` on.
 void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
                             Value pair) {
@@ -148,42 +140,11 @@ void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
   if (!k.getStateType().isF64())
     angle = arith::TruncFOp::create(k, k.getVectorType(), angle);
 
-  // Taylor; the first terms left out are below 2e-9 (f32), 5e-17 (f64).
-  SmallVector<double> sineTerms = {1.0}, cosineTerms = {1.0};
-  for (int n = 1; n <= (k.getStateType().isF64() ? 8 : 5); ++n) {
-    sineTerms.push_back(-sineTerms.back() / (2 * n * (2 * n + 1)));
-    cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
-  }
-  Value square = k.fmul(angle, angle);
-  Value sine = k.fmul(angle, emitPolynomial(k, square, sineTerms));
-  Value cosine = emitPolynomial(k, square, cosineTerms);
-
-  // Every quarter swaps the two and changes a sign.
   auto intType = VectorType::get({lanes}, k.getI64Type());
   Value quarter = arith::BitcastOp::create(k, intType, shifted);
-  auto isSet = [&](Value bits, int64_t bit) -> Value {
-    auto integer = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(
-          k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(value)));
-    };
-    Value masked = arith::AndIOp::create(k, bits, integer(bit));
-    return arith::CmpIOp::create(k, arith::CmpIPredicate::ne, masked,
-                                 integer(0));
-  };
-  Value one = arith::ConstantOp::create(
-      k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(1)));
-  Value next = arith::AddIOp::create(k, quarter, one);
-  Value swaps = isSet(quarter, 1);
-  auto choose = [&](Value condition, Value x, Value y) -> Value {
-    return arith::SelectOp::create(k, condition, x, y);
-  };
-  auto negateIf = [&](Value condition, Value x) {
-    return choose(condition, arith::NegFOp::create(k, x), x);
-  };
-  Value cosines2 = negateIf(isSet(next, 2), choose(swaps, sine, cosine));
-  Value sines2 = negateIf(isSet(quarter, 2), choose(swaps, cosine, sine));
-  k.storeVector(cosines2, cosines, {row, pair});
-  k.storeVector(sines2, sines, {row, pair});
+  auto [cosine, sine] = emitCosineSine(k, angle, quarter);
+  k.storeVector(cosine, cosines, {row, pair});
+  k.storeVector(sine, sines, {row, pair});
 }
 
 void RopeKernel::emitTables(Value batch, Value head, Value firstRow,

@@ -18,6 +18,12 @@ from ._backward import (
 )
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_backward import (
+    conv_apply_backward,
+    conv_backward,
+    conv_recover_backward,
+    rope_backward,
+)
 from ._conv_recover import SlidingGroup, conv, conv_recover
 from ._low_rank import (
     Causal,
@@ -78,7 +84,10 @@ __all__ = [
     "compile",
     "conv",
     "conv_apply",
+    "conv_apply_backward",
+    "conv_backward",
     "conv_recover",
+    "conv_recover_backward",
     "dense",
     "dense_backward",
     "fast_multipole",
@@ -91,6 +100,7 @@ __all__ = [
     "polynomial_features",
     "quantize",
     "rope",
+    "rope_backward",
     "set_num_threads",
     "tree_build",
     "tree_build_backward",

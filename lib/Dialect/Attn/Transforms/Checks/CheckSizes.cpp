@@ -11,6 +11,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CHECKSIZESPASS
@@ -24,18 +25,28 @@ namespace {
 struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
-    WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
+    auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
       SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getSizes());
-      Value numTokens = b.createOrFold<memref::DimOp>(op.getBasis(), 3);
+      Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
       arguments.push_back(
           arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
-      calls.emitCheck(b, "fovea_rt_check_sizes", "attn.conv_apply: sizes",
+      calls.emitCheck(b, "fovea_rt_check_sizes",
+                      (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
       return WalkResult::advance();
+    };
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      return llvm::TypeSwitch<Operation *, WalkResult>(op)
+          .Case<ConvApplyOp, ConvApplyBackwardOp>(
+              [&](auto op) { return check(op, op.getBasis()); })
+          .Case([&](ConvRecoverBackwardOp op) {
+            return check(op, op.getDBasis());
+          })
+          .Default(WalkResult::advance());
     });
     if (result.wasInterrupted())
       signalPassFailure();

@@ -102,10 +102,10 @@ struct SelectGPUTilesPass
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
       bool isKnown =
           isa<StreamOp, SummarizeOp, QuantizeOp, CodebookAccumulateOp,
-              CodebookScanOp, CodebookUpdateOp, LogCountOp, CheckCodesOp,
-              CheckIntervalsOp, RopeOp, PolynomialFeaturesOp, LowRankOp,
-              TreeBuildOp, TreeFetchOp, TreeUpdateOp, TreeMaterializeOp,
-              TreeSplitOp>(op);
+              CodebookScanOp, CodebookUpdateOp, LogCountOp, ConvApplyOp,
+              ConvRecoverOp, CheckCodesOp, CheckIntervalsOp, RopeOp,
+              PolynomialFeaturesOp, LowRankOp, TreeBuildOp, TreeFetchOp,
+              TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");

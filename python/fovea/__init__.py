@@ -6,8 +6,8 @@
     out = fovea.dense(q, k, v, causal=True)
     out = fovea.fast_multipole(q, k, v, key_weights, value_weights, group=64)
 
-Arrays are NumPy arrays or anything else with DLPack in CPU memory; results are
-NumPy arrays.  `fovea.compile` compiles IR of your own, and `fovea.reference`
+Arrays are NumPy arrays or anything else with DLPack, on a GPU for the target
+"gpu"; results are NumPy arrays, or stay on the GPU.  `fovea.compile` compiles IR of your own, and `fovea.reference`
 holds plain NumPy versions of the functions here.
 """
 
@@ -30,7 +30,14 @@ from ._low_rank import (
     rope,
 )
 from ._quantize import codebook_update, quantize
-from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from .compiler import (
+    TARGETS,
+    clear_cache,
+    compile,
+    gpu_stream,
+    num_threads,
+    set_num_threads,
+)
 from ._vq import VQState, vq, vq_decode
 from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
@@ -78,6 +85,7 @@ __all__ = [
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "gpu_stream",
     "low_rank",
     "num_threads",
     "polynomial_features",

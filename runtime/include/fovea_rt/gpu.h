@@ -250,6 +250,11 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to,
                                                       const void *from,
                                                       int64_t bytes);
 
+/* The device whose memory `pointer` is, or -1 for memory of the host. */
+FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_locate(int32_t kind,
+                                                    const void *pointer,
+                                                    int32_t *device);
+
 /* Waits for all work of the calling thread's device. */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_wait(int32_t kind);
 

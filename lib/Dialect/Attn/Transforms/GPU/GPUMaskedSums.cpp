@@ -14,8 +14,7 @@
 //   distinct_columns   the keys of every group       those of the groups that
 //                                                    it keeps
 //   row_interval       a tree over runs of keys      the fewest that make up
-//   the
-//                                                    whole runs of its
+//                                                    the whole runs of its
 //                                                    interval; other keys one
 //                                                    by one
 //

@@ -73,6 +73,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::ConvToGPUPassOptions conv;
   conv.f32 = options.f32;
   pm.addNestedPass<func::FuncOp>(attn::createConvToGPUPass(conv));
+  pm.addNestedPass<func::FuncOp>(attn::createFFTToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());

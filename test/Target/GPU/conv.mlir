@@ -18,13 +18,13 @@
 func.func @f16(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf16>, %o: tensor<1x8x?x64xf16>,
                %n: tensor<1x8xi32>) -> tensor<1x8x?x64xf16> {
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf16>)
-      outs(%o, %n : tensor<1x8x?x64xf16>, tensor<1x8xi32>) -> tensor<1x8x?x64xf16>, tensor<1x8xi32>
+      outs(%o, %n : tensor<1x8x?x64xf16>, tensor<1x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<1x8x?x64xf16>, tensor<1x8xi32>
   return %r#0 : tensor<1x8x?x64xf16>
 }
 
 func.func @f32(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf32>, %o: tensor<1x8x?x64xf32>,
                %n: tensor<1x8xi32>) -> tensor<1x8x?x64xf32> {
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf32>)
-      outs(%o, %n : tensor<1x8x?x64xf32>, tensor<1x8xi32>) -> tensor<1x8x?x64xf32>, tensor<1x8xi32>
+      outs(%o, %n : tensor<1x8x?x64xf32>, tensor<1x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<1x8x?x64xf32>, tensor<1x8xi32>
   return %r#0 : tensor<1x8x?x64xf32>
 }

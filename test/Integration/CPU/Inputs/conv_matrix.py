@@ -18,7 +18,7 @@ FACTORS = {
     "rows": [1, 2, 15, 17, 63, 64, 65, 193, 331],
     "bases": [1, 2, 3, 9, 64],
     # Algorithm and block.
-    "algorithm": ALGORITHMS if check.library.target == "cpu" else ALGORITHMS[:2],
+    "algorithm": ALGORITHMS,
     "width": [1, 3, 16, 17, 48, 64, 80, 131],
     # Batch entries, heads, heads of the values.
     "heads": [(1, 1, 1), (2, 3, 1), (1, 4, 2), (0, 2, 1), (2, 0, 1)],

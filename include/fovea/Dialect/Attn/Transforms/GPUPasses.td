@@ -153,7 +153,10 @@ def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::func::FuncOp"> {
     product with the values is one of matrices on tensor cores, the elements of
     one of which are looked up in the profiles; rows whose weights are all but
     zero next to the greatest of their head are listed and computed again in the
-    same way. A search for bases is one warp for each head. `f32` is that of
+    same way. By algorithms `partitioned` and `single`, blocks of values and windows of
+    weights are transformed by a call of the runtime, which has cuFFT, and multiplied
+    by a parallel loop; `auto` takes the product up to 4096 tokens and where the runtime
+    has no transforms. A search for bases is one warp for each head. `f32` is that of
     `--attn-stream-to-gpu`; narrow values take one product of tf32.
   }];
   let options = [
@@ -166,6 +169,20 @@ def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::func::FuncOp"> {
     "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def FFTToGPUPass : Pass<"attn-fft-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower Fourier transforms on memrefs to calls and GPU loops";
+  let description = [{
+    Replaces `attn.fft_forward` and `attn.fft_inverse` on memrefs by parallel loops
+    that put columns in lines and a call of the runtime that transforms them, by
+    cuFFT on CUDA. Products of spectra are parallel loops.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
   ];
 }
 

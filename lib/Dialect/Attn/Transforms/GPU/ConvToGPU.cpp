@@ -18,6 +18,8 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CONVTOGPUPASS
@@ -27,16 +29,54 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-static LogicalResult emitConvApply(OpBuilder &builder, ConvApplyOp op,
-                                   F32Math math) {
-  ConvAlgorithm algorithm = op.getAlgorithm();
-  if (algorithm != ConvAlgorithm::Auto && algorithm != ConvAlgorithm::Toeplitz)
-    return op.emitOpError("by algorithm '")
-           << stringifyConvAlgorithm(algorithm)
-           << "' has no form for GPUs; use 'toeplitz', or compile it for the "
-              "CPU";
-  emitConvToeplitzLoops(builder, op, math);
-  return success();
+/// Tokens up to which `auto` takes the product, and of a block where the length
+/// of a sequence is not known.
+static constexpr int64_t kToeplitzTokens = 4096, kDynamicBlock = 4096;
+
+/// The tokens of a block: 8 blocks, or as many as there are bases.
+static int64_t chooseBlock(ConvApplyOp op) {
+  if (std::optional<int64_t> block = op.getBlock())
+    return *block;
+  auto basis = cast<MemRefType>(op.getBasis().getType());
+  int64_t tokens = basis.getDimSize(3), bases = basis.getDimSize(2);
+  if (ShapedType::isDynamic(tokens))
+    return kDynamicBlock;
+  int64_t whole = llvm::PowerOf2Ceil(std::max<int64_t>(tokens, 8));
+  if (op.getAlgorithm() == ConvAlgorithm::Single)
+    return whole;
+  int64_t blocks =
+      ShapedType::isDynamic(bases) ? 8 : std::clamp<int64_t>(bases, 8, 64);
+  return std::max<int64_t>(whole / llvm::PowerOf2Ceil(blocks), 8);
+}
+
+/// Transforms pay for long sequences, where the runtime has them.
+static void emitConvApply(OpBuilder &builder, ConvApplyOp op, F32Math math) {
+  int64_t block = chooseBlock(op);
+  auto transforms = [&](OpBuilder &builder) {
+    emitConvTransformLoops(builder, op, math, block);
+  };
+  auto product = [&](OpBuilder &builder) {
+    emitConvToeplitzLoops(builder, op, math);
+  };
+  switch (op.getAlgorithm()) {
+  case ConvAlgorithm::Toeplitz:
+    return product(builder);
+  case ConvAlgorithm::Partitioned:
+  case ConvAlgorithm::Single:
+    return transforms(builder);
+  case ConvAlgorithm::Auto:
+    break;
+  }
+  KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+  Value isLong = b.less(b.index(kToeplitzTokens), b.extent(op.getBasis(), 3));
+  b.ifThenElse(
+      isLong,
+      [&] {
+        b.ifThenElse(
+            emitHasTransforms(b, op), [&] { transforms(b); },
+            [&] { product(b); });
+      },
+      [&] { product(b); });
 }
 
 namespace {
@@ -55,8 +95,8 @@ struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
       OpBuilder builder(op);
       if (auto recover = dyn_cast<ConvRecoverOp>(op))
         emitConvRecoverLoops(builder, recover, *math);
-      else if (failed(emitConvApply(builder, cast<ConvApplyOp>(op), *math)))
-        return WalkResult::interrupt();
+      else
+        emitConvApply(builder, cast<ConvApplyOp>(op), *math);
       op->erase();
       return WalkResult::advance();
     });

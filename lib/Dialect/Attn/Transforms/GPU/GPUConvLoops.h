@@ -91,6 +91,11 @@ private:
 
 void emitConvToeplitzLoops(mlir::OpBuilder &builder, ConvApplyOp op,
                            F32Math math);
+/// The same by Fourier transforms of blocks of `block` tokens.
+void emitConvTransformLoops(mlir::OpBuilder &builder, ConvApplyOp op,
+                            F32Math math, int64_t block);
+/// Whether the runtime has Fourier transforms on the GPU, as an i1.
+mlir::Value emitHasTransforms(KernelBuilder &builder, mlir::Operation *op);
 void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverOp op,
                           F32Math math);
 

@@ -102,9 +102,10 @@ struct SelectGPUTilesPass
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
       bool isKnown =
           isa<StreamOp, SummarizeOp, QuantizeOp, CodebookAccumulateOp,
-              CodebookScanOp, CodebookUpdateOp, LogCountOp, ConvApplyOp,
-              ConvRecoverOp, CheckCodesOp, CheckIntervalsOp, RopeOp,
-              PolynomialFeaturesOp, LowRankOp, TreeBuildOp, TreeFetchOp,
+              CodebookScanOp, CodebookUpdateOp, LogCountOp, CheckCodesOp,
+              CheckIntervalsOp, RopeOp, PolynomialFeaturesOp, LowRankOp,
+              ConvApplyOp, ConvRecoverOp, FFTForwardOp, FFTInverseOp,
+              FFTMultiplyOp, FFTAccumulateOp, TreeBuildOp, TreeFetchOp,
               TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();

@@ -23,6 +23,43 @@ func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
   return
 }
 
+// Slots of pieces, blocks of 128 tokens, two columns in a complex one; windows;
+// products of spectra; noise in f64 before rows are judged.
+// CHECK-LABEL: func.func @transforms
+// CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: math.sqrt {{.*}} : f64
+// CHECK: arith.cmpf ole, {{.*}} : f64
+// CHECK: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: nvvm.mma.sync
+func.func @transforms(%b: memref<1x2x3x1000xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x1000x5xf32>,
+                      %o: memref<1x2x1000x5xf32>, %n: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x1000xf32>, memref<1x2x3xi32>, memref<1x1x1000x5xf32>)
+      outs(%o, %n : memref<1x2x1000x5xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<partitioned>}
+  return
+}
+
+// Sequences of any length: transforms where there are any, for long ones.
+// CHECK-LABEL: func.func @auto
+// CHECK: arith.cmpi sgt, {{.*}}, %c4096
+// CHECK: scf.if
+// CHECK: llvm.call @fovea_rt_gpu_has_transforms() : () -> i32
+// CHECK: scf.if
+// CHECK-COUNT-3: llvm.call @fovea_rt_gpu_transform(
+// CHECK: } else {
+// CHECK-NOT: llvm.call
+// CHECK: return
+func.func @auto(%b: memref<1x2x3x?xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x?x5xf32>,
+                %o: memref<1x2x?x5xf32>, %n: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x?xf32>, memref<1x2x3xi32>, memref<1x1x?x5xf32>)
+      outs(%o, %n : memref<1x2x?x5xf32>, memref<1x2xi32>)
+  return
+}
+
 // A warp for each head searches; scores of all bases are one product.
 // CHECK-LABEL: func.func @recover
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
@@ -47,14 +84,5 @@ func.func @f64(%b: memref<1x1x1x8xf64>, %m: memref<1x1x1xi32>, %v: memref<1x1x8x
   // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.conv_apply ins(%b, %m, %v : memref<1x1x1x8xf64>, memref<1x1x1xi32>, memref<1x1x8x4xf64>)
       outs(%v, %n : memref<1x1x8x4xf64>, memref<1x1xi32>)
-  return
-}
-
-// -----
-
-func.func @transform(%b: memref<1x1x1x8xf32>, %m: memref<1x1x1xi32>, %v: memref<1x1x8x4xf32>, %n: memref<1x1xi32>) {
-  // expected-error@+1 {{by algorithm 'partitioned' has no form for GPUs; use 'toeplitz', or compile it for the CPU}}
-  attn.conv_apply ins(%b, %m, %v : memref<1x1x1x8xf32>, memref<1x1x1xi32>, memref<1x1x8x4xf32>)
-      outs(%v, %n : memref<1x1x8x4xf32>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<partitioned>}
   return
 }

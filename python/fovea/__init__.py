@@ -29,6 +29,7 @@ from ._low_rank import (
     polynomial_features,
     rope,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
 from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
 from ._vq import VQState, vq, vq_decode
@@ -79,8 +80,10 @@ __all__ = [
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
     "low_rank",
+    "low_rank_backward",
     "num_threads",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "rope",
     "set_num_threads",

@@ -49,7 +49,8 @@ struct LowerToReferencePass
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
                 VQBackwardOp, ConvRecoverOp, ConvApplyOp, FFTForwardOp,
                 FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
-                PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
+                LowRankBackwardOp, PolynomialFeaturesOp,
+                PolynomialFeaturesBackwardOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();

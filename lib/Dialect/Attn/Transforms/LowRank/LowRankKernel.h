@@ -76,6 +76,7 @@ protected:
 };
 
 void emitRope(mlir::OpBuilder &builder, RopeOp op, int64_t vectorBits);
+void emitRope(mlir::OpBuilder &builder, RopeBackwardOp op, int64_t vectorBits);
 void emitPolynomialFeatures(mlir::OpBuilder &builder, PolynomialFeaturesOp op,
                             int64_t vectorBits);
 /// Emits loops for the causal mask.

@@ -5,16 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-//
-// The monomials of a degree are nested loops over columns that do not decrease.
-// The innermost one multiplies the product of the outer columns with all
-// columns from the last one on: vectors that are stored one after the other.
-//
-//===----------------------------------------------------------------------===//
 
 #include "LowRankKernel.h"
+#include "Monomials.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
 
 using namespace mlir;
@@ -24,66 +18,35 @@ using namespace fovea::attn;
 static constexpr int64_t kTaskFeatures = 1 << 16;
 
 namespace {
-class PolynomialKernel {
+class PolynomialKernel : Monomials {
 public:
   using Values = KernelBuilder::Values;
 
-  PolynomialKernel(OpBuilder &builder, PolynomialFeaturesOp op,
+  PolynomialKernel(OpBuilder &builder, PolynomialFeaturesOp op, FloatType state,
                    int64_t vectorBits)
-      : op(op), type(cast<MemRefType>(op.getInput().getType())),
-        state(getStateType(type.getElementType())),
-        b(op.getLoc(), builder, state, vectorBits / state.getWidth()),
-        width(type.getDimSize(3)) {}
+      : Monomials(rowBuilder,
+                  cast<MemRefType>(op.getInput().getType()).getDimSize(3)),
+        op(op),
+        rowBuilder(op.getLoc(), builder, state, vectorBits / state.getWidth()) {
+  }
 
   void emit();
 
 private:
-  void emitRow(Value batch, Value head, Value row);
-  Value emitMonomials(int64_t missing, Value product, Value low, Value run,
-                      Value position);
-  void storeLast(Value product, Value low, Value run, Value position);
-  /// `product / sqrt(times)`.
-  Value overRoot(Value product, Value times) {
-    Value root = math::SqrtOp::create(b, b.toNumber(times));
-    return arith::DivFOp::create(b, product, root);
+  void emitTask(Value batch, Value head, Value row);
+  Value loadColumn(Value column) override {
+    return b.loadScalar(columns, column);
   }
+  void storeLast(Value product, Value low, Value run, Value position) override;
 
   PolynomialFeaturesOp op;
-  MemRefType type;
-  FloatType state;
-  RowBuilder b;
-  int64_t width;
+  RowBuilder rowBuilder;
   /// The present row times the root of the scale.
   Value columns;
   Values outputRow;
 };
 } // namespace
 
-/// Stores the products of `product` with `missing` more columns from `low` on,
-/// the last of which it has `run` times already. Takes and returns where the
-/// next feature lies.
-Value PolynomialKernel::emitMonomials(int64_t missing, Value product, Value low,
-                                      Value run, Value position) {
-  if (missing == 1) {
-    storeLast(product, low, run, position);
-    return b.add(position, b.sub(b.index(width), low));
-  }
-  return b
-      .loop(low, b.index(width), 1, position,
-            [&](Value column, ValueRange positions) -> Values {
-              Value one = b.index(1);
-              Value times =
-                  b.select(b.equal(column, low), b.add(run, one), one);
-              Value factor = b.loadScalar(columns, column);
-              Value next = overRoot(b.fmul(product, factor), times);
-              return {emitMonomials(missing - 1, next, column, times,
-                                    positions.front())};
-            })
-      .front();
-}
-
-/// The innermost loop: all columns from `low` on, the first of which `product`
-/// has `run` times.
 void PolynomialKernel::storeLast(Value product, Value low, Value run,
                                  Value position) {
   auto at = [&](Value column) {
@@ -96,22 +59,19 @@ void PolynomialKernel::storeLast(Value product, Value low, Value run,
     k.storeVector(k.fmul(k.broadcast(product), factor), op.getOutput(),
                   at(column));
   });
-  Value first = b.fmul(product, b.loadScalar(columns, low));
+  Value first = b.fmul(product, loadColumn(low));
   b.storeScalar(overRoot(first, b.add(run, 1)), op.getOutput(), at(low));
 }
 
-void PolynomialKernel::emitRow(Value batch, Value head, Value row) {
+void PolynomialKernel::emitTask(Value batch, Value head, Value row) {
   double root = std::sqrt(op.getScale().convertToDouble());
   b.forColumns(width, [&](KernelBuilder &k, Value column) {
     Value x = k.loadVector(op.getInput(), {batch, head, row, column});
     k.storeVector(k.fmul(x, k.splat(root)), columns, column);
   });
   outputRow = {batch, head, row};
-  Value zero = b.index(0), one = b.scalar(1.0);
-  b.storeScalar(one, op.getOutput(), {batch, head, row, zero});
-  Value position = b.index(1);
-  for (int64_t degree = 1; degree <= int64_t(op.getDegree()); ++degree)
-    position = emitMonomials(degree, one, zero, /*run=*/zero, position);
+  b.storeScalar(b.scalar(1.0), op.getOutput(), {batch, head, row, b.index(0)});
+  emitRow(op.getDegree());
 }
 
 void PolynomialKernel::emit() {
@@ -120,11 +80,11 @@ void PolynomialKernel::emit() {
   int64_t chunk = std::max<int64_t>(1, kTaskFeatures / features);
   b.forAll({b.extent(input, 0), b.extent(input, 1), b.ceilDiv(rows, chunk)},
            [&](ValueRange ivs) {
-             columns = b.scratch({width}, state);
+             columns = b.scratch({width}, b.getStateType());
              Value low = b.mul(ivs[2], chunk);
              Value high = b.min(b.add(low, chunk), rows);
              b.loop(low, high, 1,
-                    [&](Value row) { emitRow(ivs[0], ivs[1], row); });
+                    [&](Value row) { emitTask(ivs[0], ivs[1], row); });
              b.freeScratch();
            });
 }
@@ -132,5 +92,7 @@ void PolynomialKernel::emit() {
 void fovea::attn::emitPolynomialFeatures(OpBuilder &builder,
                                          PolynomialFeaturesOp op,
                                          int64_t vectorBits) {
-  PolynomialKernel(builder, op, vectorBits).emit();
+  FloatType state =
+      getStateType(cast<MemRefType>(op.getInput().getType()).getElementType());
+  PolynomialKernel(builder, op, state, vectorBits).emit();
 }

@@ -47,7 +47,8 @@ struct LowerToReferencePass
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                VQBackwardOp, ConvRecoverOp, ConvApplyOp, FFTForwardOp,
+                VQBackwardOp, ConvRecoverOp, ConvApplyOp, ConvApplyBackwardOp,
+                ConvRecoverBackwardOp, RopeBackwardOp, FFTForwardOp,
                 FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
                 PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(

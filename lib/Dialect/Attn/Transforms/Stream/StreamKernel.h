@@ -44,9 +44,10 @@ public:
   struct Lookahead {
     Value memref, row;
     unsigned locality; // 3 keeps it in the first cache level, 2 in the second
+    Value column = {}; // first one, and how many: null for whole rows
+    int64_t columns = 0;
+    Value lastColumn = {}; // no column beyond this one, where it is given
     int64_t linesPerTile = 0;
-    // The columns from `column` to `lastColumn`, when these are given.
-    Value column = nullptr, lastColumn = nullptr;
   };
 
   /// Rows of one source that are scored by the same loop.

@@ -31,11 +31,6 @@ static int64_t getElementBytes(Value memref) {
   return type.getElementType().getIntOrFloatBitWidth() / 8;
 }
 
-static int64_t getLinesPerRow(Value memref) {
-  int64_t columns = cast<MemRefType>(memref.getType()).getDimSize(1);
-  return llvm::divideCeil(columns, kLineBytes / getElementBytes(memref));
-}
-
 int64_t StreamKernel::getLineElements(const Segment &segment) {
   return kLineBytes / getElementBytes(sources[segment.source].keys);
 }
@@ -85,7 +80,8 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
     int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
     if (ShapedType::isDynamic(columns))
       return;
-    int64_t lines = queries * getLinesPerRow(ahead.memref);
+    int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
+    int64_t lines = queries * llvm::divideCeil(columns, lineElements);
     int64_t perTurn = llvm::divideCeil(lines * step, numRows * turns);
     ahead.linesPerTile = std::min(perTurn, kMaxPerTurn) * turns;
     int64_t rows = llvm::divideCeil(lines, ahead.linesPerTile) * step;
@@ -106,7 +102,7 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
       continue;
     Value end = b.add(segment.biasColumn, b.add(segment.count, queries));
     Value last = b.sub(b.min(end, b.extent(source.bias, 1)), b.index(1));
-    add({source.bias, next, 2, 0, full.biasColumn, last});
+    add({source.bias, next, 2, full.biasColumn, /*columns=*/0, last});
   }
   return result;
 }
@@ -124,8 +120,11 @@ int64_t StreamKernel::getUnroll(const Segment &segment, int64_t width) {
 void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
                             int64_t unroll, int64_t width) {
   for (const Lookahead &ahead : segment.lookahead) {
+    int64_t columns = ahead.columns;
+    if (columns == 0)
+      columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
     int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
-    int64_t linesPerRow = getLinesPerRow(ahead.memref);
+    int64_t linesPerRow = llvm::divideCeil(columns, lineElements);
     int64_t lines = tiles.getKeys() * linesPerRow;
     Value firstRow = b.add(ahead.row, offset), firstLine = b.index(0);
     if (ahead.linesPerTile) {
@@ -140,7 +139,9 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
       Value row = b.div(line, linesPerRow);
       Value column = b.mul(b.rem(line, linesPerRow), lineElements);
       if (ahead.column)
-        column = b.min(b.add(column, ahead.column), ahead.lastColumn);
+        column = b.add(ahead.column, column);
+      if (ahead.lastColumn)
+        column = b.min(column, ahead.lastColumn);
       b.prefetch(ahead.memref, {b.add(firstRow, row), column}, ahead.locality);
     }
   }

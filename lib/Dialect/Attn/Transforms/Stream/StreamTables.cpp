@@ -13,8 +13,8 @@
 //   R[row][L] = table[row] . QT
 //
 // and the scores of a key are the row R[code]: consecutive, like any other row
-// of scores. A source of many rows then costs a copy for each instead of a
-// product.
+// of scores. They are read when they are needed: the table's fill a part of the
+// second cache level already, and a copy would take as much again.
 //
 //===----------------------------------------------------------------------===//
 

@@ -317,6 +317,17 @@ public:
     return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
   }
 
+  /// Of the forward operation's sums one for the rows' gradients and one for
+  /// the keys' and values', which is applied to both.
+  double count(attn::LowRankBackwardOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] *
+           (2.0 * double(u1[2]) + 3.0 * u2[2]);
+  }
+
   /// Four products with codewords or their means, and two with the tokens that
   /// are read one by one: three with a bias.
   double count(attn::VQBackwardOp op) {
@@ -370,7 +381,9 @@ public:
   }
 
   /// Four products and two additions for two numbers.
-  double count(attn::RopeOp op) { return 3.0 * product(shapeOf(op.getInput())); }
+  double count(attn::RopeOp op) {
+    return 3.0 * product(shapeOf(op.getInput()));
+  }
   double count(attn::RopeBackwardOp op) {
     return 3.0 * product(shapeOf(op.getDOutput()));
   }
@@ -473,7 +486,12 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp, attn::ConvApplyOp, attn::ConvApplyBackwardOp, attn::ConvRecoverOp, attn::ConvRecoverBackwardOp, attn::ConvOp, attn::ConvBackwardOp, attn::RopeOp, attn::RopeBackwardOp, attn::FFTForwardOp, attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
+              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp,
+              attn::LowRankBackwardOp, attn::ConvApplyOp,
+              attn::ConvApplyBackwardOp, attn::ConvRecoverOp,
+              attn::ConvRecoverBackwardOp, attn::ConvOp, attn::ConvBackwardOp,
+              attn::RopeOp, attn::RopeBackwardOp, attn::FFTForwardOp,
+              attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

@@ -9,17 +9,18 @@ from conv_cases import NOISE, make_bases, make_sizes
 from kernels import NAMES
 
 check = Checker()
+ALGORITHMS = [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
+              ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)]
 
 FACTORS = {
     "rows": [1, 2, 15, 17, 63, 64, 65, 193, 331],
     "bases": [1, 2, 3, 9, 64],
     # Algorithm and block.
-    "algorithm": [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
-                  ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)],
+    "algorithm": ALGORITHMS,
     "width": [1, 3, 16, 17, 48, 64, 80, 131],
     # Batch entries, heads, heads of the values.
     "heads": [(1, 1, 1), (2, 3, 1), (1, 4, 2), (0, 2, 1), (2, 0, 1)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "basis": ["state", "same"],
     "scores": ["normal", "wide", "large", "rising", "falling", "masked", "none"],
     "sizes": ["full", "some", "short"],

@@ -253,8 +253,13 @@ def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
     Adds a call of the runtime before every `attn.conv_apply`, and the gradients of
     it and of `attn.conv_recover`, on memrefs. Sizes above the number of tokens,
     negative ones, and sizes that do not decrease down to zeros fail the invocation
-    before anything is written, as does a head without any basis.
+    before anything is written, as does a head without any basis. Sizes that an
+    `attn.conv_recover` of the same function has written need no check.
   }];
+  let options = [
+    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
+           "check copies in the host's memory">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPU/GPURuntimeCalls.h"
 #include "RuntimeCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
@@ -21,28 +22,55 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// True for sizes that an attn.conv_recover has written just before, and nobody
+/// else.
+static bool isRecovered(ConvApplyOp op) {
+  bool isFound = false;
+  for (Operation *user : op.getSizes().getUsers()) {
+    auto recover = dyn_cast<ConvRecoverOp>(user);
+    if (recover && recover.getBasis() == op.getBasis() &&
+        recover->getBlock() == op->getBlock() && recover->isBeforeInBlock(op))
+      isFound = true;
+    else if (!isa<ConvApplyOp, memref::DimOp, memref::DeallocOp>(user))
+      return false;
+  }
+  return isFound;
+}
+
 namespace {
 struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
+  using CheckSizesPassBase::CheckSizesPassBase;
+
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
+    GPURuntimeCalls gpuCalls(getOperation());
     auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
-      SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getSizes());
+      Value sizes = op.getSizes();
+      if (copyLists)
+        sizes = gpuCalls.copyToHost(b, op.getLoc(), sizes);
+      SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
       Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
       arguments.push_back(
           arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
       calls.emitCheck(b, "fovea_rt_check_sizes",
                       (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
+      if (copyLists)
+        gpuCalls.freeOnHost(b, op.getLoc(), sizes);
       return WalkResult::advance();
     };
     WalkResult result = getOperation().walk([&](Operation *op) {
       return llvm::TypeSwitch<Operation *, WalkResult>(op)
-          .Case<ConvApplyOp, ConvApplyBackwardOp>(
-              [&](auto op) { return check(op, op.getBasis()); })
+          .Case([&](ConvApplyOp op) {
+            return isRecovered(op) ? WalkResult::advance()
+                                   : check(op, op.getBasis());
+          })
+          .Case(
+              [&](ConvApplyBackwardOp op) { return check(op, op.getBasis()); })
           .Case([&](ConvRecoverBackwardOp op) {
             return check(op, op.getDBasis());
           })

@@ -219,9 +219,9 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
     Value half = vector::ExtractStridedSliceOp::create(
         b, parts, ArrayRef<int64_t>{part * tileWindows()},
         ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
-    vector::MaskedStoreOp::create(
-        b, lagSpectra, ValueRange{frequency, b.index(part), window}, isThere,
-        half);
+    vector::MaskedStoreOp::create(b, lagSpectra,
+                                  ValueRange{frequency, b.index(part), window},
+                                  isThere, half);
   }
 }
 
@@ -239,9 +239,8 @@ Value ConvGradientPartitioned::sumLanes(Values vectors) {
     Values next;
     for (size_t k = 0, half = vectors.size() / 2; k < half; ++k) {
       Value one = vectors[k], other = vectors[k + half];
-      next.push_back(
-          b.fadd(vector::ShuffleOp::create(b, one, other, low),
-                 vector::ShuffleOp::create(b, one, other, high)));
+      next.push_back(b.fadd(vector::ShuffleOp::create(b, one, other, low),
+                            vector::ShuffleOp::create(b, one, other, high)));
     }
     vectors = std::move(next);
   }

@@ -43,6 +43,16 @@ KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
                                   mlir::ValueRange extents,
                                   int64_t sharedBytes = 0);
 
+/// Lists for every point of a grid which numbers below `extent` a condition
+/// holds for, in order: `list` is [grid..., extent] and `counts` [grid...], of
+/// i32.
+void listNumbers(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> grid,
+                 mlir::Value extent,
+                 llvm::function_ref<mlir::Value(
+                     GPUKernelBuilder &, mlir::ValueRange point, mlir::Value)>
+                     condition,
+                 mlir::Value list, mlir::Value counts);
+
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.
 mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,

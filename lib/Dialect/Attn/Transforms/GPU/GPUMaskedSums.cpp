@@ -26,7 +26,6 @@
 #include "GPULaunch.h"
 #include "GPULowRankKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -110,43 +109,13 @@ Value MaskedLoops::addNode(KernelBuilder &k, ValueRange row, Value group,
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// A warp goes through the keys, 32 at a time; a vote says which belong to the
-/// group, and how many of them come before each lane's.
 void GroupLoops::listKeys() {
-  GPUKernelBuilder k(op.getLoc(), b, kWarpSize);
-  Values at = beginBlocks(k, {batches, heads, numNodes});
-  Value lane = k.toIndex(k.lane()), group = at[2];
-  bool isByRow = op.getMask() == RowMask::DistinctRows;
-  Value count = k.loop(
-      k.index(0), numKeys, kWarpSize, {k.i32(0)},
-      [&](Value first, ValueRange counts) -> Values {
-        Value key = k.add(first, lane);
-        Value isKept = k.select(
-            k.less(key, numKeys), k.getI1Type(),
-            [&] {
-              return isByRow
-                         ? keepsEntry(k, at[0], at[1], group, key)
-                         : k.equal(loadPart(k, 0, at[0], at[1], key), group);
-            },
-            [&]() -> Value {
-              return arith::ConstantIntOp::create(k, 0, /*width=*/1);
-            });
-        Value votes = k.ballot(isKept);
-        Value one = k.i32(1);
-        Value earlier = arith::AndIOp::create(
-            k, votes,
-            k.sub(arith::ShLIOp::create(k, one, k.lane()).getResult(), one));
-        auto countBits = [&](Value bits) -> Value {
-          return LLVM::CtPopOp::create(k, k.getI32Type(), bits);
-        };
-        k.ifThen(isKept, [&] {
-          Value place = k.toIndex(k.add(counts[0], countBits(earlier)));
-          k.storeIndex(key, keys, {at[0], at[1], group, place});
-        });
-        return {k.add(counts[0], countBits(votes))};
-      })[0];
-  k.ifThen(k.equal(lane, k.index(0)),
-           [&] { memref::StoreOp::create(k, count, counts, at); });
+  auto isKept = [&](GPUKernelBuilder &k, ValueRange at, Value key) {
+    return op.getMask() == RowMask::DistinctRows
+               ? keepsEntry(k, at[0], at[1], at[2], key)
+               : k.equal(loadPart(k, 0, at[0], at[1], key), at[2]);
+  };
+  listNumbers(b, {batches, heads, numNodes}, numKeys, isKept, keys, counts);
 }
 
 void GroupLoops::emitSums() {
@@ -184,10 +153,7 @@ void GroupLoops::emitRows() {
   sums = allocate({batches, heads, numNodes}, {rank, columns}, b.getF32Type());
   keys = allocate({batches, heads, numNodes, numKeys}, {}, b.getI32Type());
   counts = allocate({batches, heads, numNodes}, {}, b.getI32Type());
-  {
-    OpBuilder::InsertionGuard guard(b);
-    listKeys();
-  }
+  listKeys();
   emitSums();
   parallelLoop(
       b, {batches, heads, numRows, b.index(columns)}, [&](ValueRange at) {

@@ -104,8 +104,9 @@ struct SelectGPUTilesPass
           isa<StreamOp, SummarizeOp, QuantizeOp, CodebookAccumulateOp,
               CodebookScanOp, CodebookUpdateOp, LogCountOp, CheckCodesOp,
               CheckIntervalsOp, RopeOp, PolynomialFeaturesOp, LowRankOp,
-              TreeBuildOp, TreeFetchOp, TreeUpdateOp, TreeMaterializeOp,
-              TreeSplitOp>(op);
+              ConvApplyOp, ConvRecoverOp, FFTForwardOp, FFTInverseOp,
+              FFTMultiplyOp, FFTAccumulateOp, TreeBuildOp, TreeFetchOp,
+              TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");

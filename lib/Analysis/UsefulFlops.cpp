@@ -316,6 +316,17 @@ public:
     return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
   }
 
+  /// Of the forward operation's sums one for the rows' gradients and one for
+  /// the keys' and values', which is applied to both.
+  double count(attn::LowRankBackwardOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] *
+           (2.0 * double(u1[2]) + 3.0 * u2[2]);
+  }
+
   /// Four products with codewords or their means, and two with the tokens that
   /// are read one by one: three with a bias.
   double count(attn::VQBackwardOp op) {
@@ -385,11 +396,11 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp>(
-            [&](auto attention) {
-              found = true;
-              flops += counter.count(attention);
-            });
+              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp,
+              attn::LowRankBackwardOp>([&](auto attention) {
+          found = true;
+          flops += counter.count(attention);
+        });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

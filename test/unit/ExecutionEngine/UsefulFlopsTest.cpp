@@ -300,6 +300,18 @@ func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x
       countFlops(text,
                  {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
       2.0 * 2 * 4 * 8 * 5 * (50 + 70));
+  const char *gradient = R"(
+func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>) -> tensor<2x2x?x5xf32> {
+  %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>)
+      forward(%o : tensor<2x4x?x5xf32>) gradient(%o : tensor<2x4x?x5xf32>)
+      outs(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>) {mask = #attn.row_mask<causal>}
+      -> tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>
+  return %0#2 : tensor<2x2x?x5xf32>
+})";
+  EXPECT_EQ(
+      countFlops(gradient,
+                 {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
+      2.0 * 2 * 4 * 8 * 5 * (2 * 50 + 3 * 70));
 }
 
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {

@@ -107,7 +107,7 @@ def isolate(text, op):
     lines = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     maps = "".join(line + "\n" for line in lines.splitlines() if line.startswith("#"))
     pattern = rf'(%\d+):(\d+) = "attn\.{op}"\(([^)]*)\) (<{{.*?}}>|) ?: \((.*?)\) ->'
-    body, allocations, arguments, buffers = "", "", {}, {}
+    body, allocations, arguments, buffers = "", [], {}, {}
     for number, (name, count, operands, attributes, types) in enumerate(re.findall(pattern, lines)):
         operands, types = operands.split(", "), split_types(types)
         # The next level adds to what this one has added to.
@@ -121,12 +121,17 @@ def isolate(text, op):
                 names.append(arguments.setdefault(operand, (f"%a{len(arguments)}", type))[0])
             else:
                 # Destinations have buffers of their own.
-                names.append(f"%b{len(allocations.splitlines())}")
-                allocations += f"  {names[-1]} = memref.alloc() : {type}\n"
+                names.append(f"%b{len(allocations)}")
+                allocations.append((names[-1], type))
         buffers.update({f"{name}#{i}": names[i - int(count)] for i in range(int(count))})
         body += f'  "attn.{op}"({", ".join(names)}) {attributes} : ({", ".join(types)}) -> ()\n'
     inputs = ", ".join(f"{name}: {type}" for name, type in arguments.values())
-    return maps + f"func.func @run({inputs}) {{\n{allocations}{body}  return\n}}\n".replace("tensor<", "memref<")
+    # Returned, since levels are not grouped when one's sums are freed before
+    # the next.
+    names, types = (", ".join(part) for part in zip(*allocations))
+    body = "".join(f"  {n} = memref.alloc() : {t}\n" for n, t in allocations) + body
+    text = f"func.func @run({inputs}) -> ({types}) {{\n{body}  return {names} : {types}\n}}\n"
+    return maps + text.replace("tensor<", "memref<")
 
 
 def split_types(text):

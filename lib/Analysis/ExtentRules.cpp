@@ -230,15 +230,15 @@ public:
   }
 
   void add(attn::ConvApplyOp op) {
-    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
-          output = {"output", op.getOutput()};
-    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
-    addEqual(value, 0, basis, 0);
-    addMultiple(basis, 1, value, 1);
-    addEqual(value, 2, basis, 3);
-    addShape(output, basis, {0, 1});
-    addEqual(output, 2, value, 2);
-    addLike({"recomputed", op.getRecomputed()}, basis);
+    addBases(op);
+    addLike({"recomputed", op.getRecomputed()}, {"basis", op.getBasis()});
+  }
+
+  void add(attn::ConvApplyBackwardOp op) {
+    addBases(op);
+    addLike({"d_output", op.getDOutput()}, {"output", op.getOutput()});
+    addLike({"d_basis", op.getDBasis()}, {"basis", op.getBasis()});
+    addLike({"d_value", op.getDValue()}, {"value", op.getValue()});
   }
 
   void add(attn::ConvRecoverOp op) {
@@ -252,6 +252,29 @@ public:
     addLike({"found", op.getFound()}, query);
   }
 
+  void add(attn::ConvRecoverBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          dBasis = {"d_basis", op.getDBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(dBasis, query, {0, 1});
+    addEqual(dBasis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, dBasis, {0, 1, 2});
+    addLike({"d_query", op.getDQuery()}, query);
+    addLike({"d_key", op.getDKey()}, key);
+  }
+
+  void add(attn::ConvBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          value = {"value", op.getValue()};
+    addAttention(query, key, value);
+    addEqual(key, 2, query, 2);
+    addGradients(query, op.getOutput(), /*lse=*/Value(), op.getDOutput(),
+                 /*dLse=*/Value(), op.getDQuery());
+    addLike({"d_key", op.getDKey()}, key);
+    addLike({"d_value", op.getDValue()}, value);
+  }
+
   void add(attn::ConvOp op) {
     Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
     addAttention(query, key, {"value", op.getValue()});
@@ -262,10 +285,13 @@ public:
   }
 
   void add(attn::RopeOp op) {
-    Named input = {"input", op.getInput()};
-    for (unsigned dim = 0; dim < 3; ++dim)
-      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
-    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+    addTurned(op.getPositions(), {"input", op.getInput()},
+              {"output", op.getOutput()});
+  }
+
+  void add(attn::RopeBackwardOp op) {
+    addTurned(op.getPositions(), {"d_output", op.getDOutput()},
+              {"d_input", op.getDInput()});
   }
 
   void add(attn::PolynomialFeaturesOp op) {
@@ -382,6 +408,23 @@ private:
     Named spectrum = {"spectrum", op.getSpectrum()};
     addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
     addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
+  template <typename OpTy> void addBases(OpTy op) {
+    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
+          output = {"output", op.getOutput()};
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addEqual(value, 0, basis, 0);
+    addMultiple(basis, 1, value, 1);
+    addEqual(value, 2, basis, 3);
+    addShape(output, basis, {0, 1});
+    addEqual(output, 2, value, 2);
+  }
+
+  void addTurned(Value positions, const Named &input, const Named &output) {
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", positions}, dim, input, dim);
+    addShape(output, input, {0, 1, 2});
   }
 
   void addNodeShape(const Named &a, const Named &b) {
@@ -557,7 +600,9 @@ void fovea::forEachExtentRule(Operation *op,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
             attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
             attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvApplyOp,
-            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::ConvOp, attn::ConvApplyBackwardOp,
+            attn::ConvRecoverBackwardOp, attn::ConvBackwardOp,
+            attn::RopeBackwardOp, attn::FFTForwardOp, attn::FFTInverseOp,
             attn::FFTMultiplyOp, attn::FFTAccumulateOp, attn::LowRankOp,
             attn::LowRankBackwardOp, attn::PolynomialFeaturesOp,
             attn::PolynomialFeaturesBackwardOp, attn::RopeOp, attn::TreeBuildOp,

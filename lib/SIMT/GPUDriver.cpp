@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/SIMT/GPUDriver.h"
+#include "FourierTransform.h"
 #include "fovea/SIMT/Memory.h"
 #include "fovea/SIMT/Module.h"
 #include "fovea/SIMT/TensorMap.h"
@@ -51,6 +52,8 @@ static Options readEnvironment() {
       options.races = number;
     else if (name == "banks")
       options.bankConflicts = number;
+    else if (name == "transforms")
+      options.transforms = number;
     else
       fprintf(stderr, "fovea: FOVEA_SIMT has no option '%s'\n",
               part.str().c_str());
@@ -286,6 +289,24 @@ static fovea_rt_status encodeTensorMap(void *, void *out,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status transform(void *, void *data, int64_t length,
+                                 int64_t count, int32_t inverse, void *,
+                                 char *text) {
+  if (!getEmulatorOptions().transforms)
+    return report(text, FOVEA_RT_UNAVAILABLE,
+                  "Fourier transforms on a GPU need cuFFT, which FOVEA_SIMT "
+                  "says is missing");
+  if (!data)
+    return FOVEA_RT_OK;
+  int64_t bytes = count * length * 2 * sizeof(float);
+  if (!isInBlock(data, FOVEA_RT_GPU_HERE, bytes))
+    return report(text, FOVEA_RT_INVALID_ARGUMENT,
+                  "a transform of " + Twine(bytes) +
+                      " bytes reaches beyond its block of device memory");
+  transformLines(static_cast<float *>(data), length, count, inverse != 0);
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status createStream(void *, void **stream, char *) {
   static int theStream;
   *stream = &theStream;
@@ -341,6 +362,7 @@ void fovea::simt::registerEmulator() {
       copyMemory,
       fillMemory,
       encodeTensorMap,
+      transform,
       createStream,
       destroyStream,
       synchronize,

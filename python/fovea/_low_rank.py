@@ -83,11 +83,11 @@ def _broadcasts(part: Tensor, shape: Sequence[int | None]) -> None:
 # ----------------------------------------------------------------------------
 
 
-def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
-    x = _rows("x", x)
+def _check_rope(name: str, x: Any, positions: Any, base: Any) -> tuple[Tensor, Tensor, str]:
+    """The rows that are turned, their positions, and the attribute of the base."""
+    x = _rows(name, x)
     if x.shape[3] % 2:
-        raise ValueError(f"x: found width {x.shape[3]}, needed an even width")
+        raise ValueError(f"{name}: found width {x.shape[3]}, needed an even width")
     part = _part("positions", positions)
     for dim, (found, needed) in enumerate(zip(part.shape, x.shape)):
         if found not in (1, needed):
@@ -95,7 +95,13 @@ def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., 
                 f"positions: found extent {found} in dimension {dim}, needed {needed} or 1"
             )
     base = _number("base", base, "above 0", lambda number: number > 0)
-    return _build("rope", (x, part), (), [("outs", [x.type])], [f"base = {_float(base)}"], target)
+    return x, part, f"base = {_float(base)}"
+
+
+def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
+    check_target(target)
+    x, part, attribute = _check_rope("x", x, positions, base)
+    return _build("rope", (x, part), (), [("outs", [x.type])], [attribute], target)
 
 
 def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") -> Any:

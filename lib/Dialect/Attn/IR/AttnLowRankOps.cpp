@@ -34,27 +34,55 @@ static LogicalResult verifyBroadcast(Operation *op, StringRef name,
 // RopeOp
 //===----------------------------------------------------------------------===//
 
+/// Checks rows of an even width, called `name`, their positions and the base.
+template <typename OpTy>
+static LogicalResult verifyRope(OpTy op, StringRef name, Value rows) {
+  if (failed(verifyWidth(op, name, rows)))
+    return failure();
+  int64_t width = shaped(rows).getDimSize(3);
+  std::string what = ("from " + name).str();
+  if (width % 2 != 0)
+    return op.emitOpError()
+           << "expects an even width of " << name << ", but got " << width;
+  if (failed(verifyBroadcast(op, "positions", op.getPositions(), rows, what)) ||
+      failed(verifyExtent(op, "positions", op.getPositions(), 2,
+                          shaped(rows).getDimSize(2), what,
+                          /*mayBroadcast=*/true)))
+    return failure();
+  double base = op.getBase().convertToDouble();
+  if (!(base > 0.0) || !op.getBase().isFinite())
+    return op.emitOpError()
+           << "expects a finite base above 0, but got " << base;
+  return success();
+}
+
 LogicalResult RopeOp::verify() {
   ShapedType input = shaped(getInput());
-  if (failed(verifyWidth(*this, "input", getInput())))
-    return failure();
-  int64_t width = input.getDimSize(3);
-  if (width % 2 != 0)
-    return emitOpError() << "expects an even width of input, but got " << width;
-  if (failed(verifyBroadcast(*this, "positions", getPositions(), getInput(),
-                             "from input")) ||
-      failed(verifyExtent(*this, "positions", getPositions(), 2,
-                          input.getDimSize(2), "from input",
-                          /*mayBroadcast=*/true)) ||
+  if (failed(verifyRope(*this, "input", getInput())) ||
       failed(verifyElements(*this, "output", getOutput(),
                             input.getElementType())) ||
       failed(verifyWidth(*this, "output", getOutput())) ||
       failed(verifyShape(*this, "output", getOutput(), input.getShape(),
                          "from input")))
     return failure();
-  double base = getBase().convertToDouble();
-  if (!(base > 0.0) || !getBase().isFinite())
-    return emitOpError() << "expects a finite base above 0, but got " << base;
+  return verifyDestinationStyle(*this);
+}
+
+LogicalResult RopeBackwardOp::verify() {
+  if (failed(verifyRope(*this, "d_output", getDOutput())) ||
+      failed(verifyWidth(*this, "d_input", getDInput())) ||
+      failed(verifyShape(*this, "d_input", getDInput(),
+                         shaped(getDOutput()).getShape(), "from d_output")))
+    return failure();
+  Type found = shaped(getDInput()).getElementType();
+  Type data = shaped(getDOutput()).getElementType();
+  if (getStateType(found) != getStateType(data))
+    return emitOpError() << "expects d_input to hold numbers whose sums are "
+                            "kept in "
+                         << getStateType(data) << ", as those of d_output, "
+                         << "but got " << found;
+  if (failed(verifyNoAliases(*this)))
+    return failure();
   return verifyDestinationStyle(*this);
 }
 

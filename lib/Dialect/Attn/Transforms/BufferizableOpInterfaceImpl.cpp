@@ -126,6 +126,12 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
         *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
+    ConvApplyBackwardOp::attachInterface<AttnOpInterface<ConvApplyBackwardOp>>(
+        *context);
+    ConvRecoverBackwardOp::attachInterface<
+        AttnOpInterface<ConvRecoverBackwardOp>>(*context);
+    ConvBackwardOp::attachInterface<AttnOpInterface<ConvBackwardOp>>(*context);
+    RopeBackwardOp::attachInterface<AttnOpInterface<RopeBackwardOp>>(*context);
     PolynomialFeaturesOp::attachInterface<
         AttnOpInterface<PolynomialFeaturesOp>>(*context);
     PolynomialFeaturesBackwardOp::attachInterface<

@@ -23,7 +23,7 @@ FACTORS = {
     "width": [1, 3, 8, 15, 16, 17, 64, 65, 144],
     # Batch entries, heads, key heads.
     "heads": HEADS,
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "features": ["positive", "normal"],
     "per_head": [False, True],
     "cpu": check.usable_cpus(),

@@ -21,5 +21,6 @@ include "fovea/Dialect/Attn/IR/AttnVQBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 // Gradients refer to the operations that they are gradients of.
 include "fovea/Dialect/Attn/IR/AttnBackwardOps.td"
+include "fovea/Dialect/Attn/IR/AttnConvBackwardOps.td"
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD

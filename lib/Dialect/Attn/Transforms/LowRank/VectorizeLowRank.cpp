@@ -48,14 +48,15 @@ struct VectorizeLowRankPass
   void runOnOperation() override {
     RegisterFile registers = {vectorBits, numRegisters};
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<RopeOp, PolynomialFeaturesOp, PolynomialFeaturesBackwardOp,
-               LowRankOp, LowRankBackwardOp>(op))
+      if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+               PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(op))
         return WalkResult::advance();
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();
       OpBuilder builder(op);
       llvm::TypeSwitch<Operation *>(op)
-          .Case([&](RopeOp op) { emitRope(builder, op, vectorBits); })
+          .Case<RopeOp, RopeBackwardOp>(
+              [&](auto op) { emitRope(builder, op, vectorBits); })
           .Case([&](PolynomialFeaturesOp op) {
             emitPolynomialFeatures(builder, op, vectorBits);
           })

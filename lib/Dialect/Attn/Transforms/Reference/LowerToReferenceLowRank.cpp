@@ -16,14 +16,15 @@ using namespace fovea::attn;
 // RopeOp
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(RopeOp op) {
+/// Turns pairs of columns of `input` by their angles; back if `sign` is -1.
+template <typename OpTy>
+static void emitTurns(OpTy op, Value input, Value output, double sign) {
   ReferenceBuilder ref(op);
-  Value input = op.getInput(), output = op.getOutput();
   int64_t width = cast<MemRefType>(input.getType()).getDimSize(3);
   double base = op.getBase().convertToDouble();
   Value frequencies = ref.allocate({width / 2});
   for (int64_t i = 0; i < width / 2; ++i)
-    ref.store(ref.number(std::pow(base, -2.0 * i / width)), frequencies,
+    ref.store(ref.number(sign * std::pow(base, -2.0 * i / width)), frequencies,
               ref.index(i));
   forEachRow(ref, input, [&](Value b, Value h, Value n) {
     Value positions = op.getPositions();
@@ -44,6 +45,14 @@ void fovea::attn::lowerToReference(RopeOp op) {
     });
   });
   op.erase();
+}
+
+void fovea::attn::lowerToReference(RopeOp op) {
+  emitTurns(op, op.getInput(), op.getOutput(), /*sign=*/1.0);
+}
+
+void fovea::attn::lowerToReference(RopeBackwardOp op) {
+  emitTurns(op, op.getDOutput(), op.getDInput(), /*sign=*/-1.0);
 }
 
 //===----------------------------------------------------------------------===//

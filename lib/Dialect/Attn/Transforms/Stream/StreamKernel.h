@@ -43,6 +43,8 @@ public:
   struct Lookahead {
     Value memref, row;
     unsigned locality; // 3 keeps it in the first cache level, 2 in the second
+    Value column = {}; // first one, and how many: null for whole rows
+    int64_t columns = 0;
   };
 
   /// Rows of one source that are scored by the same loop.

@@ -69,7 +69,9 @@ void StreamKernel::lookAhead(MutableArrayRef<Segment> segments) {
 void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
                             int64_t unroll, int64_t width) {
   for (const Lookahead &ahead : segment.lookahead) {
-    int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
+    int64_t columns =
+        ahead.column ? ahead.columns
+                     : cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
     int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
     int64_t linesPerRow = llvm::divideCeil(columns, lineElements);
     int64_t lines = tiles.getKeys() * linesPerRow;
@@ -79,6 +81,8 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
       Value line = b.add(b.mul(turn, perTurn), i);
       Value row = b.div(line, linesPerRow);
       Value column = b.mul(b.rem(line, linesPerRow), lineElements);
+      if (ahead.column)
+        column = b.add(ahead.column, column);
       b.prefetch(ahead.memref, {b.add(b.add(ahead.row, offset), row), column},
                  ahead.locality);
     }

@@ -94,6 +94,74 @@ def test_types(type):
     assert found.dtype == TYPES[type] and found.shape == tree.nodes.shape
 
 
+def test_the_same_bits_for_any_number_of_threads():
+    rng, c, _, tree = make("several roots", True, "float32")
+    y, (level, index) = normal(rng, tree.nodes), cover(tree)
+    found = []
+    try:
+        for threads in (1, 2, 3, 7):
+            fovea.set_num_threads(threads)
+            found.append([fovea.tree_build_backward(y, tree), fovea.tree_materialize_backward(c, tree),
+                          *fovea.tree_update_backward(y, tree, level, index)])  # fmt: skip
+    finally:
+        fovea.set_num_threads(0)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other))
+
+
+FUNCTION = """
+func.func @layer(%c: tensor<2x8x3xf64>, %level: tensor<2x5xi32>, %index: tensor<2x5xi32>) -> tensor<2x8x3xf64> {
+  %ti = tensor.empty() : tensor<2x15x3xf64>
+  %ri = tensor.empty() : tensor<2x5x3xf64>
+  %ci = tensor.empty() : tensor<2x8x3xf64>
+  %tree = attn.tree_build ins(%c : tensor<2x8x3xf64>) outs(%ti : tensor<2x15x3xf64>)
+      {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x15x3xf64>
+  %rows = attn.tree_fetch ins(%tree : tensor<2x15x3xf64>) nodes(%level, %index : tensor<2x5xi32>, tensor<2x5xi32>)
+      outs(%ri : tensor<2x5x3xf64>) {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x5x3xf64>
+  %new = math.tanh %rows : tensor<2x5x3xf64>
+  %next = attn.tree_update ins(%new : tensor<2x5x3xf64>) nodes(%level, %index : tensor<2x5xi32>, tensor<2x5xi32>)
+      outs(%tree : tensor<2x15x3xf64>) {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x15x3xf64>
+  %out = attn.tree_materialize ins(%next : tensor<2x15x3xf64>) outs(%ci : tensor<2x8x3xf64>)
+      {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x8x3xf64>
+  return %out : tensor<2x8x3xf64>
+}
+"""
+
+
+def test_a_function_of_trees(target):
+    """Build, fetch, move and materialize, against central differences."""
+    rng = np.random.default_rng(4)
+    c, d_out = rng.standard_normal((2, 2, 8, 3))
+    level = np.array([[0, 0, 1, 1, 1], [1, 0, 0, 1, 1]], np.int32)
+    index = np.array([[0, 1, 1, 2, 3], [0, 2, 3, 2, 3]], np.int32)
+    kernel = fovea.compile(FUNCTION, target=target)
+    gradient = kernel.vjp()(c, level, index, d_out)
+    for at in np.ndindex(c.shape):
+        step = np.zeros(c.shape)
+        step[at] = 1e-5
+        above, below = (kernel(c + s * step, level, index) for s in (1, -1))
+        assert abs(inner(d_out, above - below) / 2e-5 - gradient[at]) <= 1e-6 * np.abs(gradient).max()
+
+
+@pytest.mark.parametrize("wrong", [(0, 4, "level.* must be at least 0 and below 4, but got 4"),
+                                   (1, 8, "index and last.* but got 8 and 7")])  # fmt: skip
+def test_nodes_that_a_tree_does_not_have(wrong, target):
+    """Fail, though the gradient of a linear operation does not run it."""
+    text = """
+func.func @f(%tree: tensor<1x15x3xf32>, %level: tensor<1x2xi32>, %index: tensor<1x2xi32>) -> tensor<1x2x3xf32> {
+  %ri = tensor.empty() : tensor<1x2x3xf32>
+  %rows = attn.tree_fetch ins(%tree : tensor<1x15x3xf32>) nodes(%level, %index : tensor<1x2xi32>, tensor<1x2xi32>)
+      outs(%ri : tensor<1x2x3xf32>) {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<1x2x3xf32>
+  return %rows : tensor<1x2x3xf32>
+}
+"""
+    lists = np.zeros((2, 1, 2), np.int32)
+    lists[wrong[0], 0, 1] = wrong[1]
+    tree, d_rows = np.zeros((1, 15, 3), np.float32), np.zeros((1, 2, 3), np.float32)
+    with pytest.raises(fovea.FoveaError, match=wrong[2]):
+        fovea.compile(text, target=target).vjp()(tree, *lists, d_rows)
+
+
 def test_a_wrong_transpose_is_seen():
     rng, c, _, tree = make("one root", False)
     y = normal(rng, tree.nodes)

@@ -1,7 +1,8 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients of both forms of multipole attention against NumPy."""
+"""Gradients of both forms of multipole attention against NumPy, and their bits on
+several threads."""
 
 import numpy as np
 from backward_cases import close, flat, gradient_text
@@ -65,7 +66,15 @@ def run(index, case):
         expected = check.reference.fast_multipole_backward(
             d_out, q, k, v, *lists, out, lse, d_lse=d_lse, **options)
     text, arrays = gradient_text(case["op"] + "_backward", [q, k, v], clauses, results, attributes)
-    found = check.library.compile(text, cpu=case["cpu"])(*arrays)
+    kernel = check.library.compile(text, cpu=case["cpu"])
+    found = kernel(*arrays)
+    # The same bits for any number of threads.
+    if index % 4 == 0:
+        for threads in (1, 2, 3, 7):
+            check.library.set_num_threads(threads)
+            same = all(a.tobytes() == b.tobytes() for a, b in zip(found, kernel(*arrays)))
+            check.require(same, f"case {index} {case}: {threads} threads")
+        check.library.set_num_threads(0)
     close(check, found, flat(expected), dtype, f"case {index} N {N} {case}", factor=2)
 
 

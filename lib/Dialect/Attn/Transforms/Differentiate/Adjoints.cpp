@@ -117,4 +117,5 @@ void fovea::attn::registerDifferentiableOpInterfaceExternalModels(
   registerAttnRules(registry);
   registerLinalgRules(registry);
   registerTensorRules(registry);
+  registerTreeRules(registry);
 }

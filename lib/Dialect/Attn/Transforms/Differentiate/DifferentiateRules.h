@@ -21,6 +21,7 @@ void registerArithRules(mlir::DialectRegistry &registry);
 void registerLinalgRules(mlir::DialectRegistry &registry);
 void registerTensorRules(mlir::DialectRegistry &registry);
 void registerAttnRules(mlir::DialectRegistry &registry);
+void registerTreeRules(mlir::DialectRegistry &registry);
 
 /// Computes again, after `boundary`, what operations before it are cheap to
 /// compute from values that are kept anyway.

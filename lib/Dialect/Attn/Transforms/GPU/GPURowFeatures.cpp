@@ -86,9 +86,7 @@ private:
     return b.fmul(b.loadScalar(op.getInput(), at), b.scalar(root));
   }
 
-  Values emitLast(Value product, Value low, Value run,
-                  ValueRange carried) override {
-    Value position = carried.front();
+  void storeLast(Value product, Value low, Value run, Value position) override {
     b.loop(b.add(low, lane), b.index(width), kWarpSize, [&](Value column) {
       Value feature = b.fmul(product, loadColumn(column));
       feature = b.select(
@@ -99,7 +97,6 @@ private:
       at.push_back(b.add(position, b.sub(column, low)));
       b.storeScalar(feature, op.getOutput(), at);
     });
-    return {skipLast(position, low)};
   }
 
   PolynomialFeaturesOp op;

@@ -165,6 +165,33 @@ func.func @low_rank(%q: tensor<1x4x9x5xf32>, %k: tensor<1x2x7x5xf32>, %v: tensor
 
 // -----
 
+// Transposes of trees: sums over children, shares of parents, and rows of listed
+// nodes, which are checked, since attn.tree_fetch itself is not run any more.
+
+// CHECK-LABEL: func.func @tree_vjp(
+//  CHECK-SAME:     %[[C:.*]]: tensor<?x4x3xf32>, %[[L:.*]]: tensor<?x2xi32>, %[[I:.*]]: tensor<?x2xi32>, %{{.*}}: index, %[[D:.*]]: tensor<?x2x3xf32>)
+//   CHECK-NOT:   attn.tree_fetch ins
+//       CHECK:   attn.check_codes %{{.*}} below %{{.*}} {name = "attn.tree_fetch: level"}
+//       CHECK:   attn.check_intervals %{{.*}}, %{{.*}} below %{{.*}} {name = "attn.tree_fetch: nodes, index and last"}
+//       CHECK:   scf.for
+//       CHECK:     scf.for
+//       CHECK:       tensor.extract_slice %[[D]]
+//       CHECK:       tensor.insert_slice
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel"]
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+//       CHECK:   return %{{.*}} : tensor<?x4x3xf32>
+func.func @tree(%c: tensor<?x4x3xf32>, %level: tensor<?x2xi32>, %index: tensor<?x2xi32>, %batch: index) -> tensor<?x2x3xf32> {
+  %ti = tensor.empty(%batch) : tensor<?x5x3xf32>
+  %ri = tensor.empty(%batch) : tensor<?x2x3xf32>
+  %tree = attn.tree_build ins(%c : tensor<?x4x3xf32>) outs(%ti : tensor<?x5x3xf32>)
+      {shape = #attn.tree<ratio = 4, levels = 1>} -> tensor<?x5x3xf32>
+  %rows = attn.tree_fetch ins(%tree : tensor<?x5x3xf32>) nodes(%level, %index : tensor<?x2xi32>, tensor<?x2xi32>)
+      outs(%ri : tensor<?x2x3xf32>) {shape = #attn.tree<ratio = 4, levels = 1>} -> tensor<?x2x3xf32>
+  return %rows : tensor<?x2x3xf32>
+}
+
+// -----
+
 // Half of the commitment loss: nothing goes through what stops the gradient.
 
 // CHECK-LABEL: func.func @stop_vjp(

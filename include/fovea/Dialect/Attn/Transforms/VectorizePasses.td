@@ -130,8 +130,8 @@ def VectorizeLowRankPass
     : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
   let summary = "lower low-rank attention on memrefs to parallel vector code";
   let description = [{
-    Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope`, and
-    the gradients of the three, on memrefs by parallel loops of vector code.
+    Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope` and
+    their gradients on memrefs by parallel loops of vector code.
 
     A causal `attn.low_rank` goes through chunks of rows with running sums of outer
     products: products of register tiles with the sums, with the triangle of

@@ -19,36 +19,29 @@ Value Monomials::overRoot(Value product, Value times) {
   return arith::DivFOp::create(b, product, root);
 }
 
-/// Goes through the products of `product` with `missing` more columns from
-/// `low` on, the last of which it has `run` times already. Takes and returns
-/// where the next feature lies, and what else the loops carry.
+/// Stores the products of `product` with `missing` more columns from `low` on,
+/// the last of which it has `run` times already. Takes and returns where the
+/// next feature lies.
 Values Monomials::emit(int64_t missing, Value product, Value low, Value run,
-                       Value position, ValueRange carried) {
-  if (missing == 1) {
-    Values next = emitLast(product, low, run, position, carried);
-    next.insert(next.begin(), b.add(position, b.sub(b.index(width), low)));
-    return next;
-  }
-  Values inits = {position};
-  llvm::append_range(inits, carried);
+                       ValueRange carried) {
+  if (missing == 1)
+    return emitLast(product, low, run, carried);
   return b.loop(
-      low, b.index(width), 1, inits,
-      [&](Value column, ValueRange outer) -> Values {
+      low, b.index(width), 1, carried,
+      [&](Value column, ValueRange carried) -> Values {
         Value one = b.index(1);
         Value times = b.select(b.equal(column, low), b.add(run, one), one);
         Value next = overRoot(b.fmul(product, loadColumn(column)), times);
-        Values inner =
-            emit(missing - 1, next, column, times, outer.front(), getCarried());
-        Values left = leaveColumn(product, column, times, outer.drop_front(),
-                                  ValueRange(inner).drop_front());
-        left.insert(left.begin(), inner.front());
-        return left;
+        Values inner = emit(missing - 1, next, column, times, before(carried));
+        return after(product, column, times, carried, inner);
       });
 }
 
-void Monomials::emitRow(int64_t degree) {
+void Monomials::emitRow(int64_t degree, ValueRange others) {
   Value zero = b.index(0), one = b.scalar(1.0), position = b.index(1);
-  for (int64_t missing = 1; missing <= degree; ++missing)
-    position =
-        emit(missing, one, zero, /*run=*/zero, position, getCarried()).front();
+  for (int64_t missing = 1; missing <= degree; ++missing) {
+    Values carried = {position};
+    llvm::append_range(carried, others);
+    position = emit(missing, one, zero, /*run=*/zero, carried).front();
+  }
 }

@@ -298,7 +298,24 @@ public:
     addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
   }
 
-  void add(attn::LowRankOp op) {
+  void add(attn::PolynomialFeaturesBackwardOp op) {
+    addShape({"d_output", op.getDOutput()}, {"input", op.getInput()},
+             {0, 1, 2});
+    addShape({"d_input", op.getDInput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) { addLowRank(op); }
+
+  void add(attn::LowRankBackwardOp op) {
+    addLowRank(op);
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addShape({"d_output", op.getDOutput()}, u1, {0, 1, 2});
+    addShape({"d_u1", op.getDU1()}, u1, {0, 1, 2});
+    addShape({"d_u2", op.getDU2()}, u2, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, u2, {0, 1, 2});
+  }
+
+  template <typename OpTy> void addLowRank(OpTy op) {
     Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
     addEqual(u2, 0, u1, 0);
     addMultiple(u1, 1, u2, 1);
@@ -313,12 +330,12 @@ public:
     bool isByColumn = mask == attn::RowMask::DistinctColumns;
     OperandRange parts = op.getMaskParts();
     if (!parts.empty())
-      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+      addEqual({attn::LowRankOp::getPartNames(mask)[0].str(), parts[0]}, 2,
                isByColumn ? u2 : u1, 2);
     if (mask == attn::RowMask::RowInterval)
       addEqual({"last", parts[1]}, 2, u1, 2);
     if (isByColumn || mask == attn::RowMask::DistinctRows)
-      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+      addEqual({attn::LowRankOp::getPartNames(mask)[1].str(), parts[1]}, 3,
                isByColumn ? u1 : u2, 2);
   }
 
@@ -587,7 +604,8 @@ void fovea::forEachExtentRule(Operation *op,
             attn::ConvRecoverBackwardOp, attn::ConvBackwardOp,
             attn::RopeBackwardOp, attn::FFTForwardOp, attn::FFTInverseOp,
             attn::FFTMultiplyOp, attn::FFTAccumulateOp, attn::LowRankOp,
-            attn::PolynomialFeaturesOp, attn::RopeOp, attn::TreeBuildOp,
+            attn::LowRankBackwardOp, attn::PolynomialFeaturesOp,
+            attn::PolynomialFeaturesBackwardOp, attn::RopeOp, attn::TreeBuildOp,
             attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
             attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });

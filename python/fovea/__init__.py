@@ -35,6 +35,7 @@ from ._low_rank import (
     polynomial_features,
     rope,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
 from .compiler import (
     TARGETS,
@@ -96,8 +97,10 @@ __all__ = [
     "fast_multipole_linear_backward",
     "gpu_stream",
     "low_rank",
+    "low_rank_backward",
     "num_threads",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "rope",
     "rope_backward",

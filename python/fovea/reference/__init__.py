@@ -55,6 +55,7 @@ from ._low_rank import (
     row_change_mask,
     row_interval_mask,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantized import (
     codebook_accumulate,
     codebook_scan,
@@ -106,9 +107,11 @@ __all__ = [
     "head_probability",
     "log_weights",
     "low_rank",
+    "low_rank_backward",
     "num_levels",
     "owning_level",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "recover_from_scores",
     "rope",

@@ -134,7 +134,11 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     RopeBackwardOp::attachInterface<AttnOpInterface<RopeBackwardOp>>(*context);
     PolynomialFeaturesOp::attachInterface<
         AttnOpInterface<PolynomialFeaturesOp>>(*context);
+    PolynomialFeaturesBackwardOp::attachInterface<
+        AttnOpInterface<PolynomialFeaturesBackwardOp>>(*context);
     LowRankOp::attachInterface<AttnOpInterface<LowRankOp>>(*context);
+    LowRankBackwardOp::attachInterface<AttnOpInterface<LowRankBackwardOp>>(
+        *context);
     TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
     TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
     TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);

@@ -62,8 +62,9 @@ def recover_module(types, results):
             f"  return %r#0, %r#1 : {kinds}\n}}\n")
 
 
-def compare(what, text, cpu, arrays, expected, names, bound):
-    """On the CPU, with any number of threads, and as plain loops."""
+def compare(what, text, cpu, arrays, expected, names, bound, sizes=(1, 1)):
+    """On the CPU, with any number of threads, and as plain loops. `sizes` say what
+    gradients are differences of: at least numbers of about 1."""
     for target in check.targets():
         kernel = check.library.compile(text, target=target, cpu=cpu if target == "cpu" else "native")
         check.library.set_num_threads(1)
@@ -74,9 +75,9 @@ def compare(what, text, cpu, arrays, expected, names, bound):
                 again = kernel(*arrays)
                 check.require(all(a.tobytes() == b.tobytes() for a, b in zip(found, again)),
                               f"{what}: {threads} threads")
-        for name, one, other in zip(names, found, expected):
-            # Gradients of scores are differences of numbers of about 1.
-            check.close(one, other, bound, f"{what} {target} {name}", absolute=np.abs(other).max(initial=0) < 1)
+        for name, one, other, size in zip(names, found, expected, sizes):
+            size = max(size, np.abs(other).max(initial=0))
+            check.close(one.astype(float) / size, other / size, bound, f"{what} {target} {name}", absolute=True)
 
 
 def run_apply(index, case):
@@ -99,11 +100,14 @@ def run_apply(index, case):
     sums = (lambda kind: kind) if case["sums"] == "same" else state
     results = {"db": tensor(shapes["b"], sums(basis)), "dv": tensor(shapes["v"], sums(dtype))}
     options = f"algorithm = #attn.conv_algorithm<{algorithm}>" + (f", block = {block} : i64" if block else "")
-    bound = 2 * BOUNDS[dtype]
+    bound, size = 2 * BOUNDS[dtype], 1
     if algorithm not in ("toeplitz", "auto") and case["scores"] != "normal":
         bound = max(bound, 2 * NOISE[dtype])
-    compare(f"case {index} {case}", apply_module(types, results, options), case["cpu"],
-            (b, sizes, v, out, d), check.reference.conv_apply_backward(d, b, sizes, v), ("d_b", "d_v"), bound)
+        # A transform's errors are small next to products of rows, not their differences.
+        norms = [np.linalg.norm(x.astype(float), axis=-1).max(initial=0) for x in (d, v)]
+        size = max(1, norms[0] * norms[1])
+    compare(f"case {index} {case}", apply_module(types, results, options), case["cpu"], (b, sizes, v, out, d),
+            check.reference.conv_apply_backward(d, b, sizes, v), ("d_b", "d_v"), bound, (size, 1))
 
 
 def run_recover(index, case):

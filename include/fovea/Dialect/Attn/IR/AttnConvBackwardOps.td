@@ -52,7 +52,8 @@ def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward"> {
     A row that a transform is too coarse for, as `attn.conv_apply` finds them, passes
     its gradients on without one, entry by entry. Which rows these are does not
     depend on the values here: those where the bound there, for values that are all 1,
-    is more than `2^9 u` of the normaliser.
+    is more than `2^9 u` of the normaliser. So errors of `dS` are some `2^9 u P` next to
+    `|d_output[i, :]| |value[j, :]|` at worst, those of `d_value` next to `|d_output|`.
 
     Example:
 

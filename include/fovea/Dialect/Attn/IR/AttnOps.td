@@ -12,6 +12,7 @@
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
 include "fovea/Dialect/Attn/IR/AttnFFTOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
+include "fovea/Dialect/Attn/IR/AttnLowRankBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"

@@ -131,13 +131,13 @@ def VectorizeLowRankPass
   let summary = "lower low-rank attention on memrefs to parallel vector code";
   let description = [{
     Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope` and
-    `attn.rope_backward` on memrefs by parallel loops of vector code.
+    their gradients on memrefs by parallel loops of vector code.
 
     A causal `attn.low_rank` goes through chunks of rows with running sums of outer
     products: products of register tiles with the sums, with the triangle of
     weights on the diagonal, and of keys and values for the next sums. Other masks
-    make sums by group, or a tree of sums, and apply them to rows. See
-    docs/Lowering.md.
+    make sums by group, or a tree of sums, and apply them to rows. The gradient is
+    three such sums, two of them under the transposed mask. See docs/Lowering.md.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",

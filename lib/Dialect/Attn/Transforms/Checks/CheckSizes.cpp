@@ -69,9 +69,8 @@ struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
             return isRecovered(op) ? WalkResult::advance()
                                    : check(op, op.getBasis());
           })
-          .Case([&](ConvApplyBackwardOp op) {
-            return check(op, op.getBasis());
-          })
+          .Case(
+              [&](ConvApplyBackwardOp op) { return check(op, op.getBasis()); })
           .Case([&](ConvRecoverBackwardOp op) {
             return check(op, op.getDBasis());
           })

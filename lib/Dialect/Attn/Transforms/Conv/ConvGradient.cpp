@@ -21,6 +21,7 @@ void ConvGradientKernel::allocateBuffers() {
   rowGradients = allocate(state, {numTokens, b.index(paddedWidth)});
   rowDeltas = allocate(state, {b.add(numTokens, 2 * front)});
   profileGradients = allocate(state, {b.mul(numBases, scoreRow)});
+  markedRows = allocate(b.getIndexType(), {numTokens});
   exactTops = allocate(state, {numTokens});
   exactFactors = allocate(state, {numTokens});
   exactDeltas = allocate(state, {numTokens});
@@ -59,7 +60,7 @@ void ConvGradientKernel::emitHead() {
   Value numMarked = judgeRows();
   prepareRows();
   emitProducts();
-  b.ifThen(b.less(b.index(0), numMarked), [&] { emitExactRows(); });
+  b.ifThen(b.less(b.index(0), numMarked), [&] { emitExactRows(numMarked); });
   storeBases();
 }
 

@@ -71,18 +71,20 @@ private:
   void storeBases();
 
   // ConvGradientRows.cpp
-  void emitExactRows();
+  void emitExactRows(Value numMarked);
+  void listMarkedRows();
   void prepareExactRow(Value row, Value rowWeights);
   void addExactValues(Value row, Value firstKey, Value endKey,
                       Value rowWeights);
   void addExactLags(Value row, Value firstLag, Value endLag, Value rowWeights);
-  void forMarkedRows(Value first, llvm::function_ref<void(Value row)> body);
   void forEachEntry(
       Value row, Value firstLag, Value endLag, Value rowWeights,
       llvm::function_ref<void(Value segment, Value lag, Value weight)> body);
 
   /// Sums for the gradients of values [B, G, N, paddedWidth].
   Value valueSums;
+  /// The rows that are marked, in order.
+  Value markedRows;
   /// Of marked rows: the greatest score, the reciprocal of the normaliser next
   /// to it, and d_output . output.
   Value exactTops, exactFactors, exactDeltas;

@@ -28,10 +28,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Windows whose frequencies are summed at a time; as many blocks of zeros are
-/// behind the last one, less one.
-static constexpr int64_t kTileWindows = 4;
-
 namespace {
 class ConvGradientPartitioned : public ConvGradientKernel {
 public:
@@ -48,6 +44,10 @@ private:
   void correlate(Value frequency);
   void correlateTile(Value frequency, Value segment, Value count,
                      Value distance);
+  Value sumLanes(Values vectors);
+  /// Windows whose frequencies are summed at a time: a vector of real and
+  /// imaginary parts. As many blocks of zeros, less one, are behind the last.
+  int64_t tileWindows() const { return lanes / 2; }
   void invertWindows(Value first);
   void sumDeltas(Value segment);
   Value loadReversed(Value memref, Value first);
@@ -73,7 +73,7 @@ void ConvGradientPartitioned::allocateBuffers() {
   Type index = b.getIndexType(), state = b.getStateType();
   for (Value *list : {&segmentPieces, &segmentBlocks, &segmentWindows})
     *list = allocate(index, {numBases});
-  rowSpectra = allocateSpectra(b.add(numBlocks, kTileWindows - 1));
+  rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1));
   lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   lagSums = allocate(state, {maxWindows, b.index(length)});
   deltaSums = allocate(b.getF64Type(), {b.add(numTokens, lanes)});
@@ -132,7 +132,7 @@ void ConvGradientPartitioned::transformRows(Value block, Value columns) {
 }
 
 void ConvGradientPartitioned::emitProducts() {
-  forAll({b.index(numGroups), b.add(numBlocks, kTileWindows - 1)},
+  forAll({b.index(numGroups), b.add(numBlocks, tileWindows() - 1)},
          [&](ValueRange task) { transformRows(task[1], task[0]); });
   forAllFrequencies([&](Value frequency) { correlate(frequency); });
   forAll({b.div(numWindows, lanes)},
@@ -172,7 +172,7 @@ void ConvGradientPartitioned::correlate(Value frequency) {
       Value block = loadIndex(segmentBlocks, segment);
       Value last = b.div(b.sub(end, b.index(1)), plan.block);
       Value count = b.add(b.sub(last, block), 1);
-      b.loop(b.index(0), b.sub(numBlocks, block), kTileWindows,
+      b.loop(b.index(0), b.sub(numBlocks, block), tileWindows(),
              [&](Value distance) {
                correlateTile(frequency, segment, count, distance);
              });
@@ -186,34 +186,65 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
                                             Value count, Value distance) {
   Value block = b.add(loadIndex(segmentBlocks, segment), distance);
   Value firstPiece = loadIndex(segmentPieces, segment);
-  Values sums(2 * kTileWindows, b.splat(0.0));
+  // Real parts, then imaginary ones.
+  Values sums(lanes, b.splat(0.0));
   auto visit = [&](Value t, Value columns, ValueRange carried) {
     Values next(carried);
     ComplexRow value =
         loadRow(pieceSpectra, {b.add(firstPiece, t), columns, frequency});
     Value minusIm = arith::NegFOp::create(b, value.im);
-    for (int64_t u = 0; u < kTileWindows; ++u) {
+    for (int64_t u = 0; u < tileWindows(); ++u) {
       ComplexRow row =
           loadRow(rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
-      addProduct(row, value.re, minusIm, value.im, &next[2 * u]);
+      Value parts[] = {next[u], next[tileWindows() + u]};
+      addProduct(row, value.re, minusIm, value.im, parts);
+      next[u] = parts[0];
+      next[tileWindows() + u] = parts[1];
     }
     return next;
   };
-  sums = b.loop(b.index(0), b.min(count, b.sub(numBlocks, block)), 1, sums,
+  Value rest = b.sub(numBlocks, block);
+  sums = b.loop(b.index(0), b.min(count, rest), 1, sums,
                 [&](Value t, ValueRange carried) {
                   return b.loop(b.index(0), b.index(numGroups), 1, carried,
                                 [&](Value columns, ValueRange carried) {
                                   return visit(t, columns, carried);
                                 });
                 });
+  Value parts = sumLanes(sums);
   Value window = b.add(loadIndex(segmentWindows, segment), distance);
-  for (int64_t u = 0; u < kTileWindows; ++u)
-    for (int64_t part : {0, 1}) {
-      Value sum = vector::ReductionOp::create(b, vector::CombiningKind::ADD,
-                                              sums[2 * u + part]);
-      b.storeScalar(sum, lagSpectra,
-                    {frequency, b.index(part), b.add(window, u)});
+  Value isThere = vector::CreateMaskOp::create(
+      b, VectorType::get({tileWindows()}, b.getI1Type()), rest);
+  for (int64_t part : {0, 1}) {
+    Value half = vector::ExtractStridedSliceOp::create(
+        b, parts, ArrayRef<int64_t>{part * tileWindows()},
+        ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
+    vector::MaskedStoreOp::create(b, lagSpectra,
+                                  ValueRange{frequency, b.index(part), window},
+                                  isThere, half);
+  }
+}
+
+/// The vector of the sums over the lanes of each of as many vectors. Halves of
+/// two vectors make one, until there is only one.
+Value ConvGradientPartitioned::sumLanes(Values vectors) {
+  for (int64_t width = lanes / 2; width > 0; width /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      // Runs of `width` lanes from one vector and the other in turn.
+      int64_t run = lane / width, from = run / 2 * 2 * width + lane % width;
+      low.push_back(run % 2 * lanes + from);
+      high.push_back(run % 2 * lanes + from + width);
     }
+    Values next;
+    for (size_t k = 0, half = vectors.size() / 2; k < half; ++k) {
+      Value one = vectors[k], other = vectors[k + half];
+      next.push_back(b.fadd(vector::ShuffleOp::create(b, one, other, low),
+                            vector::ShuffleOp::create(b, one, other, high)));
+    }
+    vectors = std::move(next);
+  }
+  return vectors.front();
 }
 
 /// Turns as many windows back as a vector has lanes, from `first` on.

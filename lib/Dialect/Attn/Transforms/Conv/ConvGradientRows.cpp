@@ -19,11 +19,13 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-void ConvGradientKernel::forMarkedRows(Value first,
-                                       function_ref<void(Value)> body) {
-  b.loop(first, numTokens, 1, [&](Value row) {
-    b.ifThen(b.equal(loadIndex(marks, row), b.index(1)), [&] { body(row); });
-  });
+void ConvGradientKernel::listMarkedRows() {
+  b.loop(firstColumn(b.index(0)), numTokens, 1, b.index(0),
+         [&](Value row, ValueRange count) {
+           // An entry that is not kept is written over by the next one.
+           storeIndex(row, markedRows, count[0]);
+           return Values{b.add(count[0], loadIndex(marks, row))};
+         });
 }
 
 /// Finds the maximum, the normaliser and the mean of a row.
@@ -105,26 +107,33 @@ void ConvGradientKernel::addExactLags(Value row, Value firstLag, Value endLag,
       });
 }
 
-void ConvGradientKernel::emitExactRows() {
-  auto forAllChunks = [&](function_ref<void(Value, Value, Value)> body) {
+void ConvGradientKernel::emitExactRows(Value numMarked) {
+  listMarkedRows();
+  forAll({b.ceilDiv(numMarked, kExactRows)}, [&](ValueRange task) {
+    Value rowWeights = b.scratch({kLags}, b.getStateType());
+    Value first = b.mul(task[0], kExactRows);
+    Value end = b.min(b.add(first, kExactRows), numMarked);
+    b.loop(first, end, 1, [&](Value place) {
+      prepareExactRow(loadIndex(markedRows, place), rowWeights);
+    });
+  });
+  // All marked rows add to some keys, or to some lags, that a task has.
+  auto forAllChunks = [&](auto add) {
     forAll({b.ceilDiv(numTokens, kTaskRows)}, [&](ValueRange task) {
       Value rowWeights = b.scratch({kLags}, b.getStateType());
       Value first = b.mul(task[0], kTaskRows);
-      body(first, b.min(b.add(first, kTaskRows), numTokens), rowWeights);
+      Value end = b.min(b.add(first, kTaskRows), numTokens);
+      b.loop(b.index(0), numMarked, 1, [&](Value place) {
+        Value row = loadIndex(markedRows, place);
+        b.ifThen(b.less(first, b.add(row, 1)),
+                 [&] { add(row, first, end, rowWeights); });
+      });
     });
   };
-  forAllChunks([&](Value first, Value end, Value rowWeights) {
-    b.loop(first, end, 1, [&](Value row) {
-      b.ifThen(b.equal(loadIndex(marks, row), b.index(1)),
-               [&] { prepareExactRow(row, rowWeights); });
-    });
+  forAllChunks([&](Value row, Value firstKey, Value endKey, Value rowWeights) {
+    addExactValues(row, firstKey, endKey, rowWeights);
   });
-  forAllChunks([&](Value first, Value end, Value rowWeights) {
-    forMarkedRows(
-        first, [&](Value row) { addExactValues(row, first, end, rowWeights); });
-  });
-  forAllChunks([&](Value first, Value end, Value rowWeights) {
-    forMarkedRows(
-        first, [&](Value row) { addExactLags(row, first, end, rowWeights); });
+  forAllChunks([&](Value row, Value firstLag, Value endLag, Value rowWeights) {
+    addExactLags(row, firstLag, endLag, rowWeights);
   });
 }

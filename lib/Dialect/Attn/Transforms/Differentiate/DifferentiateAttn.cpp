@@ -326,6 +326,33 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
   return success();
 }
 
+static LogicalResult differentiate(LowRankOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dU1 = gradients.overwrite(op.getU1());
+  Value dU2 = gradients.overwrite(op.getU2());
+  Value dValue = gradients.overwrite(op.getValue());
+  auto backward = LowRankBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getU1(), op.getU2(),
+      op.getValue(), op.getMaskParts(), seeds.output, seeds.dOutput, dU1, dU2,
+      dValue, op.getMaskAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(PolynomialFeaturesOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dInput = gradients.overwrite(op.getInput());
+  auto backward = PolynomialFeaturesBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getInput(), seeds.dOutput,
+      dInput, op.getDegreeAttr(), op.getScaleAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
 /// The straight-through estimator: keys get what their codewords get. Codewords
 /// move by attn.codebook_update.
 static LogicalResult differentiate(QuantizeOp op, OpBuilder &b,
@@ -368,7 +395,8 @@ template <typename... OpTys> static void attach(MLIRContext *context) {
 void fovea::attn::registerAttnRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attach<ConvApplyOp, ConvOp, ConvRecoverOp, DenseOp, FastMultipoleLinearOp,
-           FastMultipoleOp, RopeOp, StreamOp, SummarizeOp, VQOp>(context);
+           FastMultipoleOp, LowRankOp, PolynomialFeaturesOp, RopeOp, StreamOp,
+           SummarizeOp, VQOp>(context);
     QuantizeOp::attachInterface<QuantizeModel>(*context);
   });
 }

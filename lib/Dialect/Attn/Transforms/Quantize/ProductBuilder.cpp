@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows and vectors of a register tile, and steps of its loop at a time.
-static constexpr int64_t kTileRows = 4, kTileVectors = 4, kUnroll = 2;
+/// Vectors of a register tile, and steps of its loop at a time.
+static constexpr int64_t kTileVectors = 4, kUnroll = 4;
 
 //===----------------------------------------------------------------------===//
 // Products
@@ -68,6 +68,8 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
     }
     return sums;
   };
+  if (product.startTile && numRows == kTileRows && vectors == kTileVectors)
+    product.startTile(row);
   Values zeros(numRows * vectors, builder.splat(0.0));
   Values sums = builder.unrolledLoop(builder.index(0), product.depth, kUnroll,
                                      zeros, addStep);

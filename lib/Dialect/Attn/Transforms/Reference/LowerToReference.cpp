@@ -50,7 +50,8 @@ struct LowerToReferencePass
                 VQBackwardOp, ConvRecoverOp, ConvApplyOp, ConvApplyBackwardOp,
                 ConvRecoverBackwardOp, RopeBackwardOp, FFTForwardOp,
                 FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
-                PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
+                LowRankBackwardOp, PolynomialFeaturesOp,
+                PolynomialFeaturesBackwardOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();

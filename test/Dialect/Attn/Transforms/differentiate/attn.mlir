@@ -141,6 +141,30 @@ func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1
 
 // -----
 
+// Features of queries and keys, low-rank attention with them, and the way back.
+
+// CHECK-LABEL: func.func @low_rank_vjp(
+//  CHECK-SAME:     %[[Q:.*]]: tensor<1x4x9x5xf32>, %[[K:.*]]: tensor<1x2x7x5xf32>, %[[V:.*]]: tensor<1x2x7x8xf32>, %[[D:.*]]: tensor<1x4x9x8xf32>)
+//       CHECK:   %[[U1:.*]] = attn.polynomial_features ins(%[[Q]]
+//       CHECK:   %[[U2:.*]] = attn.polynomial_features ins(%[[K]]
+//       CHECK:   %[[OUT:.*]] = attn.low_rank ins(%[[U1]], %[[U2]], %[[V]]
+//       CHECK:   %[[G:.*]]:3 = attn.low_rank_backward ins(%[[U1]], %[[U2]], %[[V]] {{.*}} forward(%[[OUT]] : {{.*}} gradient(%[[D]] :
+//       CHECK:   %[[DK:.*]] = attn.polynomial_features_backward ins(%[[K]] {{.*}} gradient(%[[G]]#1
+//       CHECK:   %[[DQ:.*]] = attn.polynomial_features_backward ins(%[[Q]] {{.*}} gradient(%[[G]]#0
+//       CHECK:   return %[[DQ]], %[[DK]], %[[G]]#2
+func.func @low_rank(%q: tensor<1x4x9x5xf32>, %k: tensor<1x2x7x5xf32>, %v: tensor<1x2x7x8xf32>) -> tensor<1x4x9x8xf32> {
+  %i1 = tensor.empty() : tensor<1x4x9x21xf32>
+  %i2 = tensor.empty() : tensor<1x2x7x21xf32>
+  %init = tensor.empty() : tensor<1x4x9x8xf32>
+  %u1 = attn.polynomial_features ins(%q : tensor<1x4x9x5xf32>) outs(%i1 : tensor<1x4x9x21xf32>) {degree = 2 : i64, scale = 0.5 : f64} -> tensor<1x4x9x21xf32>
+  %u2 = attn.polynomial_features ins(%k : tensor<1x2x7x5xf32>) outs(%i2 : tensor<1x2x7x21xf32>) {degree = 2 : i64, scale = 0.5 : f64} -> tensor<1x2x7x21xf32>
+  %out = attn.low_rank ins(%u1, %u2, %v : tensor<1x4x9x21xf32>, tensor<1x2x7x21xf32>, tensor<1x2x7x8xf32>)
+      outs(%init : tensor<1x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<1x4x9x8xf32>
+  return %out : tensor<1x4x9x8xf32>
+}
+
+// -----
+
 // Half of the commitment loss: nothing goes through what stops the gradient.
 
 // CHECK-LABEL: func.func @stop_vjp(

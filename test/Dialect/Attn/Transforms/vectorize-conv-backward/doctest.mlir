@@ -22,7 +22,8 @@
 // CHECK-COUNT-16:    vector.fma
 // Rows that were marked: preparation, values, lags.
 //       CHECK:   scf.if
-// CHECK-COUNT-3:   scf.forall {{.*}} in (4) {
+//       CHECK:     scf.forall {{.*}} in (%{{.*}}) {
+// CHECK-COUNT-2:     scf.forall {{.*}} in (4) {
 //       CHECK:   vector.maskedstore %[[DB]]
 //   CHECK-NOT:   attn.
 func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %d: memref<1x2x200x64xf32>,
@@ -38,11 +39,12 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
 // CHECK-LABEL: func.func @partitioned(
 //       CHECK:   call @fovea_rt_fft_twiddles
 //       CHECK:   call @fovea_rt_conv_pieces
-//       CHECK:   scf.forall {{.*}} in (2, 7) {
-// Lags: four windows, summed over the pieces of a segment and over lanes.
+//       CHECK:   scf.forall {{.*}} in (2, 11) {
+// Lags: eight windows, summed over the pieces of a segment and over lanes.
 //       CHECK:   scf.forall {{.*}} in (16) {
-// CHECK-COUNT-16:    vector.fma
-// CHECK-COUNT-8:     vector.reduction <add>
+// CHECK-COUNT-32:    vector.fma
+// CHECK-COUNT-30:    vector.shuffle
+//       CHECK:     vector.maskedstore
 // Values: four pieces and two groups of columns.
 //       CHECK:   scf.forall {{.*}} in (16) {
 // CHECK-COUNT-32:    vector.fma

@@ -9,7 +9,10 @@
 f32. `fovea-run` measures our kernels in processes of their own: CPU time for one
 thread, wall-clock time for more. Useful are five products for every query and
 every key or summary that it may read, 10 D FLOPs for D = E, and 4 p N D for the
-summaries of one level of one tensor; what is recomputed to get there is not.
+summaries of one level of one tensor; what is recomputed to get there is not. For
+convolutions they are three transforms of twice the tokens for every column, 5 L log2 L
+for two of them, two products of 8 FLOPs for each basis and number, and 6 N D for the
+column of each.
 """
 
 import argparse
@@ -83,6 +86,12 @@ def multipole(title, n, *, heads=1, group=64, rank=4, width=64, causal=True, tar
                 [f"group = {group} : i64"] + ["causal"] * causal, target, part)  # fmt: skip
 
 
+def conv(title, n, bases, *, width=64):
+    q = (1, 1, n, width)
+    return Case(title, "conv_backward", [q, q, q], [], [("forward", [q]), ("gradient", [q])],
+                [f"num_basis = {bases} : i64", "window = 16 : i64", "delta = 0.0 : f64", "epsilon = 0.0 : f64"])
+
+
 CASES = [
     dense("dense, D = 64, N = 1024", 1024, 64),
     dense("dense, D = 64, N = 4096", 4096, 64, target=91),
@@ -95,6 +104,10 @@ CASES = [
     multipole("summaries of one tensor, N = 65536, 8 heads", 65536, heads=8, target=45, part="summarize_backward"),
     multipole("multipole causal, N = 65536", 65536),
     multipole("multipole causal, N = 65536, 8 heads", 65536, heads=8),
+    conv("convolutions, N = 4096, 8 bases", 4096, 8),
+    conv("convolutions, N = 65536, 1 basis", 65536, 1),
+    conv("convolutions, N = 65536, 8 bases", 65536, 8),
+    conv("convolutions, N = 65536, 32 bases", 65536, 32),
 ]
 
 

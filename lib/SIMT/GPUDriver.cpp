@@ -66,6 +66,7 @@ struct Settings {
   std::mutex lock;
   Options options = readEnvironment();
   LaunchObserver observer;
+  ModuleEditor editor;
 };
 } // namespace
 
@@ -87,6 +88,11 @@ Options fovea::simt::getEmulatorOptions() {
 void fovea::simt::setLaunchObserver(LaunchObserver observer) {
   std::lock_guard<std::mutex> guard(getSettings().lock);
   getSettings().observer = std::move(observer);
+}
+
+void fovea::simt::setModuleEditor(ModuleEditor editor) {
+  std::lock_guard<std::mutex> guard(getSettings().lock);
+  getSettings().editor = std::move(editor);
 }
 
 //===----------------------------------------------------------------------===//
@@ -134,9 +140,14 @@ static fovea_rt_status loadModule(void *, const fovea_rt_gpu_module *code,
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("module '") + code->name +
                       "' has no bitcode: it was compiled for a GPU only");
+  ModuleEditor editor;
+  {
+    std::lock_guard<std::mutex> guard(getSettings().lock);
+    editor = getSettings().editor;
+  }
   auto loaded = DeviceCode::create(
       StringRef(static_cast<const char *>(code->bitcode), code->bitcode_bytes),
-      code->name);
+      code->name, editor);
   if (!loaded)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("the emulator refuses module '") + code->name +

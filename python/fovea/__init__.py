@@ -18,6 +18,12 @@ from ._backward import (
 )
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_backward import (
+    conv_apply_backward,
+    conv_backward,
+    conv_recover_backward,
+    rope_backward,
+)
 from ._conv_recover import SlidingGroup, conv, conv_recover
 from ._low_rank import (
     Causal,
@@ -29,6 +35,7 @@ from ._low_rank import (
     polynomial_features,
     rope,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
 from .compiler import (
     TARGETS,
@@ -78,7 +85,10 @@ __all__ = [
     "compile",
     "conv",
     "conv_apply",
+    "conv_apply_backward",
+    "conv_backward",
     "conv_recover",
+    "conv_recover_backward",
     "dense",
     "dense_backward",
     "fast_multipole",
@@ -87,10 +97,13 @@ __all__ = [
     "fast_multipole_linear_backward",
     "gpu_stream",
     "low_rank",
+    "low_rank_backward",
     "num_threads",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "rope",
+    "rope_backward",
     "set_num_threads",
     "tree_build",
     "tree_build_backward",

@@ -65,9 +65,9 @@ struct Signature {
 struct TensorRef {
   void *data = nullptr;
   ElementType elementType = ElementType::F32;
-  llvm::ArrayRef<int64_t> shape;
+  llvm::ArrayRef<int64_t> shape = {};
   /// In elements; empty when the tensor is contiguous in row-major order.
-  llvm::ArrayRef<int64_t> strides;
+  llvm::ArrayRef<int64_t> strides = {};
   /// True when `data` must not be written to.
   bool isReadOnly = false;
 };

@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CHECKSIZESPASS
@@ -43,25 +44,37 @@ struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
     GPURuntimeCalls gpuCalls(getOperation());
-    WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
+    auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
-      if (isRecovered(op))
-        return WalkResult::advance();
       ImplicitLocOpBuilder b(op.getLoc(), op);
       Value sizes = op.getSizes();
       if (copyLists)
         sizes = gpuCalls.copyToHost(b, op.getLoc(), sizes);
       SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
-      Value numTokens = b.createOrFold<memref::DimOp>(op.getBasis(), 3);
+      Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
       arguments.push_back(
           arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
-      calls.emitCheck(b, "fovea_rt_check_sizes", "attn.conv_apply: sizes",
+      calls.emitCheck(b, "fovea_rt_check_sizes",
+                      (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
       if (copyLists)
         gpuCalls.freeOnHost(b, op.getLoc(), sizes);
       return WalkResult::advance();
+    };
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      return llvm::TypeSwitch<Operation *, WalkResult>(op)
+          .Case([&](ConvApplyOp op) {
+            return isRecovered(op) ? WalkResult::advance()
+                                   : check(op, op.getBasis());
+          })
+          .Case(
+              [&](ConvApplyBackwardOp op) { return check(op, op.getBasis()); })
+          .Case([&](ConvRecoverBackwardOp op) {
+            return check(op, op.getDBasis());
+          })
+          .Default(WalkResult::advance());
     });
     if (result.wasInterrupted())
       signalPassFailure();

@@ -86,7 +86,9 @@ private:
     return b.fmul(b.loadScalar(op.getInput(), at), b.scalar(root));
   }
 
-  void storeLast(Value product, Value low, Value run, Value position) override {
+  Values emitLast(Value product, Value low, Value run,
+                  ValueRange carried) override {
+    Value position = carried.front();
     b.loop(b.add(low, lane), b.index(width), kWarpSize, [&](Value column) {
       Value feature = b.fmul(product, loadColumn(column));
       feature = b.select(
@@ -97,6 +99,7 @@ private:
       at.push_back(b.add(position, b.sub(column, low)));
       b.storeScalar(feature, op.getOutput(), at);
     });
+    return {skipLast(position, low)};
   }
 
   PolynomialFeaturesOp op;

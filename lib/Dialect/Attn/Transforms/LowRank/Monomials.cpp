@@ -22,26 +22,26 @@ Value Monomials::overRoot(Value product, Value times) {
 /// Stores the products of `product` with `missing` more columns from `low` on,
 /// the last of which it has `run` times already. Takes and returns where the
 /// next feature lies.
-Value Monomials::emit(int64_t missing, Value product, Value low, Value run,
-                      Value position) {
-  if (missing == 1) {
-    storeLast(product, low, run, position);
-    return b.add(position, b.sub(b.index(width), low));
-  }
-  return b
-      .loop(
-          low, b.index(width), 1, position,
-          [&](Value column, ValueRange positions) -> Values {
-            Value one = b.index(1);
-            Value times = b.select(b.equal(column, low), b.add(run, one), one);
-            Value next = overRoot(b.fmul(product, loadColumn(column)), times);
-            return {emit(missing - 1, next, column, times, positions.front())};
-          })
-      .front();
+Values Monomials::emit(int64_t missing, Value product, Value low, Value run,
+                       ValueRange carried) {
+  if (missing == 1)
+    return emitLast(product, low, run, carried);
+  return b.loop(
+      low, b.index(width), 1, carried,
+      [&](Value column, ValueRange carried) -> Values {
+        Value one = b.index(1);
+        Value times = b.select(b.equal(column, low), b.add(run, one), one);
+        Value next = overRoot(b.fmul(product, loadColumn(column)), times);
+        Values inner = emit(missing - 1, next, column, times, before(carried));
+        return after(product, column, times, carried, inner);
+      });
 }
 
-void Monomials::emitRow(int64_t degree) {
+void Monomials::emitRow(int64_t degree, ValueRange others) {
   Value zero = b.index(0), one = b.scalar(1.0), position = b.index(1);
-  for (int64_t missing = 1; missing <= degree; ++missing)
-    position = emit(missing, one, zero, /*run=*/zero, position);
+  for (int64_t missing = 1; missing <= degree; ++missing) {
+    Values carried = {position};
+    llvm::append_range(carried, others);
+    position = emit(missing, one, zero, /*run=*/zero, carried).front();
+  }
 }

@@ -1,4 +1,4 @@
-//===- RopeKernel.cpp - Loops of attn.rope --------------------------------===//
+//===- RopeKernel.cpp - Loops of attn.rope and its gradient ---------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -39,14 +39,16 @@ static constexpr double kRound = 0x1.8p52;
 namespace {
 class RopeKernel {
 public:
-  RopeKernel(OpBuilder &builder, RopeOp op, int64_t vectorBits)
-      : op(op),
-        b(op.getLoc(), builder,
-          getStateType(
-              cast<MemRefType>(op.getInput().getType()).getElementType()),
+  /// Turns pairs of `input` by their angles; back if `sign` is -1.
+  RopeKernel(OpBuilder &builder, Location loc, Value input, Value positions,
+             Value output, double base, double sign, int64_t vectorBits)
+      : input(input), positions(positions), output(output), base(base),
+        sign(sign),
+        b(loc, builder,
+          getStateType(cast<MemRefType>(input.getType()).getElementType()),
           /*lanes=*/0),
         lanes(vectorBits / b.getStateType().getWidth()),
-        pairs(cast<MemRefType>(op.getInput().getType()).getDimSize(3) / 2) {}
+        pairs(cast<MemRefType>(input.getType()).getDimSize(3) / 2) {}
 
   void emit();
 
@@ -58,7 +60,8 @@ private:
   /// Runs `body` for whole vectors of pairs, then for single ones.
   void forPairs(llvm::function_ref<void(KernelBuilder &, Value)> body);
 
-  RopeOp op;
+  Value input, positions, output;
+  double base, sign;
   RowBuilder b;
   int64_t lanes, pairs;
   Value exactParts, rests, cosines, sines;
@@ -80,7 +83,6 @@ static std::pair<double, double> getFrequency(double base, int64_t i,
 }
 
 void RopeKernel::storeFrequencies() {
-  double base = op.getBase().convertToDouble();
   Type number = b.getF64Type();
   exactParts = b.scratch({pairs}, number);
   rests = b.scratch({pairs}, number);
@@ -90,8 +92,8 @@ void RopeKernel::storeFrequencies() {
     SmallVector<double> exact, rest;
     for (int64_t i = first; i < first + count; ++i) {
       auto [e, r] = getFrequency(base, i, pairs);
-      exact.push_back(e);
-      rest.push_back(r);
+      exact.push_back(sign * e);
+      rest.push_back(sign * r);
     }
     auto type = VectorType::get({count}, number);
     for (auto [numbers, buffer] :
@@ -147,7 +149,6 @@ void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
 
 void RopeKernel::emitTables(Value batch, Value head, Value firstRow,
                             Value count) {
-  Value positions = op.getPositions();
   b.loop(b.index(0), count, 1, [&](Value row) {
     Value at[] = {batch, head, b.add(firstRow, row)};
     for (int64_t dim = 0; dim < 3; ++dim)
@@ -165,24 +166,22 @@ void RopeKernel::turnRow(Value batch, Value head, Value row, Value tableRow) {
   forPairs([&](KernelBuilder &k, Value pair) {
     KernelBuilder both(k.getLoc(), k, k.getStateType(), 2 * k.getLanes());
     Value at[] = {batch, head, row, b.mul(pair, 2)};
-    auto parts =
-        vector::DeinterleaveOp::create(k, both.loadVector(op.getInput(), at));
+    auto parts = vector::DeinterleaveOp::create(k, both.loadVector(input, at));
     Value x = parts.getRes1(), y = parts.getRes2();
     Value cosine = k.loadVector(cosines, {tableRow, pair});
     Value sine = k.loadVector(sines, {tableRow, pair});
     Value first = k.fsub(k.fmul(x, cosine), k.fmul(y, sine));
     Value second = k.fma(x, sine, k.fmul(y, cosine));
-    both.storeVector(vector::InterleaveOp::create(k, first, second),
-                     op.getOutput(), at);
+    both.storeVector(vector::InterleaveOp::create(k, first, second), output,
+                     at);
   });
 }
 
 void RopeKernel::emit() {
-  Value input = op.getInput(), zero = b.index(0);
+  Value zero = b.index(0);
   Value batches = b.extent(input, 0), heads = b.extent(input, 1),
         rows = b.extent(input, 2);
-  bool hasHeads =
-      cast<MemRefType>(op.getPositions().getType()).getDimSize(1) != 1;
+  bool hasHeads = cast<MemRefType>(positions.getType()).getDimSize(1) != 1;
   int64_t chunk = std::clamp<int64_t>(kTableNumbers / pairs, 1, kMaxRows);
   b.forAll({batches, b.ceilDiv(rows, chunk)}, [&](ValueRange ivs) {
     Value batch = ivs[0], firstRow = b.mul(ivs[1], chunk);
@@ -204,5 +203,16 @@ void RopeKernel::emit() {
 }
 
 void fovea::attn::emitRope(OpBuilder &builder, RopeOp op, int64_t vectorBits) {
-  RopeKernel(builder, op, vectorBits).emit();
+  RopeKernel(builder, op.getLoc(), op.getInput(), op.getPositions(),
+             op.getOutput(), op.getBase().convertToDouble(), /*sign=*/1.0,
+             vectorBits)
+      .emit();
+}
+
+void fovea::attn::emitRope(OpBuilder &builder, RopeBackwardOp op,
+                           int64_t vectorBits) {
+  RopeKernel(builder, op.getLoc(), op.getDOutput(), op.getPositions(),
+             op.getDInput(), op.getBase().convertToDouble(), /*sign=*/-1.0,
+             vectorBits)
+      .emit();
 }

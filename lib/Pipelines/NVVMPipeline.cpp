@@ -60,7 +60,12 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::StreamToGPUPassOptions streams;
   streams.f32 = options.f32;
   pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
+  attn::StreamBackwardToGPUPassOptions gradients;
+  gradients.f32 = options.f32;
+  pm.addNestedPass<func::FuncOp>(
+      attn::createStreamBackwardToGPUPass(gradients));
   pm.addNestedPass<func::FuncOp>(attn::createSummarizeToGPUPass());
+  pm.addNestedPass<func::FuncOp>(attn::createSummarizeBackwardToGPUPass());
   attn::QuantizeToGPUPassOptions quantize;
   quantize.f32 = options.f32;
   quantize.sharedBytes = gpu.sharedBytes;
@@ -76,6 +81,9 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createFFTToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
+  // Most of what kernels repeat goes at once, which halves the next pass's
+  // time.
+  pm.addPass(createCSEPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   // Constants outside of a kernel would become its parameters.

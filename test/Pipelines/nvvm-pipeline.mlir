@@ -20,7 +20,9 @@
 // PASSES: attn-check-nodes{copy-lists=true}
 // PASSES: attn-check-sizes{copy-lists=true}
 // PASSES: attn-stream-to-gpu{f32=tf32x3}
+// PASSES: attn-stream-backward-to-gpu{f32=tf32x3}
 // PASSES: attn-summarize-to-gpu
+// PASSES: attn-summarize-backward-to-gpu
 // PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
 // PASSES: attn-codebook-to-gpu
 // PASSES: attn-tree-to-gpu

@@ -59,6 +59,30 @@ def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
+def StreamBackwardToGPUPass
+    : Pass<"attn-stream-backward-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.stream_backward on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.stream_backward` on memrefs by a kernel for the gradient of the
+    queries and one for those of keys and values, for each source, and one for each
+    gradient of a log weight or bias. All compute tiles of 64 queries by 64 rows
+    of weights and of gradients of scores again, on tensor cores; no two blocks of
+    threads add to the same number. `f32` is that of `--attn-stream-to-gpu`; narrow
+    data takes one product of tf32.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::nvgpu::NVGPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def SummarizeToGPUPass
     : Pass<"attn-summarize-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower attn.summarize on memrefs to GPU kernels";
@@ -66,6 +90,20 @@ def SummarizeToGPUPass
     Replaces every `attn.summarize` on memrefs by a `gpu.launch` of one block of
     threads for each batch entry, head, interval and 32 columns. The warps of a
     block share the rows of the interval; their sums are added in order.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
+  ];
+}
+
+def SummarizeBackwardToGPUPass
+    : Pass<"attn-summarize-backward-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.summarize_backward on memrefs to GPU loops";
+  let description = [{
+    Replaces every `attn.summarize_backward` on memrefs by parallel loops with a thread
+    for each number of a gradient, which adds up its parts in order.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",

@@ -25,114 +25,79 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// Rows of the fragments of a warp, the most columns of a tile, and the depth
-/// of what is in shared memory: rows of 128 bytes.
-static constexpr int64_t kWarpRows = 16, kMaxColumns = 96, kDepth = 32;
+/// The most columns of a tile, and the depth of what is in shared memory: rows
+/// of 128 bytes.
+static constexpr int64_t kMaxColumns = 96, kDepth = 32;
 
-namespace {
-class TileProductKernel {
-public:
-  TileProductKernel(KernelBuilder &builder, F32Math math,
-                    const TileProduct &product, int64_t numWarps)
-      : product(product), math(math), tileRows(numWarps * kWarpRows),
-        numTiles(llvm::divideCeil(product.columns, kMaxColumns)),
-        tileColumns(
-            llvm::alignTo(llvm::divideCeil(product.columns, numTiles), 16)),
-        b(builder.getLoc(), builder, numWarps * kWarpSize) {}
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
 
-  void emit();
+TileMultiplier::TileMultiplier(GPUKernelBuilder &builder, F32Math math,
+                               int64_t columns, int64_t offset)
+    : b(builder), math(math),
+      rows(builder.getNumThreads() / kWarpSize * kFragmentRows),
+      columns(columns) {
+  left = b.sharedMatrix(offset, rows, kDepth, b.getF32Type());
+  right = b.sharedMatrix(offset + rows * kDepth * sizeof(float), columns,
+                         kDepth, b.getF32Type());
+  firstRow = b.add(b.mul(b.warp(), kFragmentRows), b.div(b.lane(), 4));
+  firstColumn = b.mul(b.rem(b.lane(), 4), 2);
+}
 
-private:
-  void fill(const SharedMatrix &shared, int64_t count, bool alongDepth,
-            llvm::function_ref<Value(Value number, Value k)> element);
-  void fillLeft();
-  void fillRight();
-  Values multiply(ValueRange sums);
-  void store(ValueRange sums);
+int64_t TileMultiplier::getSharedBytes(int64_t numWarps, int64_t columns) {
+  return (numWarps * kFragmentRows + columns) * kDepth * sizeof(float);
+}
 
-  const TileProduct &product;
-  F32Math math;
-  int64_t tileRows, numTiles, tileColumns;
-  GPUKernelBuilder b;
-  SharedMatrix left, right;
-  // Of the block.
-  Values point;
-  Value firstRow, firstColumn, firstDepth, lastDepth;
-};
-} // namespace
+Value TileMultiplier::rowOf(int64_t i) {
+  return b.add(firstRow, i % 4 / 2 * 8);
+}
 
-void TileProductKernel::emit() {
-  int64_t leftBytes = tileRows * kDepth * sizeof(float);
-  int64_t rightBytes = tileColumns * kDepth * sizeof(float);
-  Values grid(product.grid);
-  grid.append({b.ceilDiv(product.rows, tileRows), b.index(numTiles)});
-  point = beginBlocks(b, grid, leftBytes + rightBytes);
-  firstColumn = b.mul(point.pop_back_val(), tileColumns);
-  firstRow = b.mul(point.pop_back_val(), tileRows);
-  left = b.sharedMatrix(0, tileRows, kDepth, b.getF32Type());
-  right = b.sharedMatrix(leftBytes, tileColumns, kDepth, b.getF32Type());
-  auto [begin, end] = product.depth(b, point, firstRow, firstColumn);
-  lastDepth = end;
-  Values sums(tileColumns / 8 * 4, b.scalar(0.0));
-  sums = b.loop(begin, end, kDepth, sums, [&](Value k, ValueRange running) {
-    firstDepth = k;
-    fillLeft();
-    fillRight();
+Value TileMultiplier::columnOf(int64_t i) {
+  return b.add(firstColumn, i / 4 * 8 + i % 2);
+}
+
+Values TileMultiplier::multiply(Value begin, Value end, ValueRange sums,
+                                Element leftElement, Element rightElement,
+                                bool leftAlongRows, bool rightAlongDepth) {
+  return b.loop(begin, end, kDepth, sums, [&](Value k, ValueRange running) {
+    fill(left, rows, !leftAlongRows, k, end, leftElement);
+    fill(right, columns, rightAlongDepth, k, end, rightElement);
     b.barrier();
-    Values next = multiply(running);
+    Values next = multiplyShared(running);
     b.barrier();
     return next;
   });
-  store(sums);
 }
 
 /// Puts `count` rows of elements in shared memory; threads that are neighbours
 /// differ by the depth, or by the row.
-void TileProductKernel::fill(
-    const SharedMatrix &shared, int64_t count, bool alongDepth,
-    llvm::function_ref<Value(Value number, Value k)> element) {
+void TileMultiplier::fill(const SharedMatrix &shared, int64_t count,
+                          bool alongDepth, Value firstDepth, Value lastDepth,
+                          Element element) {
   int64_t numTurns = count * kDepth / b.getNumThreads();
   b.loop(b.i32(0), b.i32(numTurns), 1, [&](Value turn) {
     Value number = b.add(b.mul(turn, b.getNumThreads()), b.thread());
     Value row = alongDepth ? b.div(number, kDepth) : b.rem(number, count);
     Value column = alongDepth ? b.rem(number, kDepth) : b.div(number, count);
     Value k = b.add(firstDepth, b.toIndex(column));
-    Value value = element(b.toIndex(row), k);
+    Value value = b.select(
+        b.less(k, lastDepth), b.getF32Type(),
+        [&] { return element(b.toIndex(row), k); },
+        [&] { return b.scalar(0.0); });
     Value at[] = {row, getSharedColumn(b, shared, row, column)};
     memref::StoreOp::create(b, value, shared.memref, b.toIndices(at));
   });
 }
 
-void TileProductKernel::fillLeft() {
-  fill(left, tileRows, !product.leftAlongRows, [&](Value number, Value k) {
-    Value row = b.add(firstRow, number);
-    Value exists = b.both(b.less(row, product.rows), b.less(k, lastDepth));
-    return b.select(
-        exists, b.getF32Type(), [&] { return product.left(b, point, row, k); },
-        [&] { return b.scalar(0.0); });
-  });
-}
-
-void TileProductKernel::fillRight() {
-  fill(right, tileColumns, product.rightAlongDepth, [&](Value number, Value k) {
-    Value column = b.add(firstColumn, number);
-    Value exists =
-        b.both(b.less(column, b.index(product.columns)), b.less(k, lastDepth));
-    return b.select(
-        exists, b.getF32Type(),
-        [&] { return product.right(b, point, k, column); },
-        [&] { return b.scalar(0.0); });
-  });
-}
-
 /// Sums of a piece of the depth start from zero: many short sums lose less than
 /// a long one.
-Values TileProductKernel::multiply(ValueRange sums) {
-  SmallVector<GPUKernelBuilder::Sum> parts(tileColumns / 8, b.makeSum());
-  Value warpRow = b.mul(b.warp(), kWarpRows);
+Values TileMultiplier::multiplyShared(ValueRange sums) {
+  SmallVector<GPUKernelBuilder::Sum> parts(columns / 8, b.makeSum());
+  Value warpRow = b.mul(b.warp(), kFragmentRows);
   for (int64_t step = 0; step * 2 * left.chunkElements < kDepth; ++step)
     b.multiplyRows(b.getF32Type(), math, b.loadLeft(left, warpRow, step), right,
-                   b.i32(0), tileColumns, step, parts);
+                   b.i32(0), columns, step, parts);
   Values next(sums);
   for (auto [tile, part] : llvm::enumerate(parts))
     for (auto [i, number] : llvm::enumerate(b.getTotal(part)))
@@ -140,30 +105,59 @@ Values TileProductKernel::multiply(ValueRange sums) {
   return next;
 }
 
-void TileProductKernel::store(ValueRange sums) {
-  Value row = b.add(b.mul(b.warp(), kWarpRows), b.div(b.lane(), 4));
-  Value column = b.mul(b.rem(b.lane(), 4), 2);
-  for (int64_t half : {0, 1}) {
-    Value at = b.add(firstRow, b.toIndex(b.add(row, 8 * half)));
-    b.ifThen(b.less(at, product.rows), [&] {
-      for (int64_t tile = 0; tile < tileColumns / 8; ++tile)
-        for (int64_t i : {0, 1}) {
-          Value place =
-              b.add(firstColumn, b.toIndex(b.add(column, tile * 8 + i)));
-          b.ifThen(b.less(place, b.index(product.columns)), [&] {
-            product.store(b, point, at, place, sums[4 * tile + 2 * half + i]);
-          });
-        }
-    });
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// One block of threads; `point` is the grid's, with the tile's row and column.
+static void emitTile(GPUKernelBuilder &b, F32Math math,
+                     const TileProduct &product, Values point, int64_t tileRows,
+                     int64_t tileColumns) {
+  Value firstColumn = b.mul(point.pop_back_val(), tileColumns);
+  Value firstRow = b.mul(point.pop_back_val(), tileRows);
+  TileMultiplier tile(b, math, tileColumns);
+  auto [begin, end] = product.depth(b, point, firstRow, firstColumn);
+  Value columns = b.index(product.columns);
+  auto elementOr0 = [&](Value exists, function_ref<Value()> element) {
+    return b.select(exists, b.getF32Type(), element,
+                    [&] { return b.scalar(0.0); });
+  };
+  auto left = [&](Value number, Value k) {
+    Value row = b.add(firstRow, number);
+    return elementOr0(b.less(row, product.rows),
+                      [&] { return product.left(b, point, row, k); });
+  };
+  auto right = [&](Value number, Value k) {
+    Value column = b.add(firstColumn, number);
+    return elementOr0(b.less(column, columns),
+                      [&] { return product.right(b, point, k, column); });
+  };
+  Values sums = tile.multiply(begin, end, tile.makeSums(), left, right,
+                              product.leftAlongRows, product.rightAlongDepth);
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    Value row = b.add(firstRow, b.toIndex(tile.rowOf(i)));
+    Value column = b.add(firstColumn, b.toIndex(tile.columnOf(i)));
+    Value exists = b.both(b.less(row, product.rows), b.less(column, columns));
+    b.ifThen(exists,
+             [&, &sum = sum] { product.store(b, point, row, column, sum); });
   }
 }
 
 void fovea::attn::emitTileProduct(KernelBuilder &builder, F32Math math,
                                   const TileProduct &product) {
-  int64_t numWarps = kTileRows / kWarpRows;
+  int64_t numWarps = kTileRows / kFragmentRows;
   // A power of two, which divides the work of filling a tile.
   if (auto rows = getConstantIntValue(product.rows))
     numWarps = std::min<int64_t>(
-        numWarps, llvm::PowerOf2Ceil(llvm::divideCeil(*rows, kWarpRows)));
-  TileProductKernel(builder, math, product, numWarps).emit();
+        numWarps, llvm::PowerOf2Ceil(llvm::divideCeil(*rows, kFragmentRows)));
+  int64_t tileRows = numWarps * kFragmentRows;
+  int64_t numTiles = llvm::divideCeil(product.columns, kMaxColumns);
+  int64_t tileColumns =
+      llvm::alignTo(llvm::divideCeil(product.columns, numTiles), 16);
+  GPUKernelBuilder b(builder.getLoc(), builder, numWarps * kWarpSize);
+  Values grid(product.grid);
+  grid.append({b.ceilDiv(product.rows, tileRows), b.index(numTiles)});
+  Values point = beginBlocks(
+      b, grid, TileMultiplier::getSharedBytes(numWarps, tileColumns));
+  emitTile(b, math, product, point, tileRows, tileColumns);
 }

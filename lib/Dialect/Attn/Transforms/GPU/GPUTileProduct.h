@@ -47,6 +47,44 @@ struct TileProduct {
 
 /// Rows of a tile.
 constexpr int64_t kTileRows = 64;
+/// Rows of the fragments of a warp.
+constexpr int64_t kFragmentRows = 16;
+
+/// Adds products of tiles whose elements are looked up to sums in registers:
+/// four for every 8 columns, of rows `lane / 4` and 8 more of the warp's 16.
+class TileMultiplier {
+public:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+  /// The element at a row, or column, of the tile and a depth.
+  using Element = llvm::function_ref<Value(Value number, Value k)>;
+
+  /// Shared memory from `offset` on is used; rows are 16 for each warp.
+  TileMultiplier(GPUKernelBuilder &builder, F32Math math, int64_t columns,
+                 int64_t offset = 0);
+  static int64_t getSharedBytes(int64_t numWarps, int64_t columns);
+
+  Values makeSums() { return Values(columns / 8 * 4, b.scalar(0.0)); }
+  /// Adds the products of depths `begin .. end - 1`. The flags say which
+  /// elements lie side by side in memory, as in TileProduct.
+  Values multiply(Value begin, Value end, mlir::ValueRange sums, Element left,
+                  Element right, bool leftAlongRows, bool rightAlongDepth);
+  /// The row and column in the tile of number `i` of the sums, in 32 bits.
+  Value rowOf(int64_t i);
+  Value columnOf(int64_t i);
+
+private:
+  void fill(const SharedMatrix &shared, int64_t count, bool alongDepth,
+            Value firstDepth, Value lastDepth, Element element);
+  Values multiplyShared(mlir::ValueRange sums);
+
+  GPUKernelBuilder &b;
+  F32Math math;
+  int64_t rows, columns;
+  SharedMatrix left, right;
+  /// Of the first sum.
+  Value firstRow, firstColumn;
+};
 
 /// Emits a kernel with a block of threads for every tile of every point. Sums
 /// are f32, products as `math` says.

@@ -1,0 +1,93 @@
+//===- GPUStreamBackward.h - Tiles of gradients of attn.stream on a GPU -*- C++
+//-*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMBACKWARD_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMBACKWARD_H
+
+#include "GPUTileProduct.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn {
+
+/// Queries, and rows of a source, of a tile.
+constexpr int64_t kGradientTile = kTileRows;
+
+/// Code of a block of threads that computes the weights of a tile of 64 queries
+/// and 64 rows of a source again, and the gradients of their scores:
+///
+///   S = Q K^T, T = dO V^T                             products of tiles
+///   P = exp(scale S + terms - lse), dS = P (T - delta)      in registers
+///
+/// Rows of the tile are the queries or the rows of the source.
+class GradientTile {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  using Values = KernelBuilder::Values;
+
+  /// Which queries and rows a tile has.
+  struct Place {
+    Value batch, head, keyHead, firstQuery, firstRow;
+  };
+  /// As the sums of a TileMultiplier lie.
+  struct Entries {
+    Values weights, gradients;
+  };
+
+  GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
+               const StreamSource &source, Value deltas, F32Math math);
+  static int64_t getNumThreads();
+  static int64_t getSharedBytes();
+
+  /// The first row of the source that some query of a tile reads, and the one
+  /// after the last.
+  std::pair<Value, Value> findRows(Value firstQuery);
+  Entries compute(const Place &place, bool rowsAreQueries);
+
+  Values makeSums() { return multiplier.makeSums(); }
+  /// Puts a tile, times `factor`, in shared memory for all threads.
+  void keep(ValueRange numbers, double factor);
+  /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
+  Values addKept(ValueRange sums, Value memref, Value batch, Value head,
+                 Value first, int64_t column);
+  /// Runs `body` with the row and column of the tile of every sum.
+  void
+  forEach(ValueRange sums,
+          llvm::function_ref<void(Value row, Value column, Value sum)> body);
+  Value loadKept(Value row, Value column);
+
+private:
+  struct Query {
+    Value index, exists, lse, delta;
+    llvm::SmallVector<std::pair<Value, Value>> ranges;
+  };
+  struct Row {
+    Value index, exists, logWeight;
+  };
+
+  Query loadQuery(const Place &place, Value number);
+  Row loadRow(const Place &place, Value number);
+  void weigh(const Place &place, const Query &query, const Row &row,
+             Value score, Value product, Entries &entries);
+  /// How many ranges of the query have the row, as a number: 0 or 1 mostly.
+  Value countRanges(const Query &query, const Row &row);
+  /// A number of a row, zero where there is none.
+  Value loadElement(Value memref, Value batch, Value head, Value row,
+                    Value column);
+
+  GPUKernelBuilder &b;
+  StreamBackwardOp op;
+  StreamSource source;
+  Value deltas, numQueries, numRows, tile;
+  TileMultiplier multiplier;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMBACKWARD_H

@@ -1,0 +1,25 @@
+// RUN: fovea-opt %s --attn-stream-backward-to-gpu --cse --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --attn-stream-backward-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+
+// Sums of outputs times their gradients; queries, in 2 tiles for each of 2 heads;
+// rows, in 2 tiles; the gradient of the log weight; what is rounded.
+// CHECK-LABEL: func.func @gradient
+// CHECK: memref.alloc() {{.*}} : memref<1x2x70xf32>
+// CHECK: scf.parallel
+// CHECK: memref.alloc() {{.*}} : memref<1x2x70x16xf32>
+// CHECK-COUNT-3: gpu.launch
+// CHECK-NOT: gpu.launch
+// CHECK: scf.parallel
+// CHECK: arith.truncf {{.*}} : f32 to bf16
+// CHECK: memref.dealloc
+func.func @gradient(%q: memref<1x2x70x16xbf16>, %k: memref<1x1x70x16xbf16>, %w: memref<1x1x70xf32>, %l: memref<1x2x70xf32>,
+                    %dq: memref<1x2x70x16xbf16>, %dk: memref<1x1x70x16xf32>, %dv: memref<1x1x70x16xf32>, %dw: memref<1x1x70xf32>) {
+  attn.stream_backward query(%q : memref<1x2x70x16xbf16>)
+      source(%k, %k : memref<1x1x70x16xbf16>, memref<1x1x70x16xbf16>) log_weight(%w : memref<1x1x70xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      forward(%q, %l : memref<1x2x70x16xbf16>, memref<1x2x70xf32>) gradient(%q : memref<1x2x70x16xbf16>)
+      outs(%dq, %dk, %dv : memref<1x2x70x16xbf16>, memref<1x1x70x16xf32>, memref<1x1x70x16xf32>)
+      d_log_weights(%dw : memref<1x1x70xf32>) {scale = 2.5e-01 : f64}
+  return
+}

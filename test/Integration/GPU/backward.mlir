@@ -1,0 +1,41 @@
+// The gradient of a stream with two sources, ranges that follow the queries and a
+// log weight, on the emulated GPU. Any order of threads gives the same result.
+
+// RUN: fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
+// CHECK-COUNT-6: agrees with the reference
+// CHECK-NOT: differs
+
+// RUN: fovea-run %s --entry=summaries --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=SUMMARIES
+// SUMMARIES-COUNT-3: agrees with the reference
+// SUMMARIES-NOT: differs
+
+!rows = tensor<1x2x80x8xf32>
+!keys = tensor<1x1x80x8xf32>
+!few = tensor<1x1x10x8xf32>
+
+func.func @gradient(%q: !rows, %k: !keys, %ks: !few, %w: tensor<1x1x10xf32>, %out: !rows, %lse: tensor<1x2x80xf32>, %d: !rows)
+    -> (!rows, !keys, !few, !keys, !few, tensor<1x1x10xf32>) {
+  %iq = tensor.empty() : !rows
+  %ik = tensor.empty() : !keys
+  %is = tensor.empty() : !few
+  %iw = tensor.empty() : tensor<1x1x10xf32>
+  %r:6 = attn.stream_backward query(%q : !rows)
+      source(%k, %k : !keys, !keys) ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+      source(%ks, %ks : !few, !few) log_weight(%w : tensor<1x1x10xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b * 2 - 2)>]
+      forward(%out, %lse : !rows, tensor<1x2x80xf32>) gradient(%d : !rows)
+      outs(%iq, %ik, %is, %ik, %is : !rows, !keys, !few, !keys, !few)
+      d_log_weights(%iw : tensor<1x1x10xf32>) {block = 16 : i64, scale = 2.5e-01 : f64}
+      -> !rows, !keys, !few, !keys, !few, tensor<1x1x10xf32>
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !rows, !keys, !few, !keys, !few, tensor<1x1x10xf32>
+}
+
+// Two heads to a set of weights; a last interval that is not whole.
+func.func @summaries(%x: tensor<2x4x11x5xf32>, %w: tensor<2x3x6x5xf32>, %d: tensor<2x4x6x5xf32>, %ix: tensor<2x4x11x5xf32>, %iw: tensor<2x3x6x5xf32>,
+                     %ib: tensor<2x3x5xf32>) -> (tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>) {
+  %r:3 = attn.summarize_backward ins(%x : tensor<2x4x11x5xf32>) weights(%w : tensor<2x3x6x5xf32>) gradient(%d : tensor<2x4x6x5xf32>)
+      outs(%ix, %iw, %ib : tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>)
+      -> tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>
+  return %r#0, %r#1, %r#2 : tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>
+}

@@ -231,22 +231,23 @@ void ConvPartitioned::transformPiece(Value index, Value group) {
   Piece piece = loadPiece(index);
   Value firstRow = b.mul(piece.block, plan.block);
   Value column = b.mul(group, plan.getColumns());
-  auto source = [&](Value row) {
+  auto source = [&](Value row, Value) {
     return loadValues(b.add(firstRow, row), column, piece.begin, piece.end);
   };
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(pieceSpectra, {index, group, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, pieceSpectra, {index, group, row});
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
   steps.isHalfZero = true;
-  makeTransform().forward(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      store(b.add(position, k), row);
-  });
+      store(b.add(position, k), none, row);
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
 /// The 2-norm over the two columns that share a complex transform, the greatest
@@ -277,22 +278,23 @@ Value ConvPartitioned::normOfPiece(const Piece &piece, Value column) {
 void ConvPartitioned::transformWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
   packWindows(first, work);
-  auto load = [&](Value row) { return loadRow(work, {row}); };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  auto source = [&](Value row) {
+  auto source = [&](Value row, Value) {
     return ComplexRow{b.loadVector(work, {row, b.index(0)}), b.splat(0.0)};
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
-  makeTransform().forward(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       Value frequency = b.add(position, k);
       b.storeVector(row.re, windowSpectra, {frequency, b.index(0), first});
       b.storeVector(row.im, windowSpectra, {frequency, b.index(1), first});
     }
-  });
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
 /// Turns windows, which lie along the lags, to lanes.
@@ -469,25 +471,25 @@ void ConvPartitioned::storeResult(ComplexRow numbers, Value row, Value group) {
 void ConvPartitioned::convolveGroup(Value group) {
   Value piece = b.index(0), begin = firstColumn(piece);
   Value column = b.mul(group, plan.getColumns());
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(pieceSpectra, {piece, group, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
-  auto source = [&](Value row) {
+  auto source = [&](Value row, Value) {
     return loadValues(row, column, begin, numTokens);
   };
-  auto sink = [&](Value at, ComplexRow numbers) {
+  auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult(numbers, b.sub(at, b.index(plan.block)), group);
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
   steps.isHalfZero = true;
   steps.sink = sink;
   steps.wanted = FFTKernel::Half::Second;
   FFTKernel transform = makeTransform();
-  transform.convolve(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       // The window at distance 0 comes after those of zeros.
       auto coefficient = [&, k = k](int64_t part) {
@@ -498,27 +500,29 @@ void ConvPartitioned::convolveGroup(Value group) {
       Value re = coefficient(0);
       row = transform.multiply(row, {re, coefficient(1)});
     }
-  });
+  };
+  transform.emit(FFTKernel::kConvolve, steps, visit);
 }
 
 void ConvPartitioned::invertBlock(Value block, Value group) {
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(resultSpectra, {block, group, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, resultSpectra, {block, group, row});
   };
   Value firstRow = b.mul(b.sub(block, b.index(1)), plan.block);
-  auto sink = [&](Value at, ComplexRow numbers) {
+  auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult(numbers, b.add(firstRow, at), group);
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.sink = sink;
   steps.wanted = FFTKernel::Half::Second;
-  makeTransform().inverse(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      row = load(b.add(position, k));
-  });
+      row = load(b.add(position, k), none);
+  };
+  makeTransform().emit(FFTKernel::kInverse, steps, visit);
 }
 
 void fovea::attn::emitConvPartitioned(OpBuilder &builder, ConvApplyOp op,

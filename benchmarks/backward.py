@@ -9,7 +9,10 @@
 f32. `fovea-run` measures our kernels in processes of their own: CPU time for one
 thread, wall-clock time for more. Useful are five products for every query and
 every key or summary that it may read, 10 D FLOPs for D = E, and 4 p N D for the
-summaries of one level of one tensor; what is recomputed to get there is not.
+summaries of one level of one tensor; what is recomputed to get there is not. For
+convolutions they are three transforms of twice the tokens for every column, 5 L log2 L
+for two of them, two products of 8 FLOPs for each basis and number, and 6 N D for the
+column of each.
 """
 
 import argparse
@@ -83,6 +86,12 @@ def multipole(title, n, *, heads=1, group=64, rank=4, width=64, causal=True, tar
                 [f"group = {group} : i64"] + ["causal"] * causal, target, part)  # fmt: skip
 
 
+def conv(title, n, bases, *, width=64):
+    q = (1, 1, n, width)
+    return Case(title, "conv_backward", [q, q, q], [], [("forward", [q]), ("gradient", [q])],
+                [f"num_basis = {bases} : i64", "window = 16 : i64", "delta = 0.0 : f64", "epsilon = 0.0 : f64"])
+
+
 CASES = [
     dense("dense, D = 64, N = 1024", 1024, 64),
     dense("dense, D = 64, N = 4096", 4096, 64, target=91),
@@ -95,6 +104,10 @@ CASES = [
     multipole("summaries of one tensor, N = 65536, 8 heads", 65536, heads=8, target=45, part="summarize_backward"),
     multipole("multipole causal, N = 65536", 65536),
     multipole("multipole causal, N = 65536, 8 heads", 65536, heads=8),
+    conv("convolutions, N = 4096, 8 bases", 4096, 8),
+    conv("convolutions, N = 65536, 1 basis", 65536, 1),
+    conv("convolutions, N = 65536, 8 bases", 65536, 8),
+    conv("convolutions, N = 65536, 32 bases", 65536, 32),
 ]
 
 
@@ -107,7 +120,7 @@ def isolate(text, op):
     lines = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     maps = "".join(line + "\n" for line in lines.splitlines() if line.startswith("#"))
     pattern = rf'(%\d+):(\d+) = "attn\.{op}"\(([^)]*)\) (<{{.*?}}>|) ?: \((.*?)\) ->'
-    body, allocations, arguments, buffers = "", "", {}, {}
+    body, allocations, arguments, buffers = "", [], {}, {}
     for number, (name, count, operands, attributes, types) in enumerate(re.findall(pattern, lines)):
         operands, types = operands.split(", "), split_types(types)
         # The next level adds to what this one has added to.
@@ -121,12 +134,17 @@ def isolate(text, op):
                 names.append(arguments.setdefault(operand, (f"%a{len(arguments)}", type))[0])
             else:
                 # Destinations have buffers of their own.
-                names.append(f"%b{len(allocations.splitlines())}")
-                allocations += f"  {names[-1]} = memref.alloc() : {type}\n"
+                names.append(f"%b{len(allocations)}")
+                allocations.append((names[-1], type))
         buffers.update({f"{name}#{i}": names[i - int(count)] for i in range(int(count))})
         body += f'  "attn.{op}"({", ".join(names)}) {attributes} : ({", ".join(types)}) -> ()\n'
     inputs = ", ".join(f"{name}: {type}" for name, type in arguments.values())
-    return maps + f"func.func @run({inputs}) {{\n{allocations}{body}  return\n}}\n".replace("tensor<", "memref<")
+    # Returned, since levels are not grouped when one's sums are freed before
+    # the next.
+    names, types = (", ".join(part) for part in zip(*allocations))
+    body = "".join(f"  {n} = memref.alloc() : {t}\n" for n, t in allocations) + body
+    text = f"func.func @run({inputs}) -> ({types}) {{\n{body}  return {names} : {types}\n}}\n"
+    return maps + text.replace("tensor<", "memref<")
 
 
 def split_types(text):

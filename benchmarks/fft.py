@@ -12,8 +12,8 @@ installed, and FFTW where fftw3.h is: peers/fftw-columns.c is compiled, a progra
 own that takes the columns as they lie, in pairs, and transposed, of which the fastest
 counts. FLOPs are 5/2 L log2(L) for a
 real column. Sums of convolutions: every algorithm that is not known to be slow, dense
-causal attention of the same width, and NumPy's transforms as the paper has them. Peaks
-are those of the same run. Writes results.json and results.md.
+causal attention of the same width, NumPy's transforms as the paper has them, and the
+gradient for scores and values. Peaks are those of the same run. Writes results.json and results.md.
 """
 
 import argparse
@@ -70,6 +70,16 @@ def conv_apply(tokens, bases, width, algorithm):
         f"  %i = tensor.empty() : {v}\n  %j = tensor.empty() : {c}\n"
         f"  %r:2 = attn.conv_apply ins(%b, %m, %v : {b}, {m}, {v}) outs(%i, %j : {v}, {c})\n"
         f"      {{algorithm = #attn.conv_algorithm<{algorithm}>}} -> {v}, {c}\n  return %r#0, %r#1 : {v}, {c}\n}}\n"
+    )
+
+
+def conv_apply_backward(tokens, bases, width):
+    b, m, v = tensor(1, 1, bases, tokens), tensor(1, 1, bases, element="i32"), tensor(1, 1, tokens, width)
+    return (
+        f"func.func @run(%b: {b}, %m: {m}, %v: {v}, %o: {v}, %d: {v}) -> ({b}, {v}) {{\n"
+        f"  %i = tensor.empty() : {b}\n  %j = tensor.empty() : {v}\n"
+        f"  %r:2 = attn.conv_apply_backward ins(%b, %m, %v : {b}, {m}, {v}) forward(%o : {v}) gradient(%d : {v})\n"
+        f"      outs(%i, %j : {b}, {v}) -> {b}, {v}\n  return %r#0, %r#1 : {b}, {v}\n}}\n"
     )
 
 
@@ -146,6 +156,10 @@ def measure_conv(bench, tokens, bases, width, folder):
         found = bench.time(conv_apply(tokens, bases, width, algorithm), [b, sizes, v], folder)
         row["seconds"][algorithm] = found["median_seconds"]
         row["peak"] = found["peak_gflops"] * 1e9
+    # Times do not depend on the numbers, but for rows that are computed again.
+    rows = [rng.standard_normal((1, 1, tokens, width), dtype=np.float32) for _ in range(2)]
+    found = bench.time(conv_apply_backward(tokens, bases, width), [b, sizes, v, *rows], folder)
+    row["seconds"]["gradient"] = found["median_seconds"]
     if tokens <= bench.options.dense_up_to:
         qkv = [rng.standard_normal((1, 1, tokens, width), dtype=np.float32) for _ in range(3)]
         row["seconds"]["dense"] = bench.time(dense(tokens, width), qkv, folder)["median_seconds"]
@@ -169,7 +183,7 @@ def markdown(bench, transforms, convolutions, missing):
             cells += [f"{row['seconds'][p] / own:.1f}x" for p in peers]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
         lines += ["", *missing, ""] if missing else [""]
-    lines += ["| tokens | bases | columns | auto | partitioned | single | toeplitz, of peak | dense causal | numpy |", "|---" * 9 + "|"]
+    lines += ["| tokens | bases | columns | auto | its gradient | partitioned | single | toeplitz, of peak | dense causal | numpy |", "|---" * 10 + "|"]
     rate = max((r["tokens"] ** 2 / r["seconds"]["dense"] for r in convolutions if "dense" in r["seconds"]), default=0)
     for row in convolutions:
         s, own = row["seconds"], row["seconds"]["auto"]
@@ -183,7 +197,7 @@ def markdown(bench, transforms, convolutions, missing):
             toeplitz = f"{report.duration(s['toeplitz'])}, {flops / s['toeplitz'] / row['peak']:.0%}"
         projected = row["tokens"] ** 2 / rate if rate else None
         full = ratio("dense") or (f"({report.duration(projected)}, {projected / own:.3g}x)" if projected else "")
-        cells = [row["tokens"], row["bases"], row["width"], report.duration(own), report.duration(s["partitioned"]),
+        cells = [row["tokens"], row["bases"], row["width"], report.duration(own), ratio("gradient"), report.duration(s["partitioned"]),
                  report.duration(s["single"]) if "single" in s else "", toeplitz, full, ratio("numpy")]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += ["", "A time that is all in parentheses is projected from the longest measured one."]

@@ -5,11 +5,12 @@
 """Low-rank attention under masks, the search for convolutions, rotary embedding
 and polynomial features: time, share of peak, and share of the copy bandwidth.
 
-    .venv/bin/python benchmarks/low_rank.py --part causal|masks|recover|maps
+    .venv/bin/python benchmarks/low_rank.py --part causal|masks|backward|recover|maps
 
 One core and f32 unless said otherwise; `fovea-run` measures. Useful FLOPs of
-low-rank attention are 2 r E for every row and every key; bytes are those of
-arguments and results, once.
+low-rank attention are 2 r E for every row and every key, of its gradient twice that
+for every row and three times for every key; bytes are those of arguments and results,
+once.
 """
 
 import argparse
@@ -29,19 +30,20 @@ def copy_bandwidth():
     return 1e9 * report["copy_gbytes"]["one"]["median"]
 
 
-def low_rank(rank=64, width=64, rows=ROWS, heads=1, element="f32", mask="causal"):
-    """The function and its arguments."""
+def low_rank(rank=64, width=64, rows=ROWS, heads=1, element="f32", mask="causal", backward=False):
+    """The function and its arguments; with `backward` its gradient."""
     rng = np.random.default_rng(1)
     arrays = [rng.random((1, heads, rows, n), dtype=np.float32) for n in (rank, rank, width)]
     parts, entries = [], {np.dtype(np.int32): "i32", np.dtype(bool): "i1"}
+    window = min(4096, rows)
     if mask == "row_interval":
         at = np.arange(rows, dtype=np.int32).reshape(1, 1, -1)
-        parts = [np.maximum(at - 4096, 0), at]
+        parts = [np.maximum(at - window, 0), at]
     elif mask == "row_change":
-        # A window of 4096: one column enters, one leaves.
-        first, later = np.arange(4096), np.arange(4096, rows)
-        columns = np.concatenate([first, np.stack([later, later - 4096], 1).ravel()])
-        parts = [np.concatenate([first + 1, 4096 + 2 * (later - 4095)]), columns]
+        # A window: one column enters, one leaves.
+        first, later = np.arange(window), np.arange(window, rows)
+        columns = np.concatenate([first, np.stack([later, later - window], 1).ravel()])
+        parts = [np.concatenate([first + 1, window + 2 * (later - window + 1)]), columns]
     elif mask in ("distinct_rows", "distinct_columns"):
         group = (np.arange(rows) // -(-rows // 8)).reshape(1, 1, -1)
         parts = [group, rng.random((1, 1, 8, rows)) < 0.5]
@@ -58,7 +60,18 @@ def low_rank(rank=64, width=64, rows=ROWS, heads=1, element="f32", mask="causal"
     )
     size = {"f32": 4, "f64": 8}[element]
     arrays = [a.astype({"f32": np.float32, "f64": np.float64}[element]) for a in arrays]
-    return text, arrays + parts, size * heads * rows * (2 * rank + 2 * width)
+    if not backward:
+        return text, arrays + parts, size * heads * rows * (2 * rank + 2 * width)
+    results = ", ".join(types)
+    text = (
+        f"func.func @run({', '.join(arguments)}, %f: {types[2]}, %g: {types[2]}) -> ({results}) {{\n"
+        + "".join(f"  %i{i} = tensor.empty() : {t}\n" for i, t in enumerate(types))
+        + f"  %r:3 = attn.low_rank_backward ins(%a0, %a1, %a2 : {results}){clause} forward(%f : {types[2]})"
+        f" gradient(%g : {types[2]}) outs(%i0, %i1, %i2 : {results})"
+        f" {{mask = #attn.row_mask<{mask}>}} -> {results}\n  return %r#0, %r#1, %r#2 : {results}\n}}\n"
+    )
+    more = [rng.standard_normal(arrays[2].shape).astype(arrays[2].dtype) for _ in range(2)]
+    return text, arrays + parts + more, size * heads * rows * (4 * rank + 4 * width)
 
 
 def recover(bases, rows=ROWS, width=64, window=16, apply=False):
@@ -108,7 +121,7 @@ def rope(heads=8, rows=ROWS // 8, width=64):
     return text, [array, np.arange(rows, dtype=np.int32).reshape(1, 1, -1)], 8 * array.size
 
 
-def features(degree=2, rows=4096, width=32):
+def features(degree=2, rows=4096, width=32, backward=False):
     count = {1: width + 1, 2: (width + 1) * (width + 2) // 2}[degree]
     x, f = tensor((1, 1, rows, width)), tensor((1, 1, rows, count))
     text = (
@@ -116,8 +129,17 @@ def features(degree=2, rows=4096, width=32):
         f"  %r = attn.polynomial_features ins(%x : {x}) outs(%o : {f})"
         f" {{degree = {degree} : i64, scale = 1.0 : f64}} -> {f}\n  return %r : {f}\n}}\n"
     )
-    array = np.random.default_rng(3).standard_normal((1, 1, rows, width), dtype=np.float32)
-    return text, [array], 4 * rows * (width + count)
+    rng = np.random.default_rng(3)
+    array = rng.standard_normal((1, 1, rows, width), dtype=np.float32)
+    if not backward:
+        return text, [array], 4 * rows * (width + count)
+    text = (
+        f"func.func @run(%x: {x}, %g: {f}) -> {x} {{\n  %o = tensor.empty() : {x}\n"
+        f"  %r = attn.polynomial_features_backward ins(%x : {x}) gradient(%g : {f}) outs(%o : {x})"
+        f" {{degree = {degree} : i64, scale = 1.0 : f64}} -> {x}\n  return %r : {x}\n}}\n"
+    )
+    gradient = rng.standard_normal((1, 1, rows, count), dtype=np.float32)
+    return text, [array, gradient], 4 * rows * (2 * width + count)
 
 
 def row(name, workload, bandwidth, seconds):
@@ -131,7 +153,7 @@ def row(name, workload, bandwidth, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--part", choices=("causal", "masks", "recover", "maps"), required=True)
+    parser.add_argument("--part", choices=("causal", "masks", "backward", "recover", "maps"), required=True)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each row")
     arguments = parser.parse_args()
@@ -145,6 +167,12 @@ def main():
         ],
         "masks": [(mask, low_rank(rows=n // 8, mask=mask)) for mask in
                   ("row_change", "row_interval", "distinct_rows", "distinct_columns")],
+        "backward": [
+            *((f"causal, r = {r}, E = 64", low_rank(r, 64, n, backward=True)) for r in (64, 16)),
+            *((mask, low_rank(rows=n // 8, mask=mask, backward=True)) for mask in
+              ("row_change", "row_interval", "distinct_rows", "distinct_columns")),
+            ("features of degree 2, 32 columns", features(rows=max(n // 16, 1), backward=True)),
+        ],
         "recover": [(f"{name}, R = {r}", recover(r, n, apply=name == "conv"))
                     for r in (1, 8, 32) for name in ("conv_recover", "conv")],
         "maps": [("rope, 8 heads", rope(rows=max(n // 8, 1))), ("features of degree 2, 32 columns", features(rows=max(n // 16, 1)))],

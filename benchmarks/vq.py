@@ -10,14 +10,17 @@ tokens, and decoding latency against the context.
 One core and f32. `fovea-run` measures our kernels in processes of their own: CPU
 time, useful FLOPs over the FMA peak of the same run, memory beyond arguments and
 results. Useful are the scores of the S codewords, once for each query, and the
-products with the values of every token or codeword that a query reads; of a
-gradient four products for every codeword and two for every token, three with a
-bias.
+products with the values of every token or codeword that a query reads, with
+blocks of 512 tokens. Without a bias kernels take blocks of 128, where a query
+reads fewer tokens: the last column has the share of the peak for the products
+that are computed. Of a gradient four products for every codeword and two for
+every token count, three with a bias.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,8 @@ import time
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BASELINES = ROOT / "benchmarks/fovea_bench/baselines.py"
+FREE_BLOCK = 128  # tokens of a block without a bias
 REDUCTIONS = ("serial", "matmul", "associative", "input_scan")
 
 
@@ -162,6 +167,17 @@ class Case:
         ]
         return text + f"  return %r#0 : {types['v']}\n}}\n", arrays
 
+    def products(self, block):
+        """Multiply-adds of attention without a bias, with blocks of so many tokens."""
+        values = sum(i % block + 1 + (self.codes if i >= block else 0) for i in range(self.n))
+        return self.width * self.n * self.codes + self.value_width * values
+
+    def computed(self, report):
+        """The share of the peak for the products that are computed."""
+        useful = report["fraction_of_peak"]
+        share = useful * self.products(min(FREE_BLOCK, self.block)) / self.products(self.block)
+        return f"computed: {100 * share:.1f} %"
+
     def state_bytes(self):
         """What a token has to read: codebook, means, values and codes of the kept
         blocks."""
@@ -219,21 +235,26 @@ def row(name, report, extra=""):
     return report
 
 
-def speed():
+def speed(torch):
     print("| work | time | of peak | |\n|---|---|---|---|")
-    n, found = 32768, {}
+    n = 32768
     for width in (64, 128):
-        found[f"quantize {width}"] = row(f"quantize, D = {width}", bench(Case(n, width=width), Case(n, width=width).quantize()))
+        row(f"quantize, D = {width}", bench(Case(n, width=width), Case(n, width=width).quantize()))
     plain, biased = Case(n), Case(n, bias=True)
-    dense = row("dense causal", bench(plain, plain.dense(), 0.1))
-    times = {}
+    others = {"dense causal": row("dense causal", bench(plain, plain.dense(), 0.1))["median_seconds"]}
+    if torch and (seconds := torch_seconds(torch, plain)):
+        others["PyTorch"] = seconds
+        print(f"| PyTorch, dense causal | {1e3 * seconds:.1f} ms | | |", flush=True)
     for name, case in (("no bias", plain), ("with bias", biased)):
-        row(f"vq, {name}", bench(case, case.vq()))
-        times[name] = row(f"vq with quantize, {name}", bench(case, case.vq("qkvc")))
-        ratio = dense["median_seconds"] / times[name]["median_seconds"]
-        print(f"| against dense causal, {name} | {ratio:.1f}x | | |", flush=True)
-    wide = Case(8192, width=128, value_width=1536)
-    row("vq, one head, D = 128, E = 1536, N = 8192", bench(wide, wide.vq()))
+        report = bench(case, case.vq())
+        row(f"vq, {name}", report, "" if case.bias else case.computed(report))
+        total = row(f"vq with quantize, {name}", bench(case, case.vq("qkvc")))["median_seconds"]
+        for other, seconds in others.items():
+            print(f"| against {other}, {name} | {seconds / total:.1f}x | | |", flush=True)
+    for tokens in (8192, n):
+        wide = Case(tokens, width=128, value_width=1536)
+        report = bench(wide, wide.vq())
+        row(f"vq, one head, D = 128, E = 1536, N = {tokens}", report, wide.computed(report))
 
 
 def backward():
@@ -260,18 +281,27 @@ def tokens(dense_to, torch):
         start = time.thread_time()
         numpy_linear(case, arrays)
         cells.append(f"{1e3 * (time.thread_time() - start):.1f} ms")
-        cells.append(torch_time(arrays) if torch and n <= dense_to else "")
+        seconds = torch_seconds(torch, case) if torch and n <= dense_to else None
+        cells.append(f"{1e3 * seconds:.1f} ms" if seconds else "")
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def torch_time(arrays):
-    import torch
+def torch_seconds(python, case):
+    """The time of PyTorch's dense causal attention, or None without PyTorch."""
+    arrays = case.arrays()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [f"{folder}/{name}.npy" for name in "qkv"]
+        for name, path in zip("qkv", paths):
+            np.save(path, arrays[name])
+        spec = {"inputs": paths, "causal": True, "threads": 1, "seconds": 0.1, "clock": "cpu"}
+        result = subprocess.run([python, BASELINES, "torch", json.dumps(spec)], capture_output=True, text=True)
+    if result.returncode:
+        return None
+    return statistics.median(json.loads(result.stdout)["times"])
 
-    torch.set_num_threads(1)
-    q, k, v = (torch.from_numpy(arrays[name]) for name in "qkv")
-    start = time.thread_time()
-    torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return f"{1e3 * (time.thread_time() - start):.1f} ms"
+
+def has_torch(python):
+    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
 
 
 def plain_read(size):
@@ -301,10 +331,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--part", choices=("speed", "tokens", "decode", "backward"), required=True)
     parser.add_argument("--dense-to", type=int, default=16384, help="the most tokens that dense attention is run with")
-    parser.add_argument("--torch", action="store_true", help="compare with PyTorch, which has to be installed")
+    parser.add_argument("--torch", nargs="?", const=sys.executable, metavar="PYTHON",
+                        help="compare with PyTorch, by an interpreter that has it (default: this one)")  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.torch and not has_torch(arguments.torch):
+        print(f"{arguments.torch} has no PyTorch: not compared", file=sys.stderr)
+        arguments.torch = None
     if arguments.part == "speed":
-        speed()
+        speed(arguments.torch)
     elif arguments.part == "tokens":
         tokens(arguments.dense_to, arguments.torch)
     elif arguments.part == "decode":

@@ -230,15 +230,15 @@ public:
   }
 
   void add(attn::ConvApplyOp op) {
-    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
-          output = {"output", op.getOutput()};
-    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
-    addEqual(value, 0, basis, 0);
-    addMultiple(basis, 1, value, 1);
-    addEqual(value, 2, basis, 3);
-    addShape(output, basis, {0, 1});
-    addEqual(output, 2, value, 2);
-    addLike({"recomputed", op.getRecomputed()}, basis);
+    addBases(op);
+    addLike({"recomputed", op.getRecomputed()}, {"basis", op.getBasis()});
+  }
+
+  void add(attn::ConvApplyBackwardOp op) {
+    addBases(op);
+    addLike({"d_output", op.getDOutput()}, {"output", op.getOutput()});
+    addLike({"d_basis", op.getDBasis()}, {"basis", op.getBasis()});
+    addLike({"d_value", op.getDValue()}, {"value", op.getValue()});
   }
 
   void add(attn::ConvRecoverOp op) {
@@ -252,6 +252,29 @@ public:
     addLike({"found", op.getFound()}, query);
   }
 
+  void add(attn::ConvRecoverBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          dBasis = {"d_basis", op.getDBasis()};
+    addShape(key, query, {0, 2});
+    addMultiple(query, 1, key, 1);
+    addShape(dBasis, query, {0, 1});
+    addEqual(dBasis, 3, query, 2);
+    addShape({"sizes", op.getSizes()}, dBasis, {0, 1, 2});
+    addLike({"d_query", op.getDQuery()}, query);
+    addLike({"d_key", op.getDKey()}, key);
+  }
+
+  void add(attn::ConvBackwardOp op) {
+    Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
+          value = {"value", op.getValue()};
+    addAttention(query, key, value);
+    addEqual(key, 2, query, 2);
+    addGradients(query, op.getOutput(), /*lse=*/Value(), op.getDOutput(),
+                 /*dLse=*/Value(), op.getDQuery());
+    addLike({"d_key", op.getDKey()}, key);
+    addLike({"d_value", op.getDValue()}, value);
+  }
+
   void add(attn::ConvOp op) {
     Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
     addAttention(query, key, {"value", op.getValue()});
@@ -262,17 +285,37 @@ public:
   }
 
   void add(attn::RopeOp op) {
-    Named input = {"input", op.getInput()};
-    for (unsigned dim = 0; dim < 3; ++dim)
-      addBroadcast({"positions", op.getPositions()}, dim, input, dim);
-    addShape({"output", op.getOutput()}, input, {0, 1, 2});
+    addTurned(op.getPositions(), {"input", op.getInput()},
+              {"output", op.getOutput()});
+  }
+
+  void add(attn::RopeBackwardOp op) {
+    addTurned(op.getPositions(), {"d_output", op.getDOutput()},
+              {"d_input", op.getDInput()});
   }
 
   void add(attn::PolynomialFeaturesOp op) {
     addShape({"output", op.getOutput()}, {"input", op.getInput()}, {0, 1, 2});
   }
 
-  void add(attn::LowRankOp op) {
+  void add(attn::PolynomialFeaturesBackwardOp op) {
+    addShape({"d_output", op.getDOutput()}, {"input", op.getInput()},
+             {0, 1, 2});
+    addShape({"d_input", op.getDInput()}, {"input", op.getInput()}, {0, 1, 2});
+  }
+
+  void add(attn::LowRankOp op) { addLowRank(op); }
+
+  void add(attn::LowRankBackwardOp op) {
+    addLowRank(op);
+    Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
+    addShape({"d_output", op.getDOutput()}, u1, {0, 1, 2});
+    addShape({"d_u1", op.getDU1()}, u1, {0, 1, 2});
+    addShape({"d_u2", op.getDU2()}, u2, {0, 1, 2});
+    addShape({"d_value", op.getDValue()}, u2, {0, 1, 2});
+  }
+
+  template <typename OpTy> void addLowRank(OpTy op) {
     Named u1 = {"u1", op.getU1()}, u2 = {"u2", op.getU2()};
     addEqual(u2, 0, u1, 0);
     addMultiple(u1, 1, u2, 1);
@@ -287,12 +330,12 @@ public:
     bool isByColumn = mask == attn::RowMask::DistinctColumns;
     OperandRange parts = op.getMaskParts();
     if (!parts.empty())
-      addEqual({op.getPartNames(mask)[0].str(), parts[0]}, 2,
+      addEqual({attn::LowRankOp::getPartNames(mask)[0].str(), parts[0]}, 2,
                isByColumn ? u2 : u1, 2);
     if (mask == attn::RowMask::RowInterval)
       addEqual({"last", parts[1]}, 2, u1, 2);
     if (isByColumn || mask == attn::RowMask::DistinctRows)
-      addEqual({op.getPartNames(mask)[1].str(), parts[1]}, 3,
+      addEqual({attn::LowRankOp::getPartNames(mask)[1].str(), parts[1]}, 3,
                isByColumn ? u1 : u2, 2);
   }
 
@@ -365,6 +408,23 @@ private:
     Named spectrum = {"spectrum", op.getSpectrum()};
     addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
     addEqual({"output", op.getOutput()}, 0, spectrum, 0);
+  }
+
+  template <typename OpTy> void addBases(OpTy op) {
+    Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
+          output = {"output", op.getOutput()};
+    addShape({"sizes", op.getSizes()}, basis, {0, 1, 2});
+    addEqual(value, 0, basis, 0);
+    addMultiple(basis, 1, value, 1);
+    addEqual(value, 2, basis, 3);
+    addShape(output, basis, {0, 1});
+    addEqual(output, 2, value, 2);
+  }
+
+  void addTurned(Value positions, const Named &input, const Named &output) {
+    for (unsigned dim = 0; dim < 3; ++dim)
+      addBroadcast({"positions", positions}, dim, input, dim);
+    addShape(output, input, {0, 1, 2});
   }
 
   void addNodeShape(const Named &a, const Named &b) {
@@ -540,9 +600,12 @@ void fovea::forEachExtentRule(Operation *op,
             attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
             attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
             attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvApplyOp,
-            attn::ConvOp, attn::FFTForwardOp, attn::FFTInverseOp,
+            attn::ConvOp, attn::ConvApplyBackwardOp,
+            attn::ConvRecoverBackwardOp, attn::ConvBackwardOp,
+            attn::RopeBackwardOp, attn::FFTForwardOp, attn::FFTInverseOp,
             attn::FFTMultiplyOp, attn::FFTAccumulateOp, attn::LowRankOp,
-            attn::PolynomialFeaturesOp, attn::RopeOp, attn::TreeBuildOp,
+            attn::LowRankBackwardOp, attn::PolynomialFeaturesOp,
+            attn::PolynomialFeaturesBackwardOp, attn::RopeOp, attn::TreeBuildOp,
             attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
             attn::TreeSplitOp, attn::TreeScoreOp>(
           [&](auto attention) { Rules(visit).add(attention); });

@@ -12,6 +12,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace fovea;
@@ -316,6 +317,17 @@ public:
     return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
   }
 
+  /// Of the forward operation's sums one for the rows' gradients and one for
+  /// the keys' and values', which is applied to both.
+  double count(attn::LowRankBackwardOp op) {
+    SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    return 2.0 * u1[3] * v[3] * u1[0] * u1[1] *
+           (2.0 * double(u1[2]) + 3.0 * u2[2]);
+  }
+
   /// Four products with codewords or their means, and two with the tokens that
   /// are read one by one: three with a bias.
   double count(attn::VQBackwardOp op) {
@@ -333,6 +345,62 @@ public:
     return 2.0 * heads *
            (2.0 * q[3] * q[2] * codes + 2.0 * v[3] * cached +
             (q[3] + (op.getBias() ? 2.0 : 1.0) * v[3]) * local);
+  }
+
+  // Convolutions over a whole sequence: a product for every pair where the
+  // algorithm is that, else one transform each of twice as many rows for what
+  // goes in and what comes out, and a product with the spectrum of each basis.
+
+  double count(attn::ConvApplyOp op) {
+    SmallVector<int64_t> b = shapeOf(op.getBasis());
+    return countBases(op.getAlgorithm(), b[2], b[0] * b[1], b[3],
+                      shapeOf(op.getValue())[3], /*numTransforms=*/2,
+                      /*numProducts=*/1);
+  }
+
+  /// Transforms of values and rows, and back; products of both with each other,
+  /// and of rows with the weights.
+  double count(attn::ConvApplyBackwardOp op) {
+    SmallVector<int64_t> b = shapeOf(op.getBasis());
+    return countBases(op.getAlgorithm(), b[2], b[0] * b[1], b[3],
+                      shapeOf(op.getValue())[3], /*numTransforms=*/3,
+                      /*numProducts=*/2);
+  }
+
+  /// The columns where bases begin.
+  double count(attn::ConvRecoverOp op) {
+    return 2.0 * shapeOf(op.getBasis())[2] * product(shapeOf(op.getQuery()));
+  }
+  double count(attn::ConvRecoverBackwardOp op) {
+    return 4.0 * shapeOf(op.getDBasis())[2] * product(shapeOf(op.getQuery()));
+  }
+
+  double count(attn::ConvOp op) { return countConv(op, 2, 1, /*columns=*/1); }
+  double count(attn::ConvBackwardOp op) {
+    return countConv(op, 3, 2, /*columns=*/3);
+  }
+
+  /// Four products and two additions for two numbers.
+  double count(attn::RopeOp op) {
+    return 3.0 * product(shapeOf(op.getInput()));
+  }
+  double count(attn::RopeBackwardOp op) {
+    return 3.0 * product(shapeOf(op.getDOutput()));
+  }
+
+  double count(attn::FFTForwardOp op) {
+    SmallVector<int64_t> x = shapeOf(op.getInput());
+    return x[0] * x[2] * countTransform(op.getForm().getLength());
+  }
+  double count(attn::FFTInverseOp op) {
+    SmallVector<int64_t> x = shapeOf(op.getOutput());
+    return x[0] * x[2] * countTransform(op.getForm().getLength());
+  }
+  double count(attn::FFTMultiplyOp op) {
+    return 3.0 * product(shapeOf(op.getSpectrum()));
+  }
+  double count(attn::FFTAccumulateOp op) {
+    return 4.0 * product(shapeOf(op.getSpectrum()));
   }
 
   /// False once an extent was not found.
@@ -361,6 +429,39 @@ private:
     return result;
   }
 
+  /// Of one real column.
+  static double countTransform(double length) {
+    return length > 1 ? 2.5 * length * std::log2(length) : 0;
+  }
+
+  static double countBases(attn::ConvAlgorithm algorithm, double bases,
+                           double heads, double tokens, double width,
+                           int numTransforms, int numProducts) {
+    if (algorithm == attn::ConvAlgorithm::Toeplitz)
+      return numProducts * heads * width * tokens * (tokens + 1);
+    // A complex product and its sum for the two columns of a number.
+    return heads * width *
+           (numTransforms * countTransform(2 * tokens) +
+            numProducts * 8 * bases * tokens);
+  }
+
+  /// With groups, of every pair of neighbours.
+  template <typename OpTy>
+  double countConv(OpTy op, int numTransforms, int numProducts, int columns) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery());
+    int64_t width = shapeOf(op.getValue())[3], bases = op.getNumBasis(),
+            tokens = q[2], pairs = 1;
+    int64_t group = op.getGroup().value_or(tokens);
+    if (group < tokens) {
+      pairs = std::max<int64_t>(llvm::divideCeil(tokens, group) - 1, 1);
+      tokens = std::min(2 * group, tokens);
+    }
+    double heads = double(q[0]) * q[1] * pairs;
+    return countBases(op.getAlgorithm(), bases, heads, tokens, width,
+                      numTransforms, numProducts) +
+           columns * 2.0 * heads * bases * tokens * q[3];
+  }
+
   template <typename OpT>
   static Hierarchy getHierarchy(OpT op, int64_t numRows) {
     return {numRows, int64_t(op.getGroup()), op.getRank(), op.getNumLevels(),
@@ -385,7 +486,12 @@ fovea::countUsefulFlops(FunctionOpInterface function,
               attn::DenseBackwardOp, attn::StreamBackwardOp,
               attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
               attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp>(
+              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp,
+              attn::LowRankBackwardOp, attn::ConvApplyOp,
+              attn::ConvApplyBackwardOp, attn::ConvRecoverOp,
+              attn::ConvRecoverBackwardOp, attn::ConvOp, attn::ConvBackwardOp,
+              attn::RopeOp, attn::RopeBackwardOp, attn::FFTForwardOp,
+              attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
             [&](auto attention) {
               found = true;
               flops += counter.count(attention);

@@ -396,6 +396,8 @@ Error Kernel::invoke(ArrayRef<TensorRef> inputs,
 
 StringRef Kernel::getName() const { return impl->name; }
 const Signature &Kernel::getSignature() const { return impl->signature; }
+fovea::Target Kernel::getTarget() const { return impl->options.target; }
+
 StringRef Kernel::getCPU() const { return impl->cpu; }
 const CompileTimes &Kernel::getCompileTimes() const { return impl->times; }
 StringRef Kernel::getDiagnostics() const { return impl->diagnostics; }

@@ -100,6 +100,13 @@ double Checker::scale(std::optional<double> value, int64_t width) {
   return number;
 }
 
+double Checker::number(StringRef name, double value, bool holds,
+                       StringRef least) {
+  check(std::isfinite(value) && holds, name + ": found " + toText(value) +
+                                           ", needed a finite number " + least);
+  return value;
+}
+
 void Checker::rate(StringRef name, double value) {
   check(value >= 0 && value <= 1,
         name + ": found " + toText(value) + ", needed a number from 0 to 1");
@@ -112,6 +119,14 @@ void Checker::rate(StringRef name, double value) {
 Argument::Argument(StringRef name, const TensorRef &array)
     : name(name), elementType(array.elementType), shape(array.shape),
       strides(array.strides), data(array.data), isReadOnly(array.isReadOnly) {}
+
+void Argument::extendTo(unsigned rank) {
+  while (shape.size() < rank) {
+    shape.insert(shape.begin(), 1);
+    if (!strides.empty())
+      strides.insert(strides.begin(), 0);
+  }
+}
 
 void Checker::elementType(const Argument &argument,
                           ArrayRef<ElementType> needed) {
@@ -149,11 +164,20 @@ void Checker::notEmpty(const Argument &argument) {
         argument.name + ": found width 0, needed at least 1");
 }
 
-void Checker::heads(const Argument &argument, const Argument &q) {
-  int64_t heads = q.shape[1], groups = argument.shape[1];
+Argument Checker::like(StringRef name, const TensorRef &array, ElementType type,
+                       ArrayRef<int64_t> shape) {
+  Argument argument = tensor(name, array, shape.size(), toList(shape));
+  elementType(argument, {type});
+  match(name, "shape", argument.shape, shape);
+  return argument;
+}
+
+void Checker::heads(const Argument &argument, const Argument &queries) {
+  int64_t heads = queries.shape[1], groups = argument.shape[1];
   check(groups != 0 && heads % groups == 0,
         argument.name + ": found " + Twine(groups) +
-            " heads, needed a divisor of the " + Twine(heads) + " heads of q");
+            " heads, needed a divisor of the " + Twine(heads) + " heads of " +
+            queries.name);
 }
 
 Checker::Attention Checker::attention(const TensorRef &queries,
@@ -209,18 +233,10 @@ void Checker::writable(const Argument &argument) {
 
 Argument Checker::scoreTerm(StringRef name, const TensorRef &array,
                             ElementType data, ArrayRef<int64_t> shape) {
-  TensorRef full = array;
-  Shape extents(array.shape), strides(array.strides);
-  // Leading axes of extent 1, as NumPy broadcasts.
-  while (extents.size() < shape.size()) {
-    extents.insert(extents.begin(), 1);
-    if (!strides.empty())
-      strides.insert(strides.begin(), 0);
-  }
-  full.shape = extents;
-  full.strides = strides;
-  Argument argument =
-      tensor(name, full, shape.size(), "that broadcasts to " + toList(shape));
+  Argument full(name, array);
+  full.extendTo(shape.size());
+  Argument argument = tensor(name, full.getRef(), shape.size(),
+                             "that broadcasts to " + toList(shape));
   elementType(argument, {data, getStateType(data)});
   if (!failed)
     check(all_of_zip(argument.shape, shape,
@@ -230,4 +246,21 @@ Argument Checker::scoreTerm(StringRef name, const TensorRef &array,
           name + ": found shape " + toList(argument.shape) +
               ", needed one that broadcasts to " + toList(shape));
   return argument;
+}
+
+void Checker::broadcasts(const Argument &argument, ArrayRef<int64_t> shape,
+                         unsigned numFree) {
+  check(argument.shape.size() == shape.size(),
+        argument.name + ": found rank " + Twine(argument.shape.size()) +
+            ", needed at most " + Twine(shape.size()));
+  if (failed)
+    return;
+  for (unsigned dim = 0; dim < shape.size(); ++dim) {
+    int64_t found = argument.shape[dim];
+    bool isFree = dim < numFree;
+    check(shape[dim] < 0 || found == shape[dim] || (isFree && found == 1),
+          argument.name + ": found extent " + Twine(found) + " in dimension " +
+              Twine(dim) + ", needed " + Twine(shape[dim]) +
+              (isFree ? " or 1" : ""));
+  }
 }

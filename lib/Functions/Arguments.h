@@ -34,6 +34,9 @@ struct Argument {
   Argument() = default;
   Argument(llvm::StringRef name, const TensorRef &array);
 
+  /// Adds leading axes of extent 1 until there are `rank`, as NumPy does.
+  void extendTo(unsigned rank);
+
   /// Whether elements lie one after the other, aligned to their size.
   bool isContiguous() const;
   /// Valid as long as this object.
@@ -73,6 +76,9 @@ public:
                    llvm::ArrayRef<ElementType> needed);
 
   int64_t integer(llvm::StringRef name, int64_t value, int64_t least);
+  /// Fails unless `value` is finite and `holds`; `least` says what it must be.
+  double number(llvm::StringRef name, double value, bool holds,
+                llvm::StringRef least);
   /// `value`, or 1/sqrt(width).
   double scale(std::optional<double> value, int64_t width);
   /// Fails unless `value` is from 0 to 1.
@@ -82,6 +88,9 @@ public:
   Argument tensor(llvm::StringRef name, const TensorRef &array, unsigned rank,
                   llvm::StringRef layout);
   void notEmpty(const Argument &argument);
+  /// An array of type `type` and shape `shape`, such as a gradient.
+  Argument like(llvm::StringRef name, const TensorRef &array, ElementType type,
+                llvm::ArrayRef<int64_t> shape);
 
   struct Attention {
     Argument q, k, v;
@@ -95,13 +104,18 @@ public:
                       const TensorRef &v, bool sameLength);
   /// Fails unless an array can be written to where it lies.
   void writable(const Argument &argument);
-  /// Heads of `argument`, which keys or values may have for those of q.
-  void heads(const Argument &argument, const Argument &q);
+  /// Heads of `argument`, of which those of `queries` must be a multiple.
+  void heads(const Argument &argument, const Argument &queries);
 
   /// An array that is added to scores of shape `shape`: of the type of `data`
   /// or of sums. Missing leading axes and extents of 1 broadcast.
   Argument scoreTerm(llvm::StringRef name, const TensorRef &array,
                      ElementType data, llvm::ArrayRef<int64_t> shape);
+
+  /// Fails unless extents are those of `shape`, or 1 in the first `numFree`
+  /// dimensions. Any will do where `shape` has a negative one.
+  void broadcasts(const Argument &argument, llvm::ArrayRef<int64_t> shape,
+                  unsigned numFree);
 
 private:
   bool failed = false;

@@ -41,6 +41,35 @@ runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
   return result;
 }
 
+/// What a gradient needs of the forward function, and where it goes.
+struct Backward {
+  const TensorRef &dOut;
+  /// Unless they are computed again.
+  const TensorRef *out = nullptr, *lse = nullptr;
+  const std::optional<TensorRef> &dLse, &dQ, &dK, &dV;
+};
+
+/// Adds them to `call`; the gradients of q, k and v are the first results.
+inline void addBackward(Call &call, Checker &check,
+                        const Checker::Attention &arguments,
+                        const Backward &backward) {
+  const auto &[q, k, v] = arguments;
+  ElementType type = q.elementType, state = getStateType(type);
+  if (backward.out)
+    call.clause("forward",
+                {check.like("out", *backward.out, type, arguments.output()),
+                 check.like("lse", *backward.lse, state, arguments.rows())});
+  llvm::SmallVector<Argument> gradients{
+      check.like("d_out", backward.dOut, type, arguments.output())};
+  if (backward.dLse)
+    gradients.push_back(
+        check.like("d_lse", *backward.dLse, state, arguments.rows()));
+  call.clause("gradient", gradients);
+  call.result(check, "outs", "d_q", type, q.shape, backward.dQ);
+  call.result(check, "outs", "d_k", type, k.shape, backward.dK);
+  call.result(check, "outs", "d_v", type, v.shape, backward.dV);
+}
+
 } // namespace fovea::functions
 
 #endif // FOVEA_LIB_FUNCTIONS_ATTENTIONCALL_H

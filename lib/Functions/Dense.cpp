@@ -15,17 +15,14 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-Expected<AttentionResult> fovea::dense(const TensorRef &queries,
-                                       const TensorRef &keys,
-                                       const TensorRef &values,
-                                       const DenseOptions &options) {
-  Checker check;
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/false);
+/// Operands and attributes of both functions. Returns whether no query has a
+/// key; `terms` are what is added to scores.
+template <typename Options>
+static bool addDense(Call &call, Checker &check,
+                     const Checker::Attention &arguments,
+                     const Options &options, SmallVectorImpl<Argument> &terms) {
   const auto &[q, k, v] = arguments;
   int64_t length = q.shape[2], numKeys = k.shape[2];
-
-  Call call("dense", options.target);
   call.clause("ins", {q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
   SmallVector<std::string> masks;
@@ -40,13 +37,59 @@ Expected<AttentionResult> fovea::dense(const TensorRef &queries,
   if (!masks.empty())
     call.attribute("mask = #attn.mask<" + join(masks, ", ") + ">");
   if (options.logWeight)
-    call.clause("log_weight",
-                check.scoreTerm("log_weight", *options.logWeight, q.elementType,
-                                {q.shape[0], k.shape[1], numKeys}));
+    terms.push_back(check.scoreTerm("log_weight", *options.logWeight,
+                                    q.elementType,
+                                    {q.shape[0], k.shape[1], numKeys}));
   if (options.bias)
-    call.clause("bias",
-                check.scoreTerm("bias", *options.bias, q.elementType,
-                                {q.shape[0], q.shape[1], length, numKeys}));
-  return runAttention(call, check, arguments, options,
-                      /*readsNothing=*/numKeys == 0 || options.window == 0);
+    terms.push_back(check.scoreTerm("bias", *options.bias, q.elementType,
+                                    {q.shape[0], q.shape[1], length, numKeys}));
+  for (const Argument &term : terms)
+    call.clause(term.name, term);
+  return numKeys == 0 || options.window == 0;
+}
+
+Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
+                                       const TensorRef &v,
+                                       const DenseOptions &options) {
+  Checker check;
+  Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
+  Call call("dense", options.target);
+  SmallVector<Argument> terms;
+  bool readsNothing = addDense(call, check, arguments, options, terms);
+  return runAttention(call, check, arguments, options, readsNothing);
+}
+
+Expected<DenseGradients>
+fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
+                      const TensorRef &k, const TensorRef &v,
+                      const TensorRef &out, const TensorRef &lse,
+                      const DenseBackwardOptions &options) {
+  Checker check;
+  Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
+  Call call("dense_backward", options.target);
+  SmallVector<Argument> terms;
+  bool readsNothing = addDense(call, check, arguments, options, terms);
+  addBackward(
+      call, check, arguments,
+      {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
+  for (const Argument &term : terms)
+    call.result(check, "d_" + term.name, "d_" + term.name, term.elementType,
+                term.shape);
+  if (check.hasFailed())
+    return check.takeError();
+  bool isEmpty = is_contained(arguments.rows(), 0) || readsNothing;
+  Expected<SmallVector<OwnedTensor>> results =
+      isEmpty ? call.fill() : call.run();
+  if (!results)
+    return results.takeError();
+  DenseGradients gradients{std::move((*results)[0]),
+                           std::move((*results)[1]),
+                           std::move((*results)[2]),
+                           {},
+                           {}};
+  if (options.logWeight)
+    gradients.logWeight = std::move((*results)[3]);
+  if (options.bias)
+    gradients.bias = std::move(results->back());
+  return gradients;
 }

@@ -29,9 +29,15 @@ public:
       : call(call), check(check), length(length), group(group),
         levels(getNumLevels(length, group)) {}
 
+  size_t size() const { return weights.size(); }
   /// `name` is "query", "key" or "value".
   void add(StringRef name, const SummaryWeights &family, const Argument &of);
   void addToCall();
+  /// Makes a gradient of every weight and bias a result.
+  void addGradients();
+  /// Takes them from `results`, in order.
+  void takeGradients(MutableArrayRef<OwnedTensor> results,
+                     ArrayRef<SummaryGradients *> gradients) const;
 
 private:
   void checkCount(const Twine &name, size_t found);
@@ -105,6 +111,56 @@ void Families::addToCall() {
     call.clause(name, arguments);
 }
 
+void Families::addGradients() {
+  for (const auto *lists : {&weights, &biases})
+    for (const auto &[name, arguments] : *lists)
+      for (const Argument &argument : arguments)
+        call.result(check, "d_" + name, "d_" + argument.name,
+                    argument.elementType, argument.shape);
+}
+
+void Families::takeGradients(MutableArrayRef<OwnedTensor> results,
+                             ArrayRef<SummaryGradients *> gradients) const {
+  auto next = results.begin();
+  auto take = [&](const auto &lists,
+                  SmallVector<OwnedTensor> SummaryGradients::*member) {
+    for (const auto &[list, gradient] : zip_equal(lists, gradients))
+      for (size_t level = 0; level < list.second.size(); ++level)
+        (gradient->*member).push_back(std::move(*next++));
+  };
+  take(weights, &SummaryGradients::weights);
+  take(biases, &SummaryGradients::biases);
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Operands and attributes of an operation and of its gradient.
+template <typename Options>
+static void addAttention(Call &call, Checker &check,
+                         const Checker::Attention &arguments, int64_t group,
+                         const Options &options) {
+  const auto &[q, k, v] = arguments;
+  call.clause("ins", {q, k, v});
+  call.attribute("scale", check.scale(options.scale, q.shape[3]));
+  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
+                 " : i64");
+  if (options.causal)
+    call.attribute("causal");
+}
+
+/// Fails unless the caller knows what `causal` cannot do.
+template <typename Options>
+static void addLookahead(Call &call, Checker &check, const Options &options) {
+  check.check(!options.causal || options.allowQueryLookahead,
+              "causal: found True without allow_query_lookahead, needed both: "
+              "a summary of queries mixes later queries of its interval into "
+              "earlier rows");
+  if (options.causal)
+    call.attribute("allow_query_lookahead");
+}
+
 Expected<AttentionResult>
 fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
                       const TensorRef &values, const SummaryWeights &keyWeights,
@@ -115,12 +171,7 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
       check.attention(queries, keys, values, /*sameLength=*/true);
   const auto &[q, k, v] = arguments;
   Call call("fast_multipole", options.target);
-  call.clause("ins", {q, k, v});
-  call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
-                 " : i64");
-  if (options.causal)
-    call.attribute("causal");
+  addAttention(call, check, arguments, group, options);
   if (!options.multiplicity)
     call.attribute("multiplicity = false");
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
@@ -136,22 +187,12 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
     const SummaryWeights &valueWeights, int64_t group,
     const FastMultipoleLinearOptions &options) {
   Checker check;
-  check.check(!options.causal || options.allowQueryLookahead,
-              "causal: found True without allow_query_lookahead, needed both: "
-              "a summary of queries mixes later queries of its interval into "
-              "earlier rows");
+  Call call("fast_multipole_linear", options.target);
+  addLookahead(call, check, options);
   Checker::Attention arguments =
       check.attention(queries, keys, values, /*sameLength=*/true);
   const auto &[q, k, v] = arguments;
-  Call call("fast_multipole_linear", options.target);
-  call.clause("ins", {q, k, v});
-  call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
-                 " : i64");
-  if (options.causal) {
-    call.attribute("causal");
-    call.attribute("allow_query_lookahead");
-  }
+  addAttention(call, check, arguments, group, options);
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
   families.add("query", queryWeights, q);
   families.add("key", keyWeights, k);
@@ -164,4 +205,74 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
   if (!result)
     return result.takeError();
   return std::move(result->output);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+static Expected<FastMultipoleGradients>
+runBackward(Call &call, Checker &check, const Checker::Attention &arguments,
+            Families &families, const Backward &backward) {
+  families.addToCall();
+  addBackward(call, check, arguments, backward);
+  families.addGradients();
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results =
+      is_contained(arguments.rows(), 0) ? call.fill() : call.run();
+  if (!results)
+    return results.takeError();
+  FastMultipoleGradients gradients;
+  gradients.q = std::move((*results)[0]);
+  gradients.k = std::move((*results)[1]);
+  gradients.v = std::move((*results)[2]);
+  SmallVector<SummaryGradients *> lists{&gradients.key, &gradients.value};
+  if (families.size() == 3)
+    lists.insert(lists.begin(), &gradients.query);
+  families.takeGradients(MutableArrayRef(*results).drop_front(3), lists);
+  return gradients;
+}
+
+Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
+    const TensorRef &dOut, const TensorRef &queries, const TensorRef &keys,
+    const TensorRef &values, const SummaryWeights &keyWeights,
+    const SummaryWeights &valueWeights, const TensorRef &out,
+    const TensorRef &lse, int64_t group,
+    const FastMultipoleBackwardOptions &options) {
+  Checker check;
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("fast_multipole_backward", options.target);
+  addAttention(call, check, arguments, group, options);
+  if (!options.multiplicity)
+    call.attribute("multiplicity = false");
+  Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
+  families.add("key", keyWeights, k);
+  families.add("value", valueWeights, v);
+  return runBackward(
+      call, check, arguments, families,
+      {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
+}
+
+Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
+    const TensorRef &dOut, const TensorRef &queries, const TensorRef &keys,
+    const TensorRef &values, const SummaryWeights &queryWeights,
+    const SummaryWeights &keyWeights, const SummaryWeights &valueWeights,
+    int64_t group, const FastMultipoleLinearBackwardOptions &options) {
+  Checker check;
+  Call call("fast_multipole_linear_backward", options.target);
+  addLookahead(call, check, options);
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  addAttention(call, check, arguments, group, options);
+  Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
+  families.add("query", queryWeights, q);
+  families.add("key", keyWeights, k);
+  families.add("value", valueWeights, v);
+  return runBackward(call, check, arguments, families,
+                     {dOut, nullptr, nullptr, std::nullopt, options.dQ,
+                      options.dK, options.dV});
 }

@@ -13,21 +13,6 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// A gradient or a result of the forward pass.
-static Argument checkLike(Checker &check, StringRef name,
-                          const TensorRef &array, ElementType type,
-                          ArrayRef<int64_t> shape) {
-  std::string layout;
-  raw_string_ostream os(layout);
-  os << '[';
-  interleaveComma(shape, os);
-  os << ']';
-  Argument argument = check.tensor(name, array, shape.size(), layout);
-  check.elementType(argument, {type});
-  check.match(name, "shape", argument.shape, shape);
-  return argument;
-}
-
 static void checkOptions(Checker &check, const VQBackwardOptions &options) {
   check.check(options.causal || !options.bias,
               "causal: found False, needed True with a bias");
@@ -62,14 +47,12 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
 
   Call call("vq_backward", options.target);
   addVQInputs(call, arguments);
-  SmallVector<Argument> gradients{
-      checkLike(check, "d_out", dOut, type, output)};
+  SmallVector<Argument> gradients{check.like("d_out", dOut, type, output)};
   if (options.out)
-    call.clause("forward",
-                {checkLike(check, "out", *options.out, type, output),
-                 checkLike(check, "lse", *options.lse, state, rows)});
+    call.clause("forward", {check.like("out", *options.out, type, output),
+                            check.like("lse", *options.lse, state, rows)});
   if (options.dLse)
-    gradients.push_back(checkLike(check, "d_lse", *options.dLse, state, rows));
+    gradients.push_back(check.like("d_lse", *options.dLse, state, rows));
   call.clause("gradient", gradients);
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);

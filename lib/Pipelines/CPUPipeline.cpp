@@ -61,6 +61,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));
   pm.addPass(attn::createVectorizeConvPass(registers));
+  pm.addPass(attn::createVectorizeConvBackwardPass(registers));
   pm.addPass(attn::createVectorizeFFTPass());
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(registers));

@@ -36,6 +36,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   // Many threads want all blocks at once.
   expansion.autoReduction = "associative";
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
+  pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
@@ -53,6 +54,9 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::CheckNodesPassOptions checks;
   checks.copyLists = true;
   pm.addPass(attn::createCheckNodesPass(checks));
+  attn::CheckSizesPassOptions sizes;
+  sizes.copyLists = true;
+  pm.addPass(attn::createCheckSizesPass(sizes));
   attn::StreamToGPUPassOptions streams;
   streams.f32 = options.f32;
   pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
@@ -63,6 +67,13 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createQuantizeToGPUPass(quantize));
   pm.addNestedPass<func::FuncOp>(attn::createCodebookToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createTreeToGPUPass());
+  attn::LowRankToGPUPassOptions lowRank;
+  lowRank.f32 = options.f32;
+  pm.addPass(attn::createLowRankToGPUPass(lowRank));
+  attn::ConvToGPUPassOptions conv;
+  conv.f32 = options.f32;
+  pm.addNestedPass<func::FuncOp>(attn::createConvToGPUPass(conv));
+  pm.addNestedPass<func::FuncOp>(attn::createFFTToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());

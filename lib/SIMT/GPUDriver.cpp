@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/SIMT/GPUDriver.h"
+#include "FourierTransform.h"
 #include "fovea/SIMT/Memory.h"
 #include "fovea/SIMT/Module.h"
 #include "fovea/SIMT/TensorMap.h"
@@ -51,6 +52,8 @@ static Options readEnvironment() {
       options.races = number;
     else if (name == "banks")
       options.bankConflicts = number;
+    else if (name == "transforms")
+      options.transforms = number;
     else
       fprintf(stderr, "fovea: FOVEA_SIMT has no option '%s'\n",
               part.str().c_str());
@@ -63,6 +66,7 @@ struct Settings {
   std::mutex lock;
   Options options = readEnvironment();
   LaunchObserver observer;
+  ModuleEditor editor;
 };
 } // namespace
 
@@ -84,6 +88,11 @@ Options fovea::simt::getEmulatorOptions() {
 void fovea::simt::setLaunchObserver(LaunchObserver observer) {
   std::lock_guard<std::mutex> guard(getSettings().lock);
   getSettings().observer = std::move(observer);
+}
+
+void fovea::simt::setModuleEditor(ModuleEditor editor) {
+  std::lock_guard<std::mutex> guard(getSettings().lock);
+  getSettings().editor = std::move(editor);
 }
 
 //===----------------------------------------------------------------------===//
@@ -131,9 +140,14 @@ static fovea_rt_status loadModule(void *, const fovea_rt_gpu_module *code,
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("module '") + code->name +
                       "' has no bitcode: it was compiled for a GPU only");
+  ModuleEditor editor;
+  {
+    std::lock_guard<std::mutex> guard(getSettings().lock);
+    editor = getSettings().editor;
+  }
   auto loaded = DeviceCode::create(
       StringRef(static_cast<const char *>(code->bitcode), code->bitcode_bytes),
-      code->name);
+      code->name, editor);
   if (!loaded)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("the emulator refuses module '") + code->name +
@@ -286,6 +300,24 @@ static fovea_rt_status encodeTensorMap(void *, void *out,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status transform(void *, void *data, int64_t length,
+                                 int64_t count, int32_t inverse, void *,
+                                 char *text) {
+  if (!getEmulatorOptions().transforms)
+    return report(text, FOVEA_RT_UNAVAILABLE,
+                  "Fourier transforms on a GPU need cuFFT, which FOVEA_SIMT "
+                  "says is missing");
+  if (!data)
+    return FOVEA_RT_OK;
+  int64_t bytes = count * length * 2 * sizeof(float);
+  if (!isInBlock(data, FOVEA_RT_GPU_HERE, bytes))
+    return report(text, FOVEA_RT_INVALID_ARGUMENT,
+                  "a transform of " + Twine(bytes) +
+                      " bytes reaches beyond its block of device memory");
+  transformLines(static_cast<float *>(data), length, count, inverse != 0);
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status createStream(void *, void **stream, char *) {
   static int theStream;
   *stream = &theStream;
@@ -341,6 +373,7 @@ void fovea::simt::registerEmulator() {
       copyMemory,
       fillMemory,
       encodeTensorMap,
+      transform,
       createStream,
       destroyStream,
       synchronize,

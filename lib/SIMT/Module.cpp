@@ -111,11 +111,14 @@ fovea::simt::Module::create(llvm::Module &module) {
 }
 
 Expected<std::unique_ptr<fovea::simt::Module>>
-fovea::simt::Module::create(StringRef bitcode, StringRef name) {
+fovea::simt::Module::create(StringRef bitcode, StringRef name,
+                            const std::function<void(llvm::Module &)> &editor) {
   LLVMContext context;
   auto module = parseBitcodeFile(MemoryBufferRef(bitcode, name), context);
   if (!module)
     return module.takeError();
+  if (editor)
+    editor(**module);
   return create(**module);
 }
 

@@ -6,8 +6,8 @@
     out = fovea.dense(q, k, v, causal=True)
     out = fovea.fast_multipole(q, k, v, key_weights, value_weights, group=64)
 
-Arrays are NumPy arrays or anything else with DLPack in CPU memory; results are
-NumPy arrays.  `fovea.compile` compiles IR of your own, and `fovea.reference`
+Arrays are NumPy arrays or anything else with DLPack, on a GPU for the target
+"gpu"; results are NumPy arrays, or stay on the GPU.  `fovea.compile` compiles IR of your own, and `fovea.reference`
 holds plain NumPy versions of the functions here.
 """
 
@@ -18,6 +18,12 @@ from ._backward import (
 )
 from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
+from ._conv_backward import (
+    conv_apply_backward,
+    conv_backward,
+    conv_recover_backward,
+    rope_backward,
+)
 from ._conv_recover import SlidingGroup, conv, conv_recover
 from ._low_rank import (
     Causal,
@@ -29,8 +35,16 @@ from ._low_rank import (
     polynomial_features,
     rope,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
-from .compiler import TARGETS, clear_cache, compile, num_threads, set_num_threads
+from .compiler import (
+    TARGETS,
+    clear_cache,
+    compile,
+    gpu_stream,
+    num_threads,
+    set_num_threads,
+)
 from ._vq import VQState, vq, vq_decode
 from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
 from .ops import dense, fast_multipole, fast_multipole_linear
@@ -71,18 +85,25 @@ __all__ = [
     "compile",
     "conv",
     "conv_apply",
+    "conv_apply_backward",
+    "conv_backward",
     "conv_recover",
+    "conv_recover_backward",
     "dense",
     "dense_backward",
     "fast_multipole",
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "gpu_stream",
     "low_rank",
+    "low_rank_backward",
     "num_threads",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "rope",
+    "rope_backward",
     "set_num_threads",
     "tree_build",
     "tree_build_backward",

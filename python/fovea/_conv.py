@@ -40,10 +40,8 @@ def _algorithm(algorithm: Any, block: Any, bases: int) -> list[str]:
     return attributes + [f"block = {block} : i64"]
 
 
-def _make_conv_apply(
-    b: Any, sizes: Any, v: Any, algorithm: Any, block: Any, target: str
-) -> Callable[..., Any]:
-    check_target(target)
+def _check_bases(b: Any, sizes: Any, v: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """b [B,H,R,N], sizes [B,H,R] and v [B,G,N,E], checked against each other."""
     b = check.tensor("b", b, 4, "[B,H,R,N]")
     v = check.tensor("v", v, 4, "[B,G,N,E]")
     if check.state_type(b.element) != check.state_type(v.element):
@@ -56,7 +54,6 @@ def _make_conv_apply(
     if element != "i32":
         raise ValueError(f"sizes: found element type {element}, needed int32")
     check.match("sizes", "shape", tuple(shape), (batch, heads, bases))
-    sizes = Tensor("sizes", element, shape)
     check.match("v", "batch", v.shape[0], batch)
     check.match("v", "length", v.shape[2], length)
     groups, width = v.shape[1], v.shape[3]
@@ -64,10 +61,19 @@ def _make_conv_apply(
         raise ValueError(f"v: found {groups} heads, needed a divisor of the {heads} heads of b")
     if width == 0:
         raise ValueError("v: found width 0, needed at least 1")
+    return b, Tensor("sizes", element, shape), v
+
+
+def _make_conv_apply(
+    b: Any, sizes: Any, v: Any, algorithm: Any, block: Any, target: str
+) -> Callable[..., Any]:
+    check_target(target)
+    b, sizes, v = _check_bases(b, sizes, v)
+    batch, heads, bases, length = b.shape
     attributes = _algorithm(algorithm, block, bases)
     inputs = [b, sizes, v]
     parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in inputs)
-    out = tensor_type(v.element, (batch, heads, length, width))
+    out = tensor_type(v.element, (batch, heads, length, v.shape[3]))
     count = tensor_type("i32", (batch, heads))
     return _fovea.compile(
         f"func.func @conv_apply({parameters}) -> ({out}, {count}) {{\n"

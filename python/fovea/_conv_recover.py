@@ -119,11 +119,9 @@ def conv_recover(
 # ----------------------------------------------------------------------------
 
 
-def _make_conv(
-    q: Any, k: Any, v: Any, options: tuple[Any, ...], group: Any, algorithm: Any, target: str
-) -> Callable[..., Any]:
-    check_target(target)
-    q, k, v = check.queries_keys_values(q, k, v, same_length=True)
+def _conv_attributes(
+    q: Tensor, options: tuple[Any, ...], group: Any, algorithm: Any
+) -> list[str]:
     num_basis, window, attributes = _search(q, *options)
     if algorithm not in ALGORITHMS:
         *names, last = map(repr, ALGORITHMS)
@@ -138,6 +136,24 @@ def _make_conv(
         if window > group:
             raise ValueError(f"window: found {window}, needed at most the group of {group}")
         attributes.append(f"group = {group} : i64")
+    return attributes
+
+
+def _group(mask: Any) -> int | None:
+    """The group of a mask; None for a causal one."""
+    if isinstance(mask, SlidingGroup):
+        return mask.group
+    if mask != "causal":
+        raise ValueError(f"mask: found {mask!r}, needed 'causal' or SlidingGroup(group)")
+    return None
+
+
+def _make_conv(
+    q: Any, k: Any, v: Any, options: tuple[Any, ...], group: Any, algorithm: Any, target: str
+) -> Callable[..., Any]:
+    check_target(target)
+    q, k, v = check.queries_keys_values(q, k, v, same_length=True)
+    attributes = _conv_attributes(q, options, group, algorithm)
     counts = tensor_type("i32", q.shape[:2])
     results = [tensor_type(q.element, (*q.shape[:3], v.shape[3])), counts, counts]
     return _compile("conv", [q, k, v], results, attributes, target)
@@ -166,9 +182,7 @@ def conv(
     int32 follow: how many bases were found, and how many rows `conv_apply` computed
     again; under SlidingGroup, the sums over all pairs of neighbouring groups.
     """
-    if mask != "causal" and not isinstance(mask, SlidingGroup):
-        raise ValueError(f"mask: found {mask!r}, needed 'causal' or SlidingGroup(group)")
-    group = mask.group if isinstance(mask, SlidingGroup) else None
+    group = _group(mask)
     options = (num_basis, window, delta, epsilon, scale)
     key, kernel = _find(("conv", target, *options, group, algorithm), (q, k, v))
     if kernel is None:

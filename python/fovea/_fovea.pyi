@@ -67,6 +67,12 @@ def set_num_threads(count: int) -> None:
 def num_threads() -> int:
     """How many threads run a kernel."""
 
+def set_stream(stream: int | None) -> None:
+    """Chooses the CUDA stream of kernels that this thread calls."""
+
+def stream() -> int | None:
+    """The stream that was chosen."""
+
 def clear_cache() -> None:
     """Forgets all kernels and frees memory that is kept for reuse."""
 

@@ -83,11 +83,11 @@ def _broadcasts(part: Tensor, shape: Sequence[int | None]) -> None:
 # ----------------------------------------------------------------------------
 
 
-def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
-    x = _rows("x", x)
+def _check_rope(name: str, x: Any, positions: Any, base: Any) -> tuple[Tensor, Tensor, str]:
+    """The rows that are turned, their positions, and the attribute of the base."""
+    x = _rows(name, x)
     if x.shape[3] % 2:
-        raise ValueError(f"x: found width {x.shape[3]}, needed an even width")
+        raise ValueError(f"{name}: found width {x.shape[3]}, needed an even width")
     part = _part("positions", positions)
     for dim, (found, needed) in enumerate(zip(part.shape, x.shape)):
         if found not in (1, needed):
@@ -95,7 +95,13 @@ def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., 
                 f"positions: found extent {found} in dimension {dim}, needed {needed} or 1"
             )
     base = _number("base", base, "above 0", lambda number: number > 0)
-    return _build("rope", (x, part), (), [("outs", [x.type])], [f"base = {_float(base)}"], target)
+    return x, part, f"base = {_float(base)}"
+
+
+def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
+    check_target(target)
+    x, part, attribute = _check_rope("x", x, positions, base)
+    return _build("rope", (x, part), (), [("outs", [x.type])], [attribute], target)
 
 
 def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") -> Any:
@@ -119,8 +125,8 @@ def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") 
 # ----------------------------------------------------------------------------
 
 
-def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
+def _check_features(x: Any, degree: Any, scale: Any) -> tuple[Tensor, int, list[str]]:
+    """The rows, the number of features of one, and the attributes of the operation."""
     x = _rows("x", x)
     degree = check.integer("degree", degree, 0)
     scale = _number("scale", scale, "of at least 0", lambda number: number >= 0)
@@ -129,7 +135,12 @@ def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[...
         raise ValueError(
             f"degree: found {degree}, needed at most 16 and at most 2**31 - 1 features"
         )
-    attributes = [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
+    return x, features, [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
+
+
+def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:
+    check_target(target)
+    x, features, attributes = _check_features(x, degree, scale)
     result = tensor_type(x.element, (*x.shape[:3], features))
     return _build("polynomial_features", (x,), (), [("outs", [result])], attributes, target)
 
@@ -285,8 +296,16 @@ class DistinctColumns(_Groups):
 # ----------------------------------------------------------------------------
 
 
-def _make_low_rank(u1: Any, u2: Any, v: Any, mask: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
+def _check_mask(mask: Any) -> None:
+    if not isinstance(mask, (Causal, RowInterval, RowChange, _Groups)):
+        raise ValueError(
+            f"mask: found {mask!r}, needed Causal(), RowInterval(...), RowChange(...), "
+            "DistinctRows(...) or DistinctColumns(...)"
+        )
+
+
+def _check_low_rank(u1: Any, u2: Any, v: Any, mask: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """The factors and values, and the parts of the mask."""
     u1, u2, v = (_rows(name, array) for name, array in (("u1", u1), ("u2", u2), ("v", v)))
     check.element_type(u2, u1.element)
     check.element_type(v, u1.element)
@@ -300,10 +319,17 @@ def _make_low_rank(u1: Any, u2: Any, v: Any, mask: Any, target: str) -> Callable
     parts = [_part(name, array) for name, array in mask.parts.items()]
     for part, shape in zip(parts, mask.shapes(batch, heads, rows, columns)):
         _broadcasts(part, shape)
-    result = tensor_type(u1.element, (batch, heads, rows, v.shape[3]))
+    return [u1, u2, v], parts
+
+
+def _make_low_rank(u1: Any, u2: Any, v: Any, mask: Any, target: str) -> Callable[..., Any]:
+    check_target(target)
+    inputs, parts = _check_low_rank(u1, u2, v, mask)
+    u1, _, v = inputs
+    result = tensor_type(u1.element, (*u1.shape[:3], v.shape[3]))
     return _build(
         "low_rank",
-        (u1, u2, v),
+        inputs,
         [("mask", parts)],
         [("outs", [result])],
         [f"mask = #attn.row_mask<{mask.kind}>"],
@@ -319,11 +345,7 @@ def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any
     leaving), DistinctRows(group, rows) or DistinctColumns(group, columns).  D
     has the sums of the weights of every row; where that is 0 the row is zeros.
     """
-    if not isinstance(mask, (Causal, RowInterval, RowChange, _Groups)):
-        raise ValueError(
-            f"mask: found {mask!r}, needed Causal(), RowInterval(...), RowChange(...), "
-            "DistinctRows(...) or DistinctColumns(...)"
-        )
+    _check_mask(mask)
     arrays = (u1, u2, v, *mask.parts.values())
     key, kernel = _find(("low_rank", target, mask.kind), arrays)
     if kernel is None:

@@ -1,16 +1,17 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiling IR, the cache of kernels, and the number of threads."""
+"""Compiling IR, the cache of kernels, and where kernels run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from . import _fovea
 
-__all__ = ["TARGETS", "clear_cache", "compile", "num_threads", "set_num_threads"]
+__all__ = ["TARGETS", "clear_cache", "compile", "gpu_stream", "num_threads", "set_num_threads"]
 
 #: The targets that kernels can be compiled for.
 TARGETS: tuple[str, ...] = _fovea.TARGETS
@@ -94,3 +95,25 @@ def set_num_threads(count: int) -> None:
 def num_threads() -> int:
     """How many threads run a kernel."""
     return _fovea.num_threads()
+
+
+@contextmanager
+def gpu_stream(stream: int) -> Iterator[None]:
+    """Kernels that this thread calls meanwhile run on the CUDA stream `stream`.
+
+    A stream is its address as an integer, as `torch.cuda.Stream.cuda_stream` and
+    `cupy.cuda.Stream.ptr` give it.  A call with arrays on the GPU only queues its
+    work and returns; whoever reads the results does so on this stream or waits
+    for it.  Without a stream, calls return when the work is done.
+    """
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+        raise ValueError(
+            f"stream: found {stream!r}, needed the address of a CUDA stream, "
+            "1 for the default one"
+        )
+    before = _fovea.stream()
+    _fovea.set_stream(stream)
+    try:
+        yield
+    finally:
+        _fovea.set_stream(before)

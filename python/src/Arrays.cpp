@@ -57,10 +57,11 @@ ArrayView::~ArrayView() {
     PyBuffer_Release(&buffer);
 }
 
-void ArrayView::load(nb::handle object, StringRef name, bool needsWrite) {
+void ArrayView::load(nb::handle object, StringRef name, bool needsWrite,
+                     Placement &placement) {
   if (PyObject_CheckBuffer(object.ptr()) && loadBuffer(object, name))
     return;
-  if (loadDLPack(object, name, needsWrite))
+  if (loadDLPack(object, name, needsWrite, placement))
     return;
   raiseValueError(name + ": found " + getTypeName(object) +
                   ", needed a NumPy array or an object with __dlpack__");
@@ -158,26 +159,61 @@ static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
+/// Whether DLPack says that memory of this type belongs to a GPU.
+static bool isGPU(int deviceType) {
+  return deviceType == nb::device::cuda::value ||
+         deviceType == nb::device::cuda_managed::value;
+}
+
 /// The capsule of `object`, with whatever its exporter raises: frameworks
 /// refuse arrays whose gradients would be lost.
-static nb::object exportDLPack(nb::handle object) {
+static nb::object exportDLPack(nb::handle object, intptr_t stream) {
   nb::object exporter = object.attr("__dlpack__");
+  nb::dict options;
+  // Producers on the CPU refuse streams.
+  if (nb::hasattr(object, "__dlpack_device__") &&
+      isGPU(nb::cast<int>(nb::object(object.attr("__dlpack_device__")()[0]))))
+    options["stream"] = stream;
+  nb::dict newer;
+  newer.update(options);
+  newer["max_version"] = nb::make_tuple(1, 0);
   try {
-    return exporter(nb::arg("max_version") = nb::make_tuple(1, 0));
+    return exporter(**newer);
   } catch (nb::python_error &error) {
     // Older exporters do not know the argument.
     if (!error.matches(PyExc_TypeError))
       throw;
   }
-  return exporter();
+  return exporter(**options);
 }
 
-bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite) {
+void ArrayView::checkPlace(StringRef name, Placement &placement) {
+  int type = tensor.device_type(), device = tensor.device_id();
+  onGPU = isGPU(type);
+  if (!onGPU) {
+    if (type != nb::device::cpu::value && type != nb::device::cuda_host::value)
+      raiseValueError(name + ": found an array on a device of DLPack type " +
+                      Twine(type) + ", needed one in CPU memory, type " +
+                      Twine(int(nb::device::cpu::value)));
+    return;
+  }
+  if (!placement.allowsGPU)
+    raiseValueError(name + ": found an array on GPU " + Twine(device) +
+                    ", needed one in CPU memory, or the target 'gpu'");
+  if (placement.device.value_or(device) != device)
+    raiseValueError(name + ": found an array on GPU " + Twine(device) +
+                    ", needed one on GPU " + Twine(*placement.device) +
+                    " like those before");
+  placement.device = device;
+}
+
+bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite,
+                           Placement &placement) {
   nb::object capsule = nb::borrow(object);
   if (!PyCapsule_CheckExact(object.ptr())) {
     if (!nb::hasattr(object, "__dlpack__"))
       return false;
-    capsule = exportDLPack(object);
+    capsule = exportDLPack(object, placement.stream);
   }
   nb::ndarray<> writable;
   isReadOnly = !needsWrite || !nb::try_cast(capsule, writable);
@@ -187,11 +223,7 @@ bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite) {
     raiseValueError(name + ": found " + getTypeName(object) +
                     ", whose __dlpack__ gives no array, or one that was used "
                     "already");
-  if (tensor.device_type() != nb::device::cpu::value)
-    raiseValueError(name + ": found an array on a device of DLPack type " +
-                    Twine(tensor.device_type()) +
-                    ", needed one in CPU memory, type " +
-                    Twine(int(nb::device::cpu::value)));
+  checkPlace(name, placement);
   std::optional<ElementType> type = convertType(tensor.dtype());
   if (!type)
     raiseValueError(name + ": found elements of DLPack type " +
@@ -315,7 +347,7 @@ static nb::dlpack::dtype getArrayType(ElementType type) {
   llvm_unreachable("unknown element type");
 }
 
-nb::object python::toArray(OwnedTensor tensor) {
+nb::object python::toArray(OwnedTensor tensor, std::optional<int> device) {
   SmallVector<size_t, 4> shape(tensor.getShape());
   void *data = tensor.getData();
   ElementType type = tensor.getElementType();
@@ -326,6 +358,14 @@ nb::object python::toArray(OwnedTensor tensor) {
     delete static_cast<OwnedTensor *>(pointer);
   });
   owned.release();
+  if (device) {
+    nb::dlpack::dtype dtype = getArrayType(type);
+    if (type == ElementType::BF16)
+      dtype.code = uint8_t(nb::dlpack::dtype_code::Bfloat);
+    return nb::cast(nb::ndarray<nb::array_api>(
+        data, shape.size(), shape.data(), owner, nullptr, dtype,
+        nb::device::cuda::value, *device));
+  }
   nb::object array = nb::cast(nb::ndarray<nb::numpy>(
       data, shape.size(), shape.data(), owner, nullptr, getArrayType(type)));
   if (type == ElementType::BF16)

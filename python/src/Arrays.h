@@ -12,12 +12,24 @@
 #include "fovea/ExecutionEngine/Kernel.h"
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <optional>
 
 namespace fovea::python {
 
 /// A failure of the compiler or of a running kernel: fovea.FoveaError.
 struct FoveaError : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+/// Where the arrays of a call lie: on the host and, for kernels of a GPU, on
+/// one device.
+struct Placement {
+  bool allowsGPU = false;
+  /// The device of the arrays so far that lie on one.
+  std::optional<int> device;
+  /// The CUDA stream that has to see the arrays finished. 1, the default one of
+  /// DLPack and CUDA, is "legacy".
+  intptr_t stream = 1;
 };
 
 /// An array of Python, described without copying, and kept alive.
@@ -32,10 +44,12 @@ public:
   /// Reads `object`, which exports the buffer protocol or DLPack. `needsWrite`
   /// asks for writable memory, but does not insist. Raises ValueError that
   /// starts with `name`.
-  void load(nanobind::handle object, llvm::StringRef name, bool needsWrite);
+  void load(nanobind::handle object, llvm::StringRef name, bool needsWrite,
+            Placement &placement);
 
   ElementType getElementType() const { return elementType; }
   llvm::ArrayRef<int64_t> getShape() const { return shape; }
+  bool isOnGPU() const { return onGPU; }
 
   /// True when a kernel can read the memory as it is: elements in row-major
   /// order, of this machine's byte order, aligned to their size.
@@ -53,12 +67,13 @@ private:
   /// describes its elements.
   bool loadBuffer(nanobind::handle object, llvm::StringRef name);
   bool loadDLPack(nanobind::handle object, llvm::StringRef name,
-                  bool needsWrite);
+                  bool needsWrite, Placement &placement);
+  void checkPlace(llvm::StringRef name, Placement &placement);
 
   char *data = nullptr;
   ElementType elementType = ElementType::F32;
   llvm::SmallVector<int64_t, 4> shape, byteStrides;
-  bool isReadOnly = false, isSwapped = false;
+  bool isReadOnly = false, isSwapped = false, onGPU = false;
 
   Py_buffer buffer = {};
   bool hasBuffer = false;
@@ -66,8 +81,9 @@ private:
   std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
 };
 
-/// A NumPy array that owns the memory of `tensor`.
-nanobind::object toArray(OwnedTensor tensor);
+/// A NumPy array that owns the memory of `tensor`, or an object with DLPack
+/// that does where the memory is that of the GPU `device`.
+nanobind::object toArray(OwnedTensor tensor, std::optional<int> device);
 
 /// The value of a result without dimensions that is no tensor.
 nanobind::object toScalar(const OwnedTensor &tensor);

@@ -14,6 +14,7 @@
 #include "Arrays.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 #include <nanobind/stl/optional.h>
@@ -95,15 +96,48 @@ static std::string describeArgument(const Kernel &kernel, size_t index) {
       .str();
 }
 
+/// The CUDA stream that kernels of this thread run on, if it has chosen one.
+static thread_local std::optional<intptr_t> chosenStream;
+
 namespace {
 /// The arguments of one call.
 struct Arguments {
-  explicit Arguments(size_t count)
-      : arrays(new ArrayView[count]), scalars(count), refs(count) {}
+  Arguments(const Kernel &kernel, size_t count)
+      : arrays(new ArrayView[count]), scalars(count), refs(count) {
+    placement.allowsGPU = kernel.getTarget() == Target::GPU;
+    if (chosenStream)
+      placement.stream = *chosenStream;
+  }
 
   std::unique_ptr<ArrayView[]> arrays;
   SmallVector<std::array<char, 8>, 8> scalars;
   SmallVector<TensorRef, 8> refs;
+  Placement placement;
+};
+
+/// Runs kernels where the arrays of a call lie, while it lives.
+class PlaceScope {
+public:
+  explicit PlaceScope(const Placement &placement)
+      : isActive(placement.device.has_value()) {
+    if (!isActive)
+      return;
+    // It exists: there is an array on it.
+    (void)fovea_rt_gpu_set_device(*placement.device);
+    fovea_rt_gpu_set_stream(reinterpret_cast<void *>(placement.stream));
+  }
+  ~PlaceScope() {
+    if (!isActive)
+      return;
+    // Whoever reads the results knows the stream only if it chose it.
+    if (!chosenStream)
+      (void)fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA);
+    (void)fovea_rt_gpu_set_device(0);
+    fovea_rt_gpu_set_stream(reinterpret_cast<void *>(chosenStream.value_or(0)));
+  }
+
+private:
+  bool isActive;
 };
 } // namespace
 
@@ -119,8 +153,14 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
     return;
   }
   ArrayView &array = arguments.arrays[index];
-  array.load(object, describeArgument(kernel, index), spec.isWritten);
+  array.load(object, describeArgument(kernel, index), spec.isWritten,
+             arguments.placement);
   if (!array.isKernelLayout()) {
+    if (array.isOnGPU())
+      raise(createStringError(describeArgument(kernel, index) +
+                              ": found an array with gaps, in another order or "
+                              "unaligned on a GPU, needed a contiguous one"),
+            /*isInputError=*/true);
     // What the kernel writes to a copy would be lost.
     if (spec.isWritten)
       raise(createStringError(
@@ -134,6 +174,23 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
       throw std::bad_alloc();
   }
   ref = array.getRef();
+}
+
+/// The GPU that each result lies on, if it does.
+static SmallVector<std::optional<int>, 2>
+findGPUs(const Placement &placement, ArrayRef<OwnedTensor> results) {
+  SmallVector<std::optional<int>, 2> places(results.size());
+  if (!placement.device)
+    return places;
+  for (auto [result, place] : zip_equal(results, places)) {
+    int32_t device;
+    if (fovea_rt_gpu_locate(FOVEA_RT_GPU_CUDA, result.getData(), &device) !=
+        FOVEA_RT_OK)
+      throw FoveaError(fovea_rt_last_error());
+    if (device >= 0)
+      place = device;
+  }
+  return places;
 }
 
 static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
@@ -150,13 +207,14 @@ static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
       }))
     getBFloat16Type();
 
-  Arguments arguments(inputs.size());
+  Arguments arguments(kernel, inputs.size());
   for (size_t index = 0; index < inputs.size(); ++index)
     loadArgument(kernel, index, inputs[index], arguments);
 
   SmallVector<OwnedTensor, 2> results;
   Error error = [&] {
     nb::gil_scoped_release release;
+    PlaceScope scope(arguments.placement);
     return kernel.invoke(arguments.refs, results);
   }();
   if (error) {
@@ -166,10 +224,12 @@ static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
     raise(std::move(error), isInputError);
   }
 
+  SmallVector<std::optional<int>, 2> places =
+      findGPUs(arguments.placement, results);
   auto convert = [&](size_t index) {
     return signature.results[index].isScalar
                ? toScalar(results[index])
-               : toArray(std::move(results[index]));
+               : toArray(std::move(results[index]), places[index]);
   };
   if (results.empty())
     return nb::none();
@@ -184,7 +244,9 @@ static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
 /// Element type and shape of an array, as the functions of ops.py need them.
 static nb::tuple describeArray(std::string_view name, nb::handle object) {
   ArrayView array;
-  array.load(object, StringRef(name), /*needsWrite=*/false);
+  Placement anywhere;
+  anywhere.allowsGPU = true;
+  array.load(object, StringRef(name), /*needsWrite=*/false, anywhere);
   nb::list shape;
   for (int64_t extent : array.getShape())
     shape.append(extent);
@@ -199,6 +261,11 @@ static nb::tuple describeArray(std::string_view name, nb::handle object) {
 static void setNumThreads(int32_t count) {
   if (fovea_rt_set_num_threads(count) != FOVEA_RT_OK)
     throw nb::value_error(fovea_rt_last_error());
+}
+
+static void setStream(std::optional<intptr_t> stream) {
+  chosenStream = stream;
+  fovea_rt_gpu_set_stream(reinterpret_cast<void *>(stream.value_or(0)));
 }
 
 static void clearCache() {
@@ -256,6 +323,8 @@ NB_MODULE(_fovea, m) {
   m.def("bfloat16", [] { return nb::borrow(getBFloat16Type()); });
   m.def("set_num_threads", &setNumThreads, nb::arg("count"));
   m.def("num_threads", &fovea_rt_num_threads);
+  m.def("set_stream", &setStream, nb::arg("stream").none());
+  m.def("stream", [] { return chosenStream; });
   m.def("clear_cache", &clearCache);
   m.def("cache_statistics", [] {
     KernelCache::Statistics statistics =

@@ -94,3 +94,41 @@ def test_tree():
         results.append((level, index, rows, fovea.tree_materialize(tree, target=target)))
     for a, b in zip(*results):
         assert error(a, b) < 5e-6
+
+
+def test_low_rank():
+    q, k, v = normal(1, 2, 40, 4), normal(1, 2, 40, 4), normal(1, 2, 40, 9)
+    positions = np.arange(40, dtype=np.int32)
+    found = [fovea.rope(x, positions, target="gpu-sim") for x in (q, k)]
+    for x, turned in zip((q, k), found):
+        assert error(turned, reference.rope(x, positions)) < 2e-3
+    features = [fovea.polynomial_features(x, degree=2, scale=0.5, target="gpu-sim") for x in found]
+    out = fovea.low_rank(*features, v, mask=fovea.Causal(), target="gpu-sim")
+    expected = reference.low_rank(*features, v, reference.causal_mask(40, 40))
+    assert error(out, expected) < 2e-3
+
+
+@pytest.mark.parametrize("scores", ["rising", "falling"])
+def test_conv_apply(scores):
+    N = 200
+    b = normal(1, 2, 2, N, dtype=np.float32) + np.linspace(0, {"rising": 120, "falling": -120}[scores], N, dtype=np.float32)
+    sizes = np.array([[[N, 0], [N - 3, 9]]], np.int32)
+    v = normal(1, 1, N, 5, dtype=np.float32)
+    (found, count), (expected, as_many) = (
+        fovea.conv_apply(b, sizes, v, algorithm="toeplitz", return_recomputed=True, target=target)
+        for target in ("gpu-sim", "cpu")
+    )
+    assert error(found, reference.conv_apply(b, sizes, v)) < 5e-6
+    # The first rows of rising scores weigh nothing next to the last.
+    assert np.array_equal(count, as_many) and (count.min() > 0) == (scores == "rising")
+
+
+def test_conv():
+    N = 90
+    row = np.repeat(normal(1, 2, 1, 8, dtype=np.float32), N, axis=2)
+    q = k = reference.rope(row, np.arange(N)).astype(np.float32)
+    v = normal(1, 2, N, 8, dtype=np.float32)
+    for mask in ("causal", fovea.SlidingGroup(24)):
+        options = dict(num_basis=2, window=4, delta=1.0, epsilon=0.01, mask=mask)
+        found = fovea.conv(q, k, v, target="gpu-sim", **options)
+        assert error(found, fovea.conv(q, k, v, **options)) < 5e-6

@@ -17,6 +17,8 @@
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
 // PASSES: optimize-allocation-liveness
+// PASSES: attn-vectorize-conv{num-registers=16 vector-bits=256}
+// PASSES: attn-vectorize-conv-backward{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward

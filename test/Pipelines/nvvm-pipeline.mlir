@@ -12,16 +12,21 @@
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
+// PASSES: attn-expand-conv
 // PASSES: attn-fuse-elementwise
 // PASSES: attn-select-gpu-tiles{shared-bytes=232448 warpgroups=false}
 // PASSES: attn-tile-stream
 // PASSES: one-shot-bufferize
 // PASSES: attn-check-nodes{copy-lists=true}
+// PASSES: attn-check-sizes{copy-lists=true}
 // PASSES: attn-stream-to-gpu{f32=tf32x3}
 // PASSES: attn-summarize-to-gpu
 // PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
 // PASSES: attn-codebook-to-gpu
 // PASSES: attn-tree-to-gpu
+// PASSES: attn-low-rank-to-gpu{f32=tf32x3}
+// PASSES: attn-conv-to-gpu{f32=tf32x3}
+// PASSES: attn-fft-to-gpu
 // PASSES: attn-loops-to-gpu
 // PASSES: gpu-launch-sink-index-computations
 // PASSES: gpu-kernel-outlining

@@ -24,6 +24,7 @@
 //                          summaries
 //   quantize               2 N S D for every head
 //   low_rank               2 r E for every row and every key, per query head
+//   low_rank_backward      4 r E for every row and 6 r E for every key
 //
 //===----------------------------------------------------------------------===//
 

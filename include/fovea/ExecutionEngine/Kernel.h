@@ -65,9 +65,9 @@ struct Signature {
 struct TensorRef {
   void *data = nullptr;
   ElementType elementType = ElementType::F32;
-  llvm::ArrayRef<int64_t> shape;
+  llvm::ArrayRef<int64_t> shape = {};
   /// In elements; empty when the tensor is contiguous in row-major order.
-  llvm::ArrayRef<int64_t> strides;
+  llvm::ArrayRef<int64_t> strides = {};
   /// True when `data` must not be written to.
   bool isReadOnly = false;
 };
@@ -120,6 +120,8 @@ struct CompileTimes {
   }
 };
 
+enum class Target;
+
 /// A handle to a compiled function; copies share the code. All functions may be
 /// called from several threads at once.
 class Kernel {
@@ -130,6 +132,7 @@ public:
   /// Name of the entry function, without '@'.
   llvm::StringRef getName() const;
   const Signature &getSignature() const;
+  Target getTarget() const;
   /// The CPU that the code was generated for, as LLVM names it.
   llvm::StringRef getCPU() const;
   const CompileTimes &getCompileTimes() const;

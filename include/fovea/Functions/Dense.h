@@ -56,6 +56,32 @@ llvm::Expected<AttentionResult> dense(const TensorRef &q, const TensorRef &k,
                                       const TensorRef &v,
                                       const DenseOptions &options = {});
 
+struct DenseBackwardOptions {
+  /// As for `dense`.
+  std::optional<double> scale;
+  bool causal = false;
+  std::optional<int64_t> window;
+  std::optional<TensorRef> logWeight, bias;
+  /// The gradient for `lse`, zero if absent.
+  std::optional<TensorRef> dLse;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+struct DenseGradients {
+  OwnedTensor q, k, v;
+  /// Of the shape that was given, if one was.
+  OwnedTensor logWeight, bias;
+};
+
+/// The gradients of `dense` from that of its output; `out` and `lse` are what
+/// `dense` returned. They have the same bits on any number of threads.
+llvm::Expected<DenseGradients>
+dense_backward(const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+               const TensorRef &v, const TensorRef &out, const TensorRef &lse,
+               const DenseBackwardOptions &options = {});
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_DENSE_H

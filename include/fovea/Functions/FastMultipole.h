@@ -64,6 +64,61 @@ fast_multipole_linear(const TensorRef &q, const TensorRef &k,
                       const SummaryWeights &valueWeights, int64_t group,
                       const FastMultipoleLinearOptions &options = {});
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// Gradients of the weights of one tensor, and of its biases, if it has any;
+/// level 1 first.
+struct SummaryGradients {
+  llvm::SmallVector<OwnedTensor> weights, biases;
+};
+
+struct FastMultipoleGradients {
+  OwnedTensor q, k, v;
+  /// Those of queries are for `fast_multipole_linear` only.
+  SummaryGradients query, key, value;
+};
+
+struct FastMultipoleBackwardOptions {
+  /// As for `fast_multipole`.
+  bool causal = false;
+  std::optional<double> scale;
+  bool multiplicity = true;
+  /// The gradient for `lse`, zero if absent.
+  std::optional<TensorRef> dLse;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+/// The gradients of `fast_multipole` from that of its output; `out` and `lse`
+/// are what it returned.
+llvm::Expected<FastMultipoleGradients> fast_multipole_backward(
+    const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+    const TensorRef &v, const SummaryWeights &keyWeights,
+    const SummaryWeights &valueWeights, const TensorRef &out,
+    const TensorRef &lse, int64_t group,
+    const FastMultipoleBackwardOptions &options = {});
+
+struct FastMultipoleLinearBackwardOptions {
+  /// As for `fast_multipole_linear`.
+  bool causal = false;
+  bool allowQueryLookahead = false;
+  std::optional<double> scale;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+/// The gradients of `fast_multipole_linear` from that of its output, whose
+/// parts, one for each level, are computed again.
+llvm::Expected<FastMultipoleGradients> fast_multipole_linear_backward(
+    const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+    const TensorRef &v, const SummaryWeights &queryWeights,
+    const SummaryWeights &keyWeights, const SummaryWeights &valueWeights,
+    int64_t group, const FastMultipoleLinearBackwardOptions &options = {});
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_FASTMULTIPOLE_H

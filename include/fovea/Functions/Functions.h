@@ -9,8 +9,10 @@
 #ifndef FOVEA_FUNCTIONS_FUNCTIONS_H
 #define FOVEA_FUNCTIONS_FUNCTIONS_H
 
+#include "fovea/Functions/Conv.h"
 #include "fovea/Functions/Dense.h"
 #include "fovea/Functions/FastMultipole.h"
+#include "fovea/Functions/LowRank.h"
 #include "fovea/Functions/Tree.h"
 #include "fovea/Functions/VQ.h"
 

@@ -12,6 +12,10 @@
 #include "fovea/SIMT/Launch.h"
 #include <functional>
 
+namespace llvm {
+class Module;
+} // namespace llvm
+
 namespace fovea::simt {
 
 /// Makes the emulator the runtime's FOVEA_RT_GPU_EMULATOR. May be called more
@@ -29,6 +33,11 @@ Options getEmulatorOptions();
 using LaunchObserver =
     std::function<void(const char *kernel, const Counters &counters)>;
 void setLaunchObserver(LaunchObserver observer);
+
+/// Calls `editor` with the code of every module that is loaded, ahead of its
+/// translation, so that tests can make mistakes there; null for none.
+using ModuleEditor = std::function<void(llvm::Module &module)>;
+void setModuleEditor(ModuleEditor editor);
 
 } // namespace fovea::simt
 

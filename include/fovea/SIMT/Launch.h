@@ -38,6 +38,8 @@ struct Options {
   /// Counts the bank conflicts of ordinary loads and stores of shared memory;
   /// those of ldmatrix and stmatrix always count.
   bool bankConflicts = false;
+  /// Has Fourier transforms, as a machine with cuFFT.
+  bool transforms = true;
   /// Most shared memory, static and dynamic, of a block.
   uint32_t sharedLimit = 227 * 1024;
 };

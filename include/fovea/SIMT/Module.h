@@ -34,9 +34,10 @@ public:
   /// error that names it.
   static llvm::Expected<std::unique_ptr<Module>> create(llvm::Module &module);
 
-  /// The same for a module as bitcode.
+  /// The same for a module as bitcode, after `editor`, if there is one.
   static llvm::Expected<std::unique_ptr<Module>>
-  create(llvm::StringRef bitcode, llvm::StringRef name = "<bitcode>");
+  create(llvm::StringRef bitcode, llvm::StringRef name = "<bitcode>",
+         const std::function<void(llvm::Module &)> &editor = nullptr);
 
   ~Module();
 

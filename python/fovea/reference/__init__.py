@@ -27,6 +27,12 @@ from ._backward import (
     summarize_backward,
 )
 from ._conv import conv_apply, conv_apply_fft, conv_scores
+from ._conv_backward import (
+    conv_apply_backward,
+    conv_backward,
+    conv_recover_backward,
+    rope_backward,
+)
 from ._conv_recover import conv_recover, recover_from_scores
 from ._dense import dense, dense_flops
 from ._hierarchical import (
@@ -49,6 +55,7 @@ from ._low_rank import (
     row_change_mask,
     row_interval_mask,
 )
+from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantized import (
     codebook_accumulate,
     codebook_scan,
@@ -80,8 +87,11 @@ __all__ = [
     "codebook_update",
     "commitment_loss",
     "conv_apply",
+    "conv_apply_backward",
     "conv_apply_fft",
+    "conv_backward",
     "conv_recover",
+    "conv_recover_backward",
     "conv_scores",
     "dense",
     "dense_backward",
@@ -97,12 +107,15 @@ __all__ = [
     "head_probability",
     "log_weights",
     "low_rank",
+    "low_rank_backward",
     "num_levels",
     "owning_level",
     "polynomial_features",
+    "polynomial_features_backward",
     "quantize",
     "recover_from_scores",
     "rope",
+    "rope_backward",
     "row_change_mask",
     "row_interval_mask",
     "summarize",

@@ -196,6 +196,20 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_encode_tensor_map(
     void *address, const int64_t *extents, const int64_t *strides,
     const int32_t *box, int32_t swizzle);
 
+/*
+ * Fourier transforms in place of `count` lines of `length` complex numbers
+ * each, pairs of f32, that lie one after the other in device memory: X[k] =
+ * sum_n exp(-+ 2 pi i k n / length) x[n] with a plus for `inverse`, and not
+ * divided by the length. Lengths are powers of two. They run on the queue that
+ * the invocation opened last; on CUDA by cuFFT, found when it is first needed:
+ * FOVEA_RT_UNAVAILABLE without one.
+ */
+FOVEA_RT_EXPORT void fovea_rt_gpu_transform(void *data, int64_t length,
+                                            int64_t count, int32_t inverse);
+
+/* 1 where such transforms can run, else 0. */
+FOVEA_RT_EXPORT int32_t fovea_rt_gpu_has_transforms(void);
+
 /*===----------------------------------------------------------------------===*/
 /* Called from host programs.                                                 */
 /*===----------------------------------------------------------------------===*/
@@ -249,6 +263,11 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_release(int32_t kind,
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to,
                                                       const void *from,
                                                       int64_t bytes);
+
+/* The device whose memory `pointer` is, or -1 for memory of the host. */
+FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_locate(int32_t kind,
+                                                    const void *pointer,
+                                                    int32_t *device);
 
 /* Waits for all work of the calling thread's device. */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_wait(int32_t kind);

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define FOVEA_RT_GPU_DRIVER_VERSION 1
+#define FOVEA_RT_GPU_DRIVER_VERSION 2
 #define FOVEA_RT_GPU_TEXT 1024
 
 /* Where memory is, seen from a device. */
@@ -84,6 +84,10 @@ typedef struct {
   fovea_rt_status (*encode)(void *device, void *map,
                             const fovea_rt_gpu_tensor_map_info *info,
                             char *text);
+  /* As fovea_rt_gpu_transform; with `data` null, only whether there can be. */
+  fovea_rt_status (*transform)(void *device, void *data, int64_t length,
+                               int64_t count, int32_t inverse, void *stream,
+                               char *text);
 
   fovea_rt_status (*create_stream)(void *device, void **stream, char *text);
   fovea_rt_status (*destroy_stream)(void *device, void *stream, char *text);

@@ -8,6 +8,7 @@
 
 #include "cuda_driver.h"
 #include "cuda_api.h"
+#include "cuda_fft.h"
 #include "cuda_staging.h"
 
 #include "fovea_rt/gpu_driver.h"
@@ -36,6 +37,7 @@ struct Device {
   bool hasPools;
   char name[128];
   Staging staging;
+  Transforms transforms;
 };
 
 struct LoadedFunction {
@@ -453,6 +455,16 @@ static fovea_rt_status encodeTensorMap(void *device, void *map,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status transform(void *device, void *data, int64_t length,
+                                 int64_t count, int32_t inverse, void *stream,
+                                 char *text) {
+  FOVEA_CUDA_ENTER(device);
+  if (!data)
+    return getFFTApi(text) ? FOVEA_RT_OK : FOVEA_RT_UNAVAILABLE;
+  return self.transforms.run(data, length, count, inverse != 0,
+                             asStream(stream), text);
+}
+
 //===----------------------------------------------------------------------===//
 // Streams and events
 //===----------------------------------------------------------------------===//
@@ -534,6 +546,7 @@ const fovea_rt_gpu_driver fovea::rt::cudaDriver = {
     copyMemory,
     fillMemory,
     encodeTensorMap,
+    transform,
     createStream,
     destroyStream,
     synchronize,

@@ -92,6 +92,19 @@ fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to, const void *from,
   });
 }
 
+fovea_rt_status fovea_rt_gpu_locate(int32_t kind, const void *pointer,
+                                    int32_t *number) {
+  *number = -1;
+  return onDevice(kind, [&](GPUDevice &device, char *) {
+    int32_t place = device.driver->locate(device.handle, pointer, number);
+    if (place == FOVEA_RT_GPU_HOST)
+      *number = -1;
+    else if (place == FOVEA_RT_GPU_HERE)
+      *number = device.number;
+    return fovea_rt_status(FOVEA_RT_OK);
+  });
+}
+
 fovea_rt_status fovea_rt_gpu_wait(int32_t kind) {
   return onDevice(kind, [](GPUDevice &device, char *text) {
     return device.driver->synchronize(device.handle, nullptr, 1, text);

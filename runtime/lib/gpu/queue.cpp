@@ -364,3 +364,32 @@ void fovea_rt_gpu_encode_tensor_map(fovea_rt_gpu_queue *queue, void *map,
                                        extents,     strides, box};
   FOVEA_GPU_CALL(queue, encode, map, &info);
 }
+
+/// The queue that the running invocation opened last.
+static fovea_rt_gpu_queue *getQueue() {
+  Invocation *invocation = currentInvocation();
+  if (!invocation || !invocation->queues)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "Fourier transforms on a GPU need a queue of the invocation");
+  return invocation->queues;
+}
+
+void fovea_rt_gpu_transform(void *data, int64_t length, int64_t count,
+                            int32_t inverse) {
+  fovea_rt_gpu_queue *queue = getQueue();
+  if (length < 1 || (length & (length - 1)) != 0)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "the length of a transform must be a power of two, but got %" PRId64,
+         length);
+  if (count > 0)
+    FOVEA_GPU_CALL(queue, transform, data, length, count, inverse,
+                   queue->stream);
+}
+
+int32_t fovea_rt_gpu_has_transforms(void) {
+  fovea_rt_gpu_queue *queue = getQueue();
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  return queue->device->driver->transform(queue->device->handle, nullptr, 1, 0,
+                                          0, queue->stream,
+                                          text) == FOVEA_RT_OK;
+}

@@ -13,6 +13,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <set>
 
 using namespace fovea;
@@ -300,6 +301,79 @@ func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x
       countFlops(text,
                  {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
       2.0 * 2 * 4 * 8 * 5 * (50 + 70));
+  const char *gradient = R"(
+func.func @f(%u1: tensor<2x4x?x8xf32>, %u2: tensor<2x2x?x8xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>) -> tensor<2x2x?x5xf32> {
+  %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>)
+      forward(%o : tensor<2x4x?x5xf32>) gradient(%o : tensor<2x4x?x5xf32>)
+      outs(%u1, %u2, %v : tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>) {mask = #attn.row_mask<causal>}
+      -> tensor<2x4x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x5xf32>
+  return %0#2 : tensor<2x2x?x5xf32>
+})";
+  EXPECT_EQ(
+      countFlops(gradient,
+                 {{2, 4, 50, 8}, {2, 2, 70, 8}, {2, 2, 70, 5}, {2, 4, 50, 5}}),
+      2.0 * 2 * 4 * 8 * 5 * (2 * 50 + 3 * 70));
+}
+
+TEST(UsefulFlopsTest, countsTransformsOfConvolutionsAndTheirProducts) {
+  const char *text = R"(
+func.func @f(%b: tensor<1x4x3x?xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x?x5xf32>, %o: tensor<1x4x?x5xf32>, %c: tensor<1x4xi32>) -> tensor<1x4x?x5xf32> {{
+  %0:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x?xf32>, tensor<1x4x3xi32>, tensor<1x2x?x5xf32>)
+      outs(%o, %c : tensor<1x4x?x5xf32>, tensor<1x4xi32>) {0} -> tensor<1x4x?x5xf32>, tensor<1x4xi32>
+  return %0#0 : tensor<1x4x?x5xf32>
+})";
+  const char *gradient = R"(
+func.func @f(%b: tensor<1x4x3x?xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x?x5xf32>, %o: tensor<1x4x?x5xf32>) -> tensor<1x2x?x5xf32> {{
+  %0:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<1x4x3x?xf32>, tensor<1x4x3xi32>, tensor<1x2x?x5xf32>)
+      forward(%o : tensor<1x4x?x5xf32>) gradient(%o : tensor<1x4x?x5xf32>)
+      outs(%b, %v : tensor<1x4x3x?xf32>, tensor<1x2x?x5xf32>) {0} -> tensor<1x4x3x?xf32>, tensor<1x2x?x5xf32>
+  return %0#1 : tensor<1x2x?x5xf32>
+})";
+  const llvm::SmallVector<int64_t> shapes[] = {
+      {1, 4, 3, 64}, {1, 4, 3}, {1, 2, 64, 5}, {1, 4, 64, 5}, {1, 4}};
+  auto gradientShapes = llvm::ArrayRef(shapes).drop_back();
+  const char *pairs = "{algorithm = #attn.conv_algorithm<toeplitz>}";
+  // Four heads of five columns; transforms of 128 rows.
+  double transform = 2.5 * 128 * 7;
+  EXPECT_EQ(countFlops(formatv(text, ""), shapes),
+            4.0 * 5 * (2 * transform + 8 * 3 * 64));
+  EXPECT_EQ(countFlops(formatv(gradient, ""), gradientShapes),
+            4.0 * 5 * (3 * transform + 2 * 8 * 3 * 64));
+  EXPECT_EQ(countFlops(formatv(text, pairs), shapes), 4.0 * 5 * 64 * 65);
+  EXPECT_EQ(countFlops(formatv(gradient, pairs), gradientShapes),
+            2 * 4.0 * 5 * 64 * 65);
+}
+
+TEST(UsefulFlopsTest, countsTheColumnsThatConvolutionsAreMadeOf) {
+  const char *text = R"(
+func.func @f(%q: tensor<1x2x64x8xf32>, %v: tensor<1x2x64x5xf32>) -> tensor<1x2x64x8xf32> {{
+  %0:3 = attn.conv_backward ins(%q, %q, %v : tensor<1x2x64x8xf32>, tensor<1x2x64x8xf32>, tensor<1x2x64x5xf32>)
+      forward(%v : tensor<1x2x64x5xf32>) gradient(%v : tensor<1x2x64x5xf32>)
+      outs(%q, %q, %v : tensor<1x2x64x8xf32>, tensor<1x2x64x8xf32>, tensor<1x2x64x5xf32>)
+      {{num_basis = 3 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64{0}} -> tensor<1x2x64x8xf32>, tensor<1x2x64x8xf32>, tensor<1x2x64x5xf32>
+  return %0#0 : tensor<1x2x64x8xf32>
+})";
+  const llvm::SmallVector<int64_t> shapes[] = {{1, 2, 64, 8}, {1, 2, 64, 5}};
+  // The search, and what it hands on to queries and to keys.
+  auto head = [](double tokens) {
+    double transform = 2.5 * 2 * tokens * std::log2(2 * tokens);
+    return 5 * (3 * transform + 2 * 8 * 3 * tokens) + 3 * 2 * 3 * tokens * 8;
+  };
+  EXPECT_EQ(countFlops(formatv(text, ""), shapes), 2 * head(64));
+  // Seven pairs of neighbours.
+  EXPECT_EQ(countFlops(formatv(text, ", group = 8 : i64"), shapes),
+            2 * 7 * head(16));
+}
+
+TEST(UsefulFlopsTest, countsTransformsByTheirLength) {
+  const char *text = R"(
+func.func @f(%x: tensor<2x20x40xf32>, %s: tensor<2x32x64xf32>) -> tensor<2x32x64xf32> {
+  %0 = attn.fft_forward ins(%x : tensor<2x20x40xf32>) outs(%s : tensor<2x32x64xf32>)
+      {form = #attn.spectrum<lanes = 16, radices = [8, 4]>} -> tensor<2x32x64xf32>
+  return %0 : tensor<2x32x64xf32>
+})";
+  EXPECT_EQ(countFlops(text, {{2, 20, 40}, {2, 32, 64}}),
+            2.0 * 40 * 2.5 * 32 * 5);
 }
 
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {

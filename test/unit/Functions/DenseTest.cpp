@@ -158,4 +158,49 @@ TEST(DenseCall, CompilesOnceForAllThreads) {
     expectNear(result.output, results[0].output, 0);
 }
 
+TEST(DenseBackward, GradientIsTheSlope) {
+  constexpr ElementType type = ElementType::F64;
+  Array q = makeRandom({B, H, N, D}, 1, type),
+        k = makeRandom({B, G, M, D}, 2, type),
+        v = makeRandom({B, G, M, E}, 3, type),
+        logWeight = makeRandom({1, G, M}, 4, type),
+        bias = makeRandom({1, 1, N, M}, 5, type),
+        dOut = makeRandom({B, H, N, E}, 6, type), dV({B, G, M, E}, type);
+  DenseOptions options;
+  options.causal = options.returnLse = true;
+  options.scale = 0.7;
+  options.logWeight = TensorRef(logWeight);
+  options.bias = TensorRef(bias);
+  auto run = [&] { return get(dense(q, k, v, options)); };
+  AttentionResult forward = run();
+  DenseBackwardOptions backward;
+  backward.causal = true;
+  backward.scale = 0.7;
+  backward.logWeight = TensorRef(logWeight);
+  backward.bias = TensorRef(bias);
+  backward.dV = TensorRef(dV);
+  DenseGradients found = get(dense_backward(
+      dOut, q, k, v, forward.output.getRef(), forward.lse.getRef(), backward));
+  EXPECT_EQ(found.v.getData(), dV.bytes.data());
+  expectSlopes({&q, &k, &v, &logWeight, &bias},
+               {&found.q, &found.k, &found.v, &found.logWeight, &found.bias},
+               dOut, [&] { return std::move(run().output); });
+
+  // Of one term only.
+  backward.logWeight.reset();
+  found = get(dense_backward(dOut, q, k, v, forward.output.getRef(),
+                             forward.lse.getRef(), backward));
+  EXPECT_EQ(found.logWeight.getData(), nullptr);
+  EXPECT_EQ(found.bias.getShape(), llvm::ArrayRef(bias.shape));
+}
+
+TEST(DenseBackward, NothingToRead) {
+  Array q = makeRandom({B, H, N, D}, 1), k({B, G, 0, D}), v({B, G, 0, E}),
+        out({B, H, N, E}), lse({B, H, N}), dOut = makeRandom({B, H, N, E}, 2);
+  DenseGradients found = get(dense_backward(dOut, q, k, v, out, lse));
+  for (int64_t i = 0; i < q.size(); ++i)
+    EXPECT_EQ(found.q.getDataAs<float>()[i], 0);
+  EXPECT_EQ(found.k.getShape(), llvm::ArrayRef(k.shape));
+}
+
 } // namespace

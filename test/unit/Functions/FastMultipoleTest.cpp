@@ -17,11 +17,12 @@ constexpr int64_t H = 4, G = 2, N = 61, D = 5, E = 3, m = 8, p = 2;
 
 /// Weights and biases of two levels.
 struct Summaries {
-  Summaries(int64_t sets, int64_t width, unsigned seed)
-      : arrays{makeRandom({sets, p, m, width}, seed),
-               makeRandom({sets, p, 2 * m, width}, seed + 1),
-               makeRandom({sets, p, width}, seed + 2),
-               makeRandom({sets, p, width}, seed + 3)},
+  Summaries(int64_t sets, int64_t width, unsigned seed,
+            ElementType type = ElementType::F32)
+      : arrays{makeRandom({sets, p, m, width}, seed, type),
+               makeRandom({sets, p, 2 * m, width}, seed + 1, type),
+               makeRandom({sets, p, width}, seed + 2, type),
+               makeRandom({sets, p, width}, seed + 3, type)},
         refs(arrays.begin(), arrays.end()) {}
 
   SummaryWeights get(bool hasBiases) const {
@@ -86,6 +87,71 @@ TEST_F(FastMultipole, WithoutLevelsIsDense) {
   llvm::ArrayRef<TensorRef> none;
   expectNear(get(fast_multipole(q, k, v, none, none, 32, multipole)).output,
              get(dense(q, k, v, options)).output, 5e-6);
+}
+
+class FastMultipoleBackward : public testing::Test {
+protected:
+  static constexpr ElementType type = ElementType::F64;
+
+  /// The arrays of a family of summaries, and their gradients.
+  void add(Summaries &family, const SummaryGradients &found, bool hasBiases) {
+    for (int level = 0; level < 2; ++level) {
+      arguments.push_back(&family.arrays[level]);
+      gradients.push_back(&found.weights[level]);
+    }
+    ASSERT_EQ(found.biases.size(), hasBiases ? 2u : 0u);
+    for (size_t level = 0; level < found.biases.size(); ++level) {
+      arguments.push_back(&family.arrays[2 + level]);
+      gradients.push_back(&found.biases[level]);
+    }
+  }
+
+  Array q = makeRandom({1, H, N, D}, 1, type),
+        k = makeRandom({1, G, N, D}, 2, type),
+        v = makeRandom({1, G, N, E}, 3, type),
+        dOut = makeRandom({1, H, N, E}, 4, type);
+  std::vector<Array *> arguments{&q, &k, &v};
+  std::vector<const OwnedTensor *> gradients;
+};
+
+TEST_F(FastMultipoleBackward, GradientIsTheSlope) {
+  Summaries keys(1, D, 10, type), values(G, E, 20, type);
+  FastMultipoleOptions options;
+  options.causal = options.returnLse = true;
+  auto run = [&] {
+    return get(
+        fast_multipole(q, k, v, keys.get(false), values.get(true), m, options));
+  };
+  AttentionResult forward = run();
+  FastMultipoleBackwardOptions backward;
+  backward.causal = true;
+  FastMultipoleGradients found = get(fast_multipole_backward(
+      dOut, q, k, v, keys.get(false), values.get(true), forward.output.getRef(),
+      forward.lse.getRef(), m, backward));
+  EXPECT_TRUE(found.query.weights.empty());
+  gradients = {&found.q, &found.k, &found.v};
+  add(keys, found.key, false);
+  add(values, found.value, true);
+  expectSlopes(arguments, gradients, dOut,
+               [&] { return std::move(run().output); });
+}
+
+TEST_F(FastMultipoleBackward, LinearGradientIsTheSlope) {
+  Summaries queries(1, D, 10, type), keys(1, D, 20, type),
+      values(1, E, 30, type);
+  FastMultipoleLinearOptions options;
+  auto run = [&] {
+    return get(fast_multipole_linear(q, k, v, queries.get(true),
+                                     keys.get(false), values.get(true), m,
+                                     options));
+  };
+  FastMultipoleGradients found = get(fast_multipole_linear_backward(
+      dOut, q, k, v, queries.get(true), keys.get(false), values.get(true), m));
+  gradients = {&found.q, &found.k, &found.v};
+  add(queries, found.query, true);
+  add(keys, found.key, false);
+  add(values, found.value, true);
+  expectSlopes(arguments, gradients, dOut, run);
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/Functions.h"
+#include "llvm/ADT/STLExtras.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include <cmath>
@@ -111,6 +112,40 @@ inline void expectNear(const OwnedTensor &found, const OwnedTensor &expected,
         return getElement(expected.getData(), expected.getElementType(), i);
       },
       bound);
+}
+
+/// Expects `gradients` of f64 to be the slopes, with respect to `arguments`, of
+/// the sum of what `run` returns, weighted by `dOut`. Along one direction.
+template <typename Run>
+void expectSlopes(llvm::ArrayRef<Array *> arguments,
+                  llvm::ArrayRef<const OwnedTensor *> gradients,
+                  const Array &dOut, Run run) {
+  ASSERT_EQ(arguments.size(), gradients.size());
+  double step = 1e-5;
+  auto move = [&](double distance) {
+    for (Array *array : arguments)
+      for (int64_t i = 0; i < array->size(); ++i)
+        array->set(i, array->get(i) + distance * std::sin(double(i)));
+  };
+  auto sum = [&] {
+    OwnedTensor output = run();
+    double total = 0;
+    for (int64_t i = 0; i < dOut.size(); ++i)
+      total += dOut.get(i) * output.template getDataAs<double>()[i];
+    return total;
+  };
+  double slope = 0;
+  for (auto [array, gradient] : llvm::zip_equal(arguments, gradients)) {
+    EXPECT_EQ(gradient->getShape(), llvm::ArrayRef(array->shape));
+    for (int64_t i = 0; i < gradient->getNumElements(); ++i)
+      slope += gradient->template getDataAs<double>()[i] * std::sin(double(i));
+  }
+  move(step);
+  double ahead = sum();
+  move(-2 * step);
+  double behind = sum();
+  move(step);
+  EXPECT_NEAR(slope, (ahead - behind) / (2 * step), 1e-6 * std::abs(slope));
 }
 
 /// The bound of the specification for the type.

@@ -17,6 +17,9 @@ using namespace fovea::attn;
 using attn::detail::verifyDestinationStyle;
 using attn::detail::verifyElements;
 using attn::detail::verifyExtent;
+using attn::detail::verifyGradient;
+using attn::detail::verifyNoAliases;
+using attn::detail::verifyResultGradients;
 using attn::detail::verifyShape;
 using attn::detail::verifyWidth;
 
@@ -33,7 +36,8 @@ MutableOperandRange ConvApplyOp::getDpsInitsMutable() {
 }
 
 /// Checks the options against the number of bases, where that is known.
-static LogicalResult verifyAlgorithm(ConvApplyOp op, int64_t numBases) {
+template <typename OpTy>
+static LogicalResult verifyAlgorithm(OpTy op, int64_t numBases) {
   if (op.getAlgorithm() == ConvAlgorithm::Single && numBases != 1 &&
       !ShapedType::isDynamic(numBases))
     return op.emitOpError()
@@ -57,38 +61,59 @@ static LogicalResult verifyAlgorithm(ConvApplyOp op, int64_t numBases) {
   return success();
 }
 
-LogicalResult ConvApplyOp::verify() {
-  ArrayRef<int64_t> basis = shaped(getBasis()).getShape();
-  ArrayRef<int64_t> value = shaped(getValue()).getShape();
-  Type elementType = shaped(getValue()).getElementType();
-  Type basisType = shaped(getBasis()).getElementType();
+/// Checks bases, sizes and values, and the algorithm for them.
+template <typename OpTy> static LogicalResult verifyBases(OpTy op) {
+  ArrayRef<int64_t> basis = shaped(op.getBasis()).getShape();
+  ArrayRef<int64_t> value = shaped(op.getValue()).getShape();
+  Type elementType = shaped(op.getValue()).getElementType();
+  Type basisType = shaped(op.getBasis()).getElementType();
   if (getStateType(basisType) != getStateType(elementType))
-    return emitOpError() << "expects basis to hold numbers whose sums are kept "
-                            "in "
-                         << getStateType(elementType)
-                         << ", as those of value, but got " << basisType;
+    return op.emitOpError()
+           << "expects basis to hold numbers whose sums are kept in "
+           << getStateType(elementType) << ", as those of value, but got "
+           << basisType;
   if (basis[2] == 0)
-    return emitOpError("expects at least one basis");
-  if (failed(verifyShape(*this, "sizes", getSizes(), basis.take_front(3),
+    return op.emitOpError("expects at least one basis");
+  if (failed(verifyShape(op, "sizes", op.getSizes(), basis.take_front(3),
                          "from basis")) ||
-      failed(verifyExtent(*this, "value", getValue(), 0, basis[0],
+      failed(verifyExtent(op, "value", op.getValue(), 0, basis[0],
                           "from basis")) ||
-      failed(verifyExtent(*this, "value", getValue(), 2, basis[3],
+      failed(verifyExtent(op, "value", op.getValue(), 2, basis[3],
                           "from basis")) ||
-      failed(verifyWidth(*this, "value", getValue())) ||
-      failed(verifyElements(*this, "output", getOutput(), elementType)) ||
-      failed(verifyShape(*this, "output", getOutput(),
+      failed(verifyWidth(op, "value", op.getValue())) ||
+      failed(verifyElements(op, "output", op.getOutput(), elementType)) ||
+      failed(verifyShape(op, "output", op.getOutput(),
                          {basis[0], basis[1], basis[3], value[3]},
-                         "from basis and value")) ||
-      failed(verifyShape(*this, "recomputed", getRecomputed(),
-                         basis.take_front(2), "from basis")))
+                         "from basis and value")))
     return failure();
   if (!ShapedType::isDynamic(basis[1]) && !ShapedType::isDynamic(value[1]) &&
       (value[1] == 0 ? basis[1] != 0 : basis[1] % value[1] != 0))
-    return emitOpError() << "expects the number of heads of basis to be a "
-                            "multiple of those of value, but got "
-                         << basis[1] << " and " << value[1];
-  if (failed(verifyAlgorithm(*this, basis[2])))
+    return op.emitOpError() << "expects the number of heads of basis to be a "
+                               "multiple of those of value, but got "
+                            << basis[1] << " and " << value[1];
+  return verifyAlgorithm(op, basis[2]);
+}
+
+LogicalResult ConvApplyOp::verify() {
+  if (failed(verifyBases(*this)) ||
+      failed(verifyShape(*this, "recomputed", getRecomputed(),
+                         shaped(getBasis()).getShape().take_front(2),
+                         "from basis")))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+MutableOperandRange ConvApplyBackwardOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 5, 2);
+}
+
+LogicalResult ConvApplyBackwardOp::verify() {
+  if (failed(verifyBases(*this)) ||
+      failed(verifyResultGradients(*this, getOutput(), /*lse=*/Value(),
+                                   getDOutput(), /*dLse=*/Value())) ||
+      failed(verifyGradient(*this, "basis", getDBasis(), getBasis())) ||
+      failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
+      failed(verifyNoAliases(*this)))
     return failure();
   return verifyDestinationStyle(*this);
 }
@@ -97,10 +122,8 @@ LogicalResult ConvApplyOp::verify() {
 // ConvRecoverOp and ConvOp
 //===----------------------------------------------------------------------===//
 
-/// Checks query `[B, H, N, D]` and key `[B, G, N, D]`, and what the search for
-/// bases is told.
-template <typename OpTy>
-static LogicalResult verifySearch(OpTy op, int64_t numBases) {
+/// Checks query `[B, H, N, D]`, key `[B, G, N, D]` and the scale.
+template <typename OpTy> static LogicalResult verifyScores(OpTy op) {
   ArrayRef<int64_t> query = shaped(op.getQuery()).getShape();
   ArrayRef<int64_t> key = shaped(op.getKey()).getShape();
   if (failed(verifyElements(op, "key", op.getKey(),
@@ -112,7 +135,18 @@ static LogicalResult verifySearch(OpTy op, int64_t numBases) {
                          "from query")) ||
       failed(attn::detail::verifyHeads(op, query[1], key[1])))
     return failure();
-  int64_t numTokens = query[2], window = op.getWindow();
+  if (op.getScale() && !op.getScale()->isFinite())
+    return op.emitOpError("expects a finite scale");
+  return success();
+}
+
+/// Checks queries and keys, and what the search for bases is told.
+template <typename OpTy>
+static LogicalResult verifySearch(OpTy op, int64_t numBases) {
+  if (failed(verifyScores(op)))
+    return failure();
+  int64_t numTokens = shaped(op.getQuery()).getDimSize(2),
+          window = op.getWindow();
   if (ShapedType::isDynamic(numTokens))
     return op.emitOpError("expects a static number of tokens");
   if (numBases < 1)
@@ -128,8 +162,6 @@ static LogicalResult verifySearch(OpTy op, int64_t numBases) {
       return op.emitOpError()
              << "expects " << name << " to be finite and not negative, but got "
              << value.convertToDouble();
-  if (op.getScale() && !op.getScale()->isFinite())
-    return op.emitOpError("expects a finite scale");
   return success();
 }
 
@@ -145,8 +177,7 @@ MutableOperandRange ConvRecoverOp::getDpsInitsMutable() {
 }
 
 double ConvRecoverOp::getScaleOrDefault() {
-  return getScale() ? getScale()->convertToDouble()
-                    : 1.0 / std::sqrt(shaped(getQuery()).getDimSize(3));
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
 }
 
 double ConvRecoverOp::getThreshold() {
@@ -177,35 +208,96 @@ MutableOperandRange ConvOp::getDpsInitsMutable() {
   return MutableOperandRange(*this, 3, 3);
 }
 
-LogicalResult ConvOp::verify() {
-  ArrayRef<int64_t> query = shaped(getQuery()).getShape();
-  Type elementType = shaped(getQuery()).getElementType();
-  if (failed(verifySearch(*this, getNumBasis())) ||
-      failed(verifyElements(*this, "value", getValue(), elementType)) ||
-      failed(verifyWidth(*this, "value", getValue())) ||
-      failed(verifyShape(*this, "value", getValue(),
-                         shaped(getKey()).getShape().take_front(3),
+/// Checks what attn.conv and its gradient share.
+template <typename OpTy> static LogicalResult verifyConv(OpTy op) {
+  ArrayRef<int64_t> query = shaped(op.getQuery()).getShape();
+  Type elementType = shaped(op.getQuery()).getElementType();
+  if (failed(verifySearch(op, op.getNumBasis())) ||
+      failed(verifyElements(op, "value", op.getValue(), elementType)) ||
+      failed(verifyWidth(op, "value", op.getValue())) ||
+      failed(verifyShape(op, "value", op.getValue(),
+                         shaped(op.getKey()).getShape().take_front(3),
                          "from key")) ||
-      failed(verifyElements(*this, "output", getOutput(), elementType)) ||
-      failed(verifyWidth(*this, "output", getOutput())) ||
+      failed(verifyElements(op, "output", op.getOutput(), elementType)) ||
+      failed(verifyWidth(op, "output", op.getOutput())) ||
       failed(verifyShape(
-          *this, "output", getOutput(),
-          {query[0], query[1], query[2], shaped(getValue()).getDimSize(3)},
-          "from query and value")) ||
+          op, "output", op.getOutput(),
+          {query[0], query[1], query[2], shaped(op.getValue()).getDimSize(3)},
+          "from query and value")))
+    return failure();
+  if (op.getAlgorithm() == ConvAlgorithm::Single && op.getNumBasis() != 1)
+    return op.emitOpError() << "expects one basis for the algorithm single, "
+                               "but got "
+                            << op.getNumBasis();
+  if (std::optional<int64_t> group = op.getGroup()) {
+    if (*group < 1)
+      return op.emitOpError()
+             << "expects a group of at least 1 token, but got " << *group;
+    if (static_cast<int64_t>(op.getWindow()) > *group)
+      return op.emitOpError()
+             << "expects a window of at most the group of " << *group
+             << " tokens, but got " << op.getWindow();
+  }
+  return success();
+}
+
+LogicalResult ConvOp::verify() {
+  if (failed(verifyConv(*this)) ||
       failed(verifyCounts(*this, "found", getFound(), getQuery())) ||
       failed(verifyCounts(*this, "recomputed", getRecomputed(), getQuery())))
     return failure();
-  if (getAlgorithm() == ConvAlgorithm::Single && getNumBasis() != 1)
-    return emitOpError() << "expects one basis for the algorithm single, but "
-                            "got "
-                         << getNumBasis();
-  if (std::optional<int64_t> group = getGroup()) {
-    if (*group < 1)
-      return emitOpError() << "expects a group of at least 1 token, but got "
-                           << *group;
-    if (static_cast<int64_t>(getWindow()) > *group)
-      return emitOpError() << "expects a window of at most the group of "
-                           << *group << " tokens, but got " << getWindow();
-  }
   return verifyDestinationStyle(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// ConvRecoverBackwardOp and ConvBackwardOp
+//===----------------------------------------------------------------------===//
+
+/// Checks gradients of queries and keys.
+template <typename OpTy> static LogicalResult verifyScoreGradients(OpTy op) {
+  return success(
+      succeeded(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) &&
+      succeeded(verifyGradient(op, "key", op.getDKey(), op.getKey())) &&
+      succeeded(verifyNoAliases(op)) && succeeded(verifyDestinationStyle(op)));
+}
+
+MutableOperandRange ConvRecoverBackwardOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 4, 2);
+}
+
+double ConvRecoverBackwardOp::getScaleOrDefault() {
+  return attn::detail::getScaleOrDefault(getScale(), getQuery());
+}
+
+LogicalResult ConvRecoverBackwardOp::verify() {
+  ArrayRef<int64_t> query = shaped(getQuery()).getShape();
+  Type elementType = shaped(getQuery()).getElementType();
+  Type basisType = shaped(getDBasis()).getElementType();
+  int64_t numBases = shaped(getDBasis()).getDimSize(2);
+  if (getStateType(basisType) != getStateType(elementType))
+    return emitOpError() << "expects d_basis to hold numbers whose sums are "
+                            "kept in "
+                         << getStateType(elementType)
+                         << ", as those of query, but got " << basisType;
+  if (failed(verifyScores(*this)) ||
+      failed(verifyShape(*this, "d_basis", getDBasis(),
+                         {query[0], query[1], numBases, query[2]},
+                         "from query")) ||
+      failed(verifyShape(*this, "sizes", getSizes(),
+                         {query[0], query[1], numBases}, "from d_basis")))
+    return failure();
+  return verifyScoreGradients(*this);
+}
+
+MutableOperandRange ConvBackwardOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, 5, 3);
+}
+
+LogicalResult ConvBackwardOp::verify() {
+  if (failed(verifyConv(*this)) ||
+      failed(verifyResultGradients(*this, getOutput(), /*lse=*/Value(),
+                                   getDOutput(), /*dLse=*/Value())) ||
+      failed(verifyGradient(*this, "value", getDValue(), getValue())))
+    return failure();
+  return verifyScoreGradients(*this);
 }

@@ -34,27 +34,55 @@ static LogicalResult verifyBroadcast(Operation *op, StringRef name,
 // RopeOp
 //===----------------------------------------------------------------------===//
 
+/// Checks rows of an even width, called `name`, their positions and the base.
+template <typename OpTy>
+static LogicalResult verifyRope(OpTy op, StringRef name, Value rows) {
+  if (failed(verifyWidth(op, name, rows)))
+    return failure();
+  int64_t width = shaped(rows).getDimSize(3);
+  std::string what = ("from " + name).str();
+  if (width % 2 != 0)
+    return op.emitOpError()
+           << "expects an even width of " << name << ", but got " << width;
+  if (failed(verifyBroadcast(op, "positions", op.getPositions(), rows, what)) ||
+      failed(verifyExtent(op, "positions", op.getPositions(), 2,
+                          shaped(rows).getDimSize(2), what,
+                          /*mayBroadcast=*/true)))
+    return failure();
+  double base = op.getBase().convertToDouble();
+  if (!(base > 0.0) || !op.getBase().isFinite())
+    return op.emitOpError()
+           << "expects a finite base above 0, but got " << base;
+  return success();
+}
+
 LogicalResult RopeOp::verify() {
   ShapedType input = shaped(getInput());
-  if (failed(verifyWidth(*this, "input", getInput())))
-    return failure();
-  int64_t width = input.getDimSize(3);
-  if (width % 2 != 0)
-    return emitOpError() << "expects an even width of input, but got " << width;
-  if (failed(verifyBroadcast(*this, "positions", getPositions(), getInput(),
-                             "from input")) ||
-      failed(verifyExtent(*this, "positions", getPositions(), 2,
-                          input.getDimSize(2), "from input",
-                          /*mayBroadcast=*/true)) ||
+  if (failed(verifyRope(*this, "input", getInput())) ||
       failed(verifyElements(*this, "output", getOutput(),
                             input.getElementType())) ||
       failed(verifyWidth(*this, "output", getOutput())) ||
       failed(verifyShape(*this, "output", getOutput(), input.getShape(),
                          "from input")))
     return failure();
-  double base = getBase().convertToDouble();
-  if (!(base > 0.0) || !getBase().isFinite())
-    return emitOpError() << "expects a finite base above 0, but got " << base;
+  return verifyDestinationStyle(*this);
+}
+
+LogicalResult RopeBackwardOp::verify() {
+  if (failed(verifyRope(*this, "d_output", getDOutput())) ||
+      failed(verifyWidth(*this, "d_input", getDInput())) ||
+      failed(verifyShape(*this, "d_input", getDInput(),
+                         shaped(getDOutput()).getShape(), "from d_output")))
+    return failure();
+  Type found = shaped(getDInput()).getElementType();
+  Type data = shaped(getDOutput()).getElementType();
+  if (getStateType(found) != getStateType(data))
+    return emitOpError() << "expects d_input to hold numbers whose sums are "
+                            "kept in "
+                         << getStateType(data) << ", as those of d_output, "
+                         << "but got " << found;
+  if (failed(verifyNoAliases(*this)))
+    return failure();
   return verifyDestinationStyle(*this);
 }
 
@@ -74,29 +102,43 @@ static std::optional<int64_t> countMonomials(int64_t width, int64_t degree) {
   return count;
 }
 
-LogicalResult PolynomialFeaturesOp::verify() {
-  ShapedType input = shaped(getInput());
-  int64_t degree = getDegree();
+/// Checks the attributes of `op`, its input, and `features`, called `name`.
+template <typename OpTy>
+static LogicalResult verifyFeatures(OpTy op, StringRef name, Value features) {
+  ShapedType input = shaped(op.getInput());
+  int64_t degree = op.getDegree();
   if (degree < 0 || degree > 16)
-    return emitOpError() << "expects a degree from 0 to 16, but got " << degree;
-  double scale = getScale().convertToDouble();
-  if (!(scale >= 0.0) || !getScale().isFinite())
-    return emitOpError() << "expects a finite scale of at least 0, but got "
-                         << scale;
-  if (failed(verifyWidth(*this, "input", getInput())) ||
-      failed(verifyElements(*this, "output", getOutput(),
-                            input.getElementType())) ||
-      failed(verifyWidth(*this, "output", getOutput())) ||
-      failed(verifyShape(*this, "output", getOutput(),
-                         input.getShape().take_front(3), "from input")))
+    return op.emitOpError()
+           << "expects a degree from 0 to 16, but got " << degree;
+  double scale = op.getScale().convertToDouble();
+  if (!(scale >= 0.0) || !op.getScale().isFinite())
+    return op.emitOpError()
+           << "expects a finite scale of at least 0, but got " << scale;
+  if (failed(verifyWidth(op, "input", op.getInput())) ||
+      failed(verifyElements(op, name, features, input.getElementType())) ||
+      failed(verifyWidth(op, name, features)) ||
+      failed(verifyShape(op, name, features, input.getShape().take_front(3),
+                         "from input")))
     return failure();
-  std::optional<int64_t> features = countMonomials(input.getDimSize(3), degree);
-  if (!features)
-    return emitOpError() << "expects at most 2^31 - 1 features, but degree "
-                         << degree << " of " << input.getDimSize(3)
-                         << " columns has more";
-  if (failed(verifyExtent(*this, "output", getOutput(), 3, *features,
-                          "monomials of the columns up to the degree")))
+  std::optional<int64_t> count = countMonomials(input.getDimSize(3), degree);
+  if (!count)
+    return op.emitOpError()
+           << "expects at most 2^31 - 1 features, but degree " << degree
+           << " of " << input.getDimSize(3) << " columns has more";
+  return verifyExtent(op, name, features, 3, *count,
+                      "monomials of the columns up to the degree");
+}
+
+LogicalResult PolynomialFeaturesOp::verify() {
+  if (failed(verifyFeatures(*this, "output", getOutput())))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+LogicalResult PolynomialFeaturesBackwardOp::verify() {
+  if (failed(verifyFeatures(*this, "d_output", getDOutput())) ||
+      failed(verifyGradient(*this, "input", getDInput(), getInput())) ||
+      failed(verifyNoAliases(*this)))
     return failure();
   return verifyDestinationStyle(*this);
 }
@@ -126,7 +168,7 @@ ArrayRef<StringRef> LowRankOp::getPartNames(RowMask mask) {
 }
 
 /// Checks types and shapes of the parts of the mask.
-static LogicalResult verifyMaskParts(LowRankOp op) {
+template <typename OpTy> static LogicalResult verifyMaskParts(OpTy op) {
   RowMask mask = op.getMask();
   ArrayRef<StringRef> names = LowRankOp::getPartNames(mask);
   OperandRange parts = op.getMaskParts();
@@ -165,29 +207,52 @@ static LogicalResult verifyMaskParts(LowRankOp op) {
   return success();
 }
 
-LogicalResult LowRankOp::verify() {
-  ShapedType u1 = shaped(getU1()), u2 = shaped(getU2()),
-             value = shaped(getValue());
+/// Checks the operands of attn.low_rank, which its gradient has, too.
+template <typename OpTy> static LogicalResult verifyLowRank(OpTy op) {
+  Value u2Rows = op.getU2(), valueRows = op.getValue(), output = op.getOutput();
+  ShapedType u1 = shaped(op.getU1()), u2 = shaped(u2Rows),
+             value = shaped(valueRows);
   Type elementType = u1.getElementType();
-  if (failed(verifyElements(*this, "u2", getU2(), elementType)) ||
-      failed(verifyElements(*this, "value", getValue(), elementType)) ||
-      failed(verifyElements(*this, "output", getOutput(), elementType)) ||
-      failed(verifyWidth(*this, "u1", getU1())) ||
-      failed(verifyWidth(*this, "u2", getU2())) ||
-      failed(verifyWidth(*this, "value", getValue())) ||
-      failed(verifyWidth(*this, "output", getOutput())) ||
-      failed(verifyExtent(*this, "u2", getU2(), 0, u1.getDimSize(0),
-                          "batch of u1")) ||
-      failed(verifyExtent(*this, "u2", getU2(), 3, u1.getDimSize(3),
-                          "width of u1")) ||
-      failed(verifyShape(*this, "value", getValue(),
-                         u2.getShape().take_front(3), "from u2")) ||
-      failed(verifyHeads(*this, u1.getDimSize(1), u2.getDimSize(1))) ||
-      failed(verifyShape(*this, "output", getOutput(),
-                         u1.getShape().take_front(3), "from u1")) ||
-      failed(verifyExtent(*this, "output", getOutput(), 3, value.getDimSize(3),
-                          "width of value")) ||
-      failed(verifyMaskParts(*this)))
+  if (failed(verifyElements(op, "u2", u2Rows, elementType)) ||
+      failed(verifyElements(op, "value", valueRows, elementType)) ||
+      failed(verifyElements(op, "output", output, elementType)) ||
+      failed(verifyWidth(op, "u1", op.getU1())) ||
+      failed(verifyWidth(op, "u2", u2Rows)) ||
+      failed(verifyWidth(op, "value", valueRows)) ||
+      failed(verifyWidth(op, "output", output)) ||
+      failed(
+          verifyExtent(op, "u2", u2Rows, 0, u1.getDimSize(0), "batch of u1")) ||
+      failed(
+          verifyExtent(op, "u2", u2Rows, 3, u1.getDimSize(3), "width of u1")) ||
+      failed(verifyShape(op, "value", valueRows, u2.getShape().take_front(3),
+                         "from u2")) ||
+      failed(verifyHeads(op, u1.getDimSize(1), u2.getDimSize(1))) ||
+      failed(verifyShape(op, "output", output, u1.getShape().take_front(3),
+                         "from u1")) ||
+      failed(verifyExtent(op, "output", output, 3, value.getDimSize(3),
+                          "width of value")))
+    return failure();
+  return verifyMaskParts(op);
+}
+
+LogicalResult LowRankOp::verify() {
+  if (failed(verifyLowRank(*this)))
+    return failure();
+  return verifyDestinationStyle(*this);
+}
+
+MutableOperandRange LowRankBackwardOp::getDpsInitsMutable() {
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
+}
+
+LogicalResult LowRankBackwardOp::verify() {
+  if (failed(verifyLowRank(*this)) ||
+      failed(verifyResultGradients(*this, getOutput(), /*lse=*/Value(),
+                                   getDOutput(), /*dLse=*/Value())) ||
+      failed(verifyGradient(*this, "u1", getDU1(), getU1())) ||
+      failed(verifyGradient(*this, "u2", getDU2(), getU2())) ||
+      failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
+      failed(verifyNoAliases(*this)))
     return failure();
   return verifyDestinationStyle(*this);
 }

@@ -17,7 +17,8 @@ using attn::detail::Tiler;
 
 static constexpr StringLiteral onBuffersError = "can be tiled only on tensors";
 
-// The iteration domain of rope and polynomial_features is (batch, head, row).
+// The iteration domain of rope, polynomial_features and its gradient is (batch,
+// head, row).
 
 FailureOr<TilingResult>
 RopeOp::getTiledImplementation(OpBuilder &builder,
@@ -45,6 +46,21 @@ PolynomialFeaturesOp::getTiledImplementation(OpBuilder &builder,
   Value output = tiler.sliceQueryLike(getOutput());
   auto tiled = PolynomialFeaturesOp::create(
       builder, getLoc(), TypeRange(output.getType()), input, output,
+      getDegreeAttr(), getScaleAttr());
+  return tiler.getResult(tiled);
+}
+
+FailureOr<TilingResult> PolynomialFeaturesBackwardOp::getTiledImplementation(
+    OpBuilder &builder, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes) {
+  if (!hasPureTensorSemantics())
+    return emitOpError(onBuffersError);
+  Tiler tiler(builder, getLoc(), offsets, sizes);
+  Value input = tiler.sliceQueryLike(getInput());
+  Value dOutput = tiler.sliceQueryLike(getDOutput());
+  Value dInput = tiler.sliceQueryLike(getDInput());
+  auto tiled = PolynomialFeaturesBackwardOp::create(
+      builder, getLoc(), TypeRange(dInput.getType()), input, dOutput, dInput,
       getDegreeAttr(), getScaleAttr());
   return tiler.getResult(tiled);
 }

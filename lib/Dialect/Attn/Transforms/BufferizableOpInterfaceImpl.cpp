@@ -126,9 +126,19 @@ void fovea::attn::registerBufferizableOpInterfaceExternalModels(
         *context);
     LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
     RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
+    ConvApplyBackwardOp::attachInterface<AttnOpInterface<ConvApplyBackwardOp>>(
+        *context);
+    ConvRecoverBackwardOp::attachInterface<
+        AttnOpInterface<ConvRecoverBackwardOp>>(*context);
+    ConvBackwardOp::attachInterface<AttnOpInterface<ConvBackwardOp>>(*context);
+    RopeBackwardOp::attachInterface<AttnOpInterface<RopeBackwardOp>>(*context);
     PolynomialFeaturesOp::attachInterface<
         AttnOpInterface<PolynomialFeaturesOp>>(*context);
+    PolynomialFeaturesBackwardOp::attachInterface<
+        AttnOpInterface<PolynomialFeaturesBackwardOp>>(*context);
     LowRankOp::attachInterface<AttnOpInterface<LowRankOp>>(*context);
+    LowRankBackwardOp::attachInterface<AttnOpInterface<LowRankBackwardOp>>(
+        *context);
     TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
     TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
     TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);

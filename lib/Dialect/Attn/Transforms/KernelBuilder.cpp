@@ -231,6 +231,27 @@ KernelBuilder::loop(Value low, Value high, int64_t step, ValueRange inits,
   return Values(loop.getResults());
 }
 
+KernelBuilder::Values
+KernelBuilder::unrolledLoop(Value low, Value high, int64_t unroll,
+                            ValueRange inits,
+                            function_ref<Values(Value, ValueRange)> body,
+                            function_ref<void(Value)> startTurn) {
+  Value length = max(sub(high, low), index(0));
+  Value whole = add(low, roundDown(length, unroll));
+  Values values =
+      loop(low, whole, unroll, inits, [&](Value first, ValueRange running) {
+        if (startTurn)
+          startTurn(first);
+        Values next(running);
+        for (int64_t u = 0; u < unroll; ++u)
+          next = body(add(first, u), next);
+        return next;
+      });
+  if (isEqualConstantIntOrValue(whole, high))
+    return values;
+  return loop(whole, high, 1, values, body);
+}
+
 void KernelBuilder::loop(Value low, Value high, int64_t step,
                          function_ref<void(Value)> body) {
   loop(low, high, step, ValueRange(), [&](Value iv, ValueRange) {

@@ -115,6 +115,13 @@ public:
   Values loop(mlir::Value low, mlir::Value high, int64_t step,
               mlir::ValueRange inits,
               llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body);
+  /// The same in steps of one, `unroll` of them in every turn, which begins
+  /// with `startTurn(iv)`; what is left goes one by one.
+  Values
+  unrolledLoop(mlir::Value low, mlir::Value high, int64_t unroll,
+               mlir::ValueRange inits,
+               llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body,
+               llvm::function_ref<void(mlir::Value)> startTurn = {});
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);

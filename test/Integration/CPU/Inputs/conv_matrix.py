@@ -5,23 +5,22 @@
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from conv_cases import NOISE, make_bases, make_sizes
 from kernels import NAMES
 
 check = Checker()
-
-# What a row may be off before it is computed again, next to the largest value.
-NOISE = {"f32": 2.0**-15, "f64": 2.0**-44, "bf16": 2.0**-15, "f16": 2.0**-15}
+ALGORITHMS = [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
+              ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)]
 
 FACTORS = {
     "rows": [1, 2, 15, 17, 63, 64, 65, 193, 331],
     "bases": [1, 2, 3, 9, 64],
     # Algorithm and block.
-    "algorithm": [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
-                  ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)],
+    "algorithm": ALGORITHMS,
     "width": [1, 3, 16, 17, 48, 64, 80, 131],
     # Batch entries, heads, heads of the values.
     "heads": [(1, 1, 1), (2, 3, 1), (1, 4, 2), (0, 2, 1), (2, 0, 1)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "basis": ["state", "same"],
     "scores": ["normal", "wide", "large", "rising", "falling", "masked", "none"],
     "sizes": ["full", "some", "short"],
@@ -47,33 +46,6 @@ def module(dtype, basis, B, H, G, R, N, E, algorithm, block, dynamic):
             f"      {{{options}}} -> {o}, {c}\n  return %r#0, %r#1 : {o}, {c}\n}}\n")
 
 
-def make_scores(rng, shape, kind):
-    """Bases, the first with the shape that `kind` says, the others small."""
-    N = shape[-1]
-    b = rng.standard_normal(shape) * (0.3 if kind != "normal" else 1)
-    lag = np.arange(N) / max(N - 1, 1)
-    b[:, :, 0] += {"normal": 0, "none": 0, "masked": 0, "wide": 30 * np.sin(40 * lag),
-                   "large": 1e3 * np.sin(9 * lag), "rising": 60 * lag, "falling": -60 * lag}[kind]
-    if kind == "masked":
-        b[:, :, 0][rng.random(b[:, :, 0].shape) < 0.3] = -np.inf
-    if kind == "none":
-        b[:, :, 0] = -np.inf
-    return b
-
-
-def make_sizes(rng, shape, N, kind):
-    sizes = np.zeros(shape, np.int32)
-    for head in np.ndindex(*shape[:2]):
-        most = N if kind != "short" else rng.integers(0, N + 1)
-        count = min(shape[2], most)
-        if kind == "some":
-            count = rng.integers(0, count + 1)
-        if count:
-            rest = 1 + rng.choice(most - 1, count - 1, replace=False) if most > 1 else []
-            sizes[head][:count] = [most, *sorted(rest, reverse=True)]
-    return sizes
-
-
 def run(index, case):
     rng = np.random.default_rng(index)
     dtype, N, R, E = (case[key] for key in ("dtype", "rows", "bases", "width"))
@@ -82,12 +54,8 @@ def run(index, case):
     if algorithm == "single" and (R != 1 or case["dynamic"]):
         algorithm, block = "partitioned", 16
     basis = dtype if case["basis"] == "same" else state(dtype)
-    with np.errstate(over="ignore"):
-        b = make_scores(rng, (B, H, R, N), case["scores"]).astype(NAMES[basis])
     sizes = make_sizes(rng, (B, H, R), N, case["sizes"])
-    for head in np.ndindex(B, H):
-        for r, size in enumerate(sizes[head]):
-            b[head][r, size:] = np.nan
+    b = make_bases(rng, sizes, N, case["scores"], NAMES[basis])
     v = normal(rng, (B, G, N, E), dtype)
     kernel = check.library.compile(
         module(dtype, basis, B, H, G, R, N, E, algorithm, block, case["dynamic"]), cpu=case["cpu"])

@@ -23,7 +23,7 @@ FACTORS = {
     "width": [1, 7, 16, 32, 33, 64, 80],
     "lanes": [1, 4, 8, 16],
     "batch": [1, 3],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, pairwise, tensor
-from kernels import NAMES
+from low_rank_cases import HEADS, make_factors, make_mask, part_types
 
 check = Checker()
 MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
@@ -22,8 +22,8 @@ FACTORS = {
     "rank": [1, 2, 3, 5, 8, 16, 17, 33, 64],
     "width": [1, 3, 8, 15, 16, 17, 64, 65, 144],
     # Batch entries, heads, key heads.
-    "heads": [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "heads": HEADS,
+    "dtype": check.types(),
     "features": ["positive", "normal"],
     "per_head": [False, True],
     "cpu": check.usable_cpus(),
@@ -40,8 +40,7 @@ def module(dtype, mask, shapes, parts, dynamic):
         return tensor([1 if n == 1 and i < 2 else f for i, (n, f) in enumerate(zip(shape, free))], element)
 
     u1, u2, v, out = (kind(shape, dtype) for shape in shapes)
-    elements = {np.dtype(np.int32): "i32", np.dtype(bool): "i1"}
-    kinds = [kind(part.shape, elements[part.dtype]) for part in parts]
+    kinds = part_types(parts, kind)
     names = [f"%m{i}" for i in range(len(parts))]
     clause = f" mask({', '.join(names)} : {', '.join(kinds)})" if parts else ""
     arguments = [f"%u1: {u1}", f"%u2: {u2}", f"%v: {v}"] + [f"{n}: {k}" for n, k in zip(names, kinds)]
@@ -56,66 +55,20 @@ def module(dtype, mask, shapes, parts, dynamic):
             f" {{mask = #attn.row_mask<{mask}>}} -> {out}\n  return %r : {out}\n}}\n")
 
 
-def make_mask(rng, mask, lead, N, M):
-    """The parts of a mask, and its entries."""
-    ref = check.reference
-    if mask == "causal":
-        return [], ref.causal_mask(N, M)
-    B, H = lead
-    if mask == "row_interval":
-        ends = np.sort(rng.integers(0, M, (2, B, H, N)), axis=0).astype(np.int32)
-        return list(ends), ref.row_interval_mask(*ends, M)
-    if mask == "row_change":
-        entries, ends, columns = np.zeros((B, H, N, M), bool), np.zeros((B, H, N), np.int32), []
-        for b, h in np.ndindex(B, H):
-            # The same number of changes for every head; rows without any, and
-            # a stretch of rows with no column.
-            counts = np.random.default_rng(N).integers(0, 4, N)
-            present, changes = set(), []
-            for i, count in enumerate(counts):
-                empties = i == N // 2 and len(present) <= count
-                row = sorted(present) if empties else []
-                row += list(rng.integers(0, M, count - len(row)))
-                for column in row:
-                    present ^= {int(column)}
-                changes.append(row)
-            entries[b, h] = ref.row_change_mask(changes, M)
-            ends[b, h] = np.cumsum([len(row) for row in changes])
-            columns.append(np.concatenate([np.zeros(0, int), *changes]))
-        changes = int(ends.max(initial=0))
-        return [ends, np.array(columns, np.int32).reshape(B, H, changes)], entries
-    by_row = mask == "distinct_rows"
-    inner, outer = (M, N) if by_row else (N, M)
-    rows = rng.random((B, H, 3, inner)) < 0.5
-    rows[:, :, 1] = False
-    group = rng.integers(0, 3, (B, H, outer)).astype(np.int32)
-    expand = ref.distinct_rows_mask if by_row else ref.distinct_columns_mask
-    entries = np.zeros((B, H, N, M), bool)
-    for b, h in np.ndindex(B, H):
-        entries[b, h] = expand(group[b, h], rows[b, h])
-    return [group, rows], entries
-
-
 def run(index, case):
     rng = np.random.default_rng(index)
-    dtype, N, r, E = (case[key] for key in ("dtype", "rows", "rank", "width"))
+    dtype, N, E = (case[key] for key in ("dtype", "rows", "width"))
     B, H, G = case["heads"]
     M = N if case["columns"] is None else case["columns"]
     if case["mask"] == "row_interval":
         M = max(M, 1)
-    make = (lambda shape: abs(normal(rng, shape, dtype))) if case["features"] == "positive" else (
-        lambda shape: normal(rng, shape, dtype))
-    shapes = (B, H, N, r), (B, G, M, r), (B, G, M, E), (B, H, N, E)
-    u1, u2 = make(shapes[0]), make(shapes[1])
-    v = normal(rng, shapes[2], dtype)
-    if case["features"] == "normal":
-        # One positive feature keeps the sums of weights away from zero.
-        u1[..., 0] = u2[..., 0] = 4 * math.sqrt(r)
+    u1, u2, v = make_factors(rng, case, N, M)
+    shapes = u1.shape, u2.shape, v.shape, (B, H, N, E)
     lead = (B, H) if case["per_head"] else (1, 1)
     if case["mask"] == "row_change" and M == 0:
         lead = (1, 1)
-    parts, entries = make_mask(rng, case["mask"], lead, N, M) if M or case["mask"] == "causal" else (
-        make_mask(rng, case["mask"], lead, 0, 0))
+    parts, entries = make_mask(check.reference, rng, case["mask"], lead, N, M) if M or case["mask"] == "causal" else (
+        make_mask(check.reference, rng, case["mask"], lead, 0, 0))
     if N and M == 0 and case["mask"] not in ("causal",):
         return
     kernel = check.library.compile(module(dtype, case["mask"], shapes, parts, case["dynamic"]), cpu=case["cpu"])

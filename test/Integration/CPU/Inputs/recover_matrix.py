@@ -19,7 +19,7 @@ FACTORS = {
     "window": [1, 2, 5, 17, None],
     # Batch entries, heads, key heads.
     "heads": [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
+    "dtype": check.types(),
     "scale": [1.0, 0.3],
     "cpu": check.usable_cpus(),
 }
@@ -94,7 +94,7 @@ for index, case in enumerate(pairwise(FACTORS, seed=13)):
         except Exception as failure:
             check.require(False, f"case {index} {case}: {failure}")
 if check.only is None:
-    for dtype in ("f32", "f64"):
+    for dtype in set(check.types()) & {"f32", "f64"}:
         for N in (1, 2, 61, 200):
             every_column(dtype, N, 16)
 check.finish()

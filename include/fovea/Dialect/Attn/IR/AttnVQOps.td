@@ -66,7 +66,8 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     the same to rounding. `serial`, `matmul` and `associative` compute them for all
     blocks at once (see `#attn.reduction`), which takes memory for `N / L` copies of
     the codewords' means; `input_scan` goes through the blocks in order, in constant
-    memory. `auto` is `input_scan`: nothing it needs grows with `N`, and tiles of a
+    memory, and takes shorter blocks where neither a bias nor a state asks for
+    these: nothing but time depends on them then. `auto` is `input_scan`: nothing it needs grows with `N`, and tiles of a
     block's queries are work for several threads where batch and heads are not.
 
     Example:

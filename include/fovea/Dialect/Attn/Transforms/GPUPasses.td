@@ -116,6 +116,76 @@ def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
+def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "lower low-rank attention on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces `attn.rope`, `attn.polynomial_features` and `attn.low_rank` on memrefs.
+    Rope is a parallel loop with a thread for each pair of columns, which counts
+    angles in units of 2^-64 turns: products of integers drop whole turns exactly.
+    Features are one with a warp for each row, whose lanes share the innermost loop
+    over columns.
+
+    The sums of outer products that the masks of `attn.low_rank` need are products of
+    matrices on tensor cores, of chunks of keys or of the keys of a group; `f32` is that
+    of `--attn-stream-to-gpu`. Under a causal mask, sums of chunks are scanned, and
+    rows are a product with what came before and with their own chunk at once. Under
+    `row_change` a thread for each column goes through the rows. Results do not
+    depend on the order of threads.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower sums of convolutions on memrefs to GPU loops and kernels";
+  let description = [{
+    Replaces `attn.conv_apply` and `attn.conv_recover` on memrefs. Sums of weights
+    and profiles are parallel loops over the lags and rows of all heads. The
+    product with the values is one of matrices on tensor cores, the elements of
+    one of which are looked up in the profiles; rows whose weights are all but
+    zero next to the greatest of their head are listed and computed again in the
+    same way. By algorithms `partitioned` and `single`, blocks of values and windows of
+    weights are transformed by a call of the runtime, which has cuFFT, and multiplied
+    by a parallel loop; `auto` takes the product up to 4096 tokens and where the runtime
+    has no transforms. A search for bases is one warp for each head. `f32` is that of
+    `--attn-stream-to-gpu`; narrow values take one product of tf32.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def FFTToGPUPass : Pass<"attn-fft-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower Fourier transforms on memrefs to calls and GPU loops";
+  let description = [{
+    Replaces `attn.fft_forward` and `attn.fft_inverse` on memrefs by parallel loops
+    that put columns in lines and a call of the runtime that transforms them, by
+    cuFFT on CUDA. Products of spectra are parallel loops.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
 def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower trees of averages on memrefs to GPU loops and kernels";
   let description = [{

@@ -189,7 +189,7 @@ def ExpandTreeSelectPass
 }
 
 def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
-  let summary = "expand attn.conv to attn.conv_recover and attn.conv_apply";
+  let summary = "expand attn.conv to attn.conv_recover and attn.conv_apply, and its gradient";
   let description = [{
     ```mlir
     %out, %n, %c = attn.conv ins(%q, %k, %v : ...) outs(%o, %n0, %c0 : ...) {num_basis = 8 : i64, ...}
@@ -200,7 +200,14 @@ def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
     %out, %c = attn.conv_apply ins(%b, %m, %v : ...) outs(%o, %c0 : ...)
     ```
 
-    With `group`, both run in a loop over pairs of neighbouring groups.
+    and `attn.conv_backward` becomes the gradients of the two, after the same search:
+    ```mlir
+    %b, %m, %n = attn.conv_recover ins(%q, %k : ...) outs(%b0, %m0, %n0 : ...) {...}
+    %db, %dv = attn.conv_apply_backward ins(%b, %m, %v : ...) forward(%out : ...) gradient(%dout : ...) outs(%db0, %dv0 : ...)
+    %dq, %dk = attn.conv_recover_backward ins(%q, %k, %m : ...) gradient(%db : ...) outs(%dq0, %dk0 : ...)
+    ```
+
+    With `group`, all of them run in a loop over pairs of neighbouring groups.
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::affine::AffineDialect",
@@ -243,11 +250,16 @@ include "fovea/Dialect/Attn/Transforms/VectorizePasses.td"
 def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
   let summary = "check sizes of convolutions at run time";
   let description = [{
-    Adds a call of the runtime before every `attn.conv_apply` on memrefs. Sizes
-    above the number of tokens, negative ones, and sizes that do not decrease down
-    to zeros fail the invocation before anything is written, as does a head without
-    any basis.
+    Adds a call of the runtime before every `attn.conv_apply`, and the gradients of
+    it and of `attn.conv_recover`, on memrefs. Sizes above the number of tokens,
+    negative ones, and sizes that do not decrease down to zeros fail the invocation
+    before anything is written, as does a head without any basis. Sizes that an
+    `attn.conv_recover` of the same function has written need no check.
   }];
+  let options = [
+    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
+           "check copies in the host's memory">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"

@@ -130,14 +130,14 @@ def VectorizeLowRankPass
     : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
   let summary = "lower low-rank attention on memrefs to parallel vector code";
   let description = [{
-    Replaces every `attn.low_rank`, `attn.polynomial_features` and `attn.rope` on
-    memrefs by parallel loops of vector code.
+    Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope` and
+    their gradients on memrefs by parallel loops of vector code.
 
     A causal `attn.low_rank` goes through chunks of rows with running sums of outer
     products: products of register tiles with the sums, with the triangle of
     weights on the diagonal, and of keys and values for the next sums. Other masks
-    make sums by group, or a tree of sums, and apply them to rows. See
-    docs/Lowering.md.
+    make sums by group, or a tree of sums, and apply them to rows. The gradient is
+    three such sums, two of them under the transposed mask. See docs/Lowering.md.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
@@ -289,6 +289,30 @@ def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
     the width of values. The algorithm, where it is `auto`, and the sizes of the
     loops are chosen by a model of the target's registers; the choice is a remark
     of category `attn-vectorize-conv`. See docs/Lowering.md.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">
+  ];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def VectorizeConvBackwardPass
+    : Pass<"attn-vectorize-conv-backward", "::mlir::ModuleOp"> {
+  let summary = "lower gradients of sums of convolutions on memrefs to parallel vector code";
+  let description = [{
+    Replaces every `attn.conv_apply_backward` on memrefs by parallel loops vectorised
+    along the width of values, which evaluate two correlations by the algorithm of the
+    forward operation, and every `attn.conv_recover_backward` by products of register
+    tiles. The choice of an algorithm is a remark of category
+    `attn-vectorize-conv-backward`. See docs/Lowering.md.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",

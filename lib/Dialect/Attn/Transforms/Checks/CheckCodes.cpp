@@ -91,8 +91,8 @@ static Value getSlice(ImplicitLocOpBuilder &b, Value operand, int64_t first,
   return tensor::ExtractSliceOp::create(b, operand, offsets, sizes, strides);
 }
 
-/// Checks what a mask of attn.low_rank is made of.
-static void checkMask(LowRankOp op) {
+/// Checks what a mask of attn.low_rank, or of its gradient, is made of.
+template <typename OpTy> static void checkMask(OpTy op) {
   RowMask mask = op.getMask();
   OperandRange parts = op.getMaskParts();
   ImplicitLocOpBuilder b(op.getLoc(), op);
@@ -101,7 +101,7 @@ static void checkMask(LowRankOp op) {
   };
   auto checkCodes = [&](unsigned part, Value bound) {
     CheckCodesOp::create(b, parts[part], bound,
-                         name(op.getPartNames(mask)[part]));
+                         name(LowRankOp::getPartNames(mask)[part]));
   };
   if (mask == RowMask::RowInterval) {
     CheckIntervalsOp::create(b, parts[0], parts[1], getExtent(b, op.getU2(), 2),
@@ -130,6 +130,8 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
   void runOnOperation() override {
     getOperation().walk([](Operation *op) {
       if (auto lowRank = dyn_cast<LowRankOp>(op))
+        return checkMask(lowRank);
+      if (auto lowRank = dyn_cast<LowRankBackwardOp>(op))
         return checkMask(lowRank);
       std::optional<CodesOperand> operand = getCodesOperand(op);
       if (!operand)

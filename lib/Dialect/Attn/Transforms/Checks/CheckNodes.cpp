@@ -89,10 +89,13 @@ static void checkBudget(ModuleOp module, TreeSplitOp op, bool copyLists) {
   lists.free();
 }
 
-/// --attn-lower-checks turns the check into a call on the copy.
-static void copyCodes(ModuleOp module, CheckCodesOp op) {
+/// --attn-lower-checks turns the check of codes or intervals into a call on
+/// copies.
+static void copyChecked(ModuleOp module, Operation *op) {
   HostLists lists(module, op, /*copies=*/true);
-  op.getCodesMutable().assign(lists.get(op.getCodes()));
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<MemRefType>(operand.get().getType()))
+      operand.set(lists.get(operand.get()));
   lists.getBuilder().setInsertionPointAfter(op);
   lists.free();
 }
@@ -130,7 +133,10 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
     if (result.wasInterrupted())
       return signalPassFailure();
     if (copyLists)
-      module.walk([&](CheckCodesOp op) { copyCodes(module, op); });
+      module.walk([&](Operation *op) {
+        if (isa<CheckCodesOp, CheckIntervalsOp>(op))
+          copyChecked(module, op);
+      });
   }
 };
 } // namespace

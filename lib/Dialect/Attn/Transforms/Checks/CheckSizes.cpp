@@ -6,11 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPU/GPURuntimeCalls.h"
 #include "RuntimeCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CHECKSIZESPASS
@@ -20,22 +22,59 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// True for sizes that an attn.conv_recover has written just before, and nobody
+/// else.
+static bool isRecovered(ConvApplyOp op) {
+  bool isFound = false;
+  for (Operation *user : op.getSizes().getUsers()) {
+    auto recover = dyn_cast<ConvRecoverOp>(user);
+    if (recover && recover.getBasis() == op.getBasis() &&
+        recover->getBlock() == op->getBlock() && recover->isBeforeInBlock(op))
+      isFound = true;
+    else if (!isa<ConvApplyOp, memref::DimOp, memref::DeallocOp>(user))
+      return false;
+  }
+  return isFound;
+}
+
 namespace {
 struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
+  using CheckSizesPassBase::CheckSizesPassBase;
+
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
-    WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
+    GPURuntimeCalls gpuCalls(getOperation());
+    auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
-      SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getSizes());
-      Value numTokens = b.createOrFold<memref::DimOp>(op.getBasis(), 3);
+      Value sizes = op.getSizes();
+      if (copyLists)
+        sizes = gpuCalls.copyToHost(b, op.getLoc(), sizes);
+      SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
+      Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
       arguments.push_back(
           arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
-      calls.emitCheck(b, "fovea_rt_check_sizes", "attn.conv_apply: sizes",
+      calls.emitCheck(b, "fovea_rt_check_sizes",
+                      (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
+      if (copyLists)
+        gpuCalls.freeOnHost(b, op.getLoc(), sizes);
       return WalkResult::advance();
+    };
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      return llvm::TypeSwitch<Operation *, WalkResult>(op)
+          .Case([&](ConvApplyOp op) {
+            return isRecovered(op) ? WalkResult::advance()
+                                   : check(op, op.getBasis());
+          })
+          .Case(
+              [&](ConvApplyBackwardOp op) { return check(op, op.getBasis()); })
+          .Case([&](ConvRecoverBackwardOp op) {
+            return check(op, op.getDBasis());
+          })
+          .Default(WalkResult::advance());
     });
     if (result.wasInterrupted())
       signalPassFailure();

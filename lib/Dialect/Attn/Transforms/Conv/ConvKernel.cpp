@@ -1,4 +1,4 @@
-//===- ConvKernel.cpp - Loops of attn.conv_apply --------------------------===//
+//===- ConvKernel.cpp - Loops of sums of convolutions ---------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -19,36 +19,38 @@ using namespace mlir;
 using namespace fovea::attn;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Lags whose score sums lie in the first-level cache while bases are added,
-/// and rows of a task that copies or repeats some.
-static constexpr int64_t kLagChunk = 1024, kTaskRows = 64;
+/// Lags whose score sums lie in the first-level cache while bases are added.
+static constexpr int64_t kLagChunk = 1024;
 /// Rows that a sequence has at most, for bounds of sums.
 static constexpr int kLogMaxRows = 20;
 
-ConvKernel::ConvKernel(OpBuilder &builder, ConvApplyOp op, const ConvPlan &plan)
-    : b(op.getLoc(), builder,
-        getStateType(
-            cast<MemRefType>(op.getValue().getType()).getElementType()),
+ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
+                       Value sizes, Value value, const ConvPlan &plan)
+    : b(op->getLoc(), builder,
+        getStateType(cast<MemRefType>(value.getType()).getElementType()),
         plan.lanes),
-      op(op), plan(plan), lanes(plan.lanes) {
-  auto type = cast<MemRefType>(op.getValue().getType());
+      op(op), basis(basis), sizes(sizes), value(value), plan(plan),
+      lanes(plan.lanes) {
+  auto type = cast<MemRefType>(value.getType());
   width = type.getDimSize(3);
   paddedWidth = llvm::alignTo(width, plan.getColumns());
   packsValues =
       paddedWidth != width || type.getElementType() != b.getStateType();
+  length = 2 * plan.block;
+  numGroups = paddedWidth / plan.getColumns();
 }
 
 void ConvKernel::emit() {
-  numTokens = b.extent(op.getBasis(), 3);
-  numBases = b.extent(op.getBasis(), 2);
+  numTokens = b.extent(basis, 3);
+  numBases = b.extent(basis, 2);
   allocateTables();
   allocateBuffers();
   prepareValues();
   prepareShared();
-  Value heads = b.extent(op.getBasis(), 1);
+  Value heads = b.extent(basis, 1);
   // Without heads there are no groups to divide by.
-  Value shared = b.div(heads, b.max(b.extent(op.getValue(), 1), b.index(1)));
-  b.loop(b.index(0), b.extent(op.getBasis(), 0), 1, [&](Value batch) {
+  Value shared = b.div(heads, b.max(b.extent(value, 1), b.index(1)));
+  b.loop(b.index(0), b.extent(basis, 0), 1, [&](Value batch) {
     b.loop(b.index(0), heads, 1, [&](Value head) {
       this->batch = batch;
       this->head = head;
@@ -56,14 +58,19 @@ void ConvKernel::emit() {
       prepareBounds();
       prepareWeights();
       prepareNormalisers();
-      prepareProduct();
-      judgeRows();
-      emitProduct();
-      emitExactRows();
+      emitHead();
     });
   });
+  finish();
   for (Value buffer : llvm::reverse(buffers))
     memref::DeallocOp::create(b, buffer);
+}
+
+void ConvApplyKernel::emitHead() {
+  prepareProduct();
+  countRows(judgeRows());
+  emitProduct();
+  emitExactRows();
 }
 
 //===----------------------------------------------------------------------===//
@@ -82,6 +89,24 @@ void ConvKernel::forAll(ArrayRef<Value> counts,
                           b.freeScratch();
                           scf::InParallelOp::create(b);
                         });
+}
+
+void ConvKernel::forAllRows(ArrayRef<Value> leading,
+                            function_ref<void(ValueRange, Value)> body) {
+  Values counts(leading);
+  counts.push_back(b.ceilDiv(numTokens, kTaskRows));
+  forAll(counts, [&](ValueRange task) {
+    Value first = b.mul(task.back(), kTaskRows);
+    Value end = b.min(b.add(first, kTaskRows), numTokens);
+    b.loop(first, end, 1, [&](Value row) { body(task.drop_back(), row); });
+  });
+}
+
+void ConvKernel::forAllLagChunks(function_ref<void(Value, Value)> body) {
+  forAll({b.ceilDiv(scoreRow, kLagChunk)}, [&](ValueRange task) {
+    Value first = b.mul(task[0], kLagChunk);
+    body(first, b.min(b.sub(scoreRow, first), b.index(kLagChunk)));
+  });
 }
 
 Value ConvKernel::allocate(Type type, ArrayRef<Value> extents) {
@@ -147,17 +172,30 @@ Value ConvKernel::loadMasked(Value memref, ValueRange indices, Value mask,
   return arith::ExtFOp::create(b, b.getVectorType(), numbers);
 }
 
-void ConvKernel::storeOutput(Value numbers, Value row, Value column) {
-  Values indices = {batch, head, row, column};
+Value ConvKernel::loadColumns(Value memref, ValueRange at, int64_t column) {
+  Values indices(at);
+  indices.push_back(b.index(column));
+  int64_t left = width - column;
+  if (left >= lanes)
+    return b.loadVector(memref, indices);
+  if (left <= 0)
+    return b.splat(0.0);
+  return loadMasked(memref, indices, firstLanes(b.index(left)), 0.0);
+}
+
+void ConvKernel::storeColumns(Value numbers, Value memref, ValueRange at,
+                              Value column) {
+  Values indices(at);
+  indices.push_back(column);
   if (paddedWidth == width)
-    return b.storeVector(numbers, op.getOutput(), indices);
-  auto elementType = cast<FloatType>(
-      cast<MemRefType>(op.getOutput().getType()).getElementType());
+    return b.storeVector(numbers, memref, indices);
+  auto elementType =
+      cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
   if (elementType != b.getStateType())
     numbers = arith::TruncFOp::create(b, VectorType::get({lanes}, elementType),
                                       numbers);
   Value mask = firstLanes(b.sub(b.index(width), column));
-  vector::MaskedStoreOp::create(b, op.getOutput(), indices, mask, numbers);
+  vector::MaskedStoreOp::create(b, memref, indices, mask, numbers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -182,36 +220,22 @@ void ConvKernel::allocateTables() {
 }
 
 void ConvKernel::prepareValues() {
-  values = op.getValue();
+  values = value;
   if (!packsValues)
     return;
-  Value batches = b.extent(op.getValue(), 0);
-  Value groups = b.extent(op.getValue(), 1);
+  Value batches = b.extent(value, 0), groups = b.extent(value, 1);
   values = allocate(b.getStateType(),
                     {batches, groups, numTokens, b.index(paddedWidth)});
-  forAll({batches, groups, b.ceilDiv(numTokens, kTaskRows)},
-         [&](ValueRange task) {
-           Value first = b.mul(task[2], kTaskRows);
-           Value end = b.min(b.add(first, kTaskRows), numTokens);
-           b.loop(first, end, 1, [&](Value row) {
-             for (int64_t column = 0; column < paddedWidth; column += lanes) {
-               Values at = {task[0], task[1], row, b.index(column)};
-               int64_t left = width - column;
-               Value numbers = left >= lanes ? b.loadVector(op.getValue(), at)
-                               : left > 0
-                                   ? loadMasked(op.getValue(), at,
-                                                firstLanes(b.index(left)), 0.0)
-                                   : b.splat(0.0);
-               b.storeVector(numbers, values, at);
-             }
-           });
-         });
+  forAllRows({batches, groups}, [&](ValueRange task, Value row) {
+    for (int64_t column = 0; column < paddedWidth; column += lanes)
+      b.storeVector(loadColumns(value, {task[0], task[1], row}, column), values,
+                    {task[0], task[1], row, b.index(column)});
+  });
 }
 
 void ConvKernel::prepareBounds() {
   b.loop(b.index(0), numBases, 1, [&](Value r) {
-    Value size =
-        memref::LoadOp::create(b, op.getSizes(), ValueRange{batch, head, r});
+    Value size = memref::LoadOp::create(b, sizes, ValueRange{batch, head, r});
     size = arith::IndexCastOp::create(b, b.getIndexType(), size);
     storeIndex(b.sub(numTokens, size), bounds, r);
   });
@@ -256,17 +280,17 @@ Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
          [&](Value at) { vector::StoreOp::create(b, zeros, sums, at); });
   auto visitSegment = [&](Value segment, ValueRange carried) {
     Value size = b.sub(numTokens, firstColumn(segment));
-    return b.loop(b.index(0), count, lanes, carried,
-                  [&](Value at, ValueRange carried) {
-                    Value lag = b.add(first, at);
-                    Value mask = firstLanes(b.sub(size, lag));
-                    Value term = widen(loadMasked(
-                        op.getBasis(), {batch, head, segment, lag}, mask, 0.0));
-                    Value sum = vector::LoadOp::create(b, wideType, sums, at);
-                    sum = b.fadd(sum, term);
-                    vector::StoreOp::create(b, sum, sums, at);
-                    return Values{visit(segment, lag, sum, mask, carried[0])};
-                  });
+    return b.loop(
+        b.index(0), count, lanes, carried, [&](Value at, ValueRange carried) {
+          Value lag = b.add(first, at);
+          Value mask = firstLanes(b.sub(size, lag));
+          Value term =
+              widen(loadMasked(basis, {batch, head, segment, lag}, mask, 0.0));
+          Value sum = vector::LoadOp::create(b, wideType, sums, at);
+          sum = b.fadd(sum, term);
+          vector::StoreOp::create(b, sum, sums, at);
+          return Values{visit(segment, lag, sum, mask, carried[0])};
+        });
   };
   return b.loop(b.index(0), numBases, 1, init, visitSegment)[0];
 }
@@ -331,14 +355,17 @@ void ConvKernel::storeProfiles(Value top) {
 //===----------------------------------------------------------------------===//
 
 /// Row i adds up, for every segment, the weights of the lags from i - (its last
-/// column) to i - (its first column): a window that moves with i. Lags are cut
-/// in runs as long as the segment; a window is the end of one run and the
-/// beginning of the next, so that nothing is ever subtracted.
+/// column) to i - (its first column): a window that moves with i.
 void ConvKernel::prepareNormalisers() {
   b.loop(b.index(0), numTokens, 1, [&](Value row) {
     memref::StoreOp::create(b, wide(0.0), normalisers, row);
   });
-  b.loop(b.index(0), numBases, 1, [&](Value segment) { sumWindows(segment); });
+  b.loop(b.index(0), numBases, 1, [&](Value segment) {
+    sumWindows(
+        segment, normalisers, firstColumn(segment), [&](Value lag, Value mask) {
+          return loadMasked(weights, weightOffset(segment, lag), mask, 0.0);
+        });
+  });
 }
 
 /// Sums of the first elements of a vector, or of the last.
@@ -356,7 +383,10 @@ Value ConvKernel::scan(Value numbers, bool isBackward) {
   return numbers;
 }
 
-void ConvKernel::sumWindows(Value segment) {
+/// Lags are cut in runs as long as the segment; a window is the end of one run
+/// and the beginning of the next, so that nothing is ever subtracted.
+void ConvKernel::sumWindows(Value segment, Value target, Value start,
+                            function_ref<Value(Value, Value)> load) {
   Value first = firstColumn(segment);
   Value length = b.sub(firstColumn(b.add(segment, 1)), first);
   Value size = b.sub(numTokens, first);
@@ -370,25 +400,23 @@ void ConvKernel::sumWindows(Value segment) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
   Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
   auto addUp = [&](Value lag, Value mask, Value carried, bool isBackward) {
-    Value numbers =
-        widen(loadMasked(weights, weightOffset(segment, lag), mask, 0.0));
-    return b.fadd(scan(numbers, isBackward), carried);
+    return b.fadd(scan(widen(load(lag, mask)), isBackward), carried);
   };
   auto spread = [&](Value sums, int64_t lane) -> Value {
     return vector::BroadcastOp::create(
         b, wideType, vector::ExtractOp::create(b, sums, lane));
   };
   b.loop(b.index(0), runs, 1, [&](Value run) {
-    Value start = b.mul(run, step);
-    Value count = b.min(step, b.sub(size, start));
+    Value runStart = b.mul(run, step);
+    Value count = b.min(step, b.sub(size, runStart));
     // Beginnings of this run, with the ends of the run before.
     b.loop(b.index(0), count, lanes, none, [&](Value at, ValueRange carried) {
-      Value lag = b.add(start, at), row = b.add(first, lag);
+      Value lag = b.add(runStart, at), place = b.add(start, lag);
       Value mask = firstLanes(b.sub(count, at));
       Value sums = addUp(lag, mask, carried[0], /*isBackward=*/false);
       Value suffix = loadMasked(suffixes, b.add(at, 1), mask, 0.0);
-      Value old = loadMasked(normalisers, row, mask, 0.0);
-      vector::MaskedStoreOp::create(b, normalisers, row, mask,
+      Value old = loadMasked(target, place, mask, 0.0);
+      vector::MaskedStoreOp::create(b, target, place, mask,
                                     b.fadd(old, b.fadd(sums, suffix)));
       return Values{spread(sums, lanes - 1)};
     });
@@ -399,7 +427,7 @@ void ConvKernel::sumWindows(Value segment) {
              [&](Value back, ValueRange carried) {
                Value at = b.mul(b.sub(vectors, back), lanes);
                Value mask = firstLanes(b.sub(step, at));
-               Value sums = addUp(b.add(start, at), mask, carried[0],
+               Value sums = addUp(b.add(runStart, at), mask, carried[0],
                                   /*isBackward=*/true);
                vector::MaskedStoreOp::create(b, suffixes, at, mask, sums);
                return Values{spread(sums, 0)};
@@ -410,7 +438,7 @@ void ConvKernel::sumWindows(Value segment) {
 
 /// Finds rows whose weights are next to nothing, or whose numerator may be
 /// mostly noise, and the factor that each of the others is multiplied by.
-void ConvKernel::judgeRows() {
+Value ConvKernel::judgeRows() {
   bool isDouble = b.getStateType().isF64();
   // What weights that underflow might have added is less than the rounding
   // error of a normaliser as large as this.
@@ -436,12 +464,16 @@ void ConvKernel::judgeRows() {
     storeIndex(mark, marks, row);
     return Values{b.add(carried[0], mark)};
   };
-  Value count = b.loop(begin, numTokens, 1, b.index(0), judge)[0];
+  return b.loop(begin, numTokens, 1, b.index(0), judge)[0];
+}
+
+/// Reports how many rows are computed again.
+void ConvApplyKernel::countRows(Value count) {
   RuntimeCalls::emitCall(
       b, op->getParentOfType<ModuleOp>(), "fovea_rt_count_recomputed",
       /*resultType=*/Type(),
       arith::IndexCastOp::create(b, b.getI64Type(), count).getResult());
   count = arith::IndexCastOp::create(b, b.getI32Type(), count);
-  memref::StoreOp::create(b, count, op.getRecomputed(),
+  memref::StoreOp::create(b, count, apply.getRecomputed(),
                           ValueRange{batch, head});
 }

@@ -1,4 +1,4 @@
-//===- ConvKernel.h - Loops of attn.conv_apply ------------------*- C++ -*-===//
+//===- ConvKernel.h - Loops of sums of convolutions -------------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Code for one attn.conv_apply on memrefs. Columns between the first column of
-// a basis and that of the next are a *segment*: they share one profile of
-// weights by lag, the distance of query and key.
+// Code for one attn.conv_apply on memrefs, or its gradient. Columns between the
+// first column of a basis and that of the next are a *segment*: they share one
+// profile of weights by lag, the distance of query and key.
 //
 //   values    widened, with whole vectors of columns (where they are not)
 //   for (batch, head)
@@ -16,9 +16,14 @@
 //     weights      profiles, from score sums in f64, the head's maximum taken
 //                  off
 //     normaliser   sums of weights, without subtraction
+//     judge rows   those that rounding may spoil are marked
 //     (product)    weights times values, by one of the algorithms
-//     judge rows   those that rounding may have spoilt are marked
 //     exact rows   marked rows once more, from the scores
+//
+// Transforms of values and weights (ConvPieces.cpp) are what the partitioned
+// algorithms of both have in common: values are cut in pieces, which are blocks
+// of tokens, cut again where a segment ends; the weights between two blocks at
+// a distance are a window of a profile.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,15 +31,17 @@
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_CONV_CONVKERNEL_H
 
 #include "ConvPlan.h"
+#include "FFT/FFTKernel.h"
 #include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
 namespace fovea::attn {
 
-/// What all algorithms share.
+/// What all algorithms share, in both directions.
 class ConvKernel {
 public:
-  ConvKernel(mlir::OpBuilder &builder, ConvApplyOp op, const ConvPlan &plan);
+  ConvKernel(mlir::OpBuilder &builder, mlir::Operation *op, mlir::Value basis,
+             mlir::Value sizes, mlir::Value value, const ConvPlan &plan);
   virtual ~ConvKernel() = default;
 
   void emit();
@@ -48,10 +55,10 @@ protected:
   virtual void allocateBuffers() {}
   /// What all heads share, from the values.
   virtual void prepareShared() {}
-  /// What has to be known before rows are judged.
-  virtual void prepareProduct() {}
-  /// Writes all rows but those that are marked.
-  virtual void emitProduct() = 0;
+  /// One head, whose weights and normalisers are there.
+  virtual void emitHead() = 0;
+  /// What comes behind all heads.
+  virtual void finish() {}
   /// Whether rounding errors of a row are small next to its normaliser; null
   /// where a product is as exact as sums are.
   virtual Value isQuiet(Value row, Value normaliser) { return Value(); }
@@ -59,6 +66,9 @@ protected:
   // Loops.
   void forAll(mlir::ArrayRef<Value> counts,
               llvm::function_ref<void(ValueRange)> body);
+  /// A parallel loop over rows, a few of them a task.
+  void forAllRows(mlir::ArrayRef<Value> leading,
+                  llvm::function_ref<void(ValueRange leading, Value row)> body);
 
   // Buffers that live as long as the operation.
   Value allocate(mlir::Type type, mlir::ArrayRef<Value> extents);
@@ -72,6 +82,31 @@ protected:
   // Profiles.
   Value weightOffset(Value segment, Value lag);
   Value scoreOffset(Value segment, Value lag);
+  /// A parallel loop over chunks of lags.
+  void
+  forAllLagChunks(llvm::function_ref<void(Value firstLag, Value count)> body);
+
+  /// Adds to `target`, from `start` on, for every lag of a segment the sum of
+  /// as many numbers up to that lag as the segment has columns. `load` gives
+  /// the numbers of a vector of lags, 0 where the mask is false.
+  void sumWindows(Value segment, Value target, Value start,
+                  llvm::function_ref<Value(Value lag, Value mask)> load);
+
+  /// Marks rows; returns how many.
+  Value judgeRows();
+  /// The greatest score of a row; 0 when there is none.
+  Value findRowTop(Value row);
+  /// Visits the segments of a row: `[low, high)` are the lags it reads of one.
+  Values forEachRun(Value row, ValueRange inits,
+                    llvm::function_ref<Values(Value segment, Value low,
+                                              Value high, ValueRange)>
+                        body);
+  /// Stores to `rowWeights` the weights of at most `kLags` lags from `first` on
+  /// next to that of the score `top`. Returns `sum` with them added.
+  Value storeRunWeights(Value segment, Value first, Value count, Value top,
+                        Value sum, Value rowWeights);
+  /// Lags whose weights are computed at a time, and rows of a task.
+  static constexpr int64_t kLags = 64, kTaskRows = 64, kExactRows = 16;
 
   // Numbers in f64, whatever the state type.
   Value wide(double number);
@@ -82,11 +117,59 @@ protected:
   /// Elements that `mask` is false for are not read and count as `otherwise`.
   Value loadMasked(Value memref, ValueRange indices, Value mask,
                    double otherwise);
-  /// Stores `numbers`, columns from `column` on, to a row of the output.
-  void storeOutput(Value numbers, Value row, Value column);
+  /// Columns from `column` on of a row that is not padded; 0 beyond the width.
+  Value loadColumns(Value memref, ValueRange at, int64_t column);
+  /// Stores them, as many as there are.
+  void storeColumns(Value numbers, Value memref, ValueRange at, Value column);
+
+  // ConvPieces.cpp
+
+  /// What describes a piece.
+  struct Piece {
+    Value block, begin, end, window;
+  };
+  /// Windows of zeros that the runtime puts before and after those of a
+  /// segment: a tile of products reads them for blocks that the piece does not
+  /// reach.
+  static constexpr int64_t kPadding = 3;
+  /// Frequencies of a task.
+  static constexpr int64_t kFrequencies = 8;
+
+  void allocatePieces();
+  /// Spectra of so many pieces or blocks.
+  Value allocateSpectra(Value count);
+  void cutPieces();
+  Piece loadPiece(Value index);
+  Value loadInteger(Value memref, Value index);
+  FFTKernel makeTransform() { return FFTKernel(b, plan.radices, twiddles); }
+  /// Access to rows of `[.., rows, 2 lanes]`.
+  ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
+  void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);
+  /// A row of `memref`; zeros unless `token` is one of `[begin, end)`.
+  ComplexRow loadTokens(Value memref, mlir::ArrayRef<Value> leading,
+                        Value token, Value column, Value begin, Value end);
+  ComplexRow loadValues(Value token, Value column, Value begin, Value end) {
+    return loadTokens(values, {batch, group}, token, column, begin, end);
+  }
+  /// The transform of a block of rows, padded with zeros.
+  void transformTo(Value spectra, Value index, Value columns,
+                   FFTKernel::LoadRow source);
+  void transformPiece(Value index, Value columns);
+  /// The second half of the inverse transform.
+  void invert(Value spectra, Value index, Value columns,
+              llvm::function_ref<void(Value row, ComplexRow)> sink);
+  void transformWindows(Value first);
+  void packWindows(Value first, Value work);
+  void boundNoise(Value block);
+  /// A parallel loop over frequencies.
+  void forAllFrequencies(llvm::function_ref<void(Value frequency)> body);
+  /// Adds `row * factor`, a complex product, to two sums.
+  void addProduct(ComplexRow row, Value re, Value im, Value minusIm,
+                  Value *sums);
 
   KernelBuilder b;
-  ConvApplyOp op;
+  mlir::Operation *op;
+  Value basis, sizes, value;
   const ConvPlan &plan;
   int64_t lanes, width;
   Value numTokens, numBases;
@@ -106,6 +189,17 @@ protected:
   llvm::SmallVector<Value> buffers;
   bool packsValues;
 
+  // Of pieces.
+  int64_t length, numGroups;
+  Value twiddles, numBlocks, maxPieces, maxWindows;
+  /// Of runtime calls: what they write.
+  Value pieces, ends, windows, numPieces, numWindows;
+  /// Spectra of pieces [pieces, groups, rows, 2 lanes] and of windows [rows, re
+  /// or im, windows].
+  Value pieceSpectra, windowSpectra;
+  /// Norms in f64, and what a block's noise may be.
+  Value pieceNorms, windowNorms, noise;
+
 private:
   using LagVisitor = llvm::function_ref<Value(Value segment, Value lag,
                                               Value sum, Value mask, Value)>;
@@ -119,21 +213,39 @@ private:
   void storeProfiles(Value top);
   void prepareNormalisers();
   Value scan(Value numbers, bool isBackward);
-  void sumWindows(Value segment);
-  void judgeRows();
 
+  Value partialTops, suffixes;
+};
+
+/// The forward direction.
+class ConvApplyKernel : public ConvKernel {
+public:
+  ConvApplyKernel(mlir::OpBuilder &builder, ConvApplyOp op,
+                  const ConvPlan &plan)
+      : ConvKernel(builder, op, op.getBasis(), op.getSizes(), op.getValue(),
+                   plan),
+        apply(op) {}
+
+protected:
+  /// What has to be known before rows are judged.
+  virtual void prepareProduct() {}
+  /// Writes all rows but those that are marked.
+  virtual void emitProduct() = 0;
+  /// Stores `numbers`, columns from `column` on, to a row of the output.
+  void storeOutput(Value numbers, Value row, Value column) {
+    storeColumns(numbers, apply.getOutput(), {batch, head, row}, column);
+  }
+
+  ConvApplyOp apply;
+
+private:
+  void emitHead() override;
+  void countRows(Value count);
   // ConvRows.cpp
   void emitExactRows();
   void emitExactRow(Value row, Value sums, Value rowWeights);
-  Value findRowTop(Value row);
-  Values forEachRun(Value row, ValueRange inits,
-                    llvm::function_ref<Values(Value segment, Value low,
-                                              Value high, ValueRange)>
-                        body);
   Value addRun(Value row, Value segment, Value low, Value count, Value top,
                Value normaliser, Value sums, Value rowWeights);
-
-  Value partialTops, suffixes;
 };
 
 void emitConvToeplitz(mlir::OpBuilder &builder, ConvApplyOp op,

@@ -67,7 +67,8 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
   return {best, time(best) < timeToeplitz(tokens)};
 }
 
-ConvPlan fovea::attn::planConv(ConvApplyOp op, int64_t vectorBits,
+template <typename OpTy>
+ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
                                int64_t numRegisters) {
   auto value = cast<MemRefType>(op.getValue().getType());
   auto basis = cast<MemRefType>(op.getBasis().getType());
@@ -81,10 +82,10 @@ ConvPlan fovea::attn::planConv(ConvApplyOp op, int64_t vectorBits,
     plan.algorithm =
         isFaster ? ConvAlgorithm::Partitioned : ConvAlgorithm::Toeplitz;
   plan.block = 0;
+  plan.accumulators = numRegisters >= 32 ? 16 : 8;
   if (plan.algorithm == ConvAlgorithm::Toeplitz) {
-    int64_t accumulators = numRegisters >= 32 ? 16 : 8;
     plan.vectors = chooseVectors(llvm::divideCeil(width, plan.lanes));
-    plan.rows = accumulators / plan.vectors;
+    plan.rows = plan.accumulators / plan.vectors;
     plan.front = llvm::alignTo(plan.rows, plan.lanes);
     plan.lagMultiple = plan.lanes;
     return plan;
@@ -96,6 +97,9 @@ ConvPlan fovea::attn::planConv(ConvApplyOp op, int64_t vectorBits,
   plan.vectors = 2;
   while (width <= plan.lanes && plan.lanes > 4)
     plan.lanes /= 2;
+  // The gradient stores vectors of lags, which must not cross windows.
+  if (std::is_same_v<OpTy, ConvApplyBackwardOp>)
+    plan.block = std::max(plan.block, plan.lanes);
   plan.front = std::max(plan.block, plan.lanes);
   plan.lagMultiple = plan.front;
   plan.radices = chooseRadices(2 * plan.block, numRegisters);
@@ -106,3 +110,6 @@ ConvPlan fovea::attn::planConv(ConvApplyOp op, int64_t vectorBits,
   plan.productGroups = numRegisters >= 32 ? 2 : 1;
   return plan;
 }
+
+template ConvPlan fovea::attn::planConv(ConvApplyOp, int64_t, int64_t);
+template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, int64_t, int64_t);

@@ -17,8 +17,9 @@ struct ConvPlan {
   /// Never `Auto`.
   ConvAlgorithm algorithm;
   int64_t lanes;
-  /// Toeplitz: vectors of columns and rows of a register tile.
-  int64_t vectors, rows;
+  /// Toeplitz: vectors of columns and rows of a register tile, which has
+  /// `accumulators` vectors.
+  int64_t vectors, rows, accumulators;
   /// Partitioned: tokens of a block, radices of a transform of twice as many
   /// rows; of a tile of products, blocks, at most 4, and groups of columns.
   int64_t block, outputs, productGroups;
@@ -30,8 +31,10 @@ struct ConvPlan {
   int64_t getColumns() const { return lanes * vectors; }
 };
 
-/// Chooses the algorithm and plans its loops for a CPU.
-ConvPlan planConv(ConvApplyOp op, int64_t vectorBits, int64_t numRegisters);
+/// Chooses the algorithm of an attn.conv_apply on memrefs, or of its gradient,
+/// and plans its loops for a CPU.
+template <typename OpTy>
+ConvPlan planConv(OpTy op, int64_t vectorBits, int64_t numRegisters);
 
 } // namespace fovea::attn
 

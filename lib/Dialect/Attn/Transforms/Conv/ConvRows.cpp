@@ -22,21 +22,19 @@ using namespace mlir;
 using namespace fovea::attn;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Rows of a task, and lags whose weights are computed at a time.
-static constexpr int64_t kTaskRows = 16, kLags = 64;
 
-void ConvKernel::emitExactRows() {
+void ConvApplyKernel::emitExactRows() {
   Value marked =
-      memref::LoadOp::create(b, op.getRecomputed(), ValueRange{batch, head});
+      memref::LoadOp::create(b, apply.getRecomputed(), ValueRange{batch, head});
   Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/32);
   Value isAny =
       arith::CmpIOp::create(b, arith::CmpIPredicate::ne, marked, zero);
   b.ifThen(isAny, [&] {
-    forAll({b.ceilDiv(numTokens, kTaskRows)}, [&](ValueRange task) {
+    forAll({b.ceilDiv(numTokens, kExactRows)}, [&](ValueRange task) {
       Value sums = b.scratch({paddedWidth}, b.getStateType());
       Value rowWeights = b.scratch({kLags}, b.getStateType());
-      Value first = b.mul(task[0], kTaskRows);
-      Value end = b.min(b.add(first, kTaskRows), numTokens);
+      Value first = b.mul(task[0], kExactRows);
+      Value end = b.min(b.add(first, kExactRows), numTokens);
       b.loop(first, end, 1, [&](Value row) {
         Value isMarked = b.equal(loadIndex(marks, row), b.index(1));
         b.ifThen(isMarked, [&] { emitExactRow(row, sums, rowWeights); });
@@ -45,7 +43,6 @@ void ConvKernel::emitExactRows() {
   });
 }
 
-/// Visits the segments of a row: `[low, high)` are the lags it reads of one.
 ConvKernel::Values ConvKernel::forEachRun(
     Value row, ValueRange inits,
     function_ref<Values(Value, Value, Value, ValueRange)> body) {
@@ -68,17 +65,33 @@ Value ConvKernel::findRowTop(Value row) {
     });
   };
   Value tops = forEachRun(row, b.splat(-kInfinity), visit)[0];
-  return vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
-}
-
-void ConvKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
-  for (int64_t column = 0; column < paddedWidth; column += lanes)
-    b.storeVector(b.splat(0.0), sums, b.index(column));
-  Value top = findRowTop(row);
+  Value top =
+      vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
   // Without an entry all weights are zero, whatever is taken off.
   Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top,
                                         b.scalar(-kInfinity));
-  top = b.broadcast(b.select(isEmpty, b.scalar(0.0), top));
+  return b.select(isEmpty, b.scalar(0.0), top);
+}
+
+Value ConvKernel::storeRunWeights(Value segment, Value first, Value count,
+                                  Value top, Value sum, Value rowWeights) {
+  for (int64_t at = 0; at < kLags; at += lanes) {
+    Value lag = b.add(first, at);
+    Value mask = firstLanes(b.sub(count, b.index(at)));
+    Value score =
+        loadMasked(scores, scoreOffset(segment, lag), mask, -kInfinity);
+    score = b.fmax(b.splat(softmax::kMasked), b.fsub(score, top));
+    Value weight = softmax::exp2(b, score);
+    sum = b.fadd(sum, weight);
+    b.storeVector(weight, rowWeights, b.index(at));
+  }
+  return sum;
+}
+
+void ConvApplyKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
+  for (int64_t column = 0; column < paddedWidth; column += lanes)
+    b.storeVector(b.splat(0.0), sums, b.index(column));
+  Value top = b.broadcast(findRowTop(row));
   auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
     return b.loop(low, high, kLags, carried,
                   [&](Value first, ValueRange carried) {
@@ -100,19 +113,11 @@ void ConvKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
 }
 
 /// Adds at most `kLags` lags from `first` on. Returns the normaliser's sums.
-Value ConvKernel::addRun(Value row, Value segment, Value first, Value count,
-                         Value top, Value normaliser, Value sums,
-                         Value rowWeights) {
-  for (int64_t at = 0; at < kLags; at += lanes) {
-    Value lag = b.add(first, at);
-    Value mask = firstLanes(b.sub(count, b.index(at)));
-    Value score =
-        loadMasked(scores, scoreOffset(segment, lag), mask, -kInfinity);
-    score = b.fmax(b.splat(softmax::kMasked), b.fsub(score, top));
-    Value weight = softmax::exp2(b, score);
-    normaliser = b.fadd(normaliser, weight);
-    b.storeVector(weight, rowWeights, b.index(at));
-  }
+Value ConvApplyKernel::addRun(Value row, Value segment, Value first,
+                              Value count, Value top, Value normaliser,
+                              Value sums, Value rowWeights) {
+  normaliser =
+      storeRunWeights(segment, first, count, top, normaliser, rowWeights);
   Value lastKey = b.sub(row, first);
   // A tile of columns at a time, which stays in registers.
   int64_t tile = plan.getColumns();

@@ -19,14 +19,14 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Queries of a task, and keys whose values stay in the first-level cache
-/// while all of these read them.
-static constexpr int64_t kTaskRows = 64, kKeys = 64;
+/// Keys whose values stay in the first-level cache while all queries of a task
+/// read them.
+static constexpr int64_t kKeys = 64;
 
 namespace {
-class ConvToeplitz : public ConvKernel {
+class ConvToeplitz : public ConvApplyKernel {
 public:
-  using ConvKernel::ConvKernel;
+  using ConvApplyKernel::ConvApplyKernel;
 
 private:
   void emitProduct() override;

@@ -18,6 +18,8 @@ namespace fovea::attn {
 /// Emits the loops that compute `op` at the insertion point of `builder`.
 void emitConvRecover(mlir::OpBuilder &builder, ConvRecoverOp op,
                      RegisterFile registers);
+void emitConvRecoverBackward(mlir::OpBuilder &builder, ConvRecoverBackwardOp op,
+                             int64_t vectorBits);
 
 } // namespace fovea::attn
 

@@ -238,6 +238,63 @@ static LogicalResult differentiate(FastMultipoleLinearOp op, OpBuilder &b,
   return success();
 }
 
+/// Sizes, where bases begin, are constants.
+static LogicalResult differentiate(ConvApplyOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dBasis = gradients.overwrite(op.getBasis());
+  Value dValue = gradients.overwrite(op.getValue());
+  auto backward = ConvApplyBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getBasis(), op.getSizes(),
+      op.getValue(), seeds.output, seeds.dOutput, dBasis, dValue,
+      op.getAlgorithmAttr(), op.getBlockAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(ConvRecoverOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dQuery = gradients.overwrite(op.getQuery());
+  Value dKey = gradients.overwrite(op.getKey());
+  auto backward = ConvRecoverBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
+      op->getResult(1), seeds.dOutput, dQuery, dKey, op.getScaleAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(ConvOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dQuery = gradients.overwrite(op.getQuery());
+  Value dKey = gradients.overwrite(op.getKey());
+  Value dValue = gradients.overwrite(op.getValue());
+  auto backward = ConvBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
+      op.getValue(), seeds.output, seeds.dOutput, dQuery, dKey, dValue,
+      op.getNumBasisAttr(), op.getWindowAttr(), op.getDeltaAttr(),
+      op.getEpsilonAttr(), op.getScaleAttr(), op.getGroupAttr(),
+      op.getAlgorithmAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(RopeOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dInput = gradients.overwrite(op.getInput());
+  auto backward = RopeBackwardOp::create(b, op.getLoc(), gradients.getTypes(),
+                                         op.getPositions(), seeds.dOutput,
+                                         dInput, op.getBaseAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
 /// The adjoint of codes is that of the keys which they stand for: it goes
 /// straight through attn.quantize.
 static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
@@ -265,6 +322,33 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
       isSoftmax ? op->getResult(1) : Value(), seeds.dOutput, seeds.dLse, dQuery,
       dKey, dValue, dBias, op.getBlockAttr(), op.getCausalAttr(),
       op.getScaleAttr(), op.getWeightingAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(LowRankOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dU1 = gradients.overwrite(op.getU1());
+  Value dU2 = gradients.overwrite(op.getU2());
+  Value dValue = gradients.overwrite(op.getValue());
+  auto backward = LowRankBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getU1(), op.getU2(),
+      op.getValue(), op.getMaskParts(), seeds.output, seeds.dOutput, dU1, dU2,
+      dValue, op.getMaskAttr());
+  gradients.assign(backward.getResults());
+  return success();
+}
+
+static LogicalResult differentiate(PolynomialFeaturesOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Cotangents seeds(op, b, adjoints);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  Value dInput = gradients.overwrite(op.getInput());
+  auto backward = PolynomialFeaturesBackwardOp::create(
+      b, op.getLoc(), gradients.getTypes(), op.getInput(), seeds.dOutput,
+      dInput, op.getDegreeAttr(), op.getScaleAttr());
   gradients.assign(backward.getResults());
   return success();
 }
@@ -310,7 +394,8 @@ template <typename... OpTys> static void attach(MLIRContext *context) {
 
 void fovea::attn::registerAttnRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    attach<DenseOp, FastMultipoleLinearOp, FastMultipoleOp, StreamOp,
+    attach<ConvApplyOp, ConvOp, ConvRecoverOp, DenseOp, FastMultipoleLinearOp,
+           FastMultipoleOp, LowRankOp, PolynomialFeaturesOp, RopeOp, StreamOp,
            SummarizeOp, VQOp>(context);
     QuantizeOp::attachInterface<QuantizeModel>(*context);
   });

@@ -348,5 +348,6 @@ void fovea::attn::detail::populateExpandBackwardPatterns(
 void fovea::attn::detail::populateRoundGradientsPatterns(
     RewritePatternSet &patterns) {
   patterns.add<RoundGradients<StreamBackwardOp>,
-               RoundGradients<SummarizeBackwardOp>>(patterns.getContext());
+               RoundGradients<SummarizeBackwardOp>,
+               RoundGradients<LowRankBackwardOp>>(patterns.getContext());
 }

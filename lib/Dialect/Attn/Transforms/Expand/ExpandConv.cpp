@@ -6,14 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "ExpandConv.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_EXPANDCONVPASS
@@ -22,13 +21,105 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+//===----------------------------------------------------------------------===//
+// Pairs of groups
+//===----------------------------------------------------------------------===//
+
+Value ConvExpander::makeEmpty(Value like, ArrayRef<int64_t> trailing,
+                              Type elementType) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), like);
+  sizes.truncate(2);
+  for (int64_t extent : trailing)
+    sizes.push_back(b.getIndexAttr(extent));
+  return tensor::EmptyOp::create(b, sizes, elementType);
+}
+
+Value ConvExpander::sliceRows(Value tensor, OpFoldResult first, int64_t count) {
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)),
+      strides(4, b.getIndexAttr(1)),
+      sizes = tensor::getMixedSizes(b, b.getLoc(), tensor);
+  offsets[2] = first;
+  sizes[2] = b.getIndexAttr(count);
+  return tensor::ExtractSliceOp::create(b, tensor, offsets, sizes, strides);
+}
+
+Value ConvExpander::insertRows(Value rows, Value tensor, OpFoldResult first) {
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)),
+      strides(4, b.getIndexAttr(1)),
+      sizes = tensor::getMixedSizes(b, b.getLoc(), rows);
+  offsets[2] = first;
+  return tensor::InsertSliceOp::create(b, rows, tensor, offsets, sizes,
+                                       strides);
+}
+
+OpFoldResult ConvExpander::addRows(OpFoldResult first, int64_t offset) {
+  AffineExpr row;
+  bindDims(b.getContext(), row);
+  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), row + offset,
+                                               {first});
+}
+
+Value ConvExpander::fill(Value init) {
+  Value zero =
+      arith::ConstantOp::create(b, b.getZeroAttr(getElementTypeOrSelf(init)));
+  return linalg::FillOp::create(b, zero, init).getResult(0);
+}
+
+Value ConvExpander::addTo(Value sums, Value added) {
+  int64_t rank = cast<ShapedType>(sums.getType()).getRank();
+  AffineMap identity = b.getMultiDimIdentityMap(rank);
+  SmallVector<utils::IteratorType> parallel(rank,
+                                            utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+             b, sums.getType(), added, sums, {identity, identity}, parallel,
+             [&](OpBuilder &, Location, ValueRange numbers) {
+               Value sum =
+                   isa<FloatType>(numbers[0].getType())
+                       ? arith::AddFOp::create(b, numbers[1], numbers[0])
+                             .getResult()
+                       : arith::AddIOp::create(b, numbers[1], numbers[0]);
+               linalg::YieldOp::create(b, sum);
+             })
+      .getResult(0);
+}
+
+ConvExpander::Values ConvExpander::forEachPair(int64_t group, ValueRange inits,
+                                               PairBody body) {
+  int64_t first = std::min(2 * group, numTokens);
+  Values carried = body(b.getIndexAttr(0), first, /*skipped=*/0, inits);
+  int64_t numGroups = numTokens / group;
+  if (numGroups > 2) {
+    Value one = arith::ConstantIndexOp::create(b, 1);
+    Value end = arith::ConstantIndexOp::create(b, numGroups - 1);
+    auto loop = scf::ForOp::create(b, one, end, one, carried);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    AffineExpr pair;
+    bindDims(b.getContext(), pair);
+    OpFoldResult row = affine::makeComposedFoldedAffineApply(
+        b, b.getLoc(), pair * group, {OpFoldResult(loop.getInductionVar())});
+    scf::YieldOp::create(b,
+                         body(row, 2 * group, group, loop.getRegionIterArgs()));
+    carried = Values(loop.getResults());
+  }
+  // What is left of a last group.
+  int64_t done = std::max<int64_t>(numGroups, 2) * group;
+  if (done < numTokens)
+    carried = body(b.getIndexAttr(done - group), numTokens - done + group,
+                   group, carried);
+  return carried;
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
 
 namespace {
-class Expander {
+class Expander : ConvExpander {
 public:
-  explicit Expander(ConvOp op)
-      : op(op), b(op.getLoc(), op),
-        numTokens(cast<ShapedType>(op.getQuery().getType()).getDimSize(2)) {}
+  explicit Expander(ConvOp op) : ConvExpander(op, op.getQuery()), op(op) {}
 
   void expand() {
     std::optional<int64_t> group = op.getGroup();
@@ -42,65 +133,30 @@ public:
   }
 
 private:
-  using Values = SmallVector<Value>;
-
   Values expandGroups(int64_t group);
   Values attend(Value query, Value key, Value value, Value output, Value found,
                 Value recomputed);
   Values attendRows(OpFoldResult first, int64_t count, int64_t skipped,
                     ValueRange results);
-  Value addCounts(Value counts, Value added);
-  Value sliceRows(Value tensor, OpFoldResult first, int64_t count);
-  Value makeEmpty(Value like, ArrayRef<int64_t> trailing, Type elementType);
 
   ConvOp op;
-  ImplicitLocOpBuilder b;
-  int64_t numTokens;
 };
 } // namespace
-
-/// An empty tensor of the leading two extents of `like` and `trailing`.
-Value Expander::makeEmpty(Value like, ArrayRef<int64_t> trailing,
-                          Type elementType) {
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), like);
-  sizes.truncate(2);
-  for (int64_t extent : trailing)
-    sizes.push_back(b.getIndexAttr(extent));
-  return tensor::EmptyOp::create(b, sizes, elementType);
-}
 
 /// Causal attention of all rows of the operands.
 Expander::Values Expander::attend(Value query, Value key, Value value,
                                   Value output, Value found, Value recomputed) {
-  auto type = cast<RankedTensorType>(query.getType());
-  int64_t length = type.getDimSize(2), numBases = op.getNumBasis();
-  Value basis =
-      makeEmpty(query, {numBases, length}, getStateType(type.getElementType()));
-  Value sizes = makeEmpty(query, numBases, b.getI32Type());
-  auto recover = ConvRecoverOp::create(
-      b, TypeRange(ValueRange{basis, sizes, found}), query, key, basis, sizes,
-      found, op.getWindowAttr(), op.getDeltaAttr(), op.getEpsilonAttr(),
-      op.getScaleAttr());
+  ConvRecoverOp bases = recover(op, query, key, found);
   auto apply = ConvApplyOp::create(
-      b, TypeRange(ValueRange{output, recomputed}), recover.getResult(0),
-      recover.getResult(1), value, output, recomputed, op.getAlgorithmAttr(),
+      b, TypeRange(ValueRange{output, recomputed}), bases.getResult(0),
+      bases.getResult(1), value, output, recomputed, op.getAlgorithmAttr(),
       /*block=*/nullptr);
-  return {apply.getResult(0), recover.getResult(2), apply.getResult(1)};
+  return {apply.getResult(0), bases.getResult(2), apply.getResult(1)};
 }
 
-/// Rows `first .. first + count - 1` of `[B, H, N, D]`.
-Value Expander::sliceRows(Value tensor, OpFoldResult first, int64_t count) {
-  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)),
-      strides(4, b.getIndexAttr(1)),
-      sizes = tensor::getMixedSizes(b, b.getLoc(), tensor);
-  offsets[2] = first;
-  sizes[2] = b.getIndexAttr(count);
-  return tensor::ExtractSliceOp::create(b, tensor, offsets, sizes, strides);
-}
-
-/// Attention of rows `first .. first + count - 1` among themselves. Returns
-/// `results`, the output and the counts so far, with that of all but the first
-/// `skipped` rows written and the counts added.
+/// Attention of a pair of groups among themselves. Returns `results`, the
+/// output and the counts so far, with the pair's own rows written and the
+/// counts added.
 Expander::Values Expander::attendRows(OpFoldResult first, int64_t count,
                                       int64_t skipped, ValueRange results) {
   Values operands;
@@ -116,79 +172,41 @@ Expander::Values Expander::attendRows(OpFoldResult first, int64_t count,
   Values rows =
       attend(query, operands[1], operands[2], output, counts[0], counts[1]);
   Value kept = sliceRows(rows[0], b.getIndexAttr(skipped), count - skipped);
-  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)),
-      strides(4, b.getIndexAttr(1)),
-      sizes = tensor::getMixedSizes(b, b.getLoc(), kept);
-  AffineExpr row;
-  bindDims(b.getContext(), row);
-  offsets[2] = affine::makeComposedFoldedAffineApply(b, b.getLoc(),
-                                                     row + skipped, {first});
-  Value written = tensor::InsertSliceOp::create(b, kept, results[0], offsets,
-                                                sizes, strides);
-  return {written, addCounts(results[1], rows[1]),
-          addCounts(results[2], rows[2])};
+  return {insertRows(kept, results[0], addRows(first, skipped)),
+          addTo(results[1], rows[1]), addTo(results[2], rows[2])};
 }
 
-/// `counts + added`, in place of `counts`.
-Value Expander::addCounts(Value counts, Value added) {
-  AffineMap identity = b.getMultiDimIdentityMap(2);
-  SmallVector<utils::IteratorType> parallel(2, utils::IteratorType::parallel);
-  return linalg::GenericOp::create(
-             b, counts.getType(), added, counts, {identity, identity}, parallel,
-             [&](OpBuilder &, Location, ValueRange numbers) {
-               Value sum = arith::AddIOp::create(b, numbers[0], numbers[1]);
-               linalg::YieldOp::create(b, sum);
-             })
-      .getResult(0);
-}
-
-/// Every pair of neighbouring groups; the first group of a pair belongs to the
-/// pair before.
 Expander::Values Expander::expandGroups(int64_t group) {
-  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
-  Values results = {op.getOutput()};
-  for (Value init : {op.getFound(), op.getRecomputed()})
-    results.push_back(linalg::FillOp::create(b, zero, init).getResult(0));
-  int64_t first = std::min(2 * group, numTokens);
-  results = attendRows(b.getIndexAttr(0), first, /*skipped=*/0, results);
-  int64_t numGroups = numTokens / group;
-  if (numGroups > 2) {
-    Value one = arith::ConstantIndexOp::create(b, 1);
-    Value end = arith::ConstantIndexOp::create(b, numGroups - 1);
-    auto loop = scf::ForOp::create(b, one, end, one, results);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    AffineExpr pair;
-    bindDims(b.getContext(), pair);
-    OpFoldResult row = affine::makeComposedFoldedAffineApply(
-        b, b.getLoc(), pair * group, {OpFoldResult(loop.getInductionVar())});
-    Values next = attendRows(row, 2 * group, group, loop.getRegionIterArgs());
-    scf::YieldOp::create(b, next);
-    results = Values(loop.getResults());
-  }
-  // What is left of a last group.
-  int64_t done = std::max<int64_t>(numGroups, 2) * group;
-  if (done < numTokens)
-    results = attendRows(b.getIndexAttr(done - group), numTokens - done + group,
-                         group, results);
-  return results;
+  Values results = {op.getOutput(), fill(op.getFound()),
+                    fill(op.getRecomputed())};
+  return forEachPair(group, results,
+                     [&](OpFoldResult first, int64_t count, int64_t skipped,
+                         ValueRange results) {
+                       return attendRows(first, count, skipped, results);
+                     });
 }
 
 namespace {
 struct ExpandConvPass : fovea::attn::impl::ExpandConvPassBase<ExpandConvPass> {
   void runOnOperation() override {
-    SmallVector<ConvOp> ops;
-    WalkResult result = getOperation().walk([&](ConvOp op) -> WalkResult {
-      if (!op.hasPureTensorSemantics())
-        return op.emitOpError("expects tensors to be expanded, but got "
-                              "memrefs: expand before bufferization");
+    SmallVector<Operation *> ops;
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (!isa<ConvOp, ConvBackwardOp>(op))
+        return WalkResult::advance();
+      if (!cast<DestinationStyleOpInterface>(op).hasPureTensorSemantics())
+        return op->emitOpError("expects tensors to be expanded, but got "
+                               "memrefs: expand before bufferization");
       ops.push_back(op);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
       return signalPassFailure();
-    for (ConvOp op : ops)
-      Expander(op).expand();
+    for (Operation *op : ops) {
+      if (auto conv = dyn_cast<ConvOp>(op))
+        Expander(conv).expand();
+      else
+        expandConvBackward(cast<ConvBackwardOp>(op));
+    }
   }
 };
 } // namespace

@@ -12,7 +12,9 @@
 //   cache   the codebook, with mean values and log counts of older tokens
 //
 // Where neither a bias nor a state tells blocks n - 1 and n - 2 apart, block
-// n - 1 goes to the cache as well: the local source is block n alone.
+// n - 1 goes to the cache as well: the local source is block n alone. Any block
+// gives the same result then. Where queries are computed block by block, blocks
+// become small: fewer tokens are read one by one.
 //
 // Blocks count from the start of the sequence. A window that begins `first`
 // tokens into a block numbers its own blocks from 0, and its query i is row
@@ -23,11 +25,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ExpandPatterns.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "VQBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -38,200 +37,10 @@ using namespace mlir;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
-//===----------------------------------------------------------------------===//
-// Building blocks
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// Means and counts by code.
-struct Summary {
-  Value mean, count;
-};
-
-/// Tokens with their codes.
-struct Tokens {
-  Value codes, values;
-};
-
-/// Emits the parts that expansions are made of.
-class VQBuilder {
-public:
-  VQBuilder(OpBuilder &builder, Location loc, Value codebook)
-      : builder(builder), loc(loc) {
-    bindSymbols(builder.getContext(), s[0], s[1], s[2]);
-    auto type = cast<RankedTensorType>(codebook.getType());
-    SmallVector<int64_t> shape = {1};
-    llvm::append_range(shape, type.getShape());
-    table = tensor::ExpandShapeOp::create(
-        builder, loc, RankedTensorType::get(shape, type.getElementType()),
-        codebook, ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
-  }
-
-  // Indices; constants fold.
-  OpFoldResult constant(int64_t value) { return builder.getIndexAttr(value); }
-  OpFoldResult apply(AffineExpr expr, ArrayRef<OpFoldResult> symbols) {
-    return affine::makeComposedFoldedAffineApply(builder, loc, expr, symbols);
-  }
-  OpFoldResult min(ArrayRef<AffineExpr> exprs, ArrayRef<OpFoldResult> symbols) {
-    return affine::makeComposedFoldedAffineMin(
-        builder, loc, getMap(exprs, symbols.size()), symbols);
-  }
-  OpFoldResult max(ArrayRef<AffineExpr> exprs, ArrayRef<OpFoldResult> symbols) {
-    return affine::makeComposedFoldedAffineMax(
-        builder, loc, getMap(exprs, symbols.size()), symbols);
-  }
-  Value value(OpFoldResult index) {
-    return getValueOrCreateConstantIndexOp(builder, loc, index);
-  }
-  OpFoldResult extent(Value tensor, int64_t dim) {
-    return tensor::getMixedSize(builder, loc, tensor, dim);
-  }
-  Value equal(OpFoldResult a, OpFoldResult b) {
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
-                                 value(a), value(b));
-  }
-
-  // Tensors.
-  Value slice(Value tensor, int64_t dim, OpFoldResult offset,
-              OpFoldResult size) {
-    auto [offsets, sizes, strides] = getSlice(tensor, dim, offset, size);
-    return tensor::ExtractSliceOp::create(builder, loc, tensor, offsets, sizes,
-                                          strides);
-  }
-  Value insert(Value part, Value tensor, int64_t dim, OpFoldResult offset) {
-    auto [offsets, sizes, strides] =
-        getSlice(tensor, dim, offset, extent(part, dim));
-    return tensor::InsertSliceOp::create(builder, loc, part, tensor, offsets,
-                                         sizes, strides);
-  }
-  Tokens slice(const Tokens &tokens, OpFoldResult offset, OpFoldResult size) {
-    return {slice(tokens.codes, 2, offset, size),
-            slice(tokens.values, 2, offset, size)};
-  }
-  Value empty(ArrayRef<OpFoldResult> sizes, Type elementType) {
-    return tensor::EmptyOp::create(builder, loc, sizes, elementType);
-  }
-  Value fillZero(Value init) {
-    Value zero = arith::ConstantOp::create(
-        builder, loc, builder.getZeroAttr(getElementTypeOrSelf(init)));
-    return linalg::FillOp::create(builder, loc, zero, init).getResult(0);
-  }
-
-  // Summaries.
-  Summary emptySummary(Value values) {
-    SmallVector<OpFoldResult> sizes = {extent(values, 0), extent(values, 1),
-                                       extent(table, 2), extent(values, 3)};
-    Type state = getStateType(getElementTypeOrSelf(values));
-    Value mean = empty(sizes, state);
-    sizes.pop_back();
-    return {fillZero(mean), fillZero(empty(sizes, builder.getI32Type()))};
-  }
-  Summary accumulate(const Tokens &tokens, const Summary &summary) {
-    auto op = CodebookAccumulateOp::create(
-        builder, loc,
-        TypeRange{summary.mean.getType(), summary.count.getType()},
-        tokens.codes, tokens.values, summary.mean, summary.count);
-    return {op->getResult(0), op->getResult(1)};
-  }
-  /// `condition ? then(summary) : otherwise(summary)`.
-  Summary when(Value condition, const Summary &summary,
-               function_ref<Summary(const Summary &)> then,
-               function_ref<Summary(const Summary &)> otherwise) {
-    auto ifOp = scf::IfOp::create(
-        builder, loc,
-        TypeRange{summary.mean.getType(), summary.count.getType()}, condition,
-        /*addThenBlock=*/true, /*addElseBlock=*/true);
-    OpBuilder::InsertionGuard guard(builder);
-    for (auto [block, choice] : {std::pair{ifOp.thenBlock(), then},
-                                 std::pair{ifOp.elseBlock(), otherwise}}) {
-      builder.setInsertionPointToStart(block);
-      Summary chosen = choice(summary);
-      scf::YieldOp::create(builder, loc, ValueRange{chosen.mean, chosen.count});
-    }
-    return {ifOp.getResult(0), ifOp.getResult(1)};
-  }
-  Summary when(Value condition, const Summary &summary,
-               function_ref<Summary(const Summary &)> then) {
-    return when(condition, summary, then,
-                [](const Summary &same) { return same; });
-  }
-  /// The codewords, each with its mean value and log count.
-  void addCache(StreamSources &sources, const Summary &summary) {
-    Value init = empty(tensor::getMixedSizes(builder, loc, summary.count),
-                       getElementTypeOrSelf(summary.mean));
-    Value logs =
-        LogCountOp::create(builder, loc, init.getType(), summary.count, init)
-            ->getResult(0);
-    RangeExprs exprs(builder.getContext());
-    sources.add({table, summary.mean, logs, Value(), Value(), SourceAttr()},
-                exprs.allRows());
-  }
-
-  /// Puts the last tokens where the state keeps them: token t of the sequence
-  /// in row t mod 2 L. `position` is that of the first of `tokens`.
-  Tokens keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
-              int64_t block) {
-    OpFoldResult rows = extent(tokens.codes, 2);
-    OpFoldResult first = max({s[0] - 2 * block, constantExpr(0)}, {rows});
-    auto copyRow = [&](OpFoldResult row, Tokens kept) -> Tokens {
-      OpFoldResult target = apply((s[0] + s[1]) % (2 * block), {position, row});
-      Tokens token = slice(tokens, row, constant(1));
-      return {insert(token.codes, kept.codes, 2, target),
-              insert(token.values, kept.values, 2, target)};
-    };
-    if (getConstantIntValue(rows) == 1)
-      return copyRow(constant(0), kept);
-    auto loop = scf::ForOp::create(builder, loc, value(first), value(rows),
-                                   value(constant(1)),
-                                   ValueRange{kept.codes, kept.values});
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    Tokens next = copyRow(loop.getInductionVar(),
-                          {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
-    scf::YieldOp::create(builder, loc, ValueRange{next.codes, next.values});
-    return {loop.getResult(0), loop.getResult(1)};
-  }
-  /// The position that a state holds.
-  OpFoldResult loadPosition(Value position) {
-    Value element = tensor::ExtractOp::create(builder, loc, position,
-                                              /*indices=*/ValueRange());
-    return OpFoldResult(arith::IndexCastOp::create(
-        builder, loc, builder.getIndexType(), element));
-  }
-  Value storePosition(OpFoldResult position) {
-    Value element = arith::IndexCastOp::create(
-        builder, loc, builder.getI64Type(), value(position));
-    return tensor::FromElementsOp::create(
-        builder, loc, RankedTensorType::get({}, builder.getI64Type()), element);
-  }
-
-  AffineExpr constantExpr(int64_t value) {
-    return getAffineConstantExpr(value, builder.getContext());
-  }
-
-  OpBuilder &builder;
-  Location loc;
-  AffineExpr s[3]; // symbols
-  Value table;     // [1, G, S, D]
-
-private:
-  using Slice = std::tuple<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>,
-                           SmallVector<OpFoldResult>>;
-  Slice getSlice(Value tensor, int64_t dim, OpFoldResult offset,
-                 OpFoldResult size) {
-    SmallVector<OpFoldResult> sizes =
-        tensor::getMixedSizes(builder, loc, tensor);
-    SmallVector<OpFoldResult> offsets(sizes.size(), constant(0)),
-        strides(sizes.size(), constant(1));
-    offsets[dim] = offset;
-    sizes[dim] = size;
-    return {offsets, sizes, strides};
-  }
-  AffineMap getMap(ArrayRef<AffineExpr> exprs, unsigned numSymbols) {
-    return AffineMap::get(0, numSymbols, exprs, builder.getContext());
-  }
-};
-} // namespace
+/// Tokens of a block whose length is free: two tiles of queries. Shorter ones
+/// would save 1/20 of the products, but the codewords and means of a head would
+/// come from the cache for every tile, and threads meet after every block.
+static constexpr int64_t kFreeBlock = 128;
 
 //===----------------------------------------------------------------------===//
 // VQOp
@@ -252,7 +61,7 @@ public:
     readState();
     lag = hasState || op.getBias() ? 2 : 1;
     numRows = b.apply(b.s[0] + b.s[1], {first, numTokens});
-    numBlocks = b.apply(b.s[0].ceilDiv(block), {numRows});
+    setBlock(op.getBlock());
     std::optional<int64_t> known = getConstantIntValue(numBlocks);
     if (!hasState && known && *known <= lag) {
       // No token is ever older than the local ones.
@@ -261,11 +70,19 @@ public:
                          op.getLse(), none, first)
           ->getResults();
     }
-    return reduction == Reduction::InputScan ? expandInOrder()
-                                             : expandAtOnce(reduction);
+    if (reduction != Reduction::InputScan)
+      return expandAtOnce(reduction);
+    if (lag == 1)
+      setBlock(std::min(block, kFreeBlock));
+    return expandInOrder();
   }
 
 private:
+  void setBlock(int64_t length) {
+    block = length;
+    numBlocks = b.apply(b.s[0].ceilDiv(block), {numRows});
+  }
+
   void readState() {
     first = position = b.constant(0);
     if (op.getState().empty()) {
@@ -309,8 +126,15 @@ private:
     }
     addLocal(window, tokenStart - (lag - 1) * block, tokenStart + block,
              causal);
-    if (cache.mean)
-      b.addCache(sources, cache);
+    if (cache.mean) {
+      // Nothing is older than the first blocks of a sequence.
+      int64_t rows = cast<RankedTensorType>(b.table.getType()).getDimSize(2);
+      b.addCache(
+          sources, cache,
+          op.getState().empty()
+              ? exprs.range(exprs.zero, exprs.block * rows - (lag - 1) * rows)
+              : exprs.allRows());
+    }
     bool isWhole =
         getConstantIntValue(firstRow) == 0 && query == Value(op.getQuery());
     return sources.build(b.builder, b.loc, query, output, lse, block,
@@ -557,8 +381,10 @@ private:
   static void expandEncoder(VQOp op, PatternRewriter &rewriter) {
     VQBuilder b(rewriter, op.getLoc(), op.getCodebook());
     StreamSources sources;
-    b.addCache(sources, b.accumulate({op.getCodes(), op.getValue()},
-                                     b.emptySummary(op.getValue())));
+    b.addCache(sources,
+               b.accumulate({op.getCodes(), op.getValue()},
+                            b.emptySummary(op.getValue())),
+               RangeExprs(op.getContext()).allRows());
     rewriter.replaceOp(op, sources.build(rewriter, op.getLoc(), op.getQuery(),
                                          op.getOutput(), op.getLse(),
                                          /*block=*/0,
@@ -625,7 +451,7 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
                  SourceAttr()},
                 exprs.allRows());
     Summary summary = {state[0], state[1]};
-    b.addCache(sources, summary);
+    b.addCache(sources, summary, exprs.allRows());
     // Row `row` of a block: later rows hold tokens of two blocks before.
     StreamOp stream = sources.build(
         rewriter, loc, op.getQuery(), op.getOutput(), /*lse=*/Value(),

@@ -32,7 +32,7 @@ std::optional<F32Math> fovea::attn::parseF32Math(StringRef name) {
 
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
-    : KernelBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
+    : RowBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
       numThreads(numThreads) {}
 
 void GPUKernelBuilder::begin() {

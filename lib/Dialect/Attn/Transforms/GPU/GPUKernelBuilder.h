@@ -14,7 +14,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUKERNELBUILDER_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUKERNELBUILDER_H
 
-#include "KernelBuilder.h"
+#include "RowBuilder.h"
 
 namespace fovea::attn {
 
@@ -45,7 +45,7 @@ struct SharedMatrix {
 };
 
 /// Emits the code of one thread. Floating-point numbers are scalars of f32.
-class GPUKernelBuilder : public KernelBuilder {
+class GPUKernelBuilder : public RowBuilder {
 public:
   using Value = mlir::Value;
 

@@ -7,11 +7,33 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULaunch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace fovea::attn;
+
+LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
+  for (Value operand : op->getOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (type && type.getElementType().isF64())
+      return op->emitError("has data of type 'f64', but GPU kernels take f16, "
+                           "bf16 and f32");
+  }
+  return success();
+}
+
+std::optional<F32Math> fovea::attn::requireF32Math(Operation *op,
+                                                   StringRef name) {
+  std::optional<F32Math> math = parseF32Math(name);
+  if (!math)
+    op->emitError("expects f32 to be tf32, tf32x3 or exact, but got '")
+        << name << "'";
+  return math;
+}
 
 gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
                                         Value numBlocks, int64_t numThreads,
@@ -61,6 +83,43 @@ KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
   b.setInsertionPointToStart(&launch.getBody().front());
   b.begin();
   return splitNumber(b, launch.getBlockIds().x, extents);
+}
+
+/// A warp goes through the numbers, 32 at a time; a vote says which are listed,
+/// and how many of them come before each lane's.
+void fovea::attn::listNumbers(
+    KernelBuilder &builder, ArrayRef<Value> grid, Value extent,
+    function_ref<Value(GPUKernelBuilder &, ValueRange, Value)> condition,
+    Value list, Value counts) {
+  GPUKernelBuilder b(builder.getLoc(), builder, kWarpSize);
+  KernelBuilder::Values point = beginBlocks(b, grid);
+  Value one = b.i32(1), lane = b.toIndex(b.lane());
+  auto countBits = [&](Value bits) -> Value {
+    return LLVM::CtPopOp::create(b, b.getI32Type(), bits);
+  };
+  auto listVoted = [&](Value first,
+                       ValueRange counted) -> KernelBuilder::Values {
+    Value number = b.add(first, lane);
+    Value holds = b.select(
+        b.less(number, extent), b.getI1Type(),
+        [&] { return condition(b, point, number); },
+        [&]() -> Value {
+          return arith::ConstantIntOp::create(b, 0, /*width=*/1);
+        });
+    Value votes = b.ballot(holds);
+    Value earlier = arith::AndIOp::create(
+        b, votes,
+        b.sub(arith::ShLIOp::create(b, one, b.lane()).getResult(), one));
+    b.ifThen(holds, [&] {
+      KernelBuilder::Values at(point);
+      at.push_back(b.toIndex(b.add(counted[0], countBits(earlier))));
+      b.storeIndex(number, list, at);
+    });
+    return {b.add(counted[0], countBits(votes))};
+  };
+  Value count = b.loop(b.index(0), extent, kWarpSize, {b.i32(0)}, listVoted)[0];
+  b.ifThen(b.equal(lane, b.index(0)),
+           [&] { memref::StoreOp::create(b, count, counts, point); });
 }
 
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,

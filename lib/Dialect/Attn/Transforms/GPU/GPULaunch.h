@@ -15,6 +15,13 @@
 
 namespace fovea::attn {
 
+/// An error for an operation on memrefs of f64.
+mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
+
+/// What an option `f32` of a pass says, or an error.
+std::optional<F32Math> requireF32Math(mlir::Operation *op,
+                                      llvm::StringRef name);
+
 /// A launch of `numBlocks` blocks in a row, with an empty body.
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
                                  mlir::Value numBlocks, int64_t numThreads,
@@ -35,6 +42,16 @@ KernelBuilder::Values splitNumber(KernelBuilder &builder, mlir::Value number,
 KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
                                   mlir::ValueRange extents,
                                   int64_t sharedBytes = 0);
+
+/// Lists for every point of a grid which numbers below `extent` a condition
+/// holds for, in order: `list` is [grid..., extent] and `counts` [grid...], of
+/// i32.
+void listNumbers(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> grid,
+                 mlir::Value extent,
+                 llvm::function_ref<mlir::Value(
+                     GPUKernelBuilder &, mlir::ValueRange point, mlir::Value)>
+                     condition,
+                 mlir::Value list, mlir::Value counts);
 
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.

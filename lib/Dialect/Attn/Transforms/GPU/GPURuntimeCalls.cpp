@@ -156,3 +156,21 @@ Value GPURuntimeCalls::copyToHost(OpBuilder &builder, Location loc,
 void GPURuntimeCalls::freeOnHost(OpBuilder &builder, Location loc, Value copy) {
   call(builder, loc, "fovea_rt_free", getPointer(builder, loc, copy));
 }
+
+void GPURuntimeCalls::transformLines(OpBuilder &builder, Location loc,
+                                     Value lines, bool inverse) {
+  auto type = cast<MemRefType>(lines.getType());
+  auto extent = [&](int64_t dim) -> Value {
+    Value size = memref::DimOp::create(builder, loc, lines, dim);
+    return arith::IndexCastOp::create(builder, loc, builder.getI64Type(), size);
+  };
+  Value count =
+      arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(1));
+  for (int64_t dim = 0; dim < type.getRank() - 2; ++dim)
+    count = arith::MulIOp::create(builder, loc, count, extent(dim));
+  Value isInverse = arith::ConstantOp::create(
+      builder, loc, builder.getI32IntegerAttr(inverse));
+  call(builder, loc, "fovea_rt_gpu_transform",
+       {getPointer(builder, loc, lines), extent(type.getRank() - 2), count,
+        isInverse});
+}

@@ -53,6 +53,11 @@ public:
   Value copyToHost(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
   void freeOnHost(mlir::OpBuilder &builder, mlir::Location loc, Value copy);
 
+  /// Fourier transforms in place of the lines of a contiguous buffer [..,
+  /// length, 2] of f32 on the device, not scaled.
+  void transformLines(mlir::OpBuilder &builder, mlir::Location loc, Value lines,
+                      bool inverse);
+
   mlir::LLVM::LLVMPointerType pointerType;
 
 private:

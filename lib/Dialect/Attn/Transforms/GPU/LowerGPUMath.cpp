@@ -48,13 +48,17 @@ struct LowerGPUMathPass
       signalPassFailure();
   }
 
-  /// The value of `op` on f32 scalars, or null.
+  /// The value of `op` on f32 scalars, few of which f64 has, too; or null.
   static Value lower(Operation *op) {
-    if (!op->getResult(0).getType().isF32())
-      return {};
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    Type type = b.getF32Type();
+    Type type = op->getResult(0).getType();
     Value x = op->getOperand(0);
+    if (type.isF64() && isa<math::SqrtOp>(op))
+      return LLVM::CallIntrinsicOp::create(
+                 b, type, b.getStringAttr("llvm.nvvm.sqrt.rn.d"), x)
+          .getResult(0);
+    if (!type.isF32())
+      return {};
     auto call = [&](StringRef name, Value argument) -> Value {
       return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name),
                                            ValueRange(argument))

@@ -341,13 +341,9 @@ struct QuantizeToGPUPass
   using QuantizeToGPUPassBase::QuantizeToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = parseF32Math(f32);
-    if (!math) {
-      getOperation().emitError("expects f32 to be tf32, tf32x3 or exact, but "
-                               "got '")
-          << f32 << "'";
+    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
+    if (!math)
       return signalPassFailure();
-    }
     SmallVector<QuantizeOp> ops;
     getOperation().walk([&](QuantizeOp op) {
       if (op->getNumResults() == 0)

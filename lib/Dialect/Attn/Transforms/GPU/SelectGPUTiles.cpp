@@ -100,10 +100,13 @@ struct SelectGPUTilesPass
   void runOnOperation() override {
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
-      bool isKnown = isa<StreamOp, SummarizeOp, QuantizeOp,
-                         CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
-                         LogCountOp, CheckCodesOp, TreeBuildOp, TreeFetchOp,
-                         TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
+      bool isKnown =
+          isa<StreamOp, SummarizeOp, QuantizeOp, CodebookAccumulateOp,
+              CodebookScanOp, CodebookUpdateOp, LogCountOp, CheckCodesOp,
+              CheckIntervalsOp, RopeOp, PolynomialFeaturesOp, LowRankOp,
+              ConvApplyOp, ConvRecoverOp, FFTForwardOp, FFTInverseOp,
+              FFTMultiplyOp, FFTAccumulateOp, TreeBuildOp, TreeFetchOp,
+              TreeUpdateOp, TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");

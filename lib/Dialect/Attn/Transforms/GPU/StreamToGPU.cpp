@@ -123,13 +123,9 @@ struct StreamToGPUPass
   using StreamToGPUPassBase::StreamToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = parseF32Math(f32);
-    if (!math) {
-      getOperation().emitError("expects f32 to be tf32, tf32x3 or exact, but "
-                               "got '")
-          << f32 << "'";
+    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
+    if (!math)
       return signalPassFailure();
-    }
     SmallVector<StreamOp> ops;
     getOperation().walk([&](StreamOp op) {
       if (isa<MemRefType>(op.getQuery().getType()))

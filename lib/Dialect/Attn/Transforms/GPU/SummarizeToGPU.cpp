@@ -131,12 +131,8 @@ struct SummarizeToGPUPass
         ops.push_back(op);
     });
     for (SummarizeOp op : ops) {
-      Type type = cast<MemRefType>(op.getInput().getType()).getElementType();
-      if (type.isF64()) {
-        op.emitError("has data of type ")
-            << type << ", but GPU kernels take f16, bf16 and f32";
+      if (failed(verifyGPUElementTypes(op)))
         return signalPassFailure();
-      }
       OpBuilder builder(op);
       SummarizeGPUKernel(op, builder).emit();
       op.erase();

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPULaunch.h"
 #include "GPUTreeKernels.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -34,11 +35,8 @@ struct TreeToGPUPass : fovea::attn::impl::TreeToGPUPassBase<TreeToGPUPass> {
         return WalkResult::advance();
       ops.push_back(op);
       // Scores are only compared, in any type.
-      for (Value operand : op->getOperands())
-        if (!isa<TreeSplitOp>(op) &&
-            cast<MemRefType>(operand.getType()).getElementType().isF64())
-          return op->emitError("has data of type 'f64', but GPU kernels take "
-                               "f16, bf16 and f32");
+      if (!isa<TreeSplitOp>(op) && failed(verifyGPUElementTypes(op)))
+        return WalkResult::interrupt();
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

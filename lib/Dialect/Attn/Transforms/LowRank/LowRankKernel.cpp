@@ -8,6 +8,7 @@
 
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/bit.h"
 
@@ -18,23 +19,72 @@ static MemRefType typeOf(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
 
-LowRankKernel::LowRankKernel(OpBuilder &builder, LowRankOp op,
-                             RegisterFile registers)
-    : op(op), rank(typeOf(op.getU1()).getDimSize(3)),
-      width(typeOf(op.getValue()).getDimSize(3)),
-      state(getStateType(typeOf(op.getU1()).getElementType())),
+int64_t PackedRows::getWidth() const {
+  return rows ? typeOf(rows).getDimSize(3) : 0;
+}
+
+LowRankKernel::LowRankKernel(OpBuilder &builder, Location loc,
+                             const LowRankSum &sum, RegisterFile registers)
+    : sum(sum), rank(sum.left.getNumColumns()), width(sum.value.getWidth()),
+      state(getStateType(typeOf(sum.left.rows).getElementType())),
       lanes(registers.vectorBits / state.getWidth()),
       vectors(registers.count >= 32 ? 6 : 2),
       accumulators(registers.count >= 32 ? 24 : 8),
-      b(op.getLoc(), builder, state, lanes) {}
+      b(loc, builder, state, lanes) {}
 
 int64_t LowRankKernel::tileRows(int64_t count) const {
   uint64_t rows = std::max<int64_t>(accumulators / count, 1);
   return std::min<int64_t>(llvm::bit_floor(rows), kMaxTileRows);
 }
 
-Value LowRankKernel::keyHead(Value head) {
-  return b.div(head, b.div(b.extent(op.getU1(), 1), b.extent(op.getU2(), 1)));
+Value LowRankKernel::numQueryHeads() {
+  return b.extent(sum.transposed ? sum.right.rows : sum.left.rows, 1);
+}
+
+Value LowRankKernel::columnHead(Value head) {
+  if (sum.transposed)
+    return head;
+  Value shared = b.div(numRowHeads(), b.extent(sum.right.rows, 1));
+  return b.div(head, shared);
+}
+
+void LowRankKernel::forQueryHeads(Value rowHead,
+                                  llvm::function_ref<void(Value, Value)> body) {
+  if (!sum.transposed)
+    return body(rowHead, /*isFirst=*/Value());
+  Value shared = b.div(numQueryHeads(), numRowHeads());
+  Value first = b.mul(rowHead, shared);
+  if (getConstantIntValue(shared) == 1)
+    return body(first, /*isFirst=*/Value());
+  b.loop(b.index(0), shared, 1, [&](Value member) {
+    body(b.add(first, member), b.equal(member, b.index(0)));
+  });
+}
+
+Value LowRankSum::loadPart(RowBuilder &b, unsigned part, Value batch,
+                           Value head, Value position) const {
+  Value buffer = parts[part];
+  return b.loadIndex(buffer, {b.broadcastIndex(buffer, 0, batch),
+                              b.broadcastIndex(buffer, 1, head), position});
+}
+
+void LowRankKernel::packRow(const PackedRows &source, ValueRange at,
+                            Value first, Value target, Value slot,
+                            int64_t columns) {
+  if (source.rows)
+    b.packRow(source.rows, at, first, target, slot, columns);
+  else
+    fillZero(b, target, slot, columns);
+  if (source.scale) {
+    Value factor = b.broadcast(b.loadScalar(source.scale, at));
+    b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
+      Value value = b.loadVector(target, {slot, column});
+      b.storeVector(b.fmul(value, factor), target, {slot, column});
+    });
+  }
+  if (source.last || source.hasOnes)
+    b.storeScalar(source.last ? b.loadScalar(source.last, at) : b.scalar(1.0),
+                  target, {slot, b.index(source.getWidth())});
 }
 
 void LowRankKernel::fillZero(KernelBuilder &k, Value buffer, ValueRange at,
@@ -92,18 +142,46 @@ void LowRankKernel::addProducts(Value left, Value right, Value depth,
   }
 }
 
-void LowRankKernel::storeMeans(Value row, ValueRange at) {
-  Value total = b.loadScalar(row, b.index(width)), inverse = invert(total);
+void LowRankKernel::storeResult(Value row, ValueRange at, Value isFirst) {
+  Value total, inverse;
+  if (sum.hasTotals())
+    total = b.loadScalar(row, b.index(width));
+  if (sum.result == LowRankSum::Result::InverseTotals)
+    return b.storeScalar(invertOrZero(total), sum.output, at);
+  if (total)
+    inverse = invert(total);
+  else if (sum.scale)
+    inverse = b.loadScalar(sum.scale, at);
   b.forColumns(width, [&](KernelBuilder &k, Value column) {
     Values indices(at);
     indices.push_back(column);
-    Value mean = divide(k, k.loadVector(row, column), total, inverse);
-    k.storeVector(mean, op.getOutput(), indices);
+    Value value = k.loadVector(row, column);
+    if (total)
+      value = divide(k, value, total, inverse);
+    else if (inverse)
+      value = k.fmul(value, k.broadcast(inverse));
+    value = addToOutput(k, value, indices, isFirst);
+    k.storeVector(value, sum.output, indices);
   });
+}
+
+Value LowRankKernel::addToOutput(KernelBuilder &k, Value value,
+                                 ValueRange indices, Value isFirst) {
+  if (!isFirst)
+    return value;
+  Value before = k.loadVector(sum.output, indices);
+  return k.select(isFirst, value, k.fadd(value, before));
 }
 
 Value LowRankKernel::invert(Value total) {
   return arith::DivFOp::create(b, b.scalar(1.0), total);
+}
+
+Value LowRankKernel::invertOrZero(Value total) {
+  Value isZero =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, b.scalar(0.0));
+  Value finite = b.fadd(total, b.fsub(total, total));
+  return b.select(isZero, b.scalar(0.0), invert(finite));
 }
 
 Value LowRankKernel::divide(KernelBuilder &k, Value value, Value total,

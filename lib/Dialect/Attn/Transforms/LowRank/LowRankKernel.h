@@ -6,14 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Code for attn.low_rank on memrefs and for what makes its operands. All masks
-// apply sums of outer products
+// Code for attn.low_rank and its gradient on memrefs, and for what makes their
+// operands. All masks apply sums of outer products
 //
-//   C = sum_j u2[j, :] (x) [value[j, :], 1]        [rank][columns]
+//   C = sum_j right[j, :] (x) [value[j, :], 1]        [rank][columns]
 //
-// to rows of u1; they differ in which columns j a sum has. Vectors run along
-// the columns of the values, rows are packed to zero-padded scratch memory in
-// the state type, so that no loop over vectors has an end to look after.
+// to rows of `left`; they differ in which columns j of the mask a sum has. In
+// attn.low_rank, `left` is u1 and `right` is u2; its gradients are such sums,
+// too. Vectors run along the columns of the values, rows are packed to
+// zero-padded scratch memory in the state type, so that no loop over vectors
+// has an end to look after.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +28,65 @@
 
 namespace fovea::attn {
 
+/// Rows as they are packed: those of `rows`, `[B, heads, N, columns]`, times
+/// `scale`, `[B, heads, N]`, and behind them one more column, `last` likewise
+/// or of ones. Any of them may be missing.
+struct PackedRows {
+  mlir::Value rows, scale = {}, last = {};
+  bool hasOnes = false;
+
+  /// Columns of `rows`, and all of them.
+  int64_t getWidth() const;
+  int64_t getNumColumns() const { return getWidth() + (last || hasOnes); }
+};
+
+/// For every row i of the mask
+///
+///   sum_j W[i, j] (left[i] . right[j]) value[j]
+///
+/// and what becomes of it. A transposed mask is that of attn.low_rank with rows
+/// and columns exchanged: heads of `right` and `value` are then those of
+/// queries, and every head of `left` gets the sum over the ones that share it.
+struct LowRankSum {
+  using Value = mlir::Value;
+
+  enum class Result {
+    /// `output[i]` is the sum divided by that of the weights, if not 0.
+    Means,
+    /// `output[i]`, which has no columns, is one over the sum of weights, or 0.
+    InverseTotals,
+    /// `output[i]` is the sum times `scale[i]`.
+    Sums
+  };
+
+  PackedRows left, right;
+  /// Without extra columns.
+  PackedRows value;
+  RowMask mask;
+  mlir::ValueRange parts;
+  bool transposed = false;
+  Result result;
+  Value output, scale = {};
+
+  bool hasTotals() const { return result != Result::Sums; }
+  /// Entry `position` of a part of the mask, of integers.
+  Value loadPart(RowBuilder &b, unsigned part, Value batch, Value head,
+                 Value position) const;
+  /// Whether a list of changes says what rows keep.
+  bool hasChanges() const {
+    return mask == (transposed ? RowMask::RowInterval : RowMask::RowChange);
+  }
+  /// Whether intervals do.
+  bool hasIntervals() const {
+    return mask == (transposed ? RowMask::RowChange : RowMask::RowInterval);
+  }
+  /// Whether groups of rows are the same, not groups of columns.
+  bool hasRowGroups() const {
+    return mask ==
+           (transposed ? RowMask::DistinctColumns : RowMask::DistinctRows);
+  }
+};
+
 /// What the kernels of all masks share.
 class LowRankKernel {
 public:
@@ -34,19 +95,41 @@ public:
   using Values = KernelBuilder::Values;
 
 protected:
-  LowRankKernel(mlir::OpBuilder &builder, LowRankOp op, RegisterFile registers);
+  LowRankKernel(mlir::OpBuilder &builder, mlir::Location loc,
+                const LowRankSum &sum, RegisterFile registers);
 
   /// The most rows of a register tile; rows of the rank are padded to a
   /// multiple.
   static constexpr int64_t kMaxTileRows = 16;
 
+  /// The values and, where sums have totals, a column of ones.
+  PackedRows countedValue() const {
+    PackedRows counted = sum.value;
+    counted.hasOnes = sum.hasTotals();
+    return counted;
+  }
   int64_t paddedRank() const {
     return llvm::alignTo(rank, std::max(lanes, kMaxTileRows));
   }
   /// Rows of a register tile of `count` vectors: a power of two.
   int64_t tileRows(int64_t count) const;
-  Value keyHead(Value head);
 
+  Value numBatches() { return b.extent(sum.left.rows, 0); }
+  Value numRows() { return b.extent(sum.left.rows, 2); }
+  Value numColumns() { return b.extent(sum.right.rows, 2); }
+  /// Heads of rows, and query heads, which masks have.
+  Value numRowHeads() { return b.extent(sum.left.rows, 1); }
+  Value numQueryHeads();
+  /// The head of columns that query head `head` reads.
+  Value columnHead(Value head);
+  /// Calls `body` with each of the query heads that head `rowHead` of rows is
+  /// the sum over, and whether it is the first: null where it is the only one.
+  void forQueryHeads(Value rowHead,
+                     llvm::function_ref<void(Value, Value)> body);
+
+  /// Packs a row, as RowBuilder::packRow does.
+  void packRow(const PackedRows &source, ValueRange at, Value first,
+               Value target, Value slot, int64_t columns);
   /// Zeros in columns `0 .. columns - 1` of `buffer[at, :]`.
   void fillZero(KernelBuilder &k, Value buffer, ValueRange at, int64_t columns);
 
@@ -58,15 +141,22 @@ protected:
   void addCompensated(KernelBuilder &k, Value part, Value sums, Value carries,
                       ValueRange at);
 
-  /// Stores `row[0 .. width - 1] / row[width]` to `output[at, :]`.
-  void storeMeans(Value row, ValueRange at);
+  /// Stores what becomes of `row[0 .. width - 1]`, with the sum of weights in
+  /// column `width` if there is one, to `output[at, :]`. Unless `isFirst`, it
+  /// is added.
+  void storeResult(Value row, ValueRange at, Value isFirst = {});
+  /// `value`, or its sum with what is stored at `indices` unless `isFirst`.
+  Value addToOutput(KernelBuilder &k, Value value, ValueRange indices,
+                    Value isFirst);
   /// `1 / total` for a number; anything where that is 0.
   Value invert(Value total);
+  /// The same, but 0 where the total is 0 and NaN where it is infinite.
+  Value invertOrZero(Value total);
   /// `value inverse`, where `inverse` is that of a number `total`: 0 where the
   /// total is, NaN where the value is infinite.
   Value divide(KernelBuilder &k, Value value, Value total, Value inverse);
 
-  LowRankOp op;
+  LowRankSum sum;
   int64_t rank, width;
   mlir::FloatType state;
   int64_t lanes;
@@ -76,17 +166,26 @@ protected:
 };
 
 void emitRope(mlir::OpBuilder &builder, RopeOp op, int64_t vectorBits);
+void emitRope(mlir::OpBuilder &builder, RopeBackwardOp op, int64_t vectorBits);
 void emitPolynomialFeatures(mlir::OpBuilder &builder, PolynomialFeaturesOp op,
                             int64_t vectorBits);
+void emitPolynomialFeaturesBackward(mlir::OpBuilder &builder,
+                                    PolynomialFeaturesBackwardOp op,
+                                    int64_t vectorBits);
+void emitLowRankBackward(mlir::OpBuilder &builder, LowRankBackwardOp op,
+                         RegisterFile registers);
+/// Emits loops for any mask, by the kernels below.
+void emitLowRankSum(mlir::OpBuilder &builder, mlir::Location loc,
+                    const LowRankSum &sum, RegisterFile registers);
 /// Emits loops for the causal mask.
-void emitCausalLowRank(mlir::OpBuilder &builder, LowRankOp op,
-                       RegisterFile registers);
+void emitCausalSum(mlir::OpBuilder &builder, mlir::Location loc,
+                   const LowRankSum &sum, RegisterFile registers);
 /// Emits loops for masks by rows or columns that are the same, and intervals.
-void emitMaskedLowRank(mlir::OpBuilder &builder, LowRankOp op,
-                       RegisterFile registers);
-/// Emits loops for the mask by changes of rows.
-void emitRowChangeLowRank(mlir::OpBuilder &builder, LowRankOp op,
-                          RegisterFile registers);
+void emitMaskedSum(mlir::OpBuilder &builder, mlir::Location loc,
+                   const LowRankSum &sum, RegisterFile registers);
+/// Emits loops for masks by changes of rows.
+void emitRowChangeSum(mlir::OpBuilder &builder, mlir::Location loc,
+                      const LowRankSum &sum, RegisterFile registers);
 
 } // namespace fovea::attn
 

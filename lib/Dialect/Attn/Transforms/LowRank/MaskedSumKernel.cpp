@@ -13,8 +13,7 @@
 //   distinct_columns   the columns of every group     those of the groups that
 //                                                     it keeps
 //   row_interval       a tree over runs of columns    the fewest that make up
-//   the
-//                                                     whole runs of its
+//                                                     the whole runs of its
 //                                                     interval; other columns
 //                                                     one by one
 //
@@ -22,8 +21,13 @@
 // nodes 2 n and 2 n + 1, and run r is node runs + r. It is as large as the keys
 // and values, twice: a run has as many columns as the rank.
 //
+// Transposed, distinct rows are distinct columns and the other way round, and
+// the columns that change from row to row become rows of intervals: those in
+// which they are there.
+//
 //===----------------------------------------------------------------------===//
 
+#include "ChangeList.h"
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -38,17 +42,18 @@ static constexpr int64_t kChunk = 32, kTaskRows = 64;
 namespace {
 class MaskedSumKernel : LowRankKernel {
 public:
-  MaskedSumKernel(OpBuilder &builder, LowRankOp op, RegisterFile registers)
-      : LowRankKernel(builder, op, registers),
-        // A last column counts: it has the sums of weights.
-        columns(llvm::alignTo(width + 1, lanes)),
+  MaskedSumKernel(OpBuilder &builder, Location loc, const LowRankSum &sum,
+                  RegisterFile registers)
+      : LowRankKernel(builder, loc, sum, registers),
+        columns(llvm::alignTo(countedValue().getNumColumns(), lanes)),
         run(llvm::alignTo(rank, kChunk)) {}
 
   void emit();
 
 private:
-  bool hasIntervals() { return op.getMask() == RowMask::RowInterval; }
-  Value loadPart(Value position);
+  Value loadPart(unsigned part, Value position) {
+    return sum.loadPart(b, part, batch, head, position);
+  }
   Value keepsEntry(Value group, Value position);
 
   void allocateSums();
@@ -60,27 +65,23 @@ private:
   Value viewNode(Value node);
   void emitTree();
 
-  void emitRow(Value row);
+  void emitRow(Value rowHead, Value row);
+  void addColumns(Value row);
   void emitInterval(Value first, Value last);
   void addNode(Value node);
   void addKeys(Value first, Value last);
 
   int64_t columns, run;
   Value sums, numNodes;
+  /// The rows at which each column of a transposed mask enters or leaves.
+  ChangeList changes;
   // The present task.
-  Value batch, head, keyHeadIndex, u1, u2, values, chosen, output;
+  Value batch, head, keyHead, left, right, values, chosen, output;
 };
 } // namespace
 
-/// Entry `position` of the first part of the mask.
-Value MaskedSumKernel::loadPart(Value position) {
-  Value part = op.getMaskParts()[0];
-  return b.loadIndex(part, {b.broadcastIndex(part, 0, batch),
-                            b.broadcastIndex(part, 1, head), position});
-}
-
 Value MaskedSumKernel::keepsEntry(Value group, Value position) {
-  Value part = op.getMaskParts()[1];
+  Value part = sum.parts[1];
   return memref::LoadOp::create(b, part,
                                 ValueRange{b.broadcastIndex(part, 0, batch),
                                            b.broadcastIndex(part, 1, head),
@@ -93,11 +94,10 @@ Value MaskedSumKernel::keepsEntry(Value group, Value position) {
 
 /// `[B, H, nodes, rank, columns]`.
 void MaskedSumKernel::allocateSums() {
-  numNodes = hasIntervals() ? b.mul(b.ceilDiv(b.extent(op.getU2(), 2), run), 2)
-                            : b.extent(op.getMaskParts()[1], 2);
-  sums =
-      b.allocate({b.extent(op.getU1(), 0), b.extent(op.getU1(), 1), numNodes},
-                 {paddedRank(), columns}, state);
+  numNodes = sum.hasIntervals() ? b.mul(b.ceilDiv(numColumns(), run), 2)
+                                : b.extent(sum.parts[1], 2);
+  sums = b.allocate({numBatches(), numQueryHeads(), numNodes},
+                    {paddedRank(), columns}, state);
 }
 
 Value MaskedSumKernel::viewNode(Value node) {
@@ -111,11 +111,9 @@ void MaskedSumKernel::clearNode(Value node) {
 
 /// Packs column `row` of the mask as number `slot` of the gathered ones.
 void MaskedSumKernel::packKey(Value row, Value slot) {
-  b.packRow(op.getU2(), {batch, keyHeadIndex, row}, b.index(0), u2, slot,
-            paddedRank());
-  b.packRow(op.getValue(), {batch, keyHeadIndex, row}, b.index(0), values, slot,
-            columns);
-  b.storeScalar(b.scalar(1.0), values, {slot, b.index(width)});
+  Value at[] = {batch, keyHead, row}, zero = b.index(0);
+  packRow(sum.right, at, zero, right, slot, paddedRank());
+  packRow(countedValue(), at, zero, values, slot, columns);
 }
 
 /// Gathers those of columns `first .. last - 1`, at most a chunk, that are to
@@ -131,19 +129,18 @@ void MaskedSumKernel::gather(Value first, Value last,
                        })
                     .front();
   b.ifThen(b.less(b.index(0), count),
-           [&] { addProducts(u2, values, count, chosen, columns); });
+           [&] { addProducts(right, values, count, chosen, columns); });
 }
 
 /// The sum of the columns of a group.
 void MaskedSumKernel::emitGroup(Value node, Value group) {
   clearNode(node);
   chosen = node;
-  Value numKeys = b.extent(op.getU2(), 2);
-  bool isByRow = op.getMask() == RowMask::DistinctRows;
+  Value numKeys = numColumns();
   b.loop(b.index(0), numKeys, kChunk, [&](Value first) {
     gather(first, b.min(b.add(first, kChunk), numKeys), [&](Value column) {
-      return isByRow ? keepsEntry(group, column)
-                     : b.equal(loadPart(column), group);
+      return sum.hasRowGroups() ? keepsEntry(group, column)
+                                : b.equal(loadPart(0, column), group);
     });
   });
 }
@@ -152,7 +149,7 @@ void MaskedSumKernel::emitGroup(Value node, Value group) {
 void MaskedSumKernel::emitRun(Value node, Value first) {
   clearNode(node);
   chosen = node;
-  Value last = b.min(b.add(first, run), b.extent(op.getU2(), 2));
+  Value last = b.min(b.add(first, run), numColumns());
   b.loop(first, last, kChunk, [&](Value low) {
     gather(low, b.min(b.add(low, kChunk), last), [&](Value) -> Value {
       return arith::ConstantIntOp::create(b, 1, /*width=*/1);
@@ -163,29 +160,28 @@ void MaskedSumKernel::emitRun(Value node, Value first) {
 /// The inner nodes, from the leaves up; every task has a row of all of them.
 void MaskedSumKernel::emitTree() {
   Value one = b.index(1), numRuns = b.div(numNodes, 2);
-  b.forAll(
-      {b.extent(op.getU1(), 0), b.extent(op.getU1(), 1), b.index(paddedRank())},
-      [&](ValueRange ivs) {
-        b.loop(one, numRuns, 1, [&](Value up) {
-          Value node = b.sub(numRuns, up);
-          b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
-            auto at = [&](Value node) {
-              return Values{ivs[0], ivs[1], node, ivs[2], column};
-            };
-            Value child = b.mul(node, 2);
-            Value sum = b.fadd(b.loadVector(sums, at(child)),
-                               b.loadVector(sums, at(b.add(child, 1))));
-            b.storeVector(sum, sums, at(node));
-          });
-        });
-      });
+  b.forAll({numBatches(), numQueryHeads(), b.index(paddedRank())},
+           [&](ValueRange ivs) {
+             b.loop(one, numRuns, 1, [&](Value up) {
+               Value node = b.sub(numRuns, up);
+               b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
+                 auto at = [&](Value node) {
+                   return Values{ivs[0], ivs[1], node, ivs[2], column};
+                 };
+                 Value child = b.mul(node, 2);
+                 Value sum = b.fadd(b.loadVector(sums, at(child)),
+                                    b.loadVector(sums, at(b.add(child, 1))));
+                 b.storeVector(sum, sums, at(node));
+               });
+             });
+           });
 }
 
 //===----------------------------------------------------------------------===//
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// `output += u1 C`, for the sums of a node.
+/// `output += left C`, for the sums of a node.
 void MaskedSumKernel::addNode(Value node) {
   constexpr int64_t kVectors = 8;
   Value view = viewNode(node);
@@ -198,7 +194,7 @@ void MaskedSumKernel::addNode(Value node) {
     row = b.loop(
         b.index(0), b.index(rank), 1, row, [&](Value d, ValueRange running) {
           Values next;
-          Value factor = b.broadcast(b.loadScalar(u1, {b.index(0), d}));
+          Value factor = b.broadcast(b.loadScalar(left, {b.index(0), d}));
           for (int64_t v = 0; v < count; ++v)
             next.push_back(
                 b.fma(factor, b.loadVector(view, {d, column(v)}), running[v]));
@@ -214,7 +210,8 @@ void MaskedSumKernel::addKeys(Value first, Value last) {
   Value zero = b.index(0);
   b.loop(first, last, 1, [&](Value key) {
     packKey(key, zero);
-    Value weight = b.broadcast(b.dotPacked(u1, zero, u2, zero, paddedRank()));
+    Value weight =
+        b.broadcast(b.dotPacked(left, zero, right, zero, paddedRank()));
     b.loop(zero, b.index(columns), lanes, [&](Value column) {
       Value value = b.loadVector(values, {zero, column});
       b.storeVector(b.fma(weight, value, b.loadVector(output, column)), output,
@@ -252,65 +249,82 @@ void MaskedSumKernel::emitInterval(Value first, Value last) {
       [&] { addKeys(first, last); });
 }
 
-void MaskedSumKernel::emitRow(Value row) {
-  Value zero = b.index(0);
-  b.packRow(op.getU1(), {batch, head, row}, zero, u1, zero, paddedRank());
-  fillZero(b, output, {}, columns);
-  switch (op.getMask()) {
-  case RowMask::DistinctRows:
-    addNode(loadPart(row));
-    break;
-  case RowMask::DistinctColumns:
-    b.loop(zero, numNodes, 1, [&](Value group) {
-      b.ifThen(keepsEntry(group, row), [&] { addNode(group); });
+/// Adds what row `row` keeps of the present query head.
+void MaskedSumKernel::addColumns(Value row) {
+  Value zero = b.index(0), one = b.index(1);
+  if (sum.mask == RowMask::RowInterval)
+    return emitInterval(loadPart(0, row), b.add(loadPart(1, row), one));
+  if (sum.mask == RowMask::RowChange) {
+    // Every other change begins an interval, which ends at the next.
+    Value first, last;
+    std::tie(first, last) = changes.getRange(b, batch, head, row);
+    return b.loop(first, last, 2, [&](Value change) {
+      Value next = b.add(change, one);
+      Value end = b.select(
+          b.less(next, last), b.getIndexType(),
+          [&] { return changes.load(b, batch, head, next); },
+          [&] { return numColumns(); });
+      emitInterval(changes.load(b, batch, head, change), end);
     });
-    break;
-  default: {
-    Value part = op.getMaskParts()[1];
-    Value last = b.loadIndex(part, {b.broadcastIndex(part, 0, batch),
-                                    b.broadcastIndex(part, 1, head), row});
-    emitInterval(loadPart(row), b.add(last, 1));
   }
-  }
-  storeMeans(output, {batch, head, row});
+  if (sum.hasRowGroups())
+    return addNode(loadPart(0, row));
+  b.loop(zero, numNodes, 1, [&](Value group) {
+    b.ifThen(keepsEntry(group, row), [&] { addNode(group); });
+  });
+}
+
+void MaskedSumKernel::emitRow(Value rowHead, Value row) {
+  Value zero = b.index(0), at[] = {batch, rowHead, row};
+  packRow(sum.left, at, zero, left, zero, paddedRank());
+  fillZero(b, output, {}, columns);
+  forQueryHeads(rowHead, [&](Value queryHead, Value) {
+    head = queryHead;
+    keyHead = columnHead(queryHead);
+    addColumns(row);
+  });
+  storeResult(output, at);
 }
 
 void MaskedSumKernel::emit() {
   allocateSums();
-  Value batches = b.extent(op.getU1(), 0), heads = b.extent(op.getU1(), 1);
-  auto beginTask = [&](ValueRange ivs) {
-    batch = ivs[0];
-    head = ivs[1];
-    keyHeadIndex = keyHead(head);
-    u2 = b.scratch({kChunk, paddedRank()}, state);
+  if (sum.mask == RowMask::RowChange)
+    changes = ChangeList::fromChanges(b, sum);
+  auto allocateKeys = [&] {
+    right = b.scratch({kChunk, paddedRank()}, state);
     values = b.scratch({kChunk, columns}, state);
   };
-  Value numSums = hasIntervals() ? b.div(numNodes, 2) : numNodes;
-  b.forAll({batches, heads, numSums}, [&](ValueRange ivs) {
-    beginTask(ivs);
-    if (hasIntervals())
+  Value numSums = sum.hasIntervals() ? b.div(numNodes, 2) : numNodes;
+  b.forAll({numBatches(), numQueryHeads(), numSums}, [&](ValueRange ivs) {
+    batch = ivs[0];
+    head = ivs[1];
+    keyHead = columnHead(head);
+    allocateKeys();
+    if (sum.hasIntervals())
       emitRun(viewNode(b.add(numSums, ivs[2])), b.mul(ivs[2], run));
     else
       emitGroup(viewNode(ivs[2]), ivs[2]);
     b.freeScratch();
   });
-  if (hasIntervals())
+  if (sum.hasIntervals())
     emitTree();
-  Value numRows = b.extent(op.getU1(), 2);
-  b.forAll({batches, heads, b.ceilDiv(numRows, kTaskRows)},
+  Value rows = numRows();
+  b.forAll({numBatches(), numRowHeads(), b.ceilDiv(rows, kTaskRows)},
            [&](ValueRange ivs) {
-             beginTask(ivs);
-             u1 = b.scratch({1, paddedRank()}, state);
+             batch = ivs[0];
+             allocateKeys();
+             left = b.scratch({1, paddedRank()}, state);
              output = b.scratch({columns}, state);
              Value first = b.mul(ivs[2], kTaskRows);
-             b.loop(first, b.min(b.add(first, kTaskRows), numRows), 1,
-                    [&](Value row) { emitRow(row); });
+             b.loop(first, b.min(b.add(first, kTaskRows), rows), 1,
+                    [&](Value row) { emitRow(ivs[1], row); });
              b.freeScratch();
            });
   memref::DeallocOp::create(b, sums);
+  changes.free(b);
 }
 
-void fovea::attn::emitMaskedLowRank(OpBuilder &builder, LowRankOp op,
-                                    RegisterFile registers) {
-  MaskedSumKernel(builder, op, registers).emit();
+void fovea::attn::emitMaskedSum(OpBuilder &builder, Location loc,
+                                const LowRankSum &sum, RegisterFile registers) {
+  MaskedSumKernel(builder, loc, sum, registers).emit();
 }

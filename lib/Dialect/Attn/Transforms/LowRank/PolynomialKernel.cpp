@@ -1,4 +1,4 @@
-//===- PolynomialKernel.cpp - Loops of attn.polynomial_features -----------===//
+//===- PolynomialKernel.cpp - Loops of polynomial features ----------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -6,15 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The monomials of a degree are nested loops over columns that do not decrease.
-// The innermost one multiplies the product of the outer columns with all
-// columns from the last one on: vectors that are stored one after the other.
+// The innermost loop over columns has vectors, which are stored one after the
+// other. The gradient goes through the same loops and multiplies the gradients
+// of features with what the features are made of.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LowRankKernel.h"
+#include "Monomials.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <cmath>
 
 using namespace mlir;
@@ -24,113 +25,202 @@ using namespace fovea::attn;
 static constexpr int64_t kTaskFeatures = 1 << 16;
 
 namespace {
-class PolynomialKernel {
-public:
-  using Values = KernelBuilder::Values;
-
-  PolynomialKernel(OpBuilder &builder, PolynomialFeaturesOp op,
-                   int64_t vectorBits)
-      : op(op), type(cast<MemRefType>(op.getInput().getType())),
-        state(getStateType(type.getElementType())),
-        b(op.getLoc(), builder, state, vectorBits / state.getWidth()),
-        width(type.getDimSize(3)) {}
-
-  void emit();
-
-private:
-  void emitRow(Value batch, Value head, Value row);
-  Value emitMonomials(int64_t missing, Value product, Value low, Value run,
-                      Value position);
-  void storeLast(Value product, Value low, Value run, Value position);
-  /// `product / sqrt(times)`.
-  Value overRoot(Value product, Value times) {
-    Value root = math::SqrtOp::create(b, b.toNumber(times));
-    return arith::DivFOp::create(b, product, root);
+/// Tasks of rows and their monomials.
+class MonomialLoops : protected Monomials {
+protected:
+  /// `features` are the feature rows, one for each row of `input`.
+  template <typename OpTy>
+  MonomialLoops(OpBuilder &builder, OpTy op, Value features, int64_t vectorBits)
+      : Monomials(rowBuilder,
+                  cast<MemRefType>(op.getInput().getType()).getDimSize(3)),
+        input(op.getInput()), features(features), degree(op.getDegree()),
+        root(std::sqrt(op.getScale().convertToDouble())),
+        state(getStateType(cast<MemRefType>(input.getType()).getElementType())),
+        rowBuilder(op.getLoc(), builder, state, vectorBits / state.getWidth()) {
   }
 
-  PolynomialFeaturesOp op;
-  MemRefType type;
+  /// Calls `emitFeatures` for all rows, after `beginTask` for each task.
+  void emitTasks();
+  virtual void beginTask() { columns = b.scratch({width}, state); }
+  virtual void emitFeatures() = 0;
+
+  Value loadColumn(Value column) override {
+    return b.loadScalar(columns, column);
+  }
+  /// Where feature `position` of the present row lies.
+  Values at(Value position) {
+    Values indices = row;
+    indices.push_back(position);
+    return indices;
+  }
+
+  Value input, features;
+  int64_t degree;
+  double root;
   FloatType state;
-  RowBuilder b;
-  int64_t width;
+  RowBuilder rowBuilder;
   /// The present row times the root of the scale.
   Value columns;
-  Values outputRow;
+  Values row;
+};
+
+class PolynomialKernel : MonomialLoops {
+public:
+  PolynomialKernel(OpBuilder &builder, PolynomialFeaturesOp op,
+                   int64_t vectorBits)
+      : MonomialLoops(builder, op, op.getOutput(), vectorBits) {}
+
+  void emit() { emitTasks(); }
+
+private:
+  void emitFeatures() override;
+  Values emitLast(Value product, Value low, Value run,
+                  ValueRange carried) override;
+};
+
+/// Loops carry the gradient of the product of the outer columns.
+class PolynomialBackwardKernel : MonomialLoops {
+public:
+  PolynomialBackwardKernel(OpBuilder &builder, PolynomialFeaturesBackwardOp op,
+                           int64_t vectorBits)
+      : MonomialLoops(builder, op, op.getDOutput(), vectorBits),
+        dInput(op.getDInput()) {}
+
+  void emit() { emitTasks(); }
+
+private:
+  void beginTask() override {
+    MonomialLoops::beginTask();
+    dColumns = b.scratch({width}, state);
+  }
+  void emitFeatures() override;
+  Values emitLast(Value product, Value low, Value run,
+                  ValueRange carried) override;
+  Values before(ValueRange carried) override {
+    return {carried[0], b.scalar(0.0)};
+  }
+  Values after(Value product, Value column, Value times, ValueRange outer,
+               ValueRange inner) override;
+  void addToColumn(Value number, Value column);
+
+  Value dInput;
+  /// The gradient of `columns`.
+  Value dColumns;
 };
 } // namespace
 
-/// Stores the products of `product` with `missing` more columns from `low` on,
-/// the last of which it has `run` times already. Takes and returns where the
-/// next feature lies.
-Value PolynomialKernel::emitMonomials(int64_t missing, Value product, Value low,
-                                      Value run, Value position) {
-  if (missing == 1) {
-    storeLast(product, low, run, position);
-    return b.add(position, b.sub(b.index(width), low));
-  }
-  return b
-      .loop(low, b.index(width), 1, position,
-            [&](Value column, ValueRange positions) -> Values {
-              Value one = b.index(1);
-              Value times =
-                  b.select(b.equal(column, low), b.add(run, one), one);
-              Value factor = b.loadScalar(columns, column);
-              Value next = overRoot(b.fmul(product, factor), times);
-              return {emitMonomials(missing - 1, next, column, times,
-                                    positions.front())};
-            })
-      .front();
-}
-
-/// The innermost loop: all columns from `low` on, the first of which `product`
-/// has `run` times.
-void PolynomialKernel::storeLast(Value product, Value low, Value run,
-                                 Value position) {
-  auto at = [&](Value column) {
-    Values indices = outputRow;
-    indices.push_back(b.add(position, b.sub(column, low)));
-    return indices;
-  };
-  b.forColumns(low, b.index(width), [&](KernelBuilder &k, Value column) {
-    Value factor = k.loadVector(columns, column);
-    k.storeVector(k.fmul(k.broadcast(product), factor), op.getOutput(),
-                  at(column));
-  });
-  Value first = b.fmul(product, b.loadScalar(columns, low));
-  b.storeScalar(overRoot(first, b.add(run, 1)), op.getOutput(), at(low));
-}
-
-void PolynomialKernel::emitRow(Value batch, Value head, Value row) {
-  double root = std::sqrt(op.getScale().convertToDouble());
-  b.forColumns(width, [&](KernelBuilder &k, Value column) {
-    Value x = k.loadVector(op.getInput(), {batch, head, row, column});
-    k.storeVector(k.fmul(x, k.splat(root)), columns, column);
-  });
-  outputRow = {batch, head, row};
-  Value zero = b.index(0), one = b.scalar(1.0);
-  b.storeScalar(one, op.getOutput(), {batch, head, row, zero});
-  Value position = b.index(1);
-  for (int64_t degree = 1; degree <= int64_t(op.getDegree()); ++degree)
-    position = emitMonomials(degree, one, zero, /*run=*/zero, position);
-}
-
-void PolynomialKernel::emit() {
-  Value input = op.getInput(), rows = b.extent(input, 2);
-  int64_t features = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
-  int64_t chunk = std::max<int64_t>(1, kTaskFeatures / features);
+void MonomialLoops::emitTasks() {
+  Value rows = b.extent(input, 2);
+  int64_t numFeatures = cast<MemRefType>(features.getType()).getDimSize(3);
+  int64_t chunk = std::max<int64_t>(1, kTaskFeatures / numFeatures);
   b.forAll({b.extent(input, 0), b.extent(input, 1), b.ceilDiv(rows, chunk)},
            [&](ValueRange ivs) {
-             columns = b.scratch({width}, state);
+             beginTask();
              Value low = b.mul(ivs[2], chunk);
              Value high = b.min(b.add(low, chunk), rows);
-             b.loop(low, high, 1,
-                    [&](Value row) { emitRow(ivs[0], ivs[1], row); });
+             b.loop(low, high, 1, [&](Value n) {
+               row = {ivs[0], ivs[1], n};
+               b.forColumns(width, [&](KernelBuilder &k, Value column) {
+                 Value x = k.loadVector(input, at(column));
+                 k.storeVector(k.fmul(x, k.splat(root)), columns, column);
+               });
+               emitFeatures();
+             });
              b.freeScratch();
            });
+}
+
+//===----------------------------------------------------------------------===//
+// Features
+//===----------------------------------------------------------------------===//
+
+PolynomialKernel::Values PolynomialKernel::emitLast(Value product, Value low,
+                                                    Value run,
+                                                    ValueRange carried) {
+  Value position = carried.front();
+  b.forColumns(low, b.index(width), [&](KernelBuilder &k, Value column) {
+    Value factor = k.loadVector(columns, column);
+    k.storeVector(k.fmul(k.broadcast(product), factor), features,
+                  at(b.add(position, b.sub(column, low))));
+  });
+  Value first = b.fmul(product, loadColumn(low));
+  b.storeScalar(overRoot(first, b.add(run, 1)), features, at(position));
+  return {skipLast(position, low)};
+}
+
+void PolynomialKernel::emitFeatures() {
+  b.storeScalar(b.scalar(1.0), features, at(b.index(0)));
+  emitRow(degree);
+}
+
+//===----------------------------------------------------------------------===//
+// Their gradient
+//===----------------------------------------------------------------------===//
+
+void PolynomialBackwardKernel::addToColumn(Value number, Value column) {
+  Value sum = b.fadd(b.loadScalar(dColumns, column), number);
+  b.storeScalar(sum, dColumns, column);
+}
+
+PolynomialBackwardKernel::Values
+PolynomialBackwardKernel::after(Value product, Value column, Value times,
+                                ValueRange outer, ValueRange inner) {
+  Value gradient = overRoot(inner[1], times);
+  addToColumn(b.fmul(gradient, product), column);
+  Value factor = loadColumn(column);
+  return {inner[0], b.fadd(outer[1], b.fmul(gradient, factor))};
+}
+
+PolynomialBackwardKernel::Values
+PolynomialBackwardKernel::emitLast(Value product, Value low, Value run,
+                                   ValueRange carried) {
+  Value position = carried[0], end = b.index(width);
+  Value gradient =
+      overRoot(b.loadScalar(features, at(position)), b.add(run, 1));
+  addToColumn(b.fmul(gradient, product), low);
+  Value factor = loadColumn(low);
+  Value total = b.fadd(carried[1], b.fmul(gradient, factor));
+  // Whole vectors, then what is left.
+  Value begin = b.add(low, 1);
+  Value whole = b.add(begin, b.roundDown(b.sub(end, begin), b.getLanes()));
+  auto add = [&](int64_t lanes, Value begin, Value end) {
+    auto step = [&](Value column, ValueRange sums) -> Values {
+      KernelBuilder k(b.getLoc(), b, state, lanes);
+      Value gradients =
+          k.loadVector(features, at(b.add(position, b.sub(column, low))));
+      Value old = k.loadVector(dColumns, column);
+      k.storeVector(k.fma(gradients, k.broadcast(product), old), dColumns,
+                    column);
+      return {k.fma(gradients, k.loadVector(columns, column), sums.front())};
+    };
+    KernelBuilder k(b.getLoc(), b, state, lanes);
+    Value sum = b.loop(begin, end, lanes, k.splat(0.0), step).front();
+    total = b.fadd(
+        total, vector::ReductionOp::create(b, vector::CombiningKind::ADD, sum));
+  };
+  add(b.getLanes(), begin, whole);
+  add(/*lanes=*/1, whole, end);
+  return {skipLast(position, low), total};
+}
+
+void PolynomialBackwardKernel::emitFeatures() {
+  b.forColumns(width, [&](KernelBuilder &k, Value column) {
+    k.storeVector(k.splat(0.0), dColumns, column);
+  });
+  emitRow(degree, b.scalar(0.0));
+  b.forColumns(width, [&](KernelBuilder &k, Value column) {
+    Value gradient = k.loadVector(dColumns, column);
+    k.storeVector(k.fmul(gradient, k.splat(root)), dInput, at(column));
+  });
 }
 
 void fovea::attn::emitPolynomialFeatures(OpBuilder &builder,
                                          PolynomialFeaturesOp op,
                                          int64_t vectorBits) {
   PolynomialKernel(builder, op, vectorBits).emit();
+}
+
+void fovea::attn::emitPolynomialFeaturesBackward(
+    OpBuilder &builder, PolynomialFeaturesBackwardOp op, int64_t vectorBits) {
+  PolynomialBackwardKernel(builder, op, vectorBits).emit();
 }

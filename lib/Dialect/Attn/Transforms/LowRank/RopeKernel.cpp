@@ -1,4 +1,4 @@
-//===- RopeKernel.cpp - Loops of attn.rope --------------------------------===//
+//===- RopeKernel.cpp - Loops of attn.rope and its gradient ---------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -17,6 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CosineSine.h"
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -38,14 +39,16 @@ static constexpr double kRound = 0x1.8p52;
 namespace {
 class RopeKernel {
 public:
-  RopeKernel(OpBuilder &builder, RopeOp op, int64_t vectorBits)
-      : op(op),
-        b(op.getLoc(), builder,
-          getStateType(
-              cast<MemRefType>(op.getInput().getType()).getElementType()),
+  /// Turns pairs of `input` by their angles; back if `sign` is -1.
+  RopeKernel(OpBuilder &builder, Location loc, Value input, Value positions,
+             Value output, double base, double sign, int64_t vectorBits)
+      : input(input), positions(positions), output(output), base(base),
+        sign(sign),
+        b(loc, builder,
+          getStateType(cast<MemRefType>(input.getType()).getElementType()),
           /*lanes=*/0),
         lanes(vectorBits / b.getStateType().getWidth()),
-        pairs(cast<MemRefType>(op.getInput().getType()).getDimSize(3) / 2) {}
+        pairs(cast<MemRefType>(input.getType()).getDimSize(3) / 2) {}
 
   void emit();
 
@@ -57,7 +60,8 @@ private:
   /// Runs `body` for whole vectors of pairs, then for single ones.
   void forPairs(llvm::function_ref<void(KernelBuilder &, Value)> body);
 
-  RopeOp op;
+  Value input, positions, output;
+  double base, sign;
   RowBuilder b;
   int64_t lanes, pairs;
   Value exactParts, rests, cosines, sines;
@@ -79,7 +83,6 @@ static std::pair<double, double> getFrequency(double base, int64_t i,
 }
 
 void RopeKernel::storeFrequencies() {
-  double base = op.getBase().convertToDouble();
   Type number = b.getF64Type();
   exactParts = b.scratch({pairs}, number);
   rests = b.scratch({pairs}, number);
@@ -89,8 +92,8 @@ void RopeKernel::storeFrequencies() {
     SmallVector<double> exact, rest;
     for (int64_t i = first; i < first + count; ++i) {
       auto [e, r] = getFrequency(base, i, pairs);
-      exact.push_back(e);
-      rest.push_back(r);
+      exact.push_back(sign * e);
+      rest.push_back(sign * r);
     }
     auto type = VectorType::get({count}, number);
     for (auto [numbers, buffer] :
@@ -117,15 +120,6 @@ void RopeKernel::forPairs(
   run(whole, pairs, 1);
 }
 
-/// A polynomial in `square`, constant term first.
-static Value emitPolynomial(KernelBuilder &k, Value square,
-                            ArrayRef<double> coefficients) {
-  Value sum = k.splat(coefficients.back());
-  for (double coefficient : llvm::reverse(coefficients.drop_back()))
-    sum = k.fma(sum, square, k.splat(coefficient));
-  return sum;
-}
-
 /// Cosines and sines of one row's angles for the pairs from `pair` on.
 void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
                             Value pair) {
@@ -146,47 +140,15 @@ void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
   if (!k.getStateType().isF64())
     angle = arith::TruncFOp::create(k, k.getVectorType(), angle);
 
-  // Taylor; the first terms left out are below 2e-9 (f32), 5e-17 (f64).
-  SmallVector<double> sineTerms = {1.0}, cosineTerms = {1.0};
-  for (int n = 1; n <= (k.getStateType().isF64() ? 8 : 5); ++n) {
-    sineTerms.push_back(-sineTerms.back() / (2 * n * (2 * n + 1)));
-    cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
-  }
-  Value square = k.fmul(angle, angle);
-  Value sine = k.fmul(angle, emitPolynomial(k, square, sineTerms));
-  Value cosine = emitPolynomial(k, square, cosineTerms);
-
-  // Every quarter swaps the two and changes a sign.
   auto intType = VectorType::get({lanes}, k.getI64Type());
   Value quarter = arith::BitcastOp::create(k, intType, shifted);
-  auto isSet = [&](Value bits, int64_t bit) -> Value {
-    auto integer = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(
-          k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(value)));
-    };
-    Value masked = arith::AndIOp::create(k, bits, integer(bit));
-    return arith::CmpIOp::create(k, arith::CmpIPredicate::ne, masked,
-                                 integer(0));
-  };
-  Value one = arith::ConstantOp::create(
-      k, DenseElementsAttr::get(intType, k.getI64IntegerAttr(1)));
-  Value next = arith::AddIOp::create(k, quarter, one);
-  Value swaps = isSet(quarter, 1);
-  auto choose = [&](Value condition, Value x, Value y) -> Value {
-    return arith::SelectOp::create(k, condition, x, y);
-  };
-  auto negateIf = [&](Value condition, Value x) {
-    return choose(condition, arith::NegFOp::create(k, x), x);
-  };
-  Value cosines2 = negateIf(isSet(next, 2), choose(swaps, sine, cosine));
-  Value sines2 = negateIf(isSet(quarter, 2), choose(swaps, cosine, sine));
-  k.storeVector(cosines2, cosines, {row, pair});
-  k.storeVector(sines2, sines, {row, pair});
+  auto [cosine, sine] = emitCosineSine(k, angle, quarter);
+  k.storeVector(cosine, cosines, {row, pair});
+  k.storeVector(sine, sines, {row, pair});
 }
 
 void RopeKernel::emitTables(Value batch, Value head, Value firstRow,
                             Value count) {
-  Value positions = op.getPositions();
   b.loop(b.index(0), count, 1, [&](Value row) {
     Value at[] = {batch, head, b.add(firstRow, row)};
     for (int64_t dim = 0; dim < 3; ++dim)
@@ -204,24 +166,22 @@ void RopeKernel::turnRow(Value batch, Value head, Value row, Value tableRow) {
   forPairs([&](KernelBuilder &k, Value pair) {
     KernelBuilder both(k.getLoc(), k, k.getStateType(), 2 * k.getLanes());
     Value at[] = {batch, head, row, b.mul(pair, 2)};
-    auto parts =
-        vector::DeinterleaveOp::create(k, both.loadVector(op.getInput(), at));
+    auto parts = vector::DeinterleaveOp::create(k, both.loadVector(input, at));
     Value x = parts.getRes1(), y = parts.getRes2();
     Value cosine = k.loadVector(cosines, {tableRow, pair});
     Value sine = k.loadVector(sines, {tableRow, pair});
     Value first = k.fsub(k.fmul(x, cosine), k.fmul(y, sine));
     Value second = k.fma(x, sine, k.fmul(y, cosine));
-    both.storeVector(vector::InterleaveOp::create(k, first, second),
-                     op.getOutput(), at);
+    both.storeVector(vector::InterleaveOp::create(k, first, second), output,
+                     at);
   });
 }
 
 void RopeKernel::emit() {
-  Value input = op.getInput(), zero = b.index(0);
+  Value zero = b.index(0);
   Value batches = b.extent(input, 0), heads = b.extent(input, 1),
         rows = b.extent(input, 2);
-  bool hasHeads =
-      cast<MemRefType>(op.getPositions().getType()).getDimSize(1) != 1;
+  bool hasHeads = cast<MemRefType>(positions.getType()).getDimSize(1) != 1;
   int64_t chunk = std::clamp<int64_t>(kTableNumbers / pairs, 1, kMaxRows);
   b.forAll({batches, b.ceilDiv(rows, chunk)}, [&](ValueRange ivs) {
     Value batch = ivs[0], firstRow = b.mul(ivs[1], chunk);
@@ -243,5 +203,16 @@ void RopeKernel::emit() {
 }
 
 void fovea::attn::emitRope(OpBuilder &builder, RopeOp op, int64_t vectorBits) {
-  RopeKernel(builder, op, vectorBits).emit();
+  RopeKernel(builder, op.getLoc(), op.getInput(), op.getPositions(),
+             op.getOutput(), op.getBase().convertToDouble(), /*sign=*/1.0,
+             vectorBits)
+      .emit();
+}
+
+void fovea::attn::emitRope(OpBuilder &builder, RopeBackwardOp op,
+                           int64_t vectorBits) {
+  RopeKernel(builder, op.getLoc(), op.getDOutput(), op.getPositions(),
+             op.getDInput(), op.getBase().convertToDouble(), /*sign=*/-1.0,
+             vectorBits)
+      .emit();
 }

@@ -10,14 +10,18 @@
 //     C = 0
 //     for each row
 //       C +- outer product of each column that enters or leaves
-//       output = u1 C, divided by its sum of weights
+//       output = left C, divided by its sum of weights
 //
 // What enters must leave without a trace. Sums are in f64, where products of
 // f32 numbers are exact, and what each addition rounds off is summed as well. A
 // row without columns starts from zero again.
 //
+// Transposed intervals are such changes: a row of attn.low_rank, now a column,
+// enters at its first column and leaves after its last.
+//
 //===----------------------------------------------------------------------===//
 
+#include "ChangeList.h"
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -28,36 +32,36 @@ using namespace fovea::attn;
 namespace {
 class RowChangeKernel : LowRankKernel {
 public:
-  RowChangeKernel(OpBuilder &builder, LowRankOp op, RegisterFile registers)
-      : LowRankKernel(builder, op, registers),
-        columns(llvm::alignTo(width + 1, lanes)),
+  RowChangeKernel(OpBuilder &builder, Location loc, const LowRankSum &sum,
+                  RegisterFile registers)
+      : LowRankKernel(builder, loc, sum, registers),
+        columns(llvm::alignTo(countedValue().getNumColumns(), lanes)),
         wideLanes(registers.vectorBits / 64) {}
 
   void emit();
 
 private:
-  void emitTask(Value batch, Value head);
-  Value loadPart(unsigned part, Value position);
+  void emitTask();
+  void emitHead(Value queryHead, Value isFirst);
+  Value loadPart(unsigned part, Value position) {
+    return sum.loadPart(b, part, batch, head, position);
+  }
   Value toggle(Value column, Value count);
   void addColumn(Value sign);
   void clearSums();
-  void emitRow(Value row);
+  void emitRow(Value row, Value isFirst);
   /// A builder at the same place that computes in f64.
   KernelBuilder wide() { return {b.getLoc(), b, b.getF64Type(), wideLanes}; }
 
   int64_t columns, wideLanes;
-  /// Which columns are there.
+  /// Which columns are there, and the changes of a transposed mask.
   Value present;
-  // The present task.
-  Value batch, head, keyHeadIndex, u1, u2, values, sums, errors, output;
+  ChangeList changes;
+  // The present task: a head of rows, and a query head.
+  Value batch, rowHead, head, keyHead, left, right, values, sums, errors,
+      output;
 };
 } // namespace
-
-Value RowChangeKernel::loadPart(unsigned part, Value position) {
-  Value buffer = op.getMaskParts()[part];
-  return b.loadIndex(buffer, {b.broadcastIndex(buffer, 0, batch),
-                              b.broadcastIndex(buffer, 1, head), position});
-}
 
 void RowChangeKernel::clearSums() {
   KernelBuilder k = wide();
@@ -71,7 +75,7 @@ void RowChangeKernel::clearSums() {
 void RowChangeKernel::addColumn(Value sign) {
   KernelBuilder k = wide();
   k.loop(k.index(0), k.index(rank), 1, [&](Value d) {
-    Value factor = k.fmul(sign, k.loadScalar(u2, {k.index(0), d}));
+    Value factor = k.fmul(sign, k.loadScalar(right, {k.index(0), d}));
     factor = k.broadcast(factor);
     k.loop(k.index(0), k.index(columns), wideLanes, [&](Value column) {
       Value at[] = {d, column};
@@ -91,16 +95,15 @@ void RowChangeKernel::addColumn(Value sign) {
 /// Lets a column enter or leave; takes and returns how many are there.
 Value RowChangeKernel::toggle(Value column, Value count) {
   Value zero = b.index(0);
-  Value at[] = {batch, head, column};
+  Value at[] = {batch, rowHead, column};
   Value wasThere = memref::LoadOp::create(b, present, at);
   Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
   Value isThere =
       arith::CmpIOp::create(b, arith::CmpIPredicate::eq, wasThere, no);
   memref::StoreOp::create(b, isThere, present, at);
-  Value row[] = {batch, keyHeadIndex, column};
-  b.packRow(op.getU2(), row, zero, u2, zero, paddedRank());
-  b.packRow(op.getValue(), row, zero, values, zero, columns);
-  b.storeScalar(b.scalar(1.0), values, {zero, b.index(width)});
+  Value row[] = {batch, keyHead, column};
+  packRow(sum.right, row, zero, right, zero, paddedRank());
+  packRow(countedValue(), row, zero, values, zero, columns);
   KernelBuilder k = wide();
   addColumn(k.select(wasThere, k.scalar(-1.0), k.scalar(1.0)));
   count = b.select(wasThere, b.sub(count, b.index(1)), b.add(count, 1));
@@ -108,67 +111,82 @@ Value RowChangeKernel::toggle(Value column, Value count) {
   return count;
 }
 
-void RowChangeKernel::emitRow(Value row) {
-  Value zero = b.index(0);
-  b.packRow(op.getU1(), {batch, head, row}, zero, u1, zero, paddedRank());
+void RowChangeKernel::emitRow(Value row, Value isFirst) {
+  Value zero = b.index(0), at[] = {batch, rowHead, row};
+  packRow(sum.left, at, zero, left, zero, paddedRank());
   KernelBuilder k = wide();
   k.loop(zero, k.index(columns), wideLanes, [&](Value column) {
-    Value sum =
+    Value product =
         k.loop(zero, k.index(rank), 1, k.splat(0.0),
-               [&](Value d, ValueRange sum) -> Values {
+               [&](Value d, ValueRange product) -> Values {
                  Value entry = k.fadd(k.loadVector(sums, {d, column}),
                                       k.loadVector(errors, {d, column}));
-                 Value factor = k.broadcast(k.loadScalar(u1, {zero, d}));
-                 return {k.fma(factor, entry, sum.front())};
+                 Value factor = k.broadcast(k.loadScalar(left, {zero, d}));
+                 return {k.fma(factor, entry, product.front())};
                })
             .front();
-    k.storeVector(sum, output, column);
+    k.storeVector(product, output, column);
   });
-  storeMeans(output, {batch, head, row});
+  storeResult(output, at, isFirst);
 }
 
-void RowChangeKernel::emitTask(Value batch, Value head) {
-  this->batch = batch;
-  this->head = head;
-  keyHeadIndex = keyHead(head);
+/// All rows, for the columns of one query head.
+void RowChangeKernel::emitHead(Value queryHead, Value isFirst) {
+  head = queryHead;
+  keyHead = columnHead(queryHead);
+  clearSums();
+  Value zero = b.index(0);
+  b.loop(zero, numColumns(), 1, [&](Value column) {
+    memref::StoreOp::create(b, arith::ConstantIntOp::create(b, 0, /*width=*/1),
+                            present, ValueRange{batch, rowHead, column});
+  });
+  b.loop(zero, numRows(), 1, {zero, zero},
+         [&](Value row, ValueRange state) -> Values {
+           Value end = sum.transposed
+                           ? changes.getRange(b, batch, head, row).second
+                           : loadPart(0, row);
+           auto step = [&](Value change, ValueRange counts) -> Values {
+             Value column = sum.transposed
+                                ? changes.load(b, batch, head, change)
+                                : loadPart(1, change);
+             return {toggle(column, counts.front())};
+           };
+           Value count = b.loop(state[1], end, 1, state[0], step).front();
+           emitRow(row, isFirst);
+           return {count, end};
+         });
+}
+
+void RowChangeKernel::emitTask() {
   Type wideType = b.getF64Type();
-  u1 = b.scratch({1, paddedRank()}, state);
-  u2 = b.scratch({1, paddedRank()}, state);
+  left = b.scratch({1, paddedRank()}, state);
+  right = b.scratch({1, paddedRank()}, state);
   values = b.scratch({1, columns}, state);
   output = b.scratch({columns}, state);
   sums = b.scratch({paddedRank(), columns}, wideType);
   errors = b.scratch({paddedRank(), columns}, wideType);
-  clearSums();
-  Value zero = b.index(0);
-  b.loop(zero, b.extent(op.getU2(), 2), 1, [&](Value column) {
-    memref::StoreOp::create(b, arith::ConstantIntOp::create(b, 0, /*width=*/1),
-                            present, ValueRange{batch, head, column});
+  forQueryHeads(rowHead, [&](Value queryHead, Value isFirst) {
+    emitHead(queryHead, isFirst);
   });
-  b.loop(zero, b.extent(op.getU1(), 2), 1, {zero, zero},
-         [&](Value row, ValueRange state) -> Values {
-           Value end = loadPart(0, row);
-           Value count =
-               b.loop(state[1], end, 1, state[0],
-                      [&](Value change, ValueRange counts) -> Values {
-                        return {toggle(loadPart(1, change), counts.front())};
-                      })
-                   .front();
-           emitRow(row);
-           return {count, end};
-         });
   b.freeScratch();
 }
 
 void RowChangeKernel::emit() {
-  Value extents[] = {b.extent(op.getU1(), 0), b.extent(op.getU1(), 1),
-                     b.extent(op.getU2(), 2)};
+  if (sum.transposed)
+    changes = ChangeList::fromIntervals(b, sum);
+  Value extents[] = {numBatches(), numRowHeads(), numColumns()};
   present = b.allocate(extents, {}, b.getI1Type());
-  b.forAll({extents[0], extents[1]},
-           [&](ValueRange ivs) { emitTask(ivs[0], ivs[1]); });
+  b.forAll({extents[0], extents[1]}, [&](ValueRange ivs) {
+    batch = ivs[0];
+    rowHead = ivs[1];
+    emitTask();
+  });
   memref::DeallocOp::create(b, present);
+  changes.free(b);
 }
 
-void fovea::attn::emitRowChangeLowRank(OpBuilder &builder, LowRankOp op,
-                                       RegisterFile registers) {
-  RowChangeKernel(builder, op, registers).emit();
+void fovea::attn::emitRowChangeSum(OpBuilder &builder, Location loc,
+                                   const LowRankSum &sum,
+                                   RegisterFile registers) {
+  RowChangeKernel(builder, loc, sum, registers).emit();
 }

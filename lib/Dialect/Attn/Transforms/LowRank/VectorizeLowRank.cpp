@@ -28,17 +28,16 @@ using namespace fovea::attn;
 
 static void emitLowRank(OpBuilder &builder, LowRankOp op,
                         RegisterFile registers) {
-  switch (op.getMask()) {
-  case RowMask::Causal:
-    return emitCausalLowRank(builder, op, registers);
-  case RowMask::RowChange:
-    return emitRowChangeLowRank(builder, op, registers);
-  case RowMask::RowInterval:
-  case RowMask::DistinctRows:
-  case RowMask::DistinctColumns:
-    return emitMaskedLowRank(builder, op, registers);
-  }
-  llvm_unreachable("unknown mask");
+  emitLowRankSum(builder, op.getLoc(),
+                 {{op.getU1()},
+                  {op.getU2()},
+                  {op.getValue()},
+                  op.getMask(),
+                  op.getMaskParts(),
+                  /*transposed=*/false,
+                  LowRankSum::Result::Means,
+                  op.getOutput()},
+                 registers);
 }
 
 namespace {
@@ -49,17 +48,25 @@ struct VectorizeLowRankPass
   void runOnOperation() override {
     RegisterFile registers = {vectorBits, numRegisters};
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<RopeOp, PolynomialFeaturesOp, LowRankOp>(op))
+      if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+               PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(op))
         return WalkResult::advance();
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();
       OpBuilder builder(op);
       llvm::TypeSwitch<Operation *>(op)
-          .Case([&](RopeOp op) { emitRope(builder, op, vectorBits); })
+          .Case<RopeOp, RopeBackwardOp>(
+              [&](auto op) { emitRope(builder, op, vectorBits); })
           .Case([&](PolynomialFeaturesOp op) {
             emitPolynomialFeatures(builder, op, vectorBits);
           })
-          .Case([&](LowRankOp op) { emitLowRank(builder, op, registers); });
+          .Case([&](PolynomialFeaturesBackwardOp op) {
+            emitPolynomialFeaturesBackward(builder, op, vectorBits);
+          })
+          .Case([&](LowRankOp op) { emitLowRank(builder, op, registers); })
+          .Case([&](LowRankBackwardOp op) {
+            emitLowRankBackward(builder, op, registers);
+          });
       op->erase();
       return WalkResult::advance();
     });

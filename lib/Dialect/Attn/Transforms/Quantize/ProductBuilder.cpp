@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows and vectors of a register tile, and steps of its loop at a time.
-static constexpr int64_t kTileRows = 4, kTileVectors = 4, kUnroll = 2;
+/// Vectors of a register tile, and steps of its loop at a time.
+static constexpr int64_t kTileVectors = 4, kUnroll = 4;
 
 //===----------------------------------------------------------------------===//
 // Products
@@ -54,8 +54,8 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
   auto columnOf = [&](int64_t vector) {
     return builder.add(column, vector * builder.getLanes());
   };
-  auto addStep = [&](Value k, Values &sums) {
-    Values right;
+  auto addStep = [&](Value k, ValueRange running) {
+    Values right, sums(running);
     for (int64_t vector = 0; vector < vectors; ++vector)
       right.push_back(product.right(builder, k, columnOf(vector)));
     for (int64_t r = 0; r < numRows; ++r) {
@@ -66,22 +66,13 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
         sum = builder.fma(left, right[vector], sum);
       }
     }
+    return sums;
   };
-  auto addSteps = [&](Value low, Value high, int64_t unroll, Values sums) {
-    return builder.loop(low, high, unroll, sums,
-                        [&](Value k, ValueRange running) {
-                          Values next(running);
-                          for (int64_t step = 0; step < unroll; ++step)
-                            addStep(builder.add(k, step), next);
-                          return next;
-                        });
-  };
-  Value zero = builder.index(0);
-  Value whole = builder.roundDown(product.depth, kUnroll);
-  Values sums(numRows * vectors, builder.splat(0.0));
-  sums = addSteps(zero, whole, kUnroll, sums);
-  if (!isEqualConstantIntOrValue(whole, product.depth))
-    sums = addSteps(whole, product.depth, 1, sums);
+  if (product.startTile && numRows == kTileRows && vectors == kTileVectors)
+    product.startTile(row);
+  Values zeros(numRows * vectors, builder.splat(0.0));
+  Values sums = builder.unrolledLoop(builder.index(0), product.depth, kUnroll,
+                                     zeros, addStep);
   for (int64_t r = 0; r < numRows; ++r) {
     Value at = builder.add(row, r);
     if (product.startRow)

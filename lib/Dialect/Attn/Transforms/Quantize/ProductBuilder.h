@@ -19,6 +19,9 @@ class ProductBuilder : public RowBuilder {
 public:
   using RowBuilder::RowBuilder;
 
+  /// Rows of a register tile.
+  static constexpr int64_t kTileRows = 4;
+
   /// `store(row, column, sum_k left(row, k) right(k, column))` for all of
   /// `rows` and `columns`; builders of single lanes finish what vectors leave.
   struct Product {
@@ -31,6 +34,8 @@ public:
         store;
     /// Called ahead of the stores of a row.
     llvm::function_ref<void(Value row)> startRow = {};
+    /// Called ahead of the loop of a whole register tile of `kTileRows` rows.
+    llvm::function_ref<void(Value row)> startTile = {};
   };
   void emitProduct(const Product &product);
 

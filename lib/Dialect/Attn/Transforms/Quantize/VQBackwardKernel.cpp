@@ -20,6 +20,9 @@ static MemRefType getType(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
 
+/// Lines of one operand that are asked for at once.
+static constexpr int64_t kMaxBurst = 4;
+
 VQBackwardKernel::VQBackwardKernel(OpBuilder &builder, VQBackwardOp op,
                                    FloatType state, int64_t lanes)
     : op(op), b(op.getLoc(), builder, state, lanes), state(state),
@@ -365,7 +368,35 @@ void VQBackwardKernel::emitFactors() {
                    b.storeVector(areScores ? score : getFactor(score), factors,
                                  {code, column});
                    b.storeVector(b.splat(0.0), dScores, {code, column});
-                 }});
+                 },
+                 /*startRow=*/{},
+                 /*startTile=*/[&](Value code) { lookAhead(code); }});
+}
+
+/// Asks for a few lines of what the tile before this one, which is next, reads
+/// and writes once.
+void VQBackwardKernel::lookAhead(Value code) {
+  for (auto [memref, index] :
+       {std::pair(op.getQuery(), head), std::pair(op.getDOutput(), head),
+        std::pair(op.getOutput(), head), std::pair(dValue, keyHead)}) {
+    // Only a soft-max needs the output.
+    if (!memref)
+      continue;
+    MemRefType type = getType(memref);
+    int64_t lineElements = 512 / type.getElementTypeBitWidth();
+    int64_t linesPerRow = llvm::divideCeil(type.getDimSize(3), lineElements);
+    int64_t lines =
+        llvm::divideCeil(tile * linesPerRow * b.kTileRows, numCodes);
+    // A burst for few codewords would stall the loads of their products.
+    if (lines > kMaxBurst)
+      continue;
+    for (int64_t i = 0; i < lines; ++i) {
+      Value line = b.add(b.mul(b.div(code, b.kTileRows), lines), i);
+      Value row = b.add(b.sub(first, b.index(tile)), b.div(line, linesPerRow));
+      Value column = b.mul(b.rem(line, linesPerRow), lineElements);
+      b.prefetch(memref, {batch, index, row, column}, /*locality=*/2);
+    }
+  }
 }
 
 /// Adds the cached tokens to dScores.

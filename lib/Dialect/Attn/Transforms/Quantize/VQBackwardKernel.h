@@ -60,6 +60,7 @@ private:
   void loadRows();
   Value emitDot(Value left, Value right, KernelBuilder::Values row);
   void emitFactors();
+  void lookAhead(Value code);
   void emitLocal();
   void emitChunk(Value low, Value high, bool isOwn);
   void emitLocalScores(Value low, Value count, bool isOwn);

@@ -47,9 +47,11 @@ struct LowerToReferencePass
                 SummarizeBackwardOp, FastMultipoleBackwardOp,
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                VQBackwardOp, ConvRecoverOp, ConvApplyOp, FFTForwardOp,
+                VQBackwardOp, ConvRecoverOp, ConvApplyOp, ConvApplyBackwardOp,
+                ConvRecoverBackwardOp, RopeBackwardOp, FFTForwardOp,
                 FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
-                PolynomialFeaturesOp, RopeOp, TreeBuildOp, TreeFetchOp,
+                LowRankBackwardOp, PolynomialFeaturesOp,
+                PolynomialFeaturesBackwardOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(
               [](auto op) { fovea::attn::lowerToReference(op); });
       return WalkResult::advance();

@@ -138,3 +138,47 @@ void fovea::attn::lowerToReference(ConvRecoverOp op) {
   });
   op.erase();
 }
+
+/// Every entry of every column that a basis begins in, by itself.
+void fovea::attn::lowerToReference(ConvRecoverBackwardOp op) {
+  ReferenceBuilder ref(op);
+  Value query = op.getQuery(), key = op.getKey(), dBasis = op.getDBasis();
+  Value dQuery = ref.allocateZeros(op.getDQuery()),
+        dKey = ref.allocateZeros(op.getDKey());
+  Value numBases = ref.extent(dBasis, 2), numTokens = ref.extent(dBasis, 3);
+  Value scale = ref.number(op.getScaleOrDefault());
+  auto emitEntry = [&](Value b, Value h, Value g, Value r, Value lag) {
+    auto sizeOf = [&](Value r) {
+      return ref.loadIndex(op.getSizes(), {b, h, r});
+    };
+    Value next = ref.add(r, ref.index(1));
+    auto loadNext = [&] {
+      return ref.when(
+          ref.less(lag, sizeOf(next)),
+          [&] { return ref.load(dBasis, {b, h, next, lag}); }, ref.number(0.0));
+    };
+    Value dScore = ref.subNumbers(
+        ref.load(dBasis, {b, h, r, lag}),
+        ref.when(ref.less(next, numBases), loadNext, ref.number(0.0)));
+    dScore = ref.mulNumbers(dScore, scale);
+    Value j = ref.sub(numTokens, sizeOf(r)), i = ref.add(j, lag);
+    ref.forEach(ref.extent(query, 3), [&](Value d) {
+      ref.addTo(dQuery, {b, h, i, d},
+                ref.mulNumbers(dScore, ref.load(key, {b, g, j, d})));
+      ref.addTo(dKey, {b, g, j, d},
+                ref.mulNumbers(dScore, ref.load(query, {b, h, i, d})));
+    });
+  };
+  ref.forEach(ref.extent(query, 0), [&](Value b) {
+    ref.forEach(ref.extent(query, 1), [&](Value h) {
+      Value g = ref.keyHead(query, key, h);
+      ref.forEach(numBases, [&](Value r) {
+        ref.forEach(ref.loadIndex(op.getSizes(), {b, h, r}),
+                    [&](Value lag) { emitEntry(b, h, g, r, lag); });
+      });
+    });
+  });
+  ref.storeAll(dQuery, op.getDQuery());
+  ref.storeAll(dKey, op.getDKey());
+  op.erase();
+}

@@ -6,34 +6,25 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ReferenceBuilder.h"
+#include "ReferenceLowRank.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Calls `body` for every row `[b, h, n]` of `rows`.
-static void forEachRow(ReferenceBuilder &ref, Value rows,
-                       llvm::function_ref<void(Value, Value, Value)> body) {
-  ref.forEach(ref.extent(rows, 0), [&](Value b) {
-    ref.forEach(ref.extent(rows, 1), [&](Value h) {
-      ref.forEach(ref.extent(rows, 2), [&](Value n) { body(b, h, n); });
-    });
-  });
-}
-
 //===----------------------------------------------------------------------===//
 // RopeOp
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(RopeOp op) {
+/// Turns pairs of columns of `input` by their angles; back if `sign` is -1.
+template <typename OpTy>
+static void emitTurns(OpTy op, Value input, Value output, double sign) {
   ReferenceBuilder ref(op);
-  Value input = op.getInput(), output = op.getOutput();
   int64_t width = cast<MemRefType>(input.getType()).getDimSize(3);
   double base = op.getBase().convertToDouble();
   Value frequencies = ref.allocate({width / 2});
   for (int64_t i = 0; i < width / 2; ++i)
-    ref.store(ref.number(std::pow(base, -2.0 * i / width)), frequencies,
+    ref.store(ref.number(sign * std::pow(base, -2.0 * i / width)), frequencies,
               ref.index(i));
   forEachRow(ref, input, [&](Value b, Value h, Value n) {
     Value positions = op.getPositions();
@@ -54,6 +45,14 @@ void fovea::attn::lowerToReference(RopeOp op) {
     });
   });
   op.erase();
+}
+
+void fovea::attn::lowerToReference(RopeOp op) {
+  emitTurns(op, op.getInput(), op.getOutput(), /*sign=*/1.0);
+}
+
+void fovea::attn::lowerToReference(RopeBackwardOp op) {
+  emitTurns(op, op.getDOutput(), op.getDInput(), /*sign=*/-1.0);
 }
 
 //===----------------------------------------------------------------------===//
@@ -115,93 +114,12 @@ void fovea::attn::lowerToReference(PolynomialFeaturesOp op) {
 // LowRankOp
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Says which columns the rows of one head keep, row after row.
-class MaskRows {
-public:
-  MaskRows(ReferenceBuilder &ref, LowRankOp op)
-      : ref(ref), op(op), numRows(ref.extent(op.getU1(), 2)),
-        numColumns(ref.extent(op.getU2(), 2)) {
-    if (op.getMask() == RowMask::RowChange) {
-      auto type = cast<MemRefType>(op.getU2().getType());
-      SmallVector<Value> dynamicExtents;
-      if (type.isDynamicDim(2))
-        dynamicExtents.push_back(numColumns);
-      present = ref.allocate({type.getDimSize(2)}, dynamicExtents);
-    }
-  }
-
-  void beginHead(Value b, Value h) {
-    batch = b;
-    head = h;
-    if (present)
-      ref.forEach(numColumns,
-                  [&](Value j) { ref.store(ref.number(0.0), present, j); });
-  }
-
-  /// Rows begin in their order.
-  void beginRow(Value i) {
-    row = i;
-    if (!present)
-      return;
-    Value one = ref.index(1), zero = ref.index(0);
-    Value before = ref.max(ref.sub(i, one), zero);
-    Value begin = ref.select(ref.less(zero, i), loadPart(0, before), zero);
-    ref.forEach(begin, loadPart(0, i), [&](Value change) {
-      Value column = loadPart(1, change);
-      Value old = ref.load(present, column);
-      ref.store(ref.subNumbers(ref.number(1.0), old), present, column);
-    });
-  }
-
-  /// Whether the present row keeps column `j`.
-  Value keeps(Value j) {
-    switch (op.getMask()) {
-    case RowMask::Causal:
-      return ref.lessOrEqual(ref.add(j, numRows), ref.add(row, numColumns));
-    case RowMask::RowChange:
-      return ref.lessNumber(ref.number(0.5), ref.load(present, j));
-    case RowMask::RowInterval:
-      return ref.both(ref.lessOrEqual(loadPart(0, row), j),
-                      ref.lessOrEqual(j, loadPart(1, row)));
-    case RowMask::DistinctRows:
-      return loadEntry(loadPart(0, row), j);
-    case RowMask::DistinctColumns:
-      return loadEntry(loadPart(0, j), row);
-    }
-    llvm_unreachable("unknown mask");
-  }
-
-private:
-  Value loadPart(unsigned part, Value position) {
-    Value buffer = op.getMaskParts()[part];
-    SmallVector<Value> at =
-        ref.broadcastIndices(buffer, ValueRange{batch, head});
-    at.push_back(position);
-    return ref.loadIndex(buffer, at);
-  }
-  Value loadEntry(Value group, Value position) {
-    Value buffer = op.getMaskParts()[1];
-    SmallVector<Value> at =
-        ref.broadcastIndices(buffer, ValueRange{batch, head});
-    at.append({group, position});
-    return ref.loadCondition(buffer, at);
-  }
-
-  ReferenceBuilder &ref;
-  LowRankOp op;
-  Value numRows, numColumns, batch, head, row;
-  /// 1 for every column that is there, under row_change.
-  Value present;
-};
-} // namespace
-
 void fovea::attn::lowerToReference(LowRankOp op) {
   ReferenceBuilder ref(op);
   Value u1 = op.getU1(), u2 = op.getU2(), value = op.getValue();
   int64_t width = cast<MemRefType>(value.getType()).getDimSize(3);
   Value sums = ref.allocate({width}), zero = ref.number(0.0);
-  MaskRows mask(ref, op);
+  MaskRows mask(ref, u1, u2, op.getMask(), op.getMaskParts());
   ref.forEach(ref.extent(u1, 0), [&](Value b) {
     ref.forEach(ref.extent(u1, 1), [&](Value h) {
       mask.beginHead(b, h);

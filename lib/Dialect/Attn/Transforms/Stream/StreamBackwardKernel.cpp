@@ -19,8 +19,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows of a register tile of the products that give gradients.
-static constexpr int64_t kRows = 4;
+/// Steps of their loops in one turn: short loops end as predicted.
+static constexpr int64_t kUnroll = 4;
 /// The `lse` in base 2 of rows that read nothing: their weights are 2^-this.
 /// Far enough beyond every score, and a difference that exp2 can take.
 static constexpr double kEmpty = 0x1p32;
@@ -45,11 +45,12 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
       calls(module, backward), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
-  // The products of a tile take long enough to bring the next one's bias.
-  biasAhead = tiles.getKey();
-  biasLocality = 2;
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
+  // A tile asks for the next one's bias: while it is scored, where that has as
+  // many rows.
+  biasAhead = tileRows == tiles.getQueryLanes() ? 0 : tiles.getKey();
+  biasLocality = 2;
   columnVectors =
       std::max<int64_t>(1, tiles.getKeys() * tiles.getVectors() / kRows);
 }
@@ -165,6 +166,8 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
   SmallVector<Segment> segments, shorts;
   collectSegments(blockIndex, segments, shorts);
   segments.append(shorts);
+  for (const Segment &segment : segments)
+    lookAheadInTable(segment);
   // Down the rows, as the items of a chain follow each other.
   llvm::stable_sort(segments, [](const Segment &a, const Segment &b) {
     return a.source < b.source;
@@ -180,23 +183,26 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   tile.scoreRow = b.index(0);
   tile = stage(tile);
   packBias(tile);
-  std::pair<Lookaheads, Lookaheads> ahead = lookAheadOf(tile);
-  tile.lookahead = ahead.first;
+  TileLookaheads ahead = lookAheadOf(tile);
+  tile.lookahead = ahead.scores;
   forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
                            bool masked) {
-    scoreGradientRows(tile, ahead.second, low, high, step, first, masked);
+    scoreGradientRows(tile, ahead.scoreGradients, low, high, step, first,
+                      masked);
   });
-  addQueryGradients(tile);
+  addQueryGradients(tile, ahead.queries);
   // From here on rows are touched that other blocks add to.
   const GradientView &view = views[tile.source];
   Value end = b.add(view.firstRow, tile.kind == Segment::Table
                                        ? sources[tile.source].rows
                                        : b.add(tile.row, tile.count));
   waitForTurn(end);
-  addRowGradients(tile, scores, gradientTile, valueWidth, view.values,
-                  /*factor=*/Value());
-  addRowGradients(tile, scoreGradients, queryTile, width, view.keys,
-                  b.splat(op.getScale().convertToDouble()));
+  addRowGradients(
+      tile, {scores, gradientTile, view.values, valueWidth, ahead.values});
+  addRowGradients(tile,
+                  {scoreGradients, queryTile, view.keys, width, ahead.keys,
+                   b.splat(op.getScale().convertToDouble()),
+                   [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
   endTurn(end);
 }
@@ -238,27 +244,48 @@ void StreamBackwardKernel::prepareRows() {
 
 /// The next tile of a long range; or, where ranges follow the queries, what the
 /// next block reads: its own rows, and the rows behind those of this one.
-std::pair<StreamBackwardKernel::Lookaheads, StreamBackwardKernel::Lookaheads>
+StreamBackwardKernel::TileLookaheads
 StreamBackwardKernel::lookAheadOf(const Segment &tile) {
+  TileLookaheads ahead;
   if (!manageCache || tile.kind != Segment::Rows)
-    return {};
+    return ahead;
   const SourceView &source = sources[tile.source];
   const GradientView &view = views[tile.source];
-  if (isOrdered) {
-    Value next = b.add(tile.row, tileRows);
-    return {{{source.keys, next, 3}, {view.keys, next, 2}},
-            {{source.values, next, 2}, {view.values, next, 2}}};
+  if (source.bias && !source.biasRowBroadcasts && !source.biasKeyBroadcasts &&
+      biasAhead == 0)
+    ahead.scores = {{source.bias, blockQuery, 2,
+                     b.add(tile.biasColumn, tileRows), tileRows}};
+  if (!isOrdered && op.getBlock() == 0)
+    return ahead;
+  Value next = b.add(tile.row, tileRows);
+  if (!isOrdered) {
+    Value query = b.add(blockQuery, tiles.getQueryLanes());
+    next = b.add(next, tiles.getQueryLanes());
+    ahead.scores.push_back({queryRows, query, 2});
+    ahead.scoreGradients = {{dOutputRows, query, 2}};
+    ahead.queries = {{outputView, query, 2}};
   }
-  if (op.getBlock() == 0)
-    return {};
-  Value query = b.add(blockQuery, tiles.getQueryLanes());
-  Value next = b.add(b.add(tile.row, tileRows), tiles.getQueryLanes());
-  return {
-      {{queryRows, query, 2},
-       {dOutputRows, query, 2},
-       {outputView, query, 2},
-       {source.keys, next, 2}},
-      {{source.values, next, 2}, {view.keys, next, 2}, {view.values, next, 2}}};
+  ahead.values = {{source.values, next, 2}, {view.values, next, 2}};
+  ahead.keys = {{view.keys, next, 2}, {source.keys, next, 2}};
+  return ahead;
+}
+
+/// Asks for the listed rows, most of which the block before has read.
+void StreamBackwardKernel::lookAheadInTable(const Segment &segment) {
+  if (!manageCache || segment.kind != Segment::Table)
+    return;
+  const GradientView &view = views[segment.source];
+  b.loop(b.index(0), segment.count, 1, [&](Value entry) {
+    Value row = tableRow(segment, entry);
+    for (Value memref :
+         {segment.keys, segment.values, view.keys, view.values}) {
+      auto type = cast<MemRefType>(memref.getType());
+      int64_t lineElements = 512 / type.getElementTypeBitWidth();
+      for (int64_t column = 0; column < type.getDimSize(1);
+           column += lineElements)
+        b.prefetch(memref, {row, b.index(column)}, /*locality=*/2);
+    }
+  });
 }
 
 void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
@@ -313,83 +340,111 @@ void StreamBackwardKernel::forEachColumns(
     body(b.index(whole * lanes), numVectors - whole);
 }
 
-void StreamBackwardKernel::addQueryGradients(const Segment &tile) {
-  int64_t step = std::min(kRows, lanes);
-  auto addPart = [&](Value queryLow, Value queryHigh, Value low, Value high) {
-    b.loop(queryLow, b.min(queryHigh, blockQueries), step, [&](Value query) {
-      forEachColumns(width, [&](Value column, int64_t count) {
-        Values sums = b.loop(
-            low, high, 1, Values(step * count, b.splat(0.0)),
-            [&](Value offset, ValueRange running) {
-              Value row = rowsOf(tile, offset, 1).front();
-              Values keys, next;
-              for (int64_t c = 0; c < count; ++c)
-                keys.push_back(
-                    b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
-              for (int64_t i = 0; i < step; ++i) {
-                Value weight = b.broadcast(
-                    b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
-                for (int64_t c = 0; c < count; ++c)
-                  next.push_back(
-                      b.fma(weight, keys[c], running[i * count + c]));
-              }
-              return next;
-            });
-        for (int64_t i = 0; i < step; ++i)
-          for (int64_t c = 0; c < count; ++c) {
-            Values at = {b.add(query, i), b.add(column, c * lanes)};
-            b.storeVector(
-                b.fadd(b.loadVector(queryGradients, at), sums[i * count + c]),
-                queryGradients, at);
-          }
-      });
-    });
-  };
-  if (tile.kind != Segment::Diagonal)
-    return addPart(b.index(0), b.index(tiles.getQueryLanes()), b.index(0),
-                   tile.count);
-  // The queries of vector v read the rows of triangles 0 .. v.
-  for (int64_t v = 0; v < vectors; ++v)
-    addPart(b.index(v * lanes), b.index((v + 1) * lanes), tile.skip,
-            b.min(tile.count, b.index((v + 1) * lanes)));
+/// Emitted in each turn of a product at `depth`: turns of all tiles of columns
+/// share the lines that go with a row.
+void StreamBackwardKernel::prefetchInPanel(const Segment &segment, Value row,
+                                           Step depth, Step column) {
+  if (segment.lookahead.empty())
+    return;
+  int64_t panel = columnVectors * lanes;
+  int64_t panels = llvm::divideCeil(column.end, panel);
+  Value turn = b.add(b.mul(b.div(column.at, panel), depth.end), depth.at);
+  prefetch(segment, row, turn, kUnroll, panels * depth.end);
 }
 
-/// Adds `weights . rows`, times `factor` unless that is null, to the rows of
-/// `target` that the tile consists of.
-void StreamBackwardKernel::addRowGradients(const Segment &tile, Value weights,
-                                           Value rows, int64_t columns,
-                                           Value target, Value factor) {
-  auto addRows = [&](Value low, Value high, int64_t step, unsigned first) {
+void StreamBackwardKernel::addQueryGradients(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead) {
+  Segment segment = tile;
+  segment.lookahead.assign(ahead.begin(), ahead.end());
+  int64_t step = std::min(kRows, lanes);
+  bool isDiagonal = tile.kind == Segment::Diagonal;
+  Value low = isDiagonal ? tile.skip : b.index(0);
+  b.loop(b.index(0), blockQueries, step, [&](Value query) {
+    // Queries of a diagonal read the rows up to their own.
+    Value high =
+        isDiagonal ? b.min(tile.count, b.add(query, step)) : tile.count;
+    forEachColumns(width, [&](Value column, int64_t count) {
+      Values zeros(step * count, b.splat(0.0));
+      auto addRow = [&](Value offset, ValueRange running) {
+        Value row = rowsOf(tile, offset, 1).front();
+        Values keys, next;
+        for (int64_t c = 0; c < count; ++c)
+          keys.push_back(
+              b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
+        for (int64_t i = 0; i < step; ++i) {
+          Value weight = b.broadcast(
+              b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
+          for (int64_t c = 0; c < count; ++c)
+            next.push_back(b.fma(weight, keys[c], running[i * count + c]));
+        }
+        return next;
+      };
+      Values sums =
+          b.unrolledLoop(low, high, kUnroll, zeros, addRow, [&](Value offset) {
+            prefetchInPanel(segment, query, {offset, tileRows},
+                            {column, width});
+          });
+      for (int64_t i = 0; i < step; ++i)
+        for (int64_t c = 0; c < count; ++c) {
+          Values at = {b.add(query, i), b.add(column, c * lanes)};
+          b.storeVector(
+              b.fadd(b.loadVector(queryGradients, at), sums[i * count + c]),
+              queryGradients, at);
+        }
+    });
+  });
+}
+
+void StreamBackwardKernel::addRowGradients(const Segment &tile,
+                                           const RowProduct &product) {
+  Segment segment = tile;
+  segment.lookahead.assign(product.ahead.begin(), product.ahead.end());
+  auto addRows = [&](Value low, Value high, int64_t step) {
     b.loop(low, high, step, [&](Value offset) {
-      forEachColumns(columns, [&](Value column, int64_t count) {
-        Values sums =
-            b.loop(b.index(first * lanes), blockQueries, 1,
-                   Values(step * count, b.splat(0.0)),
-                   [&](Value query, ValueRange running) {
-                     Values vectors, next;
-                     for (int64_t c = 0; c < count; ++c)
-                       vectors.push_back(b.loadVector(
-                           rows, {query, b.add(column, c * lanes)}));
-                     for (int64_t i = 0; i < step; ++i) {
-                       Value weight = b.broadcast(
-                           b.loadScalar(weights, {b.add(offset, i), query}));
-                       for (int64_t c = 0; c < count; ++c)
-                         next.push_back(
-                             b.fma(weight, vectors[c], running[i * count + c]));
-                     }
-                     return next;
-                   });
+      // Rows of a diagonal are read by their own query and later ones.
+      Value begin = tile.kind == Segment::Diagonal ? offset : b.index(0);
+      forEachColumns(product.columns, [&](Value column, int64_t count) {
+        Values zeros(step * count, b.splat(0.0));
+        auto addQuery = [&](Value query, ValueRange running) {
+          Values vectors, next;
+          for (int64_t c = 0; c < count; ++c)
+            vectors.push_back(
+                b.loadVector(product.rows, {query, b.add(column, c * lanes)}));
+          for (int64_t i = 0; i < step; ++i) {
+            Value weight = b.broadcast(
+                b.loadScalar(product.weights, {b.add(offset, i), query}));
+            for (int64_t c = 0; c < count; ++c)
+              next.push_back(b.fma(weight, vectors[c], running[i * count + c]));
+          }
+          return next;
+        };
+        Values sums = b.unrolledLoop(
+            begin, blockQueries, kUnroll, zeros, addQuery, [&](Value query) {
+              if (step == kRows)
+                prefetchInPanel(segment, offset, {query, tiles.getQueryLanes()},
+                                {column, product.columns});
+            });
         for (int64_t i = 0; i < step; ++i)
-          addToRow(target, sourceRow(tile, b.add(offset, i)), column, columns,
-                   ArrayRef(sums).slice(i * count, count), factor);
+          addToRow(product.target, sourceRow(tile, b.add(offset, i)), column,
+                   product.columns, ArrayRef(sums).slice(i * count, count),
+                   product.factor);
       });
+      if (step == kRows && product.endRows)
+        product.endRows(offset);
     });
   };
-  forEachTriangle(tile, [&](Value low, Value high, unsigned first) {
+  auto addTriangle = [&](Value low, Value high) {
     Value length = b.max(b.sub(high, low), b.index(0));
     Value whole = b.add(low, b.roundDown(length, kRows));
-    addRows(low, whole, kRows, first);
-    addRows(whole, high, 1, first);
+    addRows(low, whole, kRows);
+    addRows(whole, high, 1);
+  };
+  if (tile.kind != Segment::Diagonal)
+    return addTriangle(b.index(0), tile.count);
+  // Rows of different triangles have weights for different vectors.
+  b.loop(b.index(0), tile.count, lanes, [&](Value first) {
+    addTriangle(b.max(tile.skip, first),
+                b.min(tile.count, b.add(first, lanes)));
   });
 }
 

@@ -47,6 +47,8 @@ public:
   void emit();
 
 private:
+  /// Rows of a register tile of the products that give gradients.
+  static constexpr int64_t kRows = 4;
   /// Further than any row: where an item is that has ended.
   static constexpr int64_t kLastTurn = std::numeric_limits<int64_t>::max() - 1;
 
@@ -84,19 +86,39 @@ private:
   void viewGradients(Value batch, Value head);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitTile(Segment tile);
-  /// What will be read soon: while the first product of a tile is computed, and
-  /// while the second one is.
+  /// What will be read soon, one line in every turn of a product: more at once
+  /// than the first cache level can wait for would stall its loads.
   using Lookaheads = llvm::SmallVector<Lookahead>;
-  std::pair<Lookaheads, Lookaheads> lookAheadOf(const Segment &tile);
+  struct TileLookaheads {
+    Lookaheads scores, scoreGradients, queries, values, keys;
+  };
+  TileLookaheads lookAheadOf(const Segment &tile);
+  void lookAheadInTable(const Segment &segment);
 
   // Stages.
   void prepareRows();
   void scoreGradientRows(const Segment &tile, llvm::ArrayRef<Lookahead> ahead,
                          Value low, Value high, int64_t step,
                          unsigned firstVector, bool masked);
-  void addQueryGradients(const Segment &tile);
-  void addRowGradients(const Segment &tile, Value weights, Value rows,
-                       int64_t columns, Value target, Value factor);
+  /// Where a loop is, and the constant at which it ends.
+  struct Step {
+    Value at;
+    int64_t end;
+  };
+  void prefetchInPanel(const Segment &segment, Value row, Step depth,
+                       Step column);
+  void addQueryGradients(const Segment &tile, llvm::ArrayRef<Lookahead> ahead);
+  /// `weights . rows`, times `factor` unless that is null, is added to the rows
+  /// of `target` that a tile consists of.
+  struct RowProduct {
+    Value weights, rows, target;
+    int64_t columns;
+    llvm::ArrayRef<Lookahead> ahead;
+    Value factor = {};
+    /// Called behind each register tile of rows.
+    llvm::function_ref<void(Value)> endRows = {};
+  };
+  void addRowGradients(const Segment &tile, const RowProduct &product);
   void addToRow(Value target, Value row, Value column, int64_t columns,
                 mlir::ValueRange sums, Value factor);
   void storeQueryGradients();
@@ -108,7 +130,11 @@ private:
   void storeTermSums();
   void addRowSums(const Segment &tile);
   void addColumnSums(const Segment &tile);
-  void addBiasSquares(const Segment &tile);
+  bool hasBiasSquares(const Segment &tile);
+  bool spreadsBiasSquares(const Segment &tile);
+  void addBiasSquaresAt(const Segment &tile, Value offset);
+  void addBiasSquare(const Segment &tile, Value offset, Value query);
+  void addBiases(const Segment &tile);
   bool isExclusiveBias(const StreamSourceGradient &source);
   void addTo(Value target, mlir::ValueRange indices, Value scalar);
   Value liveGradients(Value row, int64_t vector);

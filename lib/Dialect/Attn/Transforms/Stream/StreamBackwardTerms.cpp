@@ -82,7 +82,7 @@ void StreamBackwardKernel::addTermGradients(const Segment &tile) {
   if (source.biasKeyBroadcasts)
     addColumnSums(tile);
   else
-    addBiasSquares(tile);
+    addBiases(tile);
 }
 
 void StreamBackwardKernel::addTo(Value target, ValueRange indices,
@@ -171,8 +171,62 @@ bool StreamBackwardKernel::isExclusiveBias(const StreamSourceGradient &source) {
          isWhole(3, cast<MemRefType>(source.keys.getType()).getDimSize(2));
 }
 
-/// One by one. Whole squares are transposed in registers.
-void StreamBackwardKernel::addBiasSquares(const Segment &tile) {
+/// Whether the gradient of the bias is that of single scores: then whole
+/// squares of rows and queries are transposed in registers.
+bool StreamBackwardKernel::hasBiasSquares(const Segment &tile) {
+  const SourceView &source = sources[tile.source];
+  return views[tile.source].bias && !source.biasRowBroadcasts &&
+         !source.biasKeyBroadcasts && tile.kind != Segment::Table;
+}
+
+/// Whether squares are stored one or a few behind every register tile of rows,
+/// because memory is slower than the stores of a whole tile.
+bool StreamBackwardKernel::spreadsBiasSquares(const Segment &tile) {
+  return hasBiasSquares(tile) && tile.kind == Segment::Rows &&
+         kRows * vectors % lanes == 0;
+}
+
+/// The squares that go with the register tile of rows from `offset` on.
+void StreamBackwardKernel::addBiasSquaresAt(const Segment &tile, Value offset) {
+  if (!spreadsBiasSquares(tile))
+    return;
+  int64_t perTile = kRows * vectors / lanes;
+  for (int64_t i = 0; i < perTile; ++i) {
+    Value number = b.add(b.mul(b.div(offset, kRows), perTile), i);
+    Value row = b.mul(b.div(number, vectors), lanes);
+    Value query = b.mul(b.rem(number, vectors), lanes);
+    b.ifThen(b.both(b.less(row, b.roundDown(tile.count, lanes)),
+                    b.less(query, b.roundDown(blockQueries, lanes))),
+             [&] { addBiasSquare(tile, row, query); });
+  }
+}
+
+void StreamBackwardKernel::addBiasSquare(const Segment &tile, Value offset,
+                                         Value query) {
+  Value target = views[tile.source].bias;
+  bool isExclusive = isExclusiveBias(gradients[tile.source]);
+  auto add = [&](bool streams) {
+    Values square;
+    for (int64_t i = 0; i < lanes; ++i)
+      square.push_back(b.loadVector(scoreGradients, {b.add(offset, i), query}));
+    for (auto [i, vector] : llvm::enumerate(b.transpose(square))) {
+      Values at = {b.add(b.add(blockQuery, query), i), b.add(tile.row, offset)};
+      b.storeVector(isExclusive ? vector
+                                : b.fadd(b.loadVector(target, at), vector),
+                    target, at, streams);
+    }
+  };
+  Value streams = views[tile.source].streamsBias;
+  if (!isExclusive || !streams)
+    return add(/*streams=*/false);
+  Value first = b.add(tile.row, tile.skip);
+  b.ifThenElse(
+      b.both(streams, b.equal(b.rem(first, lanes), b.index(0))),
+      [&] { add(/*streams=*/true); }, [&] { add(/*streams=*/false); });
+}
+
+/// One by one, but for whole squares.
+void StreamBackwardKernel::addBiases(const Segment &tile) {
   Value target = views[tile.source].bias;
   // Tables end with copies of their last row.
   bool isExclusive =
@@ -189,38 +243,16 @@ void StreamBackwardKernel::addBiasSquares(const Segment &tile) {
       });
     });
   };
-  if (tile.kind == Segment::Table)
+  if (!hasBiasSquares(tile))
     return addElements(tile.skip, b.index(0), blockQueries);
   Value length = b.max(b.sub(tile.count, tile.skip), b.index(0));
   Value fullRows = b.add(tile.skip, b.roundDown(length, lanes));
   Value fullQueries = b.roundDown(blockQueries, lanes);
-  auto addSquares = [&](bool streams) {
+  if (!spreadsBiasSquares(tile))
     b.loop(tile.skip, fullRows, lanes, [&](Value offset) {
-      b.loop(b.index(0), fullQueries, lanes, [&](Value query) {
-        Values square;
-        for (int64_t i = 0; i < lanes; ++i)
-          square.push_back(
-              b.loadVector(scoreGradients, {b.add(offset, i), query}));
-        for (auto [i, vector] : llvm::enumerate(b.transpose(square))) {
-          Values at = {b.add(b.add(blockQuery, query), i),
-                       b.add(tile.row, offset)};
-          b.storeVector(isExclusive ? vector
-                                    : b.fadd(b.loadVector(target, at), vector),
-                        target, at, streams);
-        }
-      });
+      b.loop(b.index(0), fullQueries, lanes,
+             [&](Value query) { addBiasSquare(tile, offset, query); });
     });
-  };
-  Value streams = views[tile.source].streamsBias;
-  if (isExclusive && streams) {
-    Value first = b.add(tile.row, tile.skip);
-    streams = b.both(streams, b.equal(b.rem(first, lanes), b.index(0)));
-    b.ifThenElse(
-        streams, [&] { addSquares(/*streams=*/true); },
-        [&] { addSquares(/*streams=*/false); });
-  } else {
-    addSquares(/*streams=*/false);
-  }
   addElements(fullRows, b.index(0), fullQueries);
   addElements(tile.skip, fullQueries, blockQueries);
 }

@@ -80,6 +80,8 @@ void StreamKernel::allocateScratch() {
   packedQueries = b.scratch({paddedWidth, queries}, state);
   stagedQueries = b.scratch({queries, paddedWidth}, state);
   scores = b.scratch({rows, queries}, state);
+  if (ranges.getMaxShortRows())
+    chunkWeights = b.scratch({getChunkRows(), queries}, state);
   outputs = b.scratch({paddedValueWidth, queries}, state);
   outputRows = b.scratch({queries, paddedValueWidth}, state);
   factors = b.scratch({queries}, state);
@@ -100,6 +102,9 @@ void StreamKernel::allocateScratch() {
     keys.scores = b.scratch({keys.numRows, queries}, state);
     if (getElementTypeOrSelf(keys.operand) != state)
       keys.staged = b.scratch({keys.numRows, width}, state);
+    int64_t paddedRows = llvm::alignTo(keys.numRows, lanes);
+    if (keys.reader)
+      keys.weights = b.scratch({paddedRows}, state);
   }
   if (int64_t tableRows = ranges.getMaxTableRows()) {
     table = b.scratch({tableRows}, b.getIndexType());
@@ -223,15 +228,19 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   }
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
-  scoreTables(shorts);
   State state;
   state.maximum.assign(vectors, b.splat(softmax::kMasked));
   state.sum.assign(vectors, b.splat(0.0));
-  Value zero = b.splat(0.0);
-  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-    for (int64_t v = 0; v < vectors; ++v)
-      b.storeVector(zero, outputs, {column, b.index(v * lanes)});
-  });
+  SmallVector<Segment> all(longs);
+  llvm::append_range(all, shorts);
+  scoreTables(all, state.maximum);
+  if (!startsWithDiagonal(shorts)) {
+    Value zero = b.splat(0.0);
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+    });
+  }
   streamLongRanges(longs, state);
   if (!shorts.empty()) {
     lookAhead(shorts);

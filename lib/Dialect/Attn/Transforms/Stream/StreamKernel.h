@@ -39,10 +39,15 @@ public:
   using Values = KernelBuilder::Values;
 
   /// Rows of an operand that will be read soon: `row + i` is prefetched while
-  /// row `i` of the segment is scored.
+  /// row `i` of the segment is scored, or as many lines of consecutive rows as
+  /// `linesPerTile` says with every register tile.
   struct Lookahead {
     Value memref, row;
     unsigned locality; // 3 keeps it in the first cache level, 2 in the second
+    Value column = {}; // first one, and how many: null for whole rows
+    int64_t columns = 0;
+    Value lastColumn = {}; // no column beyond this one, where it is given
+    int64_t linesPerTile = 0;
   };
 
   /// Rows of one source that are scored by the same loop.
@@ -63,7 +68,8 @@ public:
     Value count;        // number of rows
     Value skip;         // leading rows of a diagonal that lie before the source
     Value scoreRow;     // first row of S
-    Value table;        // first entry of the row table
+    Value weights, weightRow; // where weights go, and the first row of them
+    Value table;              // first entry of the row table
     llvm::SmallVector<Lookahead> lookahead;
   };
 
@@ -97,6 +103,10 @@ protected:
     Value staged;  // scratch in the state's type, null where `keys` has it
     Value scores;  // scratch [rows][L]
     int64_t numRows;
+    /// The source that reads the rows themselves, without a bias, and what is
+    /// added to their scores: masked where a block does not read them.
+    std::optional<unsigned> reader;
+    Value weights; // scratch [rows], null without a reader
   };
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
@@ -139,10 +149,14 @@ protected:
   Value packRows(const RowPack &pack, Value query, Value numQueries,
                  Value factor);
   Value getScoreScale();
-  void scoreTables(llvm::ArrayRef<Segment> segments);
+  void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
   void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
   void attendTile(Segment tile, State &state);
   void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  /// Whether a diagonal of short ranges is what the outputs start with.
+  bool startsWithDiagonal(llvm::ArrayRef<Segment> shorts);
+  /// Rows of short ranges that weights are kept of.
+  int64_t getChunkRows();
   void scoreSegments(llvm::MutableArrayRef<Segment> segments, Values &maximum);
   void finish(Value query, Value numQueries, const State &state);
 
@@ -170,6 +184,12 @@ protected:
   // Prefetching and streaming stores (StreamPrefetch.cpp).
   void lookAhead(Segment &tile);
   void lookAhead(llvm::MutableArrayRef<Segment> segments);
+  /// What the next block of queries reads, with how many rows of a table it is
+  /// prefetched during.
+  llvm::SmallVector<std::pair<int64_t, Lookahead>>
+  lookAhead(const Segment &table, int64_t numRows,
+            llvm::ArrayRef<Segment> segments);
+  int64_t getUnroll(const Segment &segment, int64_t width);
   void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll,
                 int64_t width);
   int64_t getLineElements(const Segment &segment);
@@ -181,6 +201,18 @@ protected:
   void viewKeyTables(Value batch, Value keyHead);
   const KeyTable *findKeyTable(Value keys);
   Value tableRowOf(const SourceView &source, Value row);
+  void packTableWeights(const Segment &segment);
+  /// Whether scores are read from those of a table when they are needed: there
+  /// is nothing to keep but the maximum.
+  bool isLookedUp(const Segment &segment) {
+    const SourceView &source = sources[segment.source];
+    return source.keyTable && !source.bias;
+  }
+  /// Whether they were counted in the maximum with the table.
+  bool isReaderOfTable(const Segment &segment) {
+    const SourceView &source = sources[segment.source];
+    return source.keyTable && source.keyTable->reader == segment.source;
+  }
   bool takesBiasInPlace(const Segment &segment);
   Value lookUpWithBias(const Segment &segment, Values &maximum);
   Values lookUp(const Segment &segment, Value offset, int64_t numRows,
@@ -197,6 +229,8 @@ protected:
       llvm::function_ref<void(Value, Value, int64_t, unsigned, bool)> body);
   /// Where entries `offset ...` of a segment lie in its keys and values.
   Values rowsOf(const Segment &segment, Value offset, int64_t count);
+  /// The scores of entry `offset`, kept or looked up.
+  Values loadScores(const Segment &segment, Value offset, unsigned firstVector);
   /// The scores of a register tile, masks and terms included.
   Values scoreTile(const Segment &segment, Value offset, mlir::ValueRange rows,
                    unsigned firstVector, bool masked);
@@ -249,6 +283,7 @@ protected:
 
   // Scratch.
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
+  Value chunkWeights;
   Value stagedKeys, stagedValues, table, tableWeights, packedBias;
   Value stagedPairs, queryPairs, weightPairs, valuePairs;
 

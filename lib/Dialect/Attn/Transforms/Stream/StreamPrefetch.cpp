@@ -22,6 +22,9 @@ using namespace mlir;
 using namespace fovea::attn;
 
 static constexpr int64_t kLineBytes = 64;
+/// Lines of one operand that a turn of the loop of products asks for, at most,
+/// where there is a choice.
+static constexpr int64_t kMaxPerTurn = 4;
 
 static int64_t getElementBytes(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
@@ -64,23 +67,82 @@ void StreamKernel::lookAhead(MutableArrayRef<Segment> segments) {
   }
 }
 
+SmallVector<std::pair<int64_t, StreamKernel::Lookahead>>
+StreamKernel::lookAhead(const Segment &table, int64_t numRows,
+                        ArrayRef<Segment> segments) {
+  SmallVector<std::pair<int64_t, Lookahead>> result;
+  int64_t queries = tiles.getQueryLanes(), step = tiles.getKeys();
+  if (!manageCache || op.getBlock() == 0 || numRows < step)
+    return result;
+  // At least one line in every turn of the loop of products, and few.
+  int64_t turns = width / getUnroll(table, width);
+  auto add = [&](Lookahead ahead) {
+    int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
+    if (ShapedType::isDynamic(columns))
+      return;
+    int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
+    int64_t lines = queries * llvm::divideCeil(columns, lineElements);
+    int64_t perTurn = llvm::divideCeil(lines * step, numRows * turns);
+    ahead.linesPerTile = std::min(perTurn, kMaxPerTurn) * turns;
+    int64_t rows = llvm::divideCeil(lines, ahead.linesPerTile) * step;
+    result.push_back({std::min(rows, numRows), ahead});
+  };
+  // The next block needs as many new rows of queries and values as it has
+  // queries, and a row of the bias for each of them.
+  Value next = b.add(blockQuery, queries);
+  add({queryRows, next, 2});
+  for (auto [number, segment] : llvm::enumerate(segments)) {
+    if (segment.kind != Segment::Diagonal)
+      continue;
+    const SourceView &source = sources[segment.source];
+    add({source.values, b.add(segment.row, segment.count), 2});
+    // The rows before a diagonal are those of the same source that all read.
+    const Segment &full = segments[number - 1];
+    if (!takesBiasInPlace(full))
+      continue;
+    Value end = b.add(segment.biasColumn, b.add(segment.count, queries));
+    Value last = b.sub(b.min(end, b.extent(source.bias, 1)), b.index(1));
+    add({source.bias, next, 2, full.biasColumn, /*columns=*/0, last});
+  }
+  return result;
+}
+
+int64_t StreamKernel::getUnroll(const Segment &segment, int64_t width) {
+  int64_t unroll =
+      std::max<int64_t>(1, getLineElements(segment) / tiles.getKeys());
+  while (width % unroll != 0)
+    --unroll;
+  return unroll;
+}
+
 /// Emitted in each turn of the loop over `k` below `width`, which takes
 /// `unroll` steps at once.
 void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
                             int64_t unroll, int64_t width) {
   for (const Lookahead &ahead : segment.lookahead) {
-    int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
+    int64_t columns = ahead.columns;
+    if (columns == 0)
+      columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
     int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
     int64_t linesPerRow = llvm::divideCeil(columns, lineElements);
     int64_t lines = tiles.getKeys() * linesPerRow;
+    Value firstRow = b.add(ahead.row, offset), firstLine = b.index(0);
+    if (ahead.linesPerTile) {
+      lines = ahead.linesPerTile;
+      firstRow = ahead.row;
+      firstLine = b.mul(b.div(offset, tiles.getKeys()), lines);
+    }
     int64_t perTurn = llvm::divideCeil(lines, width / unroll);
-    Value turn = b.div(k, unroll);
+    firstLine = b.add(firstLine, b.mul(b.div(k, unroll), perTurn));
     for (int64_t i = 0; i < perTurn; ++i) {
-      Value line = b.add(b.mul(turn, perTurn), i);
+      Value line = b.add(firstLine, i);
       Value row = b.div(line, linesPerRow);
       Value column = b.mul(b.rem(line, linesPerRow), lineElements);
-      b.prefetch(ahead.memref, {b.add(b.add(ahead.row, offset), row), column},
-                 ahead.locality);
+      if (ahead.column)
+        column = b.add(ahead.column, column);
+      if (ahead.lastColumn)
+        column = b.min(column, ahead.lastColumn);
+      b.prefetch(ahead.memref, {b.add(firstRow, row), column}, ahead.locality);
     }
   }
 }

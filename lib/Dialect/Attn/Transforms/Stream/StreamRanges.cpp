@@ -117,7 +117,10 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
                  !source.attr.getHasLocalBias()) {
         sourceKinds.push_back(RangeKind::Table);
         tableRows += *length;
-      } else if (length && maxShortRows + *length <= kMaxShortRows) {
+      } else if (length && maxShortRows + *length <= kMaxShortRows &&
+                 !(source.codes && source.bias)) {
+        // Scores that are looked up and kept would cost more on their way to
+        // the second cache level and back than the maxima of many tiles.
         sourceKinds.push_back(RangeKind::Short);
         maxShortRows += *length;
         // A mask may cut a range in three.

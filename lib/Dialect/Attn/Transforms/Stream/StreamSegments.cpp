@@ -227,7 +227,7 @@ void StreamKernel::packBias(const Segment &segment) {
         // Every row is a stream of its own, more than the CPU follows.
         Value row = b.add(b.add(blockQuery, query), i);
         Value column = b.add(segment.biasColumn, offset);
-        if (manageCache)
+        if (manageCache && biasAhead)
           b.prefetch(source.bias, {row, b.add(column, biasAhead)},
                      biasLocality);
         tile.push_back(b.fmul(b.loadVector(source.bias, {row, column}),

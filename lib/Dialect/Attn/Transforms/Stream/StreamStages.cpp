@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 /// Rows whose scores are turned into weights and multiplied with the values at
-/// once: 96 rows of 64 queries are 24 KB, so that the weights are still in the
+/// once: 64 rows of 64 queries are 16 KB, so that the weights are still in the
 /// first cache level for every tile of columns. An even number, for pairs.
 static constexpr int64_t kChunk = 64;
 
@@ -39,11 +39,26 @@ StreamKernel::Segment StreamKernel::slice(const Segment &segment, Value offset,
   return part;
 }
 
+int64_t StreamKernel::getChunkRows() {
+  return std::max(kChunk, tiles.getQueryLanes());
+}
+
+bool StreamKernel::startsWithDiagonal(ArrayRef<Segment> shorts) {
+  return !ranges.hasLongRanges() &&
+         llvm::any_of(shorts, [](const Segment &segment) {
+           return segment.kind == Segment::Diagonal;
+         });
+}
+
 void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
   for (const Segment &segment : segments) {
-    // A diagonal has at most as many rows as the block has queries.
-    int64_t step = segment.kind == Segment::Diagonal ? tiles.getQueryLanes()
-                                                     : tiles.getKey();
+    // A diagonal has at most as many rows as the block has queries. Scores that
+    // are looked up cost no product that a long tile would make up for.
+    int64_t step = tiles.getKey();
+    if (segment.kind == Segment::Diagonal)
+      step = tiles.getQueryLanes();
+    else if (sources[segment.source].keyTable)
+      step = std::min(step, kChunk);
     Values carried = state.maximum;
     carried.append(state.sum);
     carried =
@@ -71,6 +86,8 @@ void StreamKernel::attendTile(Segment tile, State &state) {
                      : b.splat(1.0);
   };
   scoreSegments(tile, maximum);
+  tile.weights = scores;
+  tile.weightRow = tile.scoreRow;
   // Sums of a tile start from zero: many short sums lose less than a long one.
   exponentiate(tile, maximum, sum);
   for (int64_t v = 0; v < vectors; ++v) {
@@ -102,23 +119,32 @@ void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
       }
     });
 
-  auto attendChunk = [&](const Segment &chunk) {
+  auto attendChunk = [&](Segment chunk, bool isFirst) {
+    chunk.weights = chunkWeights;
+    chunk.weightRow = b.index(0);
     exponentiate(chunk, maximum, sum);
     accumulateColumns(chunk, [&](Value old, Value total, int64_t) {
-      return b.fadd(old, total);
+      return isFirst ? total : b.fadd(old, total);
     });
   };
+  // Diagonals first: storing the product of one spares clearing the outputs.
+  bool isFirst = startsWithDiagonal(segments);
   for (const Segment &segment : segments) {
-    if (segment.kind == Segment::Diagonal) {
-      attendChunk(segment);
+    if (segment.kind != Segment::Diagonal)
       continue;
-    }
-    sum = b.loop(b.index(0), segment.count, kChunk, sum,
-                 [&](Value offset, ValueRange running) {
-                   sum.assign(running.begin(), running.end());
-                   attendChunk(slice(segment, offset, kChunk));
-                   return sum;
-                 });
+    attendChunk(segment, isFirst);
+    isFirst = false;
+  }
+  for (const Segment &segment : segments) {
+    if (segment.kind == Segment::Diagonal)
+      continue;
+    sum =
+        b.loop(b.index(0), segment.count, kChunk, sum,
+               [&](Value offset, ValueRange running) {
+                 sum.assign(running.begin(), running.end());
+                 attendChunk(slice(segment, offset, kChunk), /*isFirst=*/false);
+                 return sum;
+               });
   }
   state = {maximum, sum};
 }
@@ -137,7 +163,8 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
       rest = slice(segment, scored, lanes);
     }
     packBias(rest);
-    scoreSegment(rest, maximum);
+    if (!isReaderOfTable(segment))
+      scoreSegment(rest, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
     // Pairs of rows start at even ones.
     if (usesPairs)
@@ -188,11 +215,16 @@ void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
   });
 }
 
+/// Whether single entries of a segment are masked.
+static bool isMasked(const StreamKernel::Segment &segment) {
+  return segment.kind == StreamKernel::Segment::Masked ||
+         segment.kind == StreamKernel::Segment::Diagonal;
+}
+
 void StreamKernel::forEachRowTile(
     const Segment &segment,
     function_ref<void(Value, Value, int64_t, unsigned, bool)> body) {
-  bool masked =
-      segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
+  bool masked = isMasked(segment);
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     // As many accumulators as in a whole register tile.
     int64_t step = tiles.getKeys() * vectors / (vectors - first);
@@ -232,9 +264,10 @@ void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
         for (int64_t i = 0; i < step; ++i)
           for (int64_t v = 0; v < live; ++v) {
             Value score = found[i * live + v];
-            b.storeVector(score, scores,
-                          {b.add(segment.scoreRow, b.add(offset, i)),
-                           b.index((firstVector + v) * lanes)});
+            if (!isLookedUp(segment))
+              b.storeVector(score, scores,
+                            {b.add(segment.scoreRow, b.add(offset, i)),
+                             b.index((firstVector + v) * lanes)});
             next[v] = b.fmax(next[v], score);
           }
         return next;
@@ -258,7 +291,10 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
     // The log weight is added last: it is larger than the products, whose sum
     // would lose bits to it. Without a soft-max the weight takes it as a
     // factor.
-    if (isSoftmax && segment.kind == Segment::Table)
+    if (isReaderOfTable(segment))
+      weight =
+          b.loadScalar(source.keyTable->weights, b.add(segment.row, entry));
+    else if (isSoftmax && segment.kind == Segment::Table)
       weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
     else if (isSoftmax && source.logWeight)
       weight = logWeightAt(source, b.add(segment.row, entry));
@@ -291,10 +327,8 @@ StreamKernel::Values StreamKernel::multiply(const Segment &segment,
   // One cache line of each prefetched operand in every turn of the loop. The
   // rest is not worth the code.
   bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();
-  int64_t unroll = prefetches ? getLineElements(segment) / step : 2;
-  unroll = std::max<int64_t>(1, unroll);
-  while (factors.width % unroll != 0)
-    --unroll;
+  int64_t unroll = prefetches ? getUnroll(segment, factors.width)
+                              : (factors.width % 2 ? 1 : 2);
   return b.loop(b.index(0), b.index(factors.width), unroll, initial,
                 [&](Value first, ValueRange sums) {
                   if (step == tiles.getKeys())
@@ -360,6 +394,19 @@ Value StreamKernel::maskScore(const Segment &segment, Value entry,
 // Exponentials and the product with the values
 //===----------------------------------------------------------------------===//
 
+StreamKernel::Values StreamKernel::loadScores(const Segment &segment,
+                                              Value offset,
+                                              unsigned firstVector) {
+  if (isLookedUp(segment))
+    return scoreTile(segment, offset, rowsOf(segment, offset, 1), firstVector,
+                     isMasked(segment));
+  Values found;
+  for (int64_t v = firstVector; v < vectors; ++v)
+    found.push_back(b.loadVector(
+        scores, {b.add(segment.scoreRow, offset), b.index(v * lanes)}));
+  return found;
+}
+
 void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
   if (arithmeticOf(segment) == Arithmetic::Pairs)
@@ -370,13 +417,12 @@ void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
     Values carried(sum.begin() + first, sum.end());
     carried =
         b.loop(low, high, 1, carried, [&](Value offset, ValueRange running) {
-          Value row = b.add(segment.scoreRow, offset);
-          Values next;
+          Value row = b.add(segment.weightRow, offset);
+          Values found = loadScores(segment, offset, first), next;
           for (int64_t v = first; v < vectors; ++v) {
-            Value lane = b.index(v * lanes);
-            Value score = b.loadVector(scores, {row, lane});
+            Value score = found[v - first];
             Value weight = softmax::exp2(b, b.fsub(score, maximum[v]));
-            b.storeVector(weight, scores, {row, lane});
+            b.storeVector(weight, segment.weights, {row, b.index(v * lanes)});
             next.push_back(b.fadd(running[v - first], weight));
           }
           return next;
@@ -391,7 +437,8 @@ void StreamKernel::squarePositive(const Segment &segment) {
   const SourceView &source = sources[segment.source];
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     b.loop(low, high, 1, [&](Value offset) {
-      Value row = b.add(segment.scoreRow, offset), factor;
+      Value row = b.add(segment.weightRow, offset), factor;
+      Values found = loadScores(segment, offset, first);
       if (segment.kind == Segment::Table)
         factor = b.loadScalar(tableWeights, b.add(segment.table, offset));
       else if (source.logWeight)
@@ -399,11 +446,11 @@ void StreamKernel::squarePositive(const Segment &segment) {
       if (factor)
         factor = b.broadcast(math::Exp2Op::create(b, factor));
       for (int64_t v = first; v < vectors; ++v) {
-        Values at = {row, b.index(v * lanes)};
         // The second operand wins when it is NaN.
-        Value positive = b.fmax(b.splat(0.0), b.loadVector(scores, at));
+        Value positive = b.fmax(b.splat(0.0), found[v - first]);
         Value weight = b.fmul(positive, positive);
-        b.storeVector(factor ? b.fmul(weight, factor) : weight, scores, at);
+        b.storeVector(factor ? b.fmul(weight, factor) : weight, segment.weights,
+                      {row, b.index(v * lanes)});
       }
     });
   });
@@ -424,10 +471,11 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
     carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
       Value row =
           gathers ? tableRow(segment, offset) : b.add(segment.base, offset);
-      Value scoreRow = b.add(segment.scoreRow, offset);
+      Value weightRow = b.add(segment.weightRow, offset);
       Values weights, next;
       for (int64_t v = first; v < vectors; ++v)
-        weights.push_back(b.loadVector(scores, {scoreRow, b.index(v * lanes)}));
+        weights.push_back(
+            b.loadVector(segment.weights, {weightRow, b.index(v * lanes)}));
       // Rows too long for the CPU to see columns as streams: the next line of
       // each, once for every vector of columns or more often.
       if (manageCache && valueWidth >= kLongRow &&

@@ -13,8 +13,8 @@
 //   R[row][L] = table[row] . QT
 //
 // and the scores of a key are the row R[code]: consecutive, like any other row
-// of scores. A source of many rows then costs a copy for each instead of a
-// product.
+// of scores. They are read when they are needed: the table's fill a part of the
+// second cache level already, and a copy would take as much again.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,8 +34,39 @@ void StreamKernel::collectKeyTables() {
     KeyTable table;
     table.operand = source.keys;
     table.numRows = cast<MemRefType>(source.keys.getType()).getDimSize(2);
+    for (auto [index, reader] : llvm::enumerate(op.getSourceList()))
+      if (isSoftmax && !table.reader && reader.keys == source.keys &&
+          !reader.codes && !reader.bias && reader.attr.getMask().isTrivial() &&
+          reader.attr.getRanges().size() == 1 &&
+          ranges.getKind(index, 0) == RangeKind::Short)
+        table.reader = index;
     keyTables.push_back(table);
   }
+}
+
+/// Lays out what the reader of a table adds to the scores of its rows.
+void StreamKernel::packTableWeights(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  Value weights = source.keyTable->weights, masked = b.splat(softmax::kMasked);
+  b.loop(b.index(0), b.index(source.keyTable->numRows), lanes,
+         [&](Value row) { b.storeVector(masked, weights, row); });
+  Value whole = b.index(0);
+  if (!source.weightBroadcasts) {
+    whole = b.roundDown(segment.count, lanes);
+    b.loop(b.index(0), whole, lanes, [&](Value offset) {
+      Value row = b.add(segment.row, offset), weight = b.splat(0.0);
+      if (source.logWeight)
+        weight = b.fmax(masked, b.fmul(b.loadVector(source.logWeight, row),
+                                       b.splat(softmax::kLog2E)));
+      b.storeVector(weight, weights, row);
+    });
+  }
+  b.loop(whole, segment.count, 1, [&](Value offset) {
+    Value row = b.add(segment.row, offset), weight = b.scalar(0.0);
+    if (source.logWeight)
+      weight = logWeightAt(source, row);
+    b.storeScalar(weight, weights, row);
+  });
 }
 
 const StreamKernel::KeyTable *StreamKernel::findKeyTable(Value keys) {
@@ -57,8 +88,11 @@ void StreamKernel::viewKeyTables(Value batch, Value keyHead) {
 
 /// Scores all rows of the tables for the present queries. `segments` are what
 /// the block reads: what the next block reads is prefetched meanwhile.
-void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
-  int64_t queries = tiles.getQueryLanes(), step = tiles.getKeys();
+void StreamKernel::scoreTables(ArrayRef<Segment> segments, Values &maximum) {
+  int64_t step = tiles.getKeys();
+  for (const Segment &segment : segments)
+    if (isReaderOfTable(segment))
+      packTableWeights(segment);
   for (const KeyTable &table : keyTables) {
     auto *first = llvm::find_if(sources, [&](const SourceView &source) {
       return source.keyTable == &table;
@@ -81,34 +115,40 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments) {
       rows.keys = table.staged;
     }
     auto score = [&](int64_t low, int64_t high, int64_t numRows) {
-      b.loop(b.index(low), b.index(high), numRows, [&](Value offset) {
-        Values at;
+      auto scoreTile = [&](Value offset, ValueRange running) {
+        Values at, next(running);
         for (int64_t i = 0; i < numRows; ++i)
           at.push_back(b.add(offset, i));
         Values products = multiply(rows, offset, at, /*firstVector=*/0,
                                    {rows.keys, packedQueries, width});
-        for (int64_t i = 0; i < numRows; ++i)
-          for (int64_t v = 0; v < vectors; ++v)
-            b.storeVector(products[i * vectors + v], table.scores,
-                          {at[i], b.index(v * lanes)});
-      });
+        for (int64_t i = 0; i < numRows; ++i) {
+          Value weight;
+          if (table.weights)
+            weight = b.broadcast(b.loadScalar(table.weights, at[i]));
+          for (int64_t v = 0; v < vectors; ++v) {
+            Value product = products[i * vectors + v];
+            b.storeVector(product, table.scores, {at[i], b.index(v * lanes)});
+            if (weight)
+              next[v] = b.fmax(next[v], b.fadd(product, weight));
+          }
+        }
+        return next;
+      };
+      maximum =
+          b.loop(b.index(low), b.index(high), numRows, maximum, scoreTile);
     };
-    // The next block needs as many new rows of queries and values as it has
-    // queries.
-    int64_t whole = table.numRows / step * step;
-    int64_t ahead = std::min(whole, queries / step * step);
-    if (manageCache && op.getBlock() != 0) {
-      rows.lookahead.push_back({queryRows, b.add(blockQuery, queries), 2});
-      for (const Segment &segment : segments)
-        if (segment.kind == Segment::Diagonal)
-          rows.lookahead.push_back({sources[segment.source].values,
-                                    b.add(segment.row, segment.count), 2});
-      score(0, ahead, step);
+    int64_t whole = table.numRows / step * step, low = 0;
+    auto aheads = lookAhead(rows, whole, segments);
+    llvm::sort(aheads, llvm::less_first());
+    for (auto [number, ahead] : llvm::enumerate(aheads)) {
       rows.lookahead.clear();
-    } else {
-      ahead = 0;
+      for (auto &[high, later] : ArrayRef(aheads).drop_front(number))
+        rows.lookahead.push_back(later);
+      score(low, ahead.first, step);
+      low = ahead.first;
     }
-    score(ahead, whole, step);
+    rows.lookahead.clear();
+    score(low, whole, step);
     score(whole, table.numRows, 1);
   }
 }
@@ -144,9 +184,6 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
           for (int64_t i = 0; i < lanes; ++i) {
             // Lanes without a query read the last one's bias.
             Value query = b.min(b.add(blockQuery, v * lanes + i), lastQuery);
-            // Every row is a stream of its own, more than the CPU follows.
-            if (manageCache)
-              b.prefetch(source.bias, {query, b.add(column, 2 * lanes)}, 3);
             tile.push_back(b.loadVector(source.bias, {query, column}));
           }
           for (auto [i, bias] : llvm::enumerate(b.transpose(tile))) {

@@ -21,3 +21,23 @@ func.func @low_rank(%u: tensor<?x2x9x4xf32>, %o: tensor<?x2x9x4xf32>, %x: tensor
   %d = tensor.dim %1, %c0 : tensor<?x2x9x4xf32>
   return %1, %d : tensor<?x2x9x4xf32>, index
 }
+
+// CHECK-LABEL: func @backward(
+// CHECK-NOT: memref.{{alloc|copy}}
+// CHECK: attn.low_rank_backward {{.*}} outs(%{{.*}}, %{{.*}}, %[[DV:.*]] : memref<?x2x9x4xf32>, memref<?x2x9x4xf32>, memref<?x2x9x4xf32>) {mask = #attn.row_mask<causal>}{{$}}
+// CHECK-NEXT: attn.polynomial_features_backward ins(%[[DV]] : {{.*}}) gradient({{.*}}) outs(%{{.*}} : memref<?x2x9x4xf32>)
+
+// SHAPE-LABEL: func @backward(
+// SHAPE: %[[D:.*]] = tensor.dim %{{.*}}, %c0
+// SHAPE: return %{{.*}}, %[[D]]
+func.func @backward(%u: tensor<?x2x9x4xf32>, %p: tensor<?x2x9x5xf32>, %a: tensor<?x2x9x4xf32>, %b: tensor<?x2x9x4xf32>, %c: tensor<?x2x9x4xf32>) -> (tensor<?x2x9x4xf32>, index) {
+  %c0 = arith.constant 0 : index
+  %0:3 = attn.low_rank_backward ins(%u, %u, %u : tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>)
+      forward(%u : tensor<?x2x9x4xf32>) gradient(%u : tensor<?x2x9x4xf32>)
+      outs(%a, %b, %c : tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>) {mask = #attn.row_mask<causal>}
+      -> tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>, tensor<?x2x9x4xf32>
+  %1 = attn.polynomial_features_backward ins(%0#2 : tensor<?x2x9x4xf32>) gradient(%p : tensor<?x2x9x5xf32>)
+      outs(%0#0 : tensor<?x2x9x4xf32>) {degree = 1 : i64, scale = 1.0 : f64} -> tensor<?x2x9x4xf32>
+  %d = tensor.dim %1, %c0 : tensor<?x2x9x4xf32>
+  return %1, %d : tensor<?x2x9x4xf32>, index
+}

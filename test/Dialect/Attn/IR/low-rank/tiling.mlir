@@ -12,15 +12,21 @@
 // CHECK: scf.forall
 // CHECK: attn.polynomial_features ins(%{{.*}} : tensor<1x1x10x8xf32>) outs(%{{.*}} : tensor<1x1x10x9xf32>) {degree = 1 : i64, scale = 2.000000e+00 : f64}
 // CHECK: tensor.parallel_insert_slice {{.*}} [1, 1, 10, 9]
-func.func @rows(%x: tensor<3x4x50x8xf32>, %p: tensor<3x1x50xi32>, %o: tensor<3x4x50x8xf32>, %f: tensor<3x4x50x9xf32>) -> (tensor<3x4x50x8xf32>, tensor<3x4x50x9xf32>) {
+// CHECK: scf.forall
+// CHECK: attn.polynomial_features_backward ins(%{{.*}} : tensor<1x1x10x8xf32>) gradient(%{{.*}} : tensor<1x1x10x9xf32>) outs(%{{.*}} : tensor<1x1x10x8xf32>) {degree = 1 : i64, scale = 2.000000e+00 : f64}
+// CHECK: tensor.parallel_insert_slice {{.*}} [1, 1, 10, 8]
+func.func @rows(%x: tensor<3x4x50x8xf32>, %p: tensor<3x1x50xi32>, %o: tensor<3x4x50x8xf32>, %f: tensor<3x4x50x9xf32>)
+    -> (tensor<3x4x50x8xf32>, tensor<3x4x50x9xf32>, tensor<3x4x50x8xf32>) {
   %0 = attn.rope ins(%x, %p : tensor<3x4x50x8xf32>, tensor<3x1x50xi32>) outs(%o : tensor<3x4x50x8xf32>) {base = 500.0 : f64} -> tensor<3x4x50x8xf32>
   %1 = attn.polynomial_features ins(%x : tensor<3x4x50x8xf32>) outs(%f : tensor<3x4x50x9xf32>) {degree = 1 : i64, scale = 2.0 : f64} -> tensor<3x4x50x9xf32>
-  return %0, %1 : tensor<3x4x50x8xf32>, tensor<3x4x50x9xf32>
+  %2 = attn.polynomial_features_backward ins(%x : tensor<3x4x50x8xf32>) gradient(%f : tensor<3x4x50x9xf32>)
+      outs(%o : tensor<3x4x50x8xf32>) {degree = 1 : i64, scale = 2.0 : f64} -> tensor<3x4x50x8xf32>
+  return %0, %1, %2 : tensor<3x4x50x8xf32>, tensor<3x4x50x9xf32>, tensor<3x4x50x8xf32>
 }
 
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
-    %0 = transform.structured.match ops{["attn.rope", "attn.polynomial_features"]} in %m : (!transform.any_op) -> !transform.any_op
+    %0 = transform.structured.match ops{["attn.rope", "attn.polynomial_features", "attn.polynomial_features_backward"]} in %m : (!transform.any_op) -> !transform.any_op
     %t, %l = transform.structured.tile_using_forall %0 tile_sizes [1, 1, 10] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.yield
   }

@@ -49,3 +49,15 @@ func.func @buffers(%u: memref<1x1x?x5xf32>, %e: memref<1x1x?xi32>, %c: memref<1x
       mask(%e, %c : memref<1x1x?xi32>, memref<1x1x?xi32>) outs(%u : memref<1x1x?x5xf32>) {mask = #attn.row_mask<row_change>}
   return
 }
+
+// What a gradient uses as indices, likewise.
+
+// CHECK-LABEL: func.func @backward(
+// CHECK: attn.check_intervals %[[I:.*]], %[[I]] below %c7 {name = "attn.low_rank_backward: interval"}
+// CHECK-NEXT: attn.low_rank_backward
+func.func @backward(%u1: memref<1x1x9x5xf32>, %u2: memref<1x1x7x5xf32>, %i: memref<1x1x9xi32>, %a: memref<1x1x9x5xf32>, %b: memref<1x1x7x5xf32>, %c: memref<1x1x7x5xf32>) {
+  attn.low_rank_backward ins(%u1, %u2, %u2 : memref<1x1x9x5xf32>, memref<1x1x7x5xf32>, memref<1x1x7x5xf32>) mask(%i, %i : memref<1x1x9xi32>, memref<1x1x9xi32>)
+      forward(%u1 : memref<1x1x9x5xf32>) gradient(%u1 : memref<1x1x9x5xf32>)
+      outs(%a, %b, %c : memref<1x1x9x5xf32>, memref<1x1x7x5xf32>, memref<1x1x7x5xf32>) {mask = #attn.row_mask<row_interval>}
+  return
+}

@@ -37,3 +37,18 @@ func.func @summarize(%x: memref<1x2x?x4xf32>, %w: memref<1x1x4x4xf32>, %g: memre
       outs(%dx, %dw : memref<1x2x?x4xf32>, memref<1x1x4x4xf32>)
   return
 }
+
+// -----
+
+//   CHECK-DAG: "attn.low_rank_backward: extent 2 of d_output must be extent 2 of u1\00"
+//   CHECK-DAG: "attn.low_rank_backward: extent 2 of d_u2 must be extent 2 of u2\00"
+//   CHECK-DAG: "attn.low_rank_backward: extent 2 of group must be extent 2 of u1\00"
+//   CHECK-DAG: "attn.polynomial_features_backward: extent 2 of d_output must be extent 2 of input\00"
+// CHECK-LABEL: func.func @low_rank(
+func.func @low_rank(%u1: memref<1x2x8x4xf32>, %u2: memref<1x2x8x4xf32>, %g: memref<1x1x?xi32>, %r: memref<1x1x3x8xi1>, %d: memref<1x2x?x4xf32>, %du2: memref<1x2x?x4xf32>, %du1: memref<1x2x8x4xf32>, %dv: memref<1x2x8x4xf32>, %p: memref<1x2x?x5xf32>) {
+  attn.low_rank_backward ins(%u1, %u2, %u2 : memref<1x2x8x4xf32>, memref<1x2x8x4xf32>, memref<1x2x8x4xf32>) mask(%g, %r : memref<1x1x?xi32>, memref<1x1x3x8xi1>)
+      forward(%u1 : memref<1x2x8x4xf32>) gradient(%d : memref<1x2x?x4xf32>)
+      outs(%du1, %du2, %dv : memref<1x2x8x4xf32>, memref<1x2x?x4xf32>, memref<1x2x8x4xf32>) {mask = #attn.row_mask<distinct_rows>}
+  attn.polynomial_features_backward ins(%u1 : memref<1x2x8x4xf32>) gradient(%p : memref<1x2x?x5xf32>) outs(%du1 : memref<1x2x8x4xf32>) {degree = 1 : i64, scale = 1.0 : f64}
+  return
+}

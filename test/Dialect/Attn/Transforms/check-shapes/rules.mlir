@@ -97,3 +97,27 @@ func.func @vq_backward(%q: memref<1x2x8x4xf32>, %z: memref<1x1x?xi32>, %v: memre
       outs(%dq, %dk, %dv : memref<1x2x8x4xf32>, memref<1x1x?x4xf32>, memref<1x1x8x4xf32>) {block = 4 : i64, causal}
   return
 }
+
+// -----
+
+//   CHECK-DAG: "attn.conv_apply_backward: extent 2 of sizes must be extent 2 of basis\00"
+//   CHECK-DAG: "attn.conv_apply_backward: extent 2 of d_output must be extent 2 of output\00"
+//   CHECK-DAG: "attn.conv_apply_backward: extent 3 of d_basis must be extent 3 of basis\00"
+//   CHECK-DAG: "attn.conv_recover_backward: extent 3 of d_basis must be extent 2 of query\00"
+//   CHECK-DAG: "attn.conv_recover_backward: extent 2 of d_key must be extent 2 of key\00"
+//   CHECK-DAG: "attn.conv_backward: extent 1 of d_output must be extent 1 of query\00"
+//   CHECK-DAG: "attn.rope_backward: extent 2 of positions must be extent 2 of d_output\00"
+// CHECK-LABEL: func.func @conv_backward
+func.func @conv_backward(%b: memref<1x2x3x8xf32>, %m: memref<1x2x?xi32>, %v: memref<1x1x8x4xf32>, %o: memref<1x2x8x4xf32>, %d: memref<1x?x?x4xf32>, %db: memref<1x2x3x?xf32>,
+                         %dv: memref<1x1x8x4xf32>, %dk: memref<1x1x?x4xf32>, %q: memref<1x2x8x4xf32>, %dq: memref<1x2x8x4xf32>, %p: memref<1x1x?xi32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x8xf32>, memref<1x2x?xi32>, memref<1x1x8x4xf32>)
+      forward(%o : memref<1x2x8x4xf32>) gradient(%d : memref<1x?x?x4xf32>) outs(%db, %dv : memref<1x2x3x?xf32>, memref<1x1x8x4xf32>)
+  attn.conv_recover_backward ins(%q, %v, %m : memref<1x2x8x4xf32>, memref<1x1x8x4xf32>, memref<1x2x?xi32>)
+      gradient(%db : memref<1x2x3x?xf32>) outs(%dq, %dk : memref<1x2x8x4xf32>, memref<1x1x?x4xf32>)
+  attn.conv_backward ins(%q, %v, %v : memref<1x2x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+      forward(%o : memref<1x2x8x4xf32>) gradient(%d : memref<1x?x?x4xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x8x4xf32>, memref<1x1x?x4xf32>, memref<1x1x8x4xf32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64}
+  attn.rope_backward ins(%p : memref<1x1x?xi32>) gradient(%q : memref<1x2x8x4xf32>) outs(%dq : memref<1x2x8x4xf32>)
+  return
+}

@@ -141,6 +141,30 @@ func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1
 
 // -----
 
+// Features of queries and keys, low-rank attention with them, and the way back.
+
+// CHECK-LABEL: func.func @low_rank_vjp(
+//  CHECK-SAME:     %[[Q:.*]]: tensor<1x4x9x5xf32>, %[[K:.*]]: tensor<1x2x7x5xf32>, %[[V:.*]]: tensor<1x2x7x8xf32>, %[[D:.*]]: tensor<1x4x9x8xf32>)
+//       CHECK:   %[[U1:.*]] = attn.polynomial_features ins(%[[Q]]
+//       CHECK:   %[[U2:.*]] = attn.polynomial_features ins(%[[K]]
+//       CHECK:   %[[OUT:.*]] = attn.low_rank ins(%[[U1]], %[[U2]], %[[V]]
+//       CHECK:   %[[G:.*]]:3 = attn.low_rank_backward ins(%[[U1]], %[[U2]], %[[V]] {{.*}} forward(%[[OUT]] : {{.*}} gradient(%[[D]] :
+//       CHECK:   %[[DK:.*]] = attn.polynomial_features_backward ins(%[[K]] {{.*}} gradient(%[[G]]#1
+//       CHECK:   %[[DQ:.*]] = attn.polynomial_features_backward ins(%[[Q]] {{.*}} gradient(%[[G]]#0
+//       CHECK:   return %[[DQ]], %[[DK]], %[[G]]#2
+func.func @low_rank(%q: tensor<1x4x9x5xf32>, %k: tensor<1x2x7x5xf32>, %v: tensor<1x2x7x8xf32>) -> tensor<1x4x9x8xf32> {
+  %i1 = tensor.empty() : tensor<1x4x9x21xf32>
+  %i2 = tensor.empty() : tensor<1x2x7x21xf32>
+  %init = tensor.empty() : tensor<1x4x9x8xf32>
+  %u1 = attn.polynomial_features ins(%q : tensor<1x4x9x5xf32>) outs(%i1 : tensor<1x4x9x21xf32>) {degree = 2 : i64, scale = 0.5 : f64} -> tensor<1x4x9x21xf32>
+  %u2 = attn.polynomial_features ins(%k : tensor<1x2x7x5xf32>) outs(%i2 : tensor<1x2x7x21xf32>) {degree = 2 : i64, scale = 0.5 : f64} -> tensor<1x2x7x21xf32>
+  %out = attn.low_rank ins(%u1, %u2, %v : tensor<1x4x9x21xf32>, tensor<1x2x7x21xf32>, tensor<1x2x7x8xf32>)
+      outs(%init : tensor<1x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<1x4x9x8xf32>
+  return %out : tensor<1x4x9x8xf32>
+}
+
+// -----
+
 // Half of the commitment loss: nothing goes through what stops the gradient.
 
 // CHECK-LABEL: func.func @stop_vjp(
@@ -151,4 +175,49 @@ func.func @stop(%x: tensor<4xf32>) -> tensor<4xf32> {
   %c = arith.negf %x {attn.stop_gradient} : tensor<4xf32>
   %y = arith.addf %x, %c : tensor<4xf32>
   return %y : tensor<4xf32>
+}
+
+// -----
+
+// The sizes that a search has found are constants: bases pass gradients on to
+// queries and keys.
+
+// CHECK-LABEL: func.func @convolutions_vjp(
+//  CHECK-SAME:     %[[Q:[a-z0-9]*]]: tensor<1x4x20x6xbf16>, %[[K:[a-z0-9]*]]: tensor<1x2x20x6xbf16>, %[[V:[a-z0-9]*]]: tensor<1x2x20x5xbf16>, %[[D:[a-z0-9]*]]: tensor<1x4x20x5xbf16>)
+//       CHECK:   %[[B:.*]]:3 = attn.conv_recover
+//       CHECK:   %[[O:.*]]:2 = attn.conv_apply
+//       CHECK:   %[[A:.*]]:2 = attn.conv_apply_backward ins(%[[B]]#0, %[[B]]#1, %[[V]] : {{.*}}) forward(%[[O]]#0 : {{.*}}) gradient(%[[D]] : {{.*}}) {algorithm = #attn.conv_algorithm<partitioned>, block = 8 : i64} -> tensor<1x4x3x20xf32>, tensor<1x2x20x5xf32>
+//       CHECK:   %[[S:.*]]:2 = attn.conv_recover_backward ins(%[[Q]], %[[K]], %[[B]]#1 : {{.*}}) gradient(%[[A]]#0 : {{.*}}) {scale = 2.000000e+00 : f64} -> tensor<1x4x20x6xf32>, tensor<1x2x20x6xf32>
+func.func @convolutions(%q: tensor<1x4x20x6xbf16>, %k: tensor<1x2x20x6xbf16>, %v: tensor<1x2x20x5xbf16>) -> tensor<1x4x20x5xbf16> {
+  %b = tensor.empty() : tensor<1x4x3x20xf32>
+  %m = tensor.empty() : tensor<1x4x3xi32>
+  %n = tensor.empty() : tensor<1x4xi32>
+  %o = tensor.empty() : tensor<1x4x20x5xbf16>
+  %r:3 = attn.conv_recover ins(%q, %k : tensor<1x4x20x6xbf16>, tensor<1x2x20x6xbf16>)
+      outs(%b, %m, %n : tensor<1x4x3x20xf32>, tensor<1x4x3xi32>, tensor<1x4xi32>)
+      {window = 4 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64, scale = 2.0 : f64} -> tensor<1x4x3x20xf32>, tensor<1x4x3xi32>, tensor<1x4xi32>
+  %out:2 = attn.conv_apply ins(%r#0, %r#1, %v : tensor<1x4x3x20xf32>, tensor<1x4x3xi32>, tensor<1x2x20x5xbf16>)
+      outs(%o, %n : tensor<1x4x20x5xbf16>, tensor<1x4xi32>)
+      {algorithm = #attn.conv_algorithm<partitioned>, block = 8 : i64} -> tensor<1x4x20x5xbf16>, tensor<1x4xi32>
+  return %out#0 : tensor<1x4x20x5xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @conv_vjp(
+//  CHECK-SAME:     %[[Q:[a-z0-9]*]]: tensor<1x2x20x6xf32>, %[[P:[a-z0-9]*]]: tensor<1x1x20xi32>, %[[D:[a-z0-9]*]]: tensor<1x2x20x6xf32>)
+//       CHECK:   %[[R:.*]] = attn.rope
+//       CHECK:   %[[O:.*]]:3 = attn.conv ins(%[[R]], %[[R]], %[[Q]]
+//       CHECK:   %[[G:.*]]:3 = attn.conv_backward ins(%[[R]], %[[R]], %[[Q]] : {{.*}}) forward(%[[O]]#0 : {{.*}}) gradient(%[[D]] :
+//  CHECK-SAME:       {delta = 0.000000e+00 : f64, epsilon = 0.000000e+00 : f64, group = 4 : i64, num_basis = 2 : i64, window = 1 : i64}
+//       CHECK:   %[[SUM:.*]] = arith.addf %[[G]]#0, %[[G]]#1
+//       CHECK:   attn.rope_backward ins(%[[P]] : {{.*}}) gradient(%[[SUM]] : {{.*}}) {base = 1.000000e+02 : f64}
+func.func @conv(%q: tensor<1x2x20x6xf32>, %p: tensor<1x1x20xi32>) -> tensor<1x2x20x6xf32> {
+  %o = tensor.empty() : tensor<1x2x20x6xf32>
+  %n = tensor.empty() : tensor<1x2xi32>
+  %r = attn.rope ins(%q, %p : tensor<1x2x20x6xf32>, tensor<1x1x20xi32>) outs(%o : tensor<1x2x20x6xf32>) {base = 1.0e+02 : f64} -> tensor<1x2x20x6xf32>
+  %out:3 = attn.conv ins(%r, %r, %q : tensor<1x2x20x6xf32>, tensor<1x2x20x6xf32>, tensor<1x2x20x6xf32>)
+      outs(%o, %n, %n : tensor<1x2x20x6xf32>, tensor<1x2xi32>, tensor<1x2xi32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64} -> tensor<1x2x20x6xf32>, tensor<1x2xi32>, tensor<1x2xi32>
+  return %out#0 : tensor<1x2x20x6xf32>
 }

@@ -62,3 +62,49 @@ func.func @whole(%q: tensor<1x1x22x6xf32>, %n: tensor<1x1xi32>) -> tensor<1x1x22
       {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 22 : i64} -> tensor<1x1x22x6xf32>, tensor<1x1xi32>, tensor<1x1xi32>
   return %0#0 : tensor<1x1x22x6xf32>
 }
+
+// -----
+
+// The gradient searches once more.
+
+// CHECK-LABEL: func.func @backward(
+//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: tensor<1x4x20x6xbf16>, %[[K:[a-z0-9]+]]: tensor<1x2x20x6xbf16>, %[[V:[a-z0-9]+]]: tensor<1x2x20x5xbf16>, %[[O:[a-z0-9]+]]: tensor<1x4x20x5xbf16>,
+//  CHECK-SAME:   %[[DQ:[a-z0-9]+]]: tensor<1x4x20x6xbf16>, %[[DK:[a-z0-9]+]]: tensor<1x2x20x6xf32>, %[[DV:[a-z0-9]+]]: tensor<1x2x20x5xf32>
+//       CHECK:   %[[R:.*]]:3 = attn.conv_recover ins(%[[Q]], %[[K]] : {{.*}}) {delta = 1.000000e+00 : f64, epsilon = 1.000000e-02 : f64, scale = 2.000000e+00 : f64, window = 4 : i64}
+//       CHECK:   %[[A:.*]]:2 = attn.conv_apply_backward ins(%[[R]]#0, %[[R]]#1, %[[V]] : {{.*}}) forward(%[[O]] : {{.*}}) gradient(%[[O]] : {{.*}}) outs(%{{.*}}, %[[DV]] : tensor<1x4x3x20xf32>, tensor<1x2x20x5xf32>) {algorithm = #attn.conv_algorithm<partitioned>}
+//       CHECK:   %[[S:.*]]:2 = attn.conv_recover_backward ins(%[[Q]], %[[K]], %[[R]]#1 : {{.*}}) gradient(%[[A]]#0 : {{.*}}) outs(%[[DQ]], %[[DK]] : {{.*}}) {scale = 2.000000e+00 : f64}
+//       CHECK:   return %[[S]]#0, %[[S]]#1, %[[A]]#1
+func.func @backward(%q: tensor<1x4x20x6xbf16>, %k: tensor<1x2x20x6xbf16>, %v: tensor<1x2x20x5xbf16>, %o: tensor<1x4x20x5xbf16>,
+                    %dq: tensor<1x4x20x6xbf16>, %dk: tensor<1x2x20x6xf32>, %dv: tensor<1x2x20x5xf32>)
+    -> (tensor<1x4x20x6xbf16>, tensor<1x2x20x6xf32>, tensor<1x2x20x5xf32>) {
+  %0:3 = attn.conv_backward ins(%q, %k, %v : tensor<1x4x20x6xbf16>, tensor<1x2x20x6xbf16>, tensor<1x2x20x5xbf16>)
+      forward(%o : tensor<1x4x20x5xbf16>) gradient(%o : tensor<1x4x20x5xbf16>)
+      outs(%dq, %dk, %dv : tensor<1x4x20x6xbf16>, tensor<1x2x20x6xf32>, tensor<1x2x20x5xf32>)
+      {num_basis = 3 : i64, window = 4 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64, scale = 2.0 : f64, algorithm = #attn.conv_algorithm<partitioned>}
+      -> tensor<1x4x20x6xbf16>, tensor<1x2x20x6xf32>, tensor<1x2x20x5xf32>
+  return %0#0, %0#1, %0#2 : tensor<1x4x20x6xbf16>, tensor<1x2x20x6xf32>, tensor<1x2x20x5xf32>
+}
+
+// -----
+
+// Pairs of groups add to sums, which are rounded once; rows of the pair before
+// have no gradient.
+
+// CHECK-LABEL: func.func @backward_groups(
+//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: tensor<1x1x22x6xbf16>, %[[D:[a-z0-9]+]]: tensor<1x1x22x6xbf16>)
+//       CHECK:   attn.conv_recover_backward {{.*}} tensor<1x1x8x6xf32>
+//       CHECK:   %[[LOOP:.*]]:3 = scf.for
+//       CHECK:     %[[OWN:.*]] = tensor.extract_slice %[[D]]{{.*}} [1, 1, 4, 6]
+//       CHECK:     %[[ROWS:.*]] = tensor.insert_slice %[[OWN]] into %{{.*}}[0, 0, 4, 0] [1, 1, 4, 6]
+//       CHECK:     attn.conv_apply_backward {{.*}} gradient(%[[ROWS]] :
+//       CHECK:     arith.addf
+//       CHECK:   attn.conv_apply_backward {{.*}} tensor<1x1x6x6xf32>
+//       CHECK:   arith.truncf %{{.*}} : tensor<1x1x22x6xf32> to tensor<1x1x22x6xbf16>
+func.func @backward_groups(%q: tensor<1x1x22x6xbf16>, %d: tensor<1x1x22x6xbf16>) -> tensor<1x1x22x6xbf16> {
+  %0:3 = attn.conv_backward ins(%q, %q, %q : tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>)
+      forward(%q : tensor<1x1x22x6xbf16>) gradient(%d : tensor<1x1x22x6xbf16>)
+      outs(%q, %q, %q : tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64}
+      -> tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>
+  return %0#1 : tensor<1x1x22x6xbf16>
+}

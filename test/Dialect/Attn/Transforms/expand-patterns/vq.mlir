@@ -5,7 +5,7 @@
 // codewords: block by block, a block's tokens are taken in after its queries.
 
 // CHECK-DAG: #[[$OWN:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 8, d0 * 8 + 8)>
-// CHECK-DAG: #[[$ALL:.+]] = affine_map<(d0)[s0, s1] -> (0, s0)>
+// CHECK-DAG: #[[$ALL:.+]] = affine_map<(d0)[s0, s1] -> (0, d0 * 6)>
 // CHECK-LABEL: func @causal(
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: {{[^%]*}}, %[[Z:[a-z0-9]+]]: {{[^%]*}}, %[[V:[a-z0-9]+]]: {{[^%]*}}, %[[C:[a-z0-9]+]]: {{[^%]*}}, %[[O:[a-z0-9]+]]:
 // CHECK: %[[T:.+]] = tensor.expand_shape %[[C]] {{\[\[}}0, 1], [2], [3]] output_shape [1, 2, 6, 8]
@@ -37,15 +37,33 @@ func.func @causal(%q: tensor<1x4x40x8xf32>, %z: tensor<1x2x40xi32>, %v: tensor<1
 
 // -----
 
+// Nothing asks for blocks of 200: in order, small ones leave fewer tokens to be
+// read one by one. Blocks at once are kept, every one of them is stored.
+// CHECK: #[[$OWN:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 128, d0 * 128 + 128)>
+// CHECK-LABEL: func @free_block(
+// CHECK: scf.for %{{.+}} = %c0 to %c3 step
+// CHECK: attn.stream query
+// CHECK-NEXT: source({{.*}}) codes({{.*}}) ranges [#[[$OWN]]]
+// SERIAL-LABEL: func @free_block(
+// SERIAL: attn.codebook_scan {{.*}} {block = 200 : i64
+func.func @free_block(%q: tensor<1x1x300x8xf32>, %z: tensor<1x1x300xi32>, %c: tensor<1x6x8xf32>) -> tensor<1x1x300x8xf32> {
+  %0 = attn.vq ins(%q, %z, %q, %c : tensor<1x1x300x8xf32>, tensor<1x1x300xi32>, tensor<1x1x300x8xf32>, tensor<1x6x8xf32>)
+      outs(%q : tensor<1x1x300x8xf32>) {block = 200 : i64, causal} -> tensor<1x1x300x8xf32>
+  return %0 : tensor<1x1x300x8xf32>
+}
+
+// -----
+
 // With a bias the block before is read one by one, too, and taken in one block
 // later. The last block is cut.
 
 // CHECK-DAG: #[[$TWO:.+]] = affine_map<(d0)[s0, s1] -> (d0 * 8 - 8, d0 * 8 + 8)>
+// CHECK-DAG: #[[$OLD:.+]] = affine_map<(d0)[s0, s1] -> (0, d0 * 6 - 6)>
 // CHECK-LABEL: func @bias(
 // CHECK: scf.for %[[B:.+]] = %c0 to %c3 step
 // CHECK: attn.stream query(%{{.+}} : tensor<1x1x?x8xf32>)
 // CHECK-NEXT: source({{.*}}) codes({{.*}}) local_bias({{.*}} : tensor<1x1x?x16xf32>) ranges [#[[$TWO]]] mask <causal>
-// CHECK-NEXT: source({{.*}}) log_weight({{.*}})
+// CHECK-NEXT: source({{.*}}) log_weight({{.*}}) ranges [#[[$OLD]]]
 // CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[B]], %c0
 // CHECK: scf.if %[[FIRST]]
 // CHECK: } else {

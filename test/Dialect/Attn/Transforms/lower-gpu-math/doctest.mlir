@@ -28,6 +28,19 @@ gpu.module @kernels {
 // -----
 
 gpu.module @kernels {
+  // CHECK-LABEL: @root
+  // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.rn.d"
+  gpu.func @root(%x: f64, %m: memref<1xf64>) kernel {
+    %0 = math.sqrt %x : f64
+    %c0 = arith.constant 0 : index
+    memref.store %0, %m[%c0] : memref<1xf64>
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
   gpu.func @double(%x: f64) kernel {
     // expected-error@+1 {{on 'f64' has no instruction on NVIDIA GPUs}}
     %0 = math.exp %x : f64

@@ -69,3 +69,18 @@ func.func @features(%x: memref<1x1x9x3xf32>, %o: memref<1x1x9x10xf32>) {
   attn.polynomial_features ins(%x : memref<1x1x9x3xf32>) outs(%o : memref<1x1x9x10xf32>) {degree = 2 : i64, scale = 0.25 : f64}
   return
 }
+
+// Every row twice: its total, then what it passes on.
+
+// CHECK-LABEL: func.func @backward(
+//       CHECK:   scf.for
+//       CHECK:     arith.divf
+//       CHECK:     memref.load
+//       CHECK:   return
+func.func @backward(%u: memref<1x1x9x3xf32>, %a: memref<1x1x9x3xf32>, %b: memref<1x1x9x3xf32>, %c: memref<1x1x9x3xf32>, %p: memref<1x1x9x10xf32>) {
+  attn.low_rank_backward ins(%u, %u, %u : memref<1x1x9x3xf32>, memref<1x1x9x3xf32>, memref<1x1x9x3xf32>)
+      forward(%u : memref<1x1x9x3xf32>) gradient(%u : memref<1x1x9x3xf32>)
+      outs(%a, %b, %c : memref<1x1x9x3xf32>, memref<1x1x9x3xf32>, memref<1x1x9x3xf32>) {mask = #attn.row_mask<causal>}
+  attn.polynomial_features_backward ins(%u : memref<1x1x9x3xf32>) gradient(%p : memref<1x1x9x10xf32>) outs(%a : memref<1x1x9x3xf32>) {degree = 2 : i64, scale = 0.25 : f64}
+  return
+}

@@ -6,8 +6,8 @@
 // CHECK-LABEL: func.func @causal(
 //  CHECK-SAME:   %[[U1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[U2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[V:[a-z0-9]+]]: memref<3x2x100x64xf32>, %[[O:[a-z0-9]+]]: memref<3x4x100x64xf32>
 //       CHECK:   scf.forall (%[[B:.*]], %[[H:.*]]) in (3, 4)
-//       CHECK:     %[[KH:.*]] = arith.divui %[[H]], %c2
 //       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+//       CHECK:     %[[KH:.*]] = arith.divui %[[H]], %c2
 //       CHECK:     scf.for %[[FIRST:.*]] = %c0 to %c100 step %c32
 //       CHECK:       vector.load %[[U1]][%[[B]], %[[H]],
 //       CHECK:       vector.load %[[U2]][%[[B]], %[[KH]],
@@ -78,5 +78,46 @@ func.func @rope(%x: memref<2x4x100x64xf32>, %p: memref<1x1x100xi32>) {
 //       CHECK:       vector.store %{{.*}} : memref<1x1x9x153xf32>, vector<16xf32>
 func.func @features(%x: memref<1x1x9x16xf32>, %o: memref<1x1x9x153xf32>) {
   attn.polynomial_features ins(%x : memref<1x1x9x16xf32>) outs(%o : memref<1x1x9x153xf32>) {degree = 2 : i64, scale = 0.25 : f64}
+  return
+}
+
+// Its gradient: products of d_output and the output, one over the totals, then
+// three sums, the last two from the last row to the first.
+
+// CHECK-LABEL: func.func @backward(
+//  CHECK-SAME:   %[[U1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[U2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[V:[a-z0-9]+]]: memref<3x2x100x64xf32>, %[[O:[a-z0-9]+]]: memref<3x4x100x64xf32>, %[[D:[a-z0-9]+]]: memref<3x4x100x64xf32>, %[[DU1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[DU2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[DV:[a-z0-9]+]]: memref<3x2x100x64xf32>
+//       CHECK:   %[[INVERSES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<3x4x100xf32>
+//       CHECK:   %[[DELTAS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<3x4x100xf32>
+//       CHECK:   scf.forall
+//       CHECK:     memref.store %{{.*}}, %[[DELTAS]]
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (3, 4)
+//       CHECK:     memref.store %{{.*}}, %[[INVERSES]]
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (3, 4)
+//       CHECK:     vector.load %[[D]]
+//       CHECK:     memref.load %[[DELTAS]]
+//       CHECK:     memref.load %[[INVERSES]]
+//       CHECK:     vector.store %{{.*}}, %[[DU1]]
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (3, 2)
+//       CHECK:     scf.for %{{.*}} = %c0 to %c2 step %c1
+//       CHECK:       vector.store %{{.*}}, %[[DU2]]
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (3, 2)
+//       CHECK:     vector.store %{{.*}}, %[[DV]]
+//       CHECK:   memref.dealloc %[[INVERSES]]
+func.func @backward(%u1: memref<3x4x100x16xf32>, %u2: memref<3x2x100x16xf32>, %v: memref<3x2x100x64xf32>, %o: memref<3x4x100x64xf32>, %d: memref<3x4x100x64xf32>,
+                    %du1: memref<3x4x100x16xf32>, %du2: memref<3x2x100x16xf32>, %dv: memref<3x2x100x64xf32>) {
+  attn.low_rank_backward ins(%u1, %u2, %v : memref<3x4x100x16xf32>, memref<3x2x100x16xf32>, memref<3x2x100x64xf32>)
+      forward(%o : memref<3x4x100x64xf32>) gradient(%d : memref<3x4x100x64xf32>)
+      outs(%du1, %du2, %dv : memref<3x4x100x16xf32>, memref<3x2x100x16xf32>, memref<3x2x100x64xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
+// The loops of the features, which carry a gradient.
+
+// CHECK-LABEL: func.func @features_backward(
+//       CHECK:   scf.for %{{.*}} = %c0 to %c16 step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}) -> (index, f32)
+//       CHECK:     vector.fma
+//       CHECK:     vector.reduction <add>
+func.func @features_backward(%x: memref<1x1x9x16xf32>, %d: memref<1x1x9x153xf32>, %o: memref<1x1x9x16xf32>) {
+  attn.polynomial_features_backward ins(%x : memref<1x1x9x16xf32>) gradient(%d : memref<1x1x9x153xf32>) outs(%o : memref<1x1x9x16xf32>) {degree = 2 : i64, scale = 0.25 : f64}
   return
 }

@@ -5,8 +5,8 @@
 // behind, frees its working memory.
 
 // CHECK-LABEL: func.func @alone(
-// CHECK-COUNT-8: memref.alloc() {alignment = 64 : i64}
-// CHECK-COUNT-8: memref.dealloc
+// CHECK-COUNT-9: memref.alloc() {alignment = 64 : i64}
+// CHECK-COUNT-9: memref.dealloc
 //       CHECK:   return
 func.func @alone(%q: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
   attn.stream query(%q : memref<1x1x8x4xf32>)
@@ -20,8 +20,8 @@ func.func @alone(%q: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
 // In a parallel loop the same memory becomes the scratch of the thread.
 
 // CHECK-LABEL: func.func @parallel(
-// CHECK-COUNT-8: memref.alloc() {alignment = 64 : i64}
-// CHECK-COUNT-8: memref.dealloc
+// CHECK-COUNT-9: memref.alloc() {alignment = 64 : i64}
+// CHECK-COUNT-9: memref.dealloc
 //       CHECK:   return
 // OUTLINED-LABEL: func.func private @parallel_parallel_0(
 //   OUTLINED-NOT:   memref.alloc

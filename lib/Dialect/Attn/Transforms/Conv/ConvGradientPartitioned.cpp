@@ -1,0 +1,389 @@
+//===- ConvGradientPartitioned.cpp - Gradients by transforms --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Both sums are correlations, products with a conjugate. With V the transform
+// of a piece of values, G that of a block of g, W that of the window of weights
+// between the two, for every frequency:
+//
+//   lags of a window   sum over the pieces of its segment, columns: conj(V) G
+//   gradient of V      sum over the blocks from its own on: conj(W) G
+//
+// Columns are real and imaginary parts of one number. Of conj(V) G, summed over
+// the columns, the inverse transform has what both parts add up to as its real
+// part; what is left in the imaginary part is dropped.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvGradient.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+class ConvGradientPartitioned : public ConvGradientKernel {
+public:
+  using ConvGradientKernel::ConvGradientKernel;
+
+private:
+  void allocateBuffers() override;
+  void prepareProducts() override;
+  void emitProducts() override;
+  Value isQuiet(Value row, Value normaliser) override;
+
+  void listSegments();
+  void transformRows(Value block, Value columns);
+  void correlate(Value frequency);
+  void correlateTile(Value frequency, Value segment, Value count,
+                     Value distance);
+  Value sumLanes(Values vectors);
+  /// Windows whose frequencies are summed at a time: a vector of real and
+  /// imaginary parts. As many blocks of zeros, less one, are behind the last.
+  int64_t tileWindows() const { return lanes / 2; }
+  void invertWindows(Value first);
+  void sumDeltas(Value segment);
+  Value loadReversed(Value memref, Value first);
+  void multiplyPieces(Value frequency, Value firstPiece);
+  void multiplyTile(Value frequency, Value firstPiece, Value firstGroup,
+                    int64_t groups);
+  void invertPiece(Value index, Value columns);
+
+  /// Of every segment: its first piece, block and window.
+  Value segmentPieces, segmentBlocks, segmentWindows;
+  /// Spectra of g [blocks, groups, rows, 2 lanes], and of the gradients of
+  /// windows [rows, re or im, windows]; these themselves [windows, rows].
+  Value rowSpectra, lagSpectra, lagSums;
+  /// Sums of e for the lags of a segment, the last one first, in f64, behind
+  /// as many zeros as there are lanes.
+  Value deltaSums;
+};
+} // namespace
+
+void ConvGradientPartitioned::allocateBuffers() {
+  ConvGradientKernel::allocateBuffers();
+  allocatePieces();
+  Type index = b.getIndexType(), state = b.getStateType();
+  for (Value *list : {&segmentPieces, &segmentBlocks, &segmentWindows})
+    *list = allocate(index, {numBases});
+  rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1));
+  lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
+  lagSums = allocate(state, {maxWindows, b.index(length)});
+  deltaSums = allocate(b.getF64Type(), {b.add(numTokens, lanes)});
+}
+
+void ConvGradientPartitioned::prepareProducts() {
+  cutPieces();
+  listSegments();
+  forAll({b.index(numGroups), numPieces}, [&](ValueRange task) {
+    // Values of 1.
+    Piece piece = loadPiece(task[1]);
+    Value count = arith::IndexCastOp::create(b, b.getI64Type(),
+                                             b.sub(piece.end, piece.begin));
+    Value squares = arith::SIToFPOp::create(b, b.getF64Type(), count);
+    Value norm = math::SqrtOp::create(b, squares);
+    memref::StoreOp::create(b, norm, pieceNorms, ValueRange{task[1], task[0]});
+    transformPiece(task[1], task[0]);
+  });
+  forAll({b.div(numWindows, lanes)},
+         [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
+  forAll({numBlocks}, [&](ValueRange task) { boundNoise(task[0]); });
+}
+
+Value ConvGradientPartitioned::isQuiet(Value row, Value normaliser) {
+  Value most = memref::LoadOp::create(b, noise, b.div(row, plan.block));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, most, normaliser);
+}
+
+/// Pieces of a segment are consecutive, and so are their blocks.
+void ConvGradientPartitioned::listSegments() {
+  b.loop(b.index(0), numBases, 1, b.index(0),
+         [&](Value segment, ValueRange carried) {
+           Value first = firstColumn(segment),
+                 end = firstColumn(b.add(segment, 1));
+           Value block = b.div(first, plan.block);
+           Value isEmpty = b.equal(first, end);
+           storeIndex(carried[0], segmentPieces, segment);
+           storeIndex(block, segmentBlocks, segment);
+           b.ifThen(b.less(first, end), [&] {
+             storeIndex(loadPiece(carried[0]).window, segmentWindows, segment);
+           });
+           Value last = b.div(b.max(b.sub(end, b.index(1)), 0), plan.block);
+           Value count = b.add(b.sub(last, block), 1);
+           return Values{
+               b.add(carried[0], b.select(isEmpty, b.index(0), count))};
+         });
+}
+
+void ConvGradientPartitioned::transformRows(Value block, Value columns) {
+  Value firstRow = b.mul(block, plan.block);
+  Value column = b.mul(columns, plan.getColumns());
+  transformTo(rowSpectra, block, columns, [&](Value row, Value) {
+    return loadTokens(rowGradients, {}, b.add(firstRow, row), column,
+                      b.index(0), numTokens);
+  });
+}
+
+void ConvGradientPartitioned::emitProducts() {
+  forAll({b.index(numGroups), b.add(numBlocks, tileWindows() - 1)},
+         [&](ValueRange task) { transformRows(task[1], task[0]); });
+  forAllFrequencies([&](Value frequency) { correlate(frequency); });
+  forAll({b.div(numWindows, lanes)},
+         [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
+  b.loop(b.index(0), numBases, 1, [&](Value segment) { sumDeltas(segment); });
+  storeProfileGradients([&](Value segment, Value lag) {
+    Value distance = b.div(lag, plan.block), place = b.rem(lag, plan.block);
+    Value window = b.add(loadIndex(segmentWindows, segment), distance);
+    Value later = b.loadVector(lagSums, {window, place});
+    Value earlier =
+        b.loadVector(lagSums, {b.add(window, 1), b.add(place, plan.block)});
+    Value deltas = b.loadVector(profileGradients, scoreOffset(segment, lag));
+    return b.fsub(b.fadd(later, earlier), deltas);
+  });
+  // The spectra of values have done their duty.
+  forAllFrequencies([&](Value frequency) {
+    b.loop(b.index(0), numPieces, plan.outputs,
+           [&](Value piece) { multiplyPieces(frequency, piece); });
+  });
+  forAll({b.index(numGroups), numPieces},
+         [&](ValueRange task) { invertPiece(task[1], task[0]); });
+}
+
+//===----------------------------------------------------------------------===//
+// Profiles
+//===----------------------------------------------------------------------===//
+
+void ConvGradientPartitioned::correlate(Value frequency) {
+  for (int64_t part : {0, 1})
+    b.loop(b.index(0), numWindows, lanes, [&](Value window) {
+      b.storeVector(b.splat(0.0), lagSpectra,
+                    {frequency, b.index(part), window});
+    });
+  b.loop(b.index(0), numBases, 1, [&](Value segment) {
+    Value end = firstColumn(b.add(segment, 1));
+    b.ifThen(b.less(firstColumn(segment), end), [&] {
+      Value block = loadIndex(segmentBlocks, segment);
+      Value last = b.div(b.sub(end, b.index(1)), plan.block);
+      Value count = b.add(b.sub(last, block), 1);
+      b.loop(b.index(0), b.sub(numBlocks, block), tileWindows(),
+             [&](Value distance) {
+               correlateTile(frequency, segment, count, distance);
+             });
+    });
+  });
+}
+
+/// A few windows of a segment with `count` pieces, from `distance` on. At
+/// distances that there are no blocks for, g is zero.
+void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
+                                            Value count, Value distance) {
+  Value block = b.add(loadIndex(segmentBlocks, segment), distance);
+  Value firstPiece = loadIndex(segmentPieces, segment);
+  // Real parts, then imaginary ones.
+  Values sums(lanes, b.splat(0.0));
+  auto visit = [&](Value t, Value columns, ValueRange carried) {
+    Values next(carried);
+    ComplexRow value =
+        loadRow(pieceSpectra, {b.add(firstPiece, t), columns, frequency});
+    Value minusIm = arith::NegFOp::create(b, value.im);
+    for (int64_t u = 0; u < tileWindows(); ++u) {
+      ComplexRow row =
+          loadRow(rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
+      Value parts[] = {next[u], next[tileWindows() + u]};
+      addProduct(row, value.re, minusIm, value.im, parts);
+      next[u] = parts[0];
+      next[tileWindows() + u] = parts[1];
+    }
+    return next;
+  };
+  Value rest = b.sub(numBlocks, block);
+  sums = b.loop(b.index(0), b.min(count, rest), 1, sums,
+                [&](Value t, ValueRange carried) {
+                  return b.loop(b.index(0), b.index(numGroups), 1, carried,
+                                [&](Value columns, ValueRange carried) {
+                                  return visit(t, columns, carried);
+                                });
+                });
+  Value parts = sumLanes(sums);
+  Value window = b.add(loadIndex(segmentWindows, segment), distance);
+  Value isThere = vector::CreateMaskOp::create(
+      b, VectorType::get({tileWindows()}, b.getI1Type()), rest);
+  for (int64_t part : {0, 1}) {
+    Value half = vector::ExtractStridedSliceOp::create(
+        b, parts, ArrayRef<int64_t>{part * tileWindows()},
+        ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
+    vector::MaskedStoreOp::create(b, lagSpectra,
+                                  ValueRange{frequency, b.index(part), window},
+                                  isThere, half);
+  }
+}
+
+/// The vector of the sums over the lanes of each of as many vectors. Halves of
+/// two vectors make one, until there is only one.
+Value ConvGradientPartitioned::sumLanes(Values vectors) {
+  for (int64_t width = lanes / 2; width > 0; width /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      // Runs of `width` lanes from one vector and the other in turn.
+      int64_t run = lane / width, from = run / 2 * 2 * width + lane % width;
+      low.push_back(run % 2 * lanes + from);
+      high.push_back(run % 2 * lanes + from + width);
+    }
+    Values next;
+    for (size_t k = 0, half = vectors.size() / 2; k < half; ++k) {
+      Value one = vectors[k], other = vectors[k + half];
+      next.push_back(b.fadd(vector::ShuffleOp::create(b, one, other, low),
+                            vector::ShuffleOp::create(b, one, other, high)));
+    }
+    vectors = std::move(next);
+  }
+  return vectors.front();
+}
+
+/// Turns as many windows back as a vector has lanes, from `first` on.
+void ConvGradientPartitioned::invertWindows(Value first) {
+  Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
+  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
+    storeRow(numbers, work, {row});
+  };
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows)) {
+      Value frequency = b.add(position, k);
+      row.re = b.loadVector(lagSpectra, {frequency, b.index(0), first});
+      row.im = b.loadVector(lagSpectra, {frequency, b.index(1), first});
+    }
+  };
+  makeTransform().emit(FFTKernel::kInverse, steps, visit);
+  Value factor = b.splat(1.0 / length);
+  b.loop(b.index(0), b.index(length), lanes, [&](Value at) {
+    Values rows;
+    for (int64_t t = 0; t < lanes; ++t)
+      rows.push_back(
+          b.fmul(b.loadVector(work, {b.add(at, t), b.index(0)}), factor));
+    for (auto [t, numbers] : llvm::enumerate(b.transpose(rows)))
+      b.storeVector(numbers, lagSums, {b.add(first, t), at});
+  });
+}
+
+/// A vector whose first element is the one at `first`, the others before it.
+Value ConvGradientPartitioned::loadReversed(Value memref, Value first) {
+  auto type = VectorType::get(
+      {lanes}, cast<MemRefType>(memref.getType()).getElementType());
+  Value numbers =
+      vector::LoadOp::create(b, type, memref, b.sub(first, b.index(lanes - 1)));
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(lanes)));
+  return vector::ShuffleOp::create(b, numbers, numbers, order);
+}
+
+/// Stores the sums of e in place of the gradients of a profile. Lag l has the
+/// rows from first + l on, as many as the segment has columns: read from the
+/// last row on, those up to a lag, as normalisers are made of.
+void ConvGradientPartitioned::sumDeltas(Value segment) {
+  Value size = b.sub(numTokens, firstColumn(segment));
+  b.loop(b.index(0), b.add(size, lanes), 1, [&](Value at) {
+    memref::StoreOp::create(b, wide(0.0), deltaSums, at);
+  });
+  sumWindows(segment, deltaSums, b.index(lanes), [&](Value lag, Value mask) {
+    Value last = b.add(b.sub(numTokens, b.index(1)), front);
+    Value numbers = loadReversed(rowDeltas, b.sub(last, lag));
+    return arith::SelectOp::create(b, mask, numbers, b.splat(0.0)).getResult();
+  });
+  forAllLagChunks([&](Value firstLag, Value count) {
+    Value end = b.min(b.add(firstLag, count), size);
+    b.loop(firstLag, end, lanes, [&](Value lag) {
+      Value last = b.add(size, lanes - 1);
+      Value sum = loadReversed(deltaSums, b.sub(last, lag));
+      if (!b.getStateType().isF64())
+        sum = arith::TruncFOp::create(b, b.getVectorType(), sum);
+      b.storeVector(sum, profileGradients, scoreOffset(segment, lag));
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// One frequency of the gradients of a few pieces.
+void ConvGradientPartitioned::multiplyPieces(Value frequency,
+                                             Value firstPiece) {
+  int64_t groups = plan.productGroups;
+  int64_t whole = numGroups / groups * groups;
+  b.loop(b.index(0), b.index(whole), groups, [&](Value group) {
+    multiplyTile(frequency, firstPiece, group, groups);
+  });
+  for (int64_t group = whole; group < numGroups; ++group)
+    multiplyTile(frequency, firstPiece, b.index(group), 1);
+}
+
+void ConvGradientPartitioned::multiplyTile(Value frequency, Value firstPiece,
+                                           Value firstGroup, int64_t groups) {
+  // The last piece again where there are no more. Blocks of pieces do not
+  // decrease; before its own block a piece has windows of zeros.
+  Values origins;
+  for (int64_t u = 0; u < plan.outputs; ++u) {
+    Value index = b.min(b.add(firstPiece, u), b.sub(numPieces, b.index(1)));
+    Piece piece = loadPiece(index);
+    origins.push_back(b.sub(piece.window, piece.block));
+  }
+  Values sums(plan.outputs * groups * 2, b.splat(0.0));
+  sums = b.loop(
+      loadPiece(firstPiece).block, numBlocks, 1, sums,
+      [&](Value block, ValueRange carried) {
+        Values next(carried);
+        FFTKernel::Rows rows;
+        for (int64_t g = 0; g < groups; ++g)
+          rows.push_back(
+              loadRow(rowSpectra, {block, b.add(firstGroup, g), frequency}));
+        for (int64_t u = 0; u < plan.outputs; ++u) {
+          auto coefficient = [&](int64_t part) {
+            return b.broadcast(
+                b.loadScalar(windowSpectra, {frequency, b.index(part),
+                                             b.add(origins[u], block)}));
+          };
+          Value re = coefficient(0), im = coefficient(1);
+          Value minusIm = arith::NegFOp::create(b, im);
+          for (int64_t g = 0; g < groups; ++g)
+            addProduct(rows[g], re, minusIm, im, &next[(u * groups + g) * 2]);
+        }
+        return next;
+      });
+  for (int64_t u = 0; u < plan.outputs; ++u)
+    for (int64_t g = 0; g < groups; ++g) {
+      Value *sum = &sums[(u * groups + g) * 2];
+      storeRow({sum[0], sum[1]}, pieceSpectra,
+               {b.add(firstPiece, u), b.add(firstGroup, g), frequency});
+    }
+}
+
+void ConvGradientPartitioned::invertPiece(Value index, Value columns) {
+  Piece piece = loadPiece(index);
+  Value firstRow = b.mul(piece.block, plan.block);
+  Value column = b.mul(columns, plan.getColumns());
+  Value factor = b.splat(1.0 / length);
+  invert(pieceSpectra, index, columns, [&](Value at, ComplexRow numbers) {
+    Value token = b.add(firstRow, at);
+    Value isIn = b.both(b.less(b.sub(piece.begin, b.index(1)), token),
+                        b.less(token, piece.end));
+    b.ifThen(isIn, [&] {
+      addToValue(b.fmul(numbers.re, factor), token, column);
+      addToValue(b.fmul(numbers.im, factor), token, b.add(column, lanes));
+    });
+  });
+}
+
+void fovea::attn::emitConvGradientPartitioned(OpBuilder &builder,
+                                              ConvApplyBackwardOp op,
+                                              const ConvPlan &plan) {
+  ConvGradientPartitioned(builder, op, plan).emit();
+}

@@ -1,0 +1,279 @@
+//===- ConvPieces.cpp - Transforms of values and of weights ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvKernel.h"
+#include "RuntimeCalls.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows added to a spectrum, so that those of several do not compete for the
+/// same lines of a cache.
+static constexpr int64_t kSkewRows = 8;
+/// Numbers that describe a piece.
+static constexpr int64_t kPieceEntries = 4;
+
+//===----------------------------------------------------------------------===//
+// Pieces
+//===----------------------------------------------------------------------===//
+
+void ConvKernel::allocatePieces() {
+  twiddles = emitTwiddles(b, op, plan.radices);
+  numBlocks = b.ceilDiv(numTokens, plan.block);
+  maxPieces = b.add(numBlocks, numBases);
+  Value padded =
+      b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding + lanes);
+  maxWindows = b.mul(b.ceilDiv(padded, lanes), lanes);
+  Type i64 = b.getI64Type(), f64 = b.getF64Type(), state = b.getStateType();
+  pieces = allocate(i64, {b.mul(maxPieces, kPieceEntries)});
+  ends = allocate(i64, {b.max(numBlocks, b.index(1))});
+  windows = allocate(i64, {maxWindows});
+  // Gradients are stored a tile of pieces at a time.
+  pieceSpectra = allocateSpectra(b.add(maxPieces, plan.outputs - 1));
+  windowSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
+  pieceNorms = allocate(f64, {maxPieces, b.index(numGroups)});
+  windowNorms = allocate(f64, {maxWindows});
+  noise = allocate(f64, {numBlocks});
+}
+
+Value ConvKernel::allocateSpectra(Value count) {
+  return allocate(b.getStateType(),
+                  {count, b.index(numGroups), b.index(length + kSkewRows),
+                   b.index(plan.getColumns())});
+}
+
+Value ConvKernel::loadInteger(Value memref, Value index) {
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    loadIndex(memref, index));
+}
+
+ConvKernel::Piece ConvKernel::loadPiece(Value index) {
+  Value entry = b.mul(index, kPieceEntries);
+  return {loadInteger(pieces, entry), loadInteger(pieces, b.add(entry, 1)),
+          loadInteger(pieces, b.add(entry, 2)),
+          loadInteger(pieces, b.add(entry, 3))};
+}
+
+/// Lets the runtime list the pieces and windows of this head.
+void ConvKernel::cutPieces() {
+  auto integer = [&](Value index) -> Value {
+    return arith::IndexCastOp::create(b, b.getI64Type(), index);
+  };
+  auto address = [&](Value memref) {
+    return RuntimeCalls::describe(b, memref)[0];
+  };
+  SmallVector<Value> where =
+      RuntimeCalls::describe(b, b.rowView(sizes, {batch, head}));
+  Value zeros = b.mul(numBases, weightRow);
+  SmallVector<Value> arguments = {where[0],
+                                  where[2],
+                                  integer(numBases),
+                                  integer(numTokens),
+                                  integer(b.index(plan.block)),
+                                  integer(b.index(plan.front)),
+                                  integer(weightRow),
+                                  integer(zeros),
+                                  integer(b.index(lanes)),
+                                  address(pieces),
+                                  address(ends),
+                                  address(windows)};
+  numWindows =
+      RuntimeCalls::emitCall(b, op->getParentOfType<ModuleOp>(),
+                             "fovea_rt_conv_pieces", b.getI64Type(), arguments);
+  numWindows = arith::IndexCastOp::create(b, b.getIndexType(), numWindows);
+  // Without tokens there is no block, and what is read here is not used.
+  Value last = b.max(b.sub(numBlocks, b.index(1)), b.index(0));
+  numPieces = b.select(b.less(b.index(0), numBlocks), loadInteger(ends, last),
+                       b.index(0));
+}
+
+ComplexRow ConvKernel::loadRow(Value memref, ArrayRef<Value> indices) {
+  Values at(indices);
+  at.push_back(b.index(0));
+  Value re = b.loadVector(memref, at);
+  at.back() = b.index(lanes);
+  return {re, b.loadVector(memref, at)};
+}
+
+void ConvKernel::storeRow(ComplexRow row, Value memref,
+                          ArrayRef<Value> indices) {
+  Values at(indices);
+  at.push_back(b.index(0));
+  b.storeVector(row.re, memref, at);
+  at.back() = b.index(lanes);
+  b.storeVector(row.im, memref, at);
+}
+
+ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
+                                  Value token, Value column, Value begin,
+                                  Value end) {
+  Value isIn =
+      b.both(b.less(b.sub(begin, b.index(1)), token), b.less(token, end));
+  Value mask = vector::BroadcastOp::create(
+      b, VectorType::get({lanes}, b.getI1Type()), isIn);
+  Values at(leading);
+  at.append({token, column});
+  Value re = loadMasked(memref, at, mask, 0.0);
+  at.back() = b.add(column, lanes);
+  return {re, loadMasked(memref, at, mask, 0.0)};
+}
+
+void ConvKernel::transformTo(Value spectra, Value index, Value columns,
+                             FFTKernel::LoadRow source) {
+  auto load = [&](Value row, Value) {
+    return loadRow(spectra, {index, columns, row});
+  };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
+    storeRow(numbers, spectra, {index, columns, row});
+  };
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  steps.source = source;
+  steps.isHalfZero = true;
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows))
+      store(b.add(position, k), none, row);
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
+}
+
+void ConvKernel::transformPiece(Value index, Value columns) {
+  Piece piece = loadPiece(index);
+  Value firstRow = b.mul(piece.block, plan.block);
+  Value column = b.mul(columns, plan.getColumns());
+  transformTo(pieceSpectra, index, columns, [&](Value row, Value) {
+    return loadValues(b.add(firstRow, row), column, piece.begin, piece.end);
+  });
+}
+
+void ConvKernel::invert(Value spectra, Value index, Value columns,
+                        function_ref<void(Value, ComplexRow)> sink) {
+  auto load = [&](Value row, Value) {
+    return loadRow(spectra, {index, columns, row});
+  };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
+    storeRow(numbers, spectra, {index, columns, row});
+  };
+  auto sinkHalf = [&](Value at, Value, ComplexRow numbers) {
+    sink(b.sub(at, b.index(plan.block)), numbers);
+  };
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  steps.sink = sinkHalf;
+  steps.wanted = FFTKernel::Half::Second;
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows))
+      row = load(b.add(position, k), none);
+  };
+  makeTransform().emit(FFTKernel::kInverse, steps, visit);
+}
+
+//===----------------------------------------------------------------------===//
+// Windows
+//===----------------------------------------------------------------------===//
+
+/// Transforms as many windows as a vector has lanes, from `first` on.
+void ConvKernel::transformWindows(Value first) {
+  Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
+  packWindows(first, work);
+  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
+    storeRow(numbers, work, {row});
+  };
+  auto source = [&](Value row, Value) {
+    return ComplexRow{b.loadVector(work, {row, b.index(0)}), b.splat(0.0)};
+  };
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  steps.source = source;
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows)) {
+      Value frequency = b.add(position, k);
+      b.storeVector(row.re, windowSpectra, {frequency, b.index(0), first});
+      b.storeVector(row.im, windowSpectra, {frequency, b.index(1), first});
+    }
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
+}
+
+/// Turns windows, which lie along the lags, to lanes.
+void ConvKernel::packWindows(Value first, Value work) {
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
+  Values starts;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    starts.push_back(loadInteger(windows, b.add(first, lane)));
+  Value squares =
+      b.loop(b.index(0), b.index(length), lanes, zeros,
+             [&](Value at, ValueRange carried) {
+               Values rows;
+               for (Value start : starts)
+                 rows.push_back(b.loadVector(weights, b.add(start, at)));
+               Value sum = carried[0];
+               for (auto [t, row] : llvm::enumerate(b.transpose(rows))) {
+                 b.storeVector(row, work, {b.add(at, t), b.index(0)});
+                 Value wideRow = widen(row);
+                 sum = b.fma(wideRow, wideRow, sum);
+               }
+               return Values{sum};
+             })[0];
+  vector::StoreOp::create(b, math::SqrtOp::create(b, squares), windowNorms,
+                          first);
+}
+
+//===----------------------------------------------------------------------===//
+// Noise
+//===----------------------------------------------------------------------===//
+
+/// Sums, over the pieces that a block of rows reads, the norms of the two
+/// factors.
+void ConvKernel::boundNoise(Value block) {
+  // A tile of products multiplies pieces that only its last blocks read by
+  // zeros: no noise, unless one of them is not finite.
+  Value last = b.min(b.add(b.roundDown(block, plan.outputs), plan.outputs - 1),
+                     b.sub(numBlocks, b.index(1)));
+  Value sum =
+      b.loop(b.index(0), loadInteger(ends, last), 1, wide(0.0),
+             [&](Value index, ValueRange carried) {
+               Piece piece = loadPiece(index);
+               Value norm = wide(0.0);
+               for (int64_t group = 0; group < numGroups; ++group)
+                 norm = arith::MaximumFOp::create(
+                     b, norm,
+                     memref::LoadOp::create(b, pieceNorms,
+                                            ValueRange{index, b.index(group)}));
+               Value window = b.add(piece.window, b.sub(block, piece.block));
+               Value weight = memref::LoadOp::create(b, windowNorms, window);
+               return Values{b.fadd(carried[0], b.fmul(norm, weight))};
+             })[0];
+  // c u log2(L) for an error of 2^9 u, with c = 1/2: whatever the type.
+  Value factor = wide(std::ldexp(llvm::Log2_64(length), -10));
+  memref::StoreOp::create(b, b.fmul(sum, factor), noise, block);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+void ConvKernel::forAllFrequencies(function_ref<void(Value)> body) {
+  forAll({b.index(length / kFrequencies)}, [&](ValueRange task) {
+    Value first = b.mul(task[0], kFrequencies);
+    b.loop(first, b.add(first, kFrequencies), 1, body);
+  });
+}
+
+void ConvKernel::addProduct(ComplexRow row, Value re, Value im, Value minusIm,
+                            Value *sums) {
+  sums[0] = b.fma(row.re, re, sums[0]);
+  sums[1] = b.fma(row.im, re, sums[1]);
+  sums[0] = b.fma(row.im, minusIm, sums[0]);
+  sums[1] = b.fma(row.re, im, sums[1]);
+}

@@ -1,0 +1,184 @@
+//===- VQBuilder.cpp - Parts of attention over quantized keys -------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "VQBuilder.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+VQBuilder::VQBuilder(OpBuilder &builder, Location loc, Value codebook)
+    : builder(builder), loc(loc) {
+  bindSymbols(builder.getContext(), s[0], s[1], s[2]);
+  auto type = cast<RankedTensorType>(codebook.getType());
+  SmallVector<int64_t> shape = {1};
+  llvm::append_range(shape, type.getShape());
+  table = tensor::ExpandShapeOp::create(
+      builder, loc, RankedTensorType::get(shape, type.getElementType()),
+      codebook, ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+}
+
+OpFoldResult VQBuilder::apply(AffineExpr expr, ArrayRef<OpFoldResult> symbols) {
+  return affine::makeComposedFoldedAffineApply(builder, loc, expr, symbols);
+}
+
+OpFoldResult VQBuilder::min(ArrayRef<AffineExpr> exprs,
+                            ArrayRef<OpFoldResult> symbols) {
+  return affine::makeComposedFoldedAffineMin(
+      builder, loc, getMap(exprs, symbols.size()), symbols);
+}
+
+OpFoldResult VQBuilder::max(ArrayRef<AffineExpr> exprs,
+                            ArrayRef<OpFoldResult> symbols) {
+  return affine::makeComposedFoldedAffineMax(
+      builder, loc, getMap(exprs, symbols.size()), symbols);
+}
+
+OpFoldResult VQBuilder::extent(Value tensor, int64_t dim) {
+  return tensor::getMixedSize(builder, loc, tensor, dim);
+}
+
+Value VQBuilder::equal(OpFoldResult a, OpFoldResult b) {
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, value(a),
+                               value(b));
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+VQBuilder::Slice VQBuilder::getSlice(Value tensor, int64_t dim,
+                                     OpFoldResult offset, OpFoldResult size) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, tensor);
+  SmallVector<OpFoldResult> offsets(sizes.size(), constant(0)),
+      strides(sizes.size(), constant(1));
+  offsets[dim] = offset;
+  sizes[dim] = size;
+  return {offsets, sizes, strides};
+}
+
+Value VQBuilder::slice(Value tensor, int64_t dim, OpFoldResult offset,
+                       OpFoldResult size) {
+  auto [offsets, sizes, strides] = getSlice(tensor, dim, offset, size);
+  return tensor::ExtractSliceOp::create(builder, loc, tensor, offsets, sizes,
+                                        strides);
+}
+
+Value VQBuilder::insert(Value part, Value tensor, int64_t dim,
+                        OpFoldResult offset) {
+  auto [offsets, sizes, strides] =
+      getSlice(tensor, dim, offset, extent(part, dim));
+  return tensor::InsertSliceOp::create(builder, loc, part, tensor, offsets,
+                                       sizes, strides);
+}
+
+Value VQBuilder::empty(ArrayRef<OpFoldResult> sizes, Type elementType) {
+  return tensor::EmptyOp::create(builder, loc, sizes, elementType);
+}
+
+Value VQBuilder::fillZero(Value init) {
+  Value zero = arith::ConstantOp::create(
+      builder, loc, builder.getZeroAttr(getElementTypeOrSelf(init)));
+  return linalg::FillOp::create(builder, loc, zero, init).getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
+// Summaries
+//===----------------------------------------------------------------------===//
+
+Summary VQBuilder::emptySummary(Value values) {
+  SmallVector<OpFoldResult> sizes = {extent(values, 0), extent(values, 1),
+                                     extent(table, 2), extent(values, 3)};
+  Type state = getStateType(getElementTypeOrSelf(values));
+  Value mean = empty(sizes, state);
+  sizes.pop_back();
+  return {fillZero(mean), fillZero(empty(sizes, builder.getI32Type()))};
+}
+
+Summary VQBuilder::accumulate(const Tokens &tokens, const Summary &summary) {
+  auto op = CodebookAccumulateOp::create(
+      builder, loc, TypeRange{summary.mean.getType(), summary.count.getType()},
+      tokens.codes, tokens.values, summary.mean, summary.count);
+  return {op->getResult(0), op->getResult(1)};
+}
+
+Summary VQBuilder::when(Value condition, const Summary &summary,
+                        function_ref<Summary(const Summary &)> then,
+                        function_ref<Summary(const Summary &)> otherwise) {
+  auto ifOp = scf::IfOp::create(
+      builder, loc, TypeRange{summary.mean.getType(), summary.count.getType()},
+      condition,
+      /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  for (auto [block, choice] : {std::pair{ifOp.thenBlock(), then},
+                               std::pair{ifOp.elseBlock(), otherwise}}) {
+    builder.setInsertionPointToStart(block);
+    Summary chosen = choice(summary);
+    scf::YieldOp::create(builder, loc, ValueRange{chosen.mean, chosen.count});
+  }
+  return {ifOp.getResult(0), ifOp.getResult(1)};
+}
+
+void VQBuilder::addCache(StreamSources &sources, const Summary &summary,
+                         AffineMap range) {
+  Value init = empty(tensor::getMixedSizes(builder, loc, summary.count),
+                     getElementTypeOrSelf(summary.mean));
+  Value logs =
+      LogCountOp::create(builder, loc, init.getType(), summary.count, init)
+          ->getResult(0);
+  sources.add({table, summary.mean, logs, Value(), Value(), SourceAttr()},
+              range);
+}
+
+//===----------------------------------------------------------------------===//
+// Kept tokens
+//===----------------------------------------------------------------------===//
+
+Tokens VQBuilder::keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
+                       int64_t block) {
+  OpFoldResult rows = extent(tokens.codes, 2);
+  OpFoldResult first = max({s[0] - 2 * block, constantExpr(0)}, {rows});
+  auto copyRow = [&](OpFoldResult row, Tokens kept) -> Tokens {
+    OpFoldResult target = apply((s[0] + s[1]) % (2 * block), {position, row});
+    Tokens token = slice(tokens, row, constant(1));
+    return {insert(token.codes, kept.codes, 2, target),
+            insert(token.values, kept.values, 2, target)};
+  };
+  if (getConstantIntValue(rows) == 1)
+    return copyRow(constant(0), kept);
+  auto loop = scf::ForOp::create(builder, loc, value(first), value(rows),
+                                 value(constant(1)),
+                                 ValueRange{kept.codes, kept.values});
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Tokens next = copyRow(loop.getInductionVar(),
+                        {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
+  scf::YieldOp::create(builder, loc, ValueRange{next.codes, next.values});
+  return {loop.getResult(0), loop.getResult(1)};
+}
+
+OpFoldResult VQBuilder::loadPosition(Value position) {
+  Value element = tensor::ExtractOp::create(builder, loc, position,
+                                            /*indices=*/ValueRange());
+  return OpFoldResult(arith::IndexCastOp::create(
+      builder, loc, builder.getIndexType(), element));
+}
+
+Value VQBuilder::storePosition(OpFoldResult position) {
+  Value element = arith::IndexCastOp::create(builder, loc, builder.getI64Type(),
+                                             value(position));
+  return tensor::FromElementsOp::create(
+      builder, loc, RankedTensorType::get({}, builder.getI64Type()), element);
+}

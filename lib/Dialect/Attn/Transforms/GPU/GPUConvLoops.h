@@ -1,0 +1,104 @@
+//===- GPUConvLoops.h - GPU code of sums of convolutions --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUCONVLOOPS_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUCONVLOOPS_H
+
+#include "GPUTileProduct.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea::attn {
+
+/// Code of one attn.conv_apply on memrefs, all heads at once. Keys between the
+/// first one of a basis and that of the next are a *segment*: they share one
+/// profile of weights by lag, the distance of query and key.
+///
+///   segments     of every key
+///   profiles     from score sums in f64, the head's greatest one taken off
+///   normalisers  sums of weights in f64, without subtraction
+///   (product)    weights times values
+///   judge        rows that rounding may have spoilt are listed
+///   exact rows   listed rows once more, from the scores
+class ConvLoops {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  using Values = KernelBuilder::Values;
+
+  ConvLoops(mlir::OpBuilder &builder, ConvApplyOp op, F32Math math);
+  virtual ~ConvLoops() = default;
+
+  void emit();
+
+protected:
+  /// Writes all rows but those that are listed.
+  virtual void emitProduct() = 0;
+  /// What has to be known before rows are judged.
+  virtual void prepareProduct() {}
+  /// Whether rounding errors of a row are small next to its normaliser; null
+  /// where a product is as exact as sums are.
+  virtual Value isQuiet(ValueRange row, Value normaliser) { return Value(); }
+
+  /// A buffer that ends with the operation.
+  Value allocate(llvm::ArrayRef<Value> extents, mlir::Type type);
+  Value keyHead(KernelBuilder &k, Value head) {
+    return k.div(head, headsOfKey);
+  }
+  /// The first key of a segment; the number of tokens behind the last one.
+  Value firstKey(RowBuilder &k, ValueRange head, Value segment);
+  /// The segment of a key that is none before the first one.
+  Value segmentOf(RowBuilder &k, ValueRange head, Value key);
+  // Numbers in f64.
+  Value wide(KernelBuilder &k, double number);
+  Value loadWide(Value memref, ValueRange at);
+
+  ConvApplyOp op;
+  RowBuilder b;
+  F32Math math;
+  int64_t width;
+  Value batches, heads, headsOfKey, numBases, numTokens;
+  /// Segments [B, H, N]; profiles [B, H, R, N], scores as binary logarithms.
+  Value segments, weights, scores;
+  /// [B, H, N]: sums of weights in f64, and what rows are multiplied by: 0 for
+  /// those that are listed.
+  Value normalisers, reciprocals;
+
+private:
+  void findSegments();
+  Value findTops();
+  Values visitLag(ValueRange head, Value lag, ValueRange inits,
+                  llvm::function_ref<Values(Value segment, Value sum,
+                                            Value exists, ValueRange)>
+                      visit);
+  void storeProfiles(Value tops);
+  void sumWeights();
+  Value sumWindow(ValueRange head, Value segment, Value low, Value high);
+  void findNormalisers();
+  void judgeRows();
+  Value findRowTops();
+  void emitExactRows();
+
+  /// Sums of 16, 256, .. weights; rows to be done again [B, H, N].
+  Values pyramid;
+  Value marks, listed;
+  Values buffers;
+};
+
+void emitConvToeplitzLoops(mlir::OpBuilder &builder, ConvApplyOp op,
+                           F32Math math);
+/// The same by Fourier transforms of blocks of `block` tokens.
+void emitConvTransformLoops(mlir::OpBuilder &builder, ConvApplyOp op,
+                            F32Math math, int64_t block);
+/// Whether the runtime has Fourier transforms on the GPU, as an i1.
+mlir::Value emitHasTransforms(KernelBuilder &builder, mlir::Operation *op);
+void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverOp op,
+                          F32Math math);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUCONVLOOPS_H

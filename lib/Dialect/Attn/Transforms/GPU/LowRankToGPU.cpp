@@ -1,0 +1,93 @@
+//===- LowRankToGPU.cpp - GPU kernels of low-rank attention ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPULaunch.h"
+#include "GPULowRankKernels.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferUtils.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_LOWRANKTOGPUPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// The frequencies of a rope, in a constant of the module.
+static Value makeFrequencies(RopeOp op, SymbolTableCollection &symbols) {
+  OpBuilder builder(op);
+  int64_t pairs = cast<MemRefType>(op.getInput().getType()).getDimSize(3) / 2;
+  SmallVector<int64_t> frequencies;
+  for (int64_t pair = 0; pair < pairs; ++pair)
+    frequencies.push_back(
+        getFrequencyFraction(op.getBase().convertToDouble(), pair, pairs));
+  auto type = RankedTensorType::get({pairs}, builder.getI64Type());
+  auto constant = arith::ConstantOp::create(
+      builder, op.getLoc(),
+      DenseElementsAttr::get(type, ArrayRef<int64_t>(frequencies)));
+  auto global = bufferization::getGlobalFor(constant, symbols, /*alignment=*/0);
+  constant.erase();
+  if (failed(global))
+    return {};
+  return memref::GetGlobalOp::create(builder, op.getLoc(), global->getType(),
+                                     global->getName());
+}
+
+namespace {
+struct LowRankToGPUPass
+    : fovea::attn::impl::LowRankToGPUPassBase<LowRankToGPUPass> {
+  using LowRankToGPUPassBase::LowRankToGPUPassBase;
+
+  void runOnOperation() override {
+    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
+    if (!math)
+      return signalPassFailure();
+    SymbolTableCollection symbols;
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (!isa<RopeOp, PolynomialFeaturesOp, LowRankOp>(op) ||
+          op->getNumResults() != 0)
+        return WalkResult::advance();
+      if (failed(verifyGPUElementTypes(op)))
+        return WalkResult::interrupt();
+      OpBuilder builder(op);
+      bool isDone = llvm::TypeSwitch<Operation *, bool>(op)
+                        .Case([&](RopeOp op) {
+                          Value frequencies = makeFrequencies(op, symbols);
+                          if (frequencies)
+                            emitRopeLoops(builder, op, frequencies);
+                          return frequencies != nullptr;
+                        })
+                        .Case([&](PolynomialFeaturesOp op) {
+                          emitPolynomialLoops(builder, op);
+                          return true;
+                        })
+                        .Case([&](LowRankOp op) {
+                          emitLowRankLoops(builder, op, *math);
+                          return true;
+                        });
+      if (!isDone)
+        return WalkResult::interrupt();
+      op->erase();
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,185 @@
+//===- Conv.cpp - Attention of arrays by convolutions ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/Conv.h"
+#include "Call.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
+
+static StringRef getKeyword(ConvAlgorithm algorithm) {
+  switch (algorithm) {
+  case ConvAlgorithm::Auto:
+    return "auto";
+  case ConvAlgorithm::Toeplitz:
+    return "toeplitz";
+  case ConvAlgorithm::Partitioned:
+    return "partitioned";
+  case ConvAlgorithm::Single:
+    return "single";
+  }
+  llvm_unreachable("unknown algorithm");
+}
+
+static void addAlgorithm(Call &call, Checker &check, ConvAlgorithm algorithm,
+                         int64_t numBases) {
+  check.check(algorithm != ConvAlgorithm::Single || numBases == 1,
+              "algorithm: found 'single' for " + Twine(numBases) +
+                  " bases, needed one basis");
+  call.attribute("algorithm = #attn.conv_algorithm<" + getKeyword(algorithm) +
+                 ">");
+}
+
+static void addSearch(Call &call, Checker &check, const ConvSearch &search,
+                      const Argument &q) {
+  check.integer("num_basis", search.numBasis, 1);
+  check.integer("window", search.window, 1);
+  check.check(search.window <= q.shape[2],
+              "window: found " + Twine(search.window) +
+                  ", needed at most the " + Twine(q.shape[2]) + " rows of q");
+  call.attribute("window = " + Twine(search.window) + " : i64");
+  call.attribute("delta", check.number("delta", search.delta, search.delta >= 0,
+                                       "of at least 0"));
+  call.attribute("epsilon", check.number("epsilon", search.epsilon,
+                                         search.epsilon >= 0, "of at least 0"));
+  call.attribute("scale", check.scale(search.scale, q.shape[3]));
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
+                                        const TensorRef &keys,
+                                        const ConvSearch &search,
+                                        const ConvRecoverOptions &options) {
+  Checker check;
+  // The keys stand in for the values, which there are none of.
+  const auto [q, k, v] =
+      check.attention(queries, keys, keys, /*sameLength=*/true);
+  Call call("conv_recover", options.target);
+  call.clause("ins", {q, k});
+  addSearch(call, check, search, q);
+  Shape heads(ArrayRef(q.shape).take_front(2));
+  Shape sizes = heads;
+  sizes.push_back(search.numBasis);
+  Shape bases = sizes;
+  bases.push_back(q.shape[2]);
+  call.result(check, "outs", "b", getStateType(q.elementType), bases,
+              options.b);
+  call.result(check, "outs", "sizes", ElementType::I32, sizes, options.sizes);
+  call.result(check, "outs", "found", ElementType::I32, heads, options.found);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvBases{std::move((*results)[0]), std::move((*results)[1]),
+                   std::move((*results)[2])};
+}
+
+/// b [B,H,R,N], sizes [B,H,R] and v [B,G,N,E], checked against each other.
+static Checker::Attention checkBases(Checker &check, const TensorRef &b,
+                                     const TensorRef &sizes,
+                                     const TensorRef &v) {
+  Argument bases = check.tensor("b", b, 4, "[B,H,R,N]");
+  Argument values = check.tensor("v", v, 4, "[B,G,N,E]");
+  ElementType state = getStateType(values.elementType);
+  if (getStateType(bases.elementType) != state) {
+    if (state == ElementType::F64)
+      check.elementType(bases, {state});
+    else
+      check.elementType(
+          bases, {ElementType::F16, ElementType::BF16, ElementType::F32});
+  }
+  check.check(bases.shape[2] != 0, "b: found no bases, needed at least 1");
+  Argument numKeys("sizes", sizes);
+  check.check(numKeys.elementType == ElementType::I32,
+              "sizes: found element type " +
+                  getArrayTypeName(numKeys.elementType) + ", needed int32");
+  check.match("sizes", "shape", numKeys.shape,
+              ArrayRef(bases.shape).drop_back());
+  check.match("v", "batch", values.shape[0], bases.shape[0]);
+  check.match("v", "length", values.shape[2], bases.shape[3]);
+  check.heads(values, bases);
+  check.notEmpty(values);
+  return {bases, numKeys, values};
+}
+
+Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
+                                            const TensorRef &basisSizes,
+                                            const TensorRef &values,
+                                            const ConvApplyOptions &options) {
+  Checker check;
+  const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
+  Call call("conv_apply", options.target);
+  call.clause("ins", {b, sizes, v});
+  addAlgorithm(call, check, options.algorithm, b.shape[2]);
+  if (options.block) {
+    int64_t block = check.integer("block", *options.block, 8);
+    check.check(isPowerOf2_64(block) && block <= 1 << 20,
+                "block: found " + Twine(block) +
+                    ", needed a power of two from 8 to 2^20");
+    check.check(options.algorithm == ConvAlgorithm::Partitioned,
+                "block: found " + Twine(block) + " with the algorithm '" +
+                    getKeyword(options.algorithm) + "', needed 'partitioned'");
+    call.attribute("block = " + Twine(block) + " : i64");
+  }
+  Shape heads(ArrayRef(b.shape).take_front(2));
+  call.result(check, "outs", "output", v.elementType,
+              {heads[0], heads[1], v.shape[2], v.shape[3]}, options.output);
+  call.result(check, "outs", "recomputed", ElementType::I32, heads,
+              options.recomputed);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvApplyResult{std::move((*results)[0]), std::move((*results)[1])};
+}
+
+Expected<ConvResult> fovea::conv(const TensorRef &queries,
+                                 const TensorRef &keys, const TensorRef &values,
+                                 const ConvSearch &search,
+                                 const ConvOptions &options) {
+  Checker check;
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("conv", options.target);
+  call.clause("ins", {q, k, v});
+  addSearch(call, check, search, q);
+  addAlgorithm(call, check, options.algorithm, search.numBasis);
+  call.attribute("num_basis = " + Twine(search.numBasis) + " : i64");
+  if (options.slidingGroup) {
+    int64_t group = check.integer("group", *options.slidingGroup, 1);
+    check.check(search.window <= group,
+                "window: found " + Twine(search.window) +
+                    ", needed at most the group of " + Twine(group));
+    call.attribute("group = " + Twine(group) + " : i64");
+  }
+  ArrayRef<int64_t> heads = ArrayRef(q.shape).take_front(2);
+  call.result(check, "outs", "output", q.elementType, arguments.output(),
+              options.output);
+  call.result(check, "outs", "found", ElementType::I32, heads, options.found);
+  call.result(check, "outs", "recomputed", ElementType::I32, heads,
+              options.recomputed);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvResult{std::move((*results)[0]), std::move((*results)[1]),
+                    std::move((*results)[2])};
+}

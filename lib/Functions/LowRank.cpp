@@ -1,0 +1,186 @@
+//===- LowRank.cpp - Low-rank attention of arrays under masks -------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/LowRank.h"
+#include "Call.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+/// An array [B,H,N,D] that has columns.
+static Argument checkRows(Checker &check, StringRef name,
+                          const TensorRef &array) {
+  Argument rows = check.tensor(name, array, 4, "[B,H,N,D]");
+  check.notEmpty(rows);
+  return rows;
+}
+
+/// An array of another type than numbers that broadcasts to `shape`, of which
+/// any extent will do where it is negative.
+static Argument checkPart(Checker &check, StringRef name,
+                          const TensorRef &array, ElementType type,
+                          ArrayRef<int64_t> shape, unsigned numFree) {
+  Argument part(name, array);
+  check.check(part.elementType == type,
+              name + ": found element type " +
+                  getArrayTypeName(part.elementType) + ", needed " +
+                  (type == ElementType::I1 ? "bool" : "int32"));
+  part.extendTo(shape.size());
+  check.broadcasts(part, shape, numFree);
+  return part;
+}
+
+/// Runs a call with one result.
+static Expected<OwnedTensor> runForOne(Call &call, Checker &check) {
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return std::move(results->front());
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+Expected<OwnedTensor> fovea::rope(const TensorRef &x,
+                                  const TensorRef &positions,
+                                  const RopeOptions &options) {
+  Checker check;
+  Argument rows = checkRows(check, "x", x);
+  check.check(rows.shape[3] % 2 == 0, "x: found width " + Twine(rows.shape[3]) +
+                                          ", needed an even width");
+  Argument part = checkPart(check, "positions", positions, ElementType::I32,
+                            ArrayRef(rows.shape).drop_back(), /*numFree=*/3);
+  Call call("rope", options.target);
+  call.clause("ins", {rows, part});
+  call.attribute(
+      "base", check.number("base", options.base, options.base > 0, "above 0"));
+  call.result(check, "outs", "output", rows.elementType, rows.shape,
+              options.output);
+  return runForOne(call, check);
+}
+
+/// binomial(width + degree, degree), or nothing where it is too large.
+static std::optional<int64_t> countFeatures(int64_t width, int64_t degree) {
+  int64_t count = 1;
+  for (int64_t i = 1; i <= degree; ++i) {
+    // Divides: it is binomial(width + i, i).
+    count = count * (width + i) / i;
+    if (count > std::numeric_limits<int32_t>::max())
+      return std::nullopt;
+  }
+  return count;
+}
+
+Expected<OwnedTensor>
+fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
+                           const PolynomialFeaturesOptions &options) {
+  Checker check;
+  Argument rows = checkRows(check, "x", x);
+  check.integer("degree", degree, 0);
+  check.number("scale", scale, scale >= 0, "of at least 0");
+  std::optional<int64_t> features;
+  if (degree <= 16 && rows.shape[3] <= std::numeric_limits<int32_t>::max())
+    features = countFeatures(rows.shape[3], degree);
+  check.check(features.has_value(),
+              "degree: found " + Twine(degree) +
+                  ", needed at most 16 and at most 2**31 - 1 features");
+  Shape shape = rows.shape;
+  shape.back() = features.value_or(1);
+  Call call("polynomial_features", options.target);
+  call.clause("ins", rows);
+  call.attribute("degree = " + Twine(degree) + " : i64");
+  call.attribute("scale", scale);
+  call.result(check, "outs", "output", rows.elementType, shape, options.output);
+  return runForOne(call, check);
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A part of a mask: its name, type, and extents behind [B,H].
+struct MaskPart {
+  StringRef name;
+  ElementType type;
+  SmallVector<int64_t, 2> extents;
+};
+} // namespace
+
+static StringRef getKeyword(RowMask::Kind kind) {
+  switch (kind) {
+  case RowMask::Kind::Causal:
+    return "causal";
+  case RowMask::Kind::RowInterval:
+    return "row_interval";
+  case RowMask::Kind::RowChange:
+    return "row_change";
+  case RowMask::Kind::DistinctRows:
+    return "distinct_rows";
+  case RowMask::Kind::DistinctColumns:
+    return "distinct_columns";
+  }
+  llvm_unreachable("unknown mask");
+}
+
+static SmallVector<MaskPart, 2> getParts(RowMask::Kind kind, int64_t rows,
+                                         int64_t columns) {
+  constexpr ElementType index = ElementType::I32, entry = ElementType::I1;
+  switch (kind) {
+  case RowMask::Kind::Causal:
+    return {};
+  case RowMask::Kind::RowInterval:
+    return {{"first", index, {rows}}, {"last", index, {rows}}};
+  case RowMask::Kind::RowChange:
+    return {{"ends", index, {rows}}, {"columns", index, {-1}}};
+  case RowMask::Kind::DistinctRows:
+    return {{"group", index, {rows}}, {"rows", entry, {-1, columns}}};
+  case RowMask::Kind::DistinctColumns:
+    return {{"group", index, {columns}}, {"columns", entry, {-1, rows}}};
+  }
+  llvm_unreachable("unknown mask");
+}
+
+Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
+                                      const TensorRef &v, const RowMask &mask,
+                                      const LowRankOptions &options) {
+  Checker check;
+  Argument rows = checkRows(check, "u1", u1),
+           columns = checkRows(check, "u2", u2),
+           values = checkRows(check, "v", v);
+  check.elementType(columns, rows.elementType);
+  check.elementType(values, rows.elementType);
+  int64_t batch = rows.shape[0], heads = rows.shape[1], length = rows.shape[2];
+  check.match("u2", "batch", columns.shape[0], batch);
+  check.match("u2", "rank", columns.shape[3], rows.shape[3]);
+  check.match("v", "shape", ArrayRef(values.shape).drop_back(),
+              ArrayRef(columns.shape).drop_back());
+  check.heads(columns, rows);
+
+  SmallVector<Argument> parts;
+  for (const auto &[part, array] :
+       zip_equal(getParts(mask.getKind(), length, columns.shape[2]),
+                 mask.getParts())) {
+    Shape shape{batch, heads};
+    append_range(shape, part.extents);
+    parts.push_back(
+        checkPart(check, part.name, array, part.type, shape, /*numFree=*/2));
+  }
+  Call call("low_rank", options.target);
+  call.clause("ins", {rows, columns, values});
+  call.clause("mask", parts);
+  call.attribute("mask = #attn.row_mask<" + getKeyword(mask.getKind()) + ">");
+  call.result(check, "outs", "output", rows.elementType,
+              {batch, heads, length, values.shape[3]}, options.output);
+  return runForOne(call, check);
+}

@@ -1,0 +1,87 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of low-rank attention and of polynomial features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _arguments as check
+from ._arguments import Tensor
+from ._low_rank import _check_features, _check_low_rank, _check_mask
+from .compiler import check_target, remember
+from .ops import _build, _find
+
+__all__ = ["low_rank_backward", "polynomial_features_backward"]
+
+
+def _like(name: str, array: Any, element: str, shape: tuple[int, ...]) -> Tensor:
+    found = check.tensor(name, array, len(shape), f"{list(shape)}")
+    check.element_type(found, element)
+    check.match(name, "shape", found.shape, shape)
+    return found
+
+
+def _make_low_rank(
+    d_out: Any, factors: tuple[Any, ...], out: Any, mask: Any, target: str
+) -> Callable[..., Any]:
+    check_target(target)
+    inputs, parts = _check_low_rank(*factors, mask)
+    u1, _, v = inputs
+    shape = (*u1.shape[:3], v.shape[3])
+    results = [_like(name, x, u1.element, shape) for name, x in (("out", out), ("d_out", d_out))]
+    return _build(
+        "low_rank_backward",
+        inputs,
+        [("mask", parts), ("forward", results[:1]), ("gradient", results[1:])],
+        [("outs", [tensor.type for tensor in inputs])],
+        [f"mask = #attn.row_mask<{mask.kind}>"],
+        target,
+    )
+
+
+def low_rank_backward(
+    d_out: Any, u1: Any, u2: Any, v: Any, out: Any, *, mask: Any, target: str = "cpu"
+) -> tuple[Any, ...]:
+    """Gradients of `low_rank`: (d_u1, d_u2, d_v).
+
+    `out` is what `low_rank` returned for the same arguments, `d_out` [B,H,N,E] the
+    gradient for it.  A row whose sum of weights is 0 passes nothing on.
+    """
+    _check_mask(mask)
+    arrays = (u1, u2, v, *mask.parts.values(), out, d_out)
+    key, kernel = _find(("low_rank_backward", target, mask.kind), arrays)
+    if kernel is None:
+        kernel = _make_low_rank(d_out, (u1, u2, v), out, mask, target)
+        if key is not None:
+            remember(key, kernel)
+    return tuple(kernel(*arrays))
+
+
+def _make_features(d_out: Any, x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:
+    check_target(target)
+    x, features, attributes = _check_features(x, degree, scale)
+    gradient = _like("d_out", d_out, x.element, (*x.shape[:3], features))
+    return _build(
+        "polynomial_features_backward",
+        (x,),
+        [("gradient", [gradient])],
+        [("outs", [x.type])],
+        attributes,
+        target,
+    )
+
+
+def polynomial_features_backward(
+    d_out: Any, x: Any, *, degree: int, scale: float, target: str = "cpu"
+) -> Any:
+    """The gradient for x [B,H,N,D] of `polynomial_features`, given that for its
+    result, d_out [B,H,N,F]."""
+    key, kernel = _find(("polynomial_features_backward", target, degree, scale), (x, d_out))
+    if kernel is None:
+        kernel = _make_features(d_out, x, degree, scale, target)
+        if key is not None:
+            remember(key, kernel)
+    return kernel(x, d_out)

@@ -1,0 +1,137 @@
+//===- cuda_fft.cpp - Fourier transforms by cuFFT -------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda_fft.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <type_traits>
+
+using namespace fovea::rt::cuda;
+
+/// CUFFT_C2C, and the signs of the exponent.
+static constexpr int kComplexToComplex = 0x29, kForward = -1, kInverse = 1;
+/// Numbers of a call: cuFFT counts with 32 bits, and wants memory besides.
+static constexpr int64_t kMaxNumbers = int64_t(1) << 27;
+
+/// What cuFFT calls a result.
+static const char *getName(int result) {
+  static const char *names[] = {
+      "CUFFT_SUCCESS",        "CUFFT_INVALID_PLAN",   "CUFFT_ALLOC_FAILED",
+      "CUFFT_INVALID_TYPE",   "CUFFT_INVALID_VALUE",  "CUFFT_INTERNAL_ERROR",
+      "CUFFT_EXEC_FAILED",    "CUFFT_SETUP_FAILED",   "CUFFT_INVALID_SIZE",
+      "CUFFT_UNALIGNED_DATA", "CUFFT_INVALID_DEVICE", "CUFFT_NO_WORKSPACE"};
+  int count = sizeof(names) / sizeof(*names);
+  return result >= 0 && result < count ? names[result] : "an unknown error";
+}
+
+static void *openLibrary(const char **name) {
+  *name = getenv("FOVEA_LIBCUFFT");
+  if (*name && **name)
+    return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
+  for (const char *each : {"libcufft.so.12", "libcufft.so.11", "libcufft.so"}) {
+    *name = each;
+    if (void *library = dlopen(each, RTLD_NOW | RTLD_LOCAL))
+      return library;
+  }
+  return nullptr;
+}
+
+const FFTApi *fovea::rt::cuda::getFFTApi(char *text) {
+  static std::mutex lock;
+  static FFTApi api;
+  static bool ready = false;
+  std::lock_guard<std::mutex> guard(lock);
+  if (ready)
+    return &api;
+  const char *name;
+  // Never closed: plans outlive our use.
+  void *library = openLibrary(&name);
+  if (!library) {
+    snprintf(text, FOVEA_RT_GPU_TEXT,
+             "Fourier transforms on a GPU need cuFFT, which is not on this "
+             "machine: %s",
+             dlerror());
+    return nullptr;
+  }
+  auto bind = [&](auto &member, const char *symbol) {
+    using Function = std::remove_reference_t<decltype(member)>;
+    member = reinterpret_cast<Function>(dlsym(library, symbol));
+    if (!member)
+      snprintf(text, FOVEA_RT_GPU_TEXT, "%s is no cuFFT: it has no %s", name,
+               symbol);
+    return member != nullptr;
+  };
+  ready = bind(api.planMany, "cufftPlanMany") &&
+          bind(api.setStream, "cufftSetStream") &&
+          bind(api.executeC2C, "cufftExecC2C") &&
+          bind(api.destroy, "cufftDestroy");
+  if (ready)
+    return &api;
+  dlclose(library);
+  return nullptr;
+}
+
+static fovea_rt_status report(const char *what, int64_t length, int64_t count,
+                              int result, char *text) {
+  snprintf(text, FOVEA_RT_GPU_TEXT,
+           "cuFFT cannot %s %" PRId64 " transforms of %" PRId64 " numbers: %s",
+           what, count, length, getName(result));
+  constexpr int allocFailed = 2;
+  return result == allocFailed ? FOVEA_RT_OUT_OF_MEMORY : FOVEA_RT_DEVICE;
+}
+
+fovea_rt_status Transforms::getPlan(const FFTApi &api, int64_t length,
+                                    int64_t count, int *handle, char *text) {
+  for (const Plan &plan : plans)
+    if (plan.length == length && plan.count == count) {
+      *handle = plan.handle;
+      return FOVEA_RT_OK;
+    }
+  int extent = static_cast<int>(length);
+  if (int result =
+          api.planMany(handle, 1, &extent, nullptr, 1, extent, nullptr, 1,
+                       extent, kComplexToComplex, static_cast<int>(count)))
+    return report("plan", length, count, result, text);
+  Plan &plan = plans[next];
+  next = (next + 1) % (sizeof(plans) / sizeof(*plans));
+  if (plan.count)
+    api.destroy(plan.handle);
+  plan.length = length;
+  plan.count = count;
+  plan.handle = *handle;
+  return FOVEA_RT_OK;
+}
+
+fovea_rt_status Transforms::run(void *data, int64_t length, int64_t count,
+                                bool inverse, Stream stream, char *text) {
+  const FFTApi *api = getFFTApi(text);
+  if (!api)
+    return FOVEA_RT_UNAVAILABLE;
+  int64_t most = kMaxNumbers / length;
+  if (most == 0)
+    return report("plan", length, count, /*CUFFT_INVALID_SIZE*/ 8, text);
+  // A plan belongs to one stream at a time.
+  std::lock_guard<std::mutex> guard(lock);
+  for (int64_t first = 0; first < count; first += most) {
+    int64_t part = count - first < most ? count - first : most;
+    int handle;
+    if (fovea_rt_status status = getPlan(*api, length, part, &handle, text))
+      return status;
+    int result = api->setStream(handle, stream);
+    void *lines = static_cast<float *>(data) + 2 * first * length;
+    if (!result)
+      result =
+          api->executeC2C(handle, lines, lines, inverse ? kInverse : kForward);
+    if (result)
+      return report("run", length, part, result, text);
+  }
+  return FOVEA_RT_OK;
+}

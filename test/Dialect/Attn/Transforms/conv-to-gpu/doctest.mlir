@@ -1,0 +1,88 @@
+// RUN: fovea-opt %s --attn-conv-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --attn-conv-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+
+// Segments; the greatest score in two steps; profiles; sums of 16 and 256
+// weights; normalisers; marks and their list; the product; exact rows.
+// CHECK-LABEL: func.func @toeplitz
+// CHECK: math.exp2
+// CHECK: memref.alloc() {{.*}} : memref<1x2x3x19xf64>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x3x2xf64>
+// CHECK: arith.cmpf oge, {{.*}} : f64
+// CHECK: nvvm.vote.sync
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c10,
+// CHECK: nvvm.mma.sync
+// CHECK: nvvm.shfl.sync
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK-NOT: scf.parallel
+func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x300x64xf16>,
+                    %o: memref<1x2x300x64xf16>, %n: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x300xf32>, memref<1x2x3xi32>, memref<1x1x300x64xf16>)
+      outs(%o, %n : memref<1x2x300x64xf16>, memref<1x2xi32>)
+  return
+}
+
+// Slots of pieces, blocks of 128 tokens, two columns in a complex one; windows;
+// products of spectra; noise in f64 before rows are judged.
+// CHECK-LABEL: func.func @transforms
+// CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: math.sqrt {{.*}} : f64
+// CHECK: arith.cmpf ole, {{.*}} : f64
+// CHECK: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
+// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: nvvm.mma.sync
+func.func @transforms(%b: memref<1x2x3x1000xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x1000x5xf32>,
+                      %o: memref<1x2x1000x5xf32>, %n: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x1000xf32>, memref<1x2x3xi32>, memref<1x1x1000x5xf32>)
+      outs(%o, %n : memref<1x2x1000x5xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<partitioned>}
+  return
+}
+
+// Sequences of any length: transforms where there are any, for long ones.
+// CHECK-LABEL: func.func @auto
+// CHECK: arith.cmpi sgt, {{.*}}, %c4096
+// CHECK: scf.if
+// CHECK: llvm.call @fovea_rt_gpu_has_transforms() : () -> i32
+// CHECK: scf.if
+// CHECK-COUNT-3: llvm.call @fovea_rt_gpu_transform(
+// CHECK: } else {
+// CHECK-NOT: llvm.call
+// CHECK: return
+func.func @auto(%b: memref<1x2x3x?xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x?x5xf32>,
+                %o: memref<1x2x?x5xf32>, %n: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x3x?xf32>, memref<1x2x3xi32>, memref<1x1x?x5xf32>)
+      outs(%o, %n : memref<1x2x?x5xf32>, memref<1x2xi32>)
+  return
+}
+
+// A warp for each head searches; scores of all bases are one product.
+// CHECK-LABEL: func.func @recover
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
+// CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: nvvm.shfl.sync
+// CHECK: gpu.launch
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK: arith.subf {{.*}} : f64
+// CHECK: memref.dealloc
+func.func @recover(%q: memref<1x4x100x16xf32>, %k: memref<1x2x100x16xf32>, %b: memref<1x4x3x100xf32>,
+                   %m: memref<1x4x3xi32>, %n: memref<1x4xi32>) {
+  attn.conv_recover ins(%q, %k : memref<1x4x100x16xf32>, memref<1x2x100x16xf32>)
+      outs(%b, %m, %n : memref<1x4x3x100xf32>, memref<1x4x3xi32>, memref<1x4xi32>)
+      {window = 4 : i64, delta = 1.0 : f64, epsilon = 0.01 : f64}
+  return
+}
+
+// -----
+
+func.func @f64(%b: memref<1x1x1x8xf64>, %m: memref<1x1x1xi32>, %v: memref<1x1x8x4xf64>, %n: memref<1x1xi32>) {
+  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  attn.conv_apply ins(%b, %m, %v : memref<1x1x1x8xf64>, memref<1x1x1xi32>, memref<1x1x8x4xf64>)
+      outs(%v, %n : memref<1x1x8x4xf64>, memref<1x1xi32>)
+  return
+}

@@ -1,0 +1,97 @@
+// RUN: fovea-opt %s --attn-low-rank-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --attn-low-rank-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+
+// Turns of a position in units of 2^-64: 1 / (2 pi), and a hundredth of it.
+// CHECK: memref.global "private" constant @[[$TABLE:.*]] : memref<2xi64> = dense<[2935890503282001227, 29358905032820012]>
+// CHECK-LABEL: func.func @rope
+// CHECK: memref.get_global @[[$TABLE]]
+// CHECK: scf.parallel
+// CHECK: arith.extsi {{.*}} : i32 to i64
+// CHECK: arith.muli {{.*}} : i64
+// CHECK-NOT: f64
+func.func @rope(%x: memref<1x2x8x4xf16>, %p: memref<1x1x8xi32>, %o: memref<1x2x8x4xf16>) {
+  attn.rope ins(%x, %p : memref<1x2x8x4xf16>, memref<1x1x8xi32>) outs(%o : memref<1x2x8x4xf16>)
+  return
+}
+
+// A warp for each row.
+// CHECK-LABEL: func.func @features
+// CHECK: scf.parallel ({{.*}}) = ({{.*}}) to (%c8, %c32)
+// CHECK: arith.divf
+func.func @features(%x: memref<1x1x8x4xf32>, %o: memref<1x1x8x15xf32>) {
+  attn.polynomial_features ins(%x : memref<1x1x8x4xf32>) outs(%o : memref<1x1x8x15xf32>) {degree = 2 : i64, scale = 1.0 : f64}
+  return
+}
+
+// Sums of all chunks but the last of 64 rows, their scan, weights within
+// chunks, rows, and the division.
+// CHECK-LABEL: func.func @causal
+// CHECK: memref.alloc() {{.*}} : memref<1x2x200x33xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x1x4x16x33xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x4x64x64xf32>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c3,
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8,
+// CHECK: nvvm.mma.sync
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8,
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK-COUNT-3: memref.dealloc
+func.func @causal(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf32>, %v: memref<1x1x200x32xf32>, %o: memref<1x2x200x32xf32>) {
+  attn.low_rank ins(%u1, %u2, %v : memref<1x2x200x16xf32>, memref<1x1x200x16xf32>, memref<1x1x200x32xf32>)
+      outs(%o : memref<1x2x200x32xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
+// Keys of every group by votes, and their sums.
+// CHECK-LABEL: func.func @groups
+// CHECK: gpu.launch
+// CHECK: nvvm.vote.sync
+// CHECK: llvm.intr.ctpop
+// CHECK: gpu.launch
+// CHECK: nvvm.mma.sync
+// CHECK-COUNT-2: scf.parallel
+func.func @groups(%u: memref<1x1x8x4xf32>, %g: memref<1x1x8xi32>, %r: memref<1x1x3x8xi1>, %o: memref<1x1x8x4xf32>) {
+  attn.low_rank ins(%u, %u, %u : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+      mask(%g, %r : memref<1x1x8xi32>, memref<1x1x3x8xi1>)
+      outs(%o : memref<1x1x8x4xf32>) {mask = #attn.row_mask<distinct_rows>}
+  return
+}
+
+// Runs, the tree above them, and a block of threads for each row.
+// CHECK-LABEL: func.func @intervals
+// CHECK: gpu.launch
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c40,
+// CHECK: gpu.barrier
+// CHECK: scf.parallel
+func.func @intervals(%u: memref<1x1x40x4xf32>, %e: memref<1x1x40xi32>, %o: memref<1x1x40x4xf32>) {
+  attn.low_rank ins(%u, %u, %u : memref<1x1x40x4xf32>, memref<1x1x40x4xf32>, memref<1x1x40x4xf32>)
+      mask(%e, %e : memref<1x1x40xi32>, memref<1x1x40xi32>)
+      outs(%o : memref<1x1x40x4xf32>) {mask = #attn.row_mask<row_interval>}
+  return
+}
+
+// Which changes enter; rows with sums in f64; the division.
+// CHECK-LABEL: func.func @changes
+// CHECK: scf.parallel
+// CHECK: scf.parallel
+// CHECK: arith.mulf {{.*}} : f64
+// CHECK: scf.parallel
+func.func @changes(%u: memref<1x1x8x4xf32>, %e: memref<1x1x8xi32>, %o: memref<1x1x8x4xf32>) {
+  attn.low_rank ins(%u, %u, %u : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+      mask(%e, %e : memref<1x1x8xi32>, memref<1x1x8xi32>)
+      outs(%o : memref<1x1x8x4xf32>) {mask = #attn.row_mask<row_change>}
+  return
+}
+
+// -----
+
+func.func @f64(%x: memref<1x2x8x4xf64>, %p: memref<1x1x8xi32>) {
+  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  attn.rope ins(%x, %p : memref<1x2x8x4xf64>, memref<1x1x8xi32>) outs(%x : memref<1x2x8x4xf64>)
+  return
+}

@@ -1,0 +1,77 @@
+// RUN: fovea-opt %s --attn-vectorize-conv-backward="vector-bits=512 num-registers=32" -canonicalize -cse | FileCheck %s
+// RUN: fovea-opt %s --attn-vectorize-conv-backward="vector-bits=512 num-registers=32" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv-backward | Algorithm=toeplitz
+// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv-backward | Algorithm=partitioned, Block=64, Lanes=16
+
+// Rows of d_output are divided by their normalisers, d_output . output with them.
+// CHECK-LABEL: func.func @toeplitz(
+//  CHECK-SAME:   %[[DB:[a-z0-9]+]]: memref<1x2x3x200xf32>, %[[DV:[a-z0-9]+]]: memref<1x1x200x64xf32>)
+//       CHECK:   %[[G:.*]] = memref.alloc() {alignment = 64 : i64} : memref<200x64xf32>
+//       CHECK:   scf.forall {{.*}} in (4) {
+//       CHECK:     vector.reduction <add>
+// Keys of values, four at a time, read queries.
+//       CHECK:   scf.forall {{.*}} in (4) {
+//       CHECK:     scf.for {{.*}} iter_args
+// CHECK-COUNT-4:     vector.load %[[G]]
+// CHECK-COUNT-16:    vector.fma
+// Queries along vectors, by block, for the diagonals of every distance.
+//       CHECK:   scf.forall {{.*}} in (4) {
+//       CHECK:     vector.shuffle
+//       CHECK:   scf.forall {{.*}} in (5) {
+// CHECK-COUNT-16:    vector.fma
+// Rows that were marked: preparation, values, lags.
+//       CHECK:   scf.if
+//       CHECK:     scf.forall {{.*}} in (%{{.*}}) {
+// CHECK-COUNT-2:     scf.forall {{.*}} in (4) {
+//       CHECK:   vector.maskedstore %[[DB]]
+//   CHECK-NOT:   attn.
+func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %d: memref<1x2x200x64xf32>,
+                    %db: memref<1x2x3x200xf32>, %dv: memref<1x1x200x64xf32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x200xf32>, memref<1x2x3xi32>, memref<1x1x200x64xf32>)
+      forward(%o : memref<1x2x200x64xf32>) gradient(%d : memref<1x2x200x64xf32>)
+      outs(%db, %dv : memref<1x2x3x200xf32>, memref<1x1x200x64xf32>) {algorithm = #attn.conv_algorithm<toeplitz>}
+  return
+}
+
+// Spectra of values and of rows, two products of them for every frequency, and
+// one inverse transform for each window and each piece.
+// CHECK-LABEL: func.func @partitioned(
+//       CHECK:   call @fovea_rt_fft_twiddles
+//       CHECK:   call @fovea_rt_conv_pieces
+//       CHECK:   scf.forall {{.*}} in (2, 11) {
+// Lags: eight windows, summed over the pieces of a segment and over lanes.
+//       CHECK:   scf.forall {{.*}} in (16) {
+// CHECK-COUNT-32:    vector.fma
+// CHECK-COUNT-30:    vector.shuffle
+//       CHECK:     vector.maskedstore
+// Values: four pieces and two groups of columns.
+//       CHECK:   scf.forall {{.*}} in (16) {
+// CHECK-COUNT-32:    vector.fma
+//   CHECK-NOT:   attn.
+func.func @partitioned(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %d: memref<1x2x200x64xf32>,
+                       %db: memref<1x2x3x200xf32>, %dv: memref<1x1x200x64xf32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x200xf32>, memref<1x2x3xi32>, memref<1x1x200x64xf32>)
+      forward(%o : memref<1x2x200x64xf32>) gradient(%d : memref<1x2x200x64xf32>)
+      outs(%db, %dv : memref<1x2x3x200xf32>, memref<1x1x200x64xf32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64}
+  return
+}
+
+// Products of register tiles with the keys where bases begin, then with queries.
+// CHECK-LABEL: func.func @recover(
+//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: memref<1x4x200x64xbf16>, %[[K:[a-z0-9]+]]: memref<1x2x200x64xbf16>,
+//       CHECK:   scf.forall {{.*}} in (4, 4) {
+//       CHECK:     vector.load %[[K]]
+//       CHECK:     vector.fma
+// The heads that share a key head, one after the other.
+//       CHECK:   scf.for %{{.*}} = %c0 to %c2 step %c1 {
+//       CHECK:     scf.forall {{.*}} in (2, 2) {
+//       CHECK:       vector.load %[[Q]]
+//       CHECK:       vector.fma
+//   CHECK-NOT:   attn.
+func.func @recover(%q: memref<1x4x200x64xbf16>, %k: memref<1x2x200x64xbf16>, %m: memref<1x4x20xi32>, %d: memref<1x4x20x200xf32>,
+                   %dq: memref<1x4x200x64xf32>, %dk: memref<1x2x200x64xf32>) {
+  attn.conv_recover_backward ins(%q, %k, %m : memref<1x4x200x64xbf16>, memref<1x2x200x64xbf16>, memref<1x4x20xi32>)
+      gradient(%d : memref<1x4x20x200xf32>) outs(%dq, %dk : memref<1x4x200x64xf32>, memref<1x2x200x64xf32>)
+  return
+}

@@ -1,0 +1,141 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of sums of convolutions: every algorithm, and plain loops, against all
+N x N entries in NumPy."""
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from conv_cases import NOISE, make_bases, make_sizes
+from kernels import NAMES
+
+check = Checker()
+
+FACTORS = {
+    "rows": [1, 2, 15, 17, 63, 64, 65, 129, 211],
+    "bases": [1, 2, 3, 9, 64],
+    # Algorithm and block.
+    "algorithm": [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
+                  ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)],
+    "width": [1, 3, 16, 17, 48, 64, 80, 131],
+    # Batch entries, heads, heads of the values.
+    "heads": [(1, 1, 1), (2, 3, 1), (1, 4, 2), (0, 2, 1), (2, 0, 1)],
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "basis": ["state", "same"],
+    # Of the gradients.
+    "sums": ["state", "same"],
+    "scores": ["normal", "wide", "large", "rising", "falling", "masked", "none"],
+    "sizes": ["full", "some", "short"],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def apply_module(types, results, options):
+    operands = {name: types[name] for name in ("b", "m", "v", "o", "d")}
+
+    def clause(keyword, names, kinds):
+        return f"{keyword}({', '.join('%' + n for n in names)} : {', '.join(kinds[n] for n in names)})"
+
+    body = "".join(f"  %c{i} = arith.constant {i} : index\n" for i in range(4))
+    for name, of in (("db", "b"), ("dv", "v")):
+        extents = []
+        for i, extent in enumerate(types[of].split("<")[1].split("x")[:4]):
+            if extent == "?":
+                body += f"  %{name}{i} = tensor.dim %{of}, %c{i} : {types[of]}\n"
+                extents.append(f"%{name}{i}")
+        body += f"  %{name} = tensor.empty({', '.join(extents)}) : {results[name]}\n"
+    kinds = ", ".join(results.values())
+    return (f"func.func @f({', '.join(f'%{n}: {t}' for n, t in operands.items())}) -> ({kinds}) {{\n{body}"
+            f"  %r:2 = attn.conv_apply_backward {clause('ins', 'bmv', types)} {clause('forward', 'o', types)}\n"
+            f"      {clause('gradient', 'd', types)} {clause('outs', ['db', 'dv'], results)}\n"
+            f"      {{{options}}} -> {kinds}\n  return %r#0, %r#1 : {kinds}\n}}\n")
+
+
+def recover_module(types, results):
+    q, k, m, d = (types[name] for name in "qkmd")
+    kinds = f"{results['dq']}, {results['dk']}"
+    return (f"func.func @f(%q: {q}, %k: {k}, %m: {m}, %d: {d}) -> ({kinds}) {{\n"
+            f"  %dq = tensor.empty() : {results['dq']}\n  %dk = tensor.empty() : {results['dk']}\n"
+            f"  %r:2 = attn.conv_recover_backward ins(%q, %k, %m : {q}, {k}, {m}) gradient(%d : {d})\n"
+            f"      outs(%dq, %dk : {kinds}) {{scale = 3.0e-01 : f64}} -> {kinds}\n"
+            f"  return %r#0, %r#1 : {kinds}\n}}\n")
+
+
+def compare(what, text, cpu, arrays, expected, names, bound, sizes=(1, 1)):
+    """On the CPU, with any number of threads, and as plain loops. `sizes` say what
+    gradients are differences of: at least numbers of about 1."""
+    for target in check.targets():
+        kernel = check.library.compile(text, target=target, cpu=cpu if target == "cpu" else "native")
+        check.library.set_num_threads(1)
+        found = kernel(*arrays)
+        if target == "cpu":
+            for threads in (2, 3, 7):
+                check.library.set_num_threads(threads)
+                again = kernel(*arrays)
+                check.require(all(a.tobytes() == b.tobytes() for a, b in zip(found, again)),
+                              f"{what}: {threads} threads")
+        for name, one, other, size in zip(names, found, expected, sizes):
+            size = max(size, np.abs(other).max(initial=0))
+            check.close(one.astype(float) / size, other / size, bound, f"{what} {target} {name}", absolute=True)
+
+
+def run_apply(index, case):
+    rng = np.random.default_rng(index)
+    dtype, N, R, E = (case[key] for key in ("dtype", "rows", "bases", "width"))
+    B, H, G = case["heads"]
+    algorithm, block = case["algorithm"]
+    if algorithm == "single" and (R != 1 or case["dynamic"]):
+        algorithm, block = "partitioned", 16
+    basis = dtype if case["basis"] == "same" else state(dtype)
+    sizes = make_sizes(rng, (B, H, R), N, case["sizes"])
+    b = make_bases(rng, sizes, N, case["scores"], NAMES[basis])
+    v, d = normal(rng, (B, G, N, E), dtype), normal(rng, (B, H, N, E), dtype)
+    out = check.reference.conv_apply(b, sizes, v).astype(NAMES[dtype])
+    dynamic = case["dynamic"]
+    shapes = {name: (*[None] * (array.ndim - 1), E if array.ndim == 4 and name != "b" else None)
+              if dynamic else array.shape for name, array in dict(b=b, m=sizes, v=v, o=out, d=d).items()}
+    types = {name: tensor(shapes[name], kind)
+             for name, kind in dict(b=basis, m="i32", v=dtype, o=dtype, d=dtype).items()}
+    sums = (lambda kind: kind) if case["sums"] == "same" else state
+    results = {"db": tensor(shapes["b"], sums(basis)), "dv": tensor(shapes["v"], sums(dtype))}
+    options = f"algorithm = #attn.conv_algorithm<{algorithm}>" + (f", block = {block} : i64" if block else "")
+    bound, size = 2 * BOUNDS[dtype], 1
+    if algorithm not in ("toeplitz", "auto") and case["scores"] != "normal":
+        bound = max(bound, 2 * NOISE[dtype])
+        # A transform's errors are small next to products of rows, not their differences.
+        norms = [np.linalg.norm(x.astype(float), axis=-1).max(initial=0) for x in (d, v)]
+        size = max(1, norms[0] * norms[1])
+    compare(f"case {index} {case}", apply_module(types, results, options), case["cpu"], (b, sizes, v, out, d),
+            check.reference.conv_apply_backward(d, b, sizes, v), ("d_b", "d_v"), bound, (size, 1))
+
+
+def run_recover(index, case):
+    rng = np.random.default_rng(index)
+    dtype, N, R, D = (case[key] for key in ("dtype", "rows", "bases", "width"))
+    B, H, G = case["heads"]
+    sizes = make_sizes(rng, (B, H, R), N, case["sizes"])
+    q, k = normal(rng, (B, H, N, D), dtype), normal(rng, (B, G, N, D), dtype)
+    d = normal(rng, (B, H, R, N), state(dtype))
+    for head in np.ndindex(B, H):
+        for r, size in enumerate(sizes[head]):
+            d[head][r, size:] = np.nan
+    types = {"q": tensor(q.shape, dtype), "k": tensor(k.shape, dtype), "m": tensor(sizes.shape, "i32"),
+             "d": tensor(d.shape, state(dtype))}
+    sums = dtype if case["sums"] == "same" else state(dtype)
+    results = {"dq": tensor(q.shape, sums), "dk": tensor(k.shape, sums)}
+    compare(f"case {index} recover {case}", recover_module(types, results), case["cpu"], (q, k, sizes, d),
+            check.reference.conv_recover_backward(d, q, k, sizes, scale=0.3), ("d_q", "d_k"), 2 * BOUNDS[dtype])
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=11)):
+    if check.wants(index):
+        try:
+            run_apply(index, case)
+            # Fewer choices.
+            if index % 3 == 0:
+                run_recover(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {type(failure).__name__} {failure}")
+
+check.finish()

@@ -1,0 +1,46 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Bases and sizes for the numeric tests of sums of convolutions."""
+
+import numpy as np
+
+# What a row may be off before it is computed again, next to the largest value.
+NOISE = {"f32": 2.0**-15, "f64": 2.0**-44, "bf16": 2.0**-15, "f16": 2.0**-15}
+
+
+def make_scores(rng, shape, kind):
+    """Bases, the first with the shape that `kind` says, the others small."""
+    N = shape[-1]
+    b = rng.standard_normal(shape) * (0.3 if kind != "normal" else 1)
+    lag = np.arange(N) / max(N - 1, 1)
+    b[:, :, 0] += {"normal": 0, "none": 0, "masked": 0, "wide": 30 * np.sin(40 * lag),
+                   "large": 1e3 * np.sin(9 * lag), "rising": 60 * lag, "falling": -60 * lag}[kind]
+    if kind == "masked":
+        b[:, :, 0][rng.random(b[:, :, 0].shape) < 0.3] = -np.inf
+    if kind == "none":
+        b[:, :, 0] = -np.inf
+    return b
+
+
+def make_sizes(rng, shape, N, kind):
+    sizes = np.zeros(shape, np.int32)
+    for head in np.ndindex(*shape[:2]):
+        most = N if kind != "short" else rng.integers(0, N + 1)
+        count = min(shape[2], most)
+        if kind == "some":
+            count = rng.integers(0, count + 1)
+        if count:
+            rest = 1 + rng.choice(most - 1, count - 1, replace=False) if most > 1 else []
+            sizes[head][:count] = [most, *sorted(rest, reverse=True)]
+    return sizes
+
+
+def make_bases(rng, sizes, N, kind, dtype):
+    """Bases of these sizes; what must not be read is NaN."""
+    with np.errstate(over="ignore"):
+        b = make_scores(rng, (*sizes.shape, N), kind).astype(dtype)
+    for head in np.ndindex(*sizes.shape[:2]):
+        for r, size in enumerate(sizes[head]):
+            b[head][r, size:] = np.nan
+    return b

@@ -1,0 +1,148 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn.low_rank_backward and attn.polynomial_features_backward against all entries
+in NumPy, the reference pipeline against the same, and the bits of threads."""
+
+import math
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from kernels import NAMES
+from low_rank_cases import HEADS, make_factors, make_mask, part_types
+
+check = Checker()
+MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
+
+FACTORS = {
+    "mask": MASKS,
+    # A chunk has 32 rows, a task of rows 64.
+    "rows": [0, 1, 32, 33, 150],
+    # Columns of the mask, beside as many as rows.
+    "columns": [None, 1, 65, 200],
+    # A run of a tree has 32 columns, or 64.
+    "rank": [1, 8, 17, 33],
+    "width": [1, 15, 16, 40],
+    "heads": HEADS,
+    "dtype": ["f32", "f64", "bf16", "f16"],
+    "features": ["positive", "normal"],
+    "per_head": [False, True],
+    # The types of the gradients.
+    "sums": [True, False],
+    "cpu": check.usable_cpus(),
+    "dynamic": [False, True],
+}
+
+
+def module(case, shapes, parts):
+    dtype = case["dtype"]
+
+    def kind(shape, element):
+        if not case["dynamic"]:
+            return tensor(shape, element)
+        return tensor([1 if n == 1 else None if i == 2 else n for i, n in enumerate(shape)], element)
+
+    types = {name: kind(shape, dtype) for name, shape in shapes.items()}
+    results = {f"d_{name}": kind(shapes[name], state(dtype) if case["sums"] else dtype)
+               for name in ("u1", "u2", "v")}  # fmt: skip
+    kinds = part_types(parts)
+    names = [f"%m{i}" for i in range(len(parts))]
+    clause = f" mask({', '.join(names)} : {', '.join(kinds)})" if parts else ""
+    arguments = [f"%{n}: {t}" for n, t in types.items()] + [f"{n}: {k}" for n, k in zip(names, kinds)]
+    body = "  %c2 = arith.constant 2 : index\n"
+    for name, result in results.items():
+        source = name[2:]
+        body += f"  %n_{source} = tensor.dim %{source}, %c2 : {types[source]}\n"
+        size = f"%n_{source}" if "?" in result else ""
+        body += f"  %{name} = tensor.empty({size}) : {result}\n"
+    outs = ", ".join(results.values())
+    return (
+        f"func.func @f({', '.join(arguments)}) -> ({outs}) {{\n{body}"
+        f"  %r:3 = attn.low_rank_backward ins(%u1, %u2, %v : {types['u1']}, {types['u2']}, {types['v']}){clause}"
+        f" forward(%out : {types['out']}) gradient(%d_out : {types['d_out']})"
+        f" outs({', '.join('%' + n for n in results)} : {outs})"
+        f" {{mask = #attn.row_mask<{case['mask']}>}} -> {outs}\n"
+        f"  return %r#0, %r#1, %r#2 : {outs}\n}}\n"
+    )
+
+
+def sizes(d_out, u1, u2, v, entries):
+    """The largest sums of absolute values in each of the gradients: a gradient that
+    cancels, as that of u1 does for one feature or one key, is only as good."""
+    found = [np.zeros(x.shape) for x in (u1, u2, v)]
+    d_out, u1, u2, v = (abs(x.astype(float)) for x in (d_out, u1, u2, v))
+    for b, h in np.ndindex(u1.shape[:2]):
+        g = h // (u1.shape[1] // u2.shape[1])
+        weights = entries[b, h] * (u1[b, h] @ u2[b, g].T)
+        inverse = 1 / np.maximum(weights.sum(1, keepdims=True), 1e-30)
+        products = entries[b, h] * (d_out[b, h] @ v[b, g].T) * inverse
+        found[0][b, h] = products @ u2[b, g]
+        found[1][b, g] += products.T @ u1[b, h]
+        found[2][b, g] += (weights * inverse).T @ d_out[b, h]
+    return [x.max(initial=0) for x in found]
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    dtype, N = case["dtype"], case["rows"]
+    B, H, G = case["heads"]
+    M = N if case["columns"] is None else case["columns"]
+    if M == 0 and case["mask"] != "causal":
+        return
+    u1, u2, v = make_factors(rng, case, N, M)
+    lead = (B, H) if case["per_head"] else (1, 1)
+    parts, entries = make_mask(check.reference, rng, case["mask"], lead, N, M)
+    entries = np.broadcast_to(entries, (B, H, N, M))
+    out = check.reference.low_rank(u1, u2, v, entries).astype(NAMES[dtype])
+    d_out = normal(rng, out.shape, dtype)
+    arrays = {"u1": u1, "u2": u2, "v": v, "out": out, "d_out": d_out}
+    text = module(case, {name: array.shape for name, array in arrays.items()}, parts)
+    arguments = [*arrays.values(), *map(np.ascontiguousarray, parts)]
+    expected = check.reference.low_rank_backward(d_out, u1, u2, v, entries)
+    largest = sizes(d_out, u1, u2, v, entries)
+    for target in ("cpu", "reference"):
+        kernel = check.library.compile(text, target=target, cpu=case["cpu"])
+        check.library.set_num_threads(1)
+        found = kernel(*arguments)
+        what = f"case {index} {case} {target}"
+        if target == "cpu":
+            for threads in (2, 3, 7):
+                check.library.set_num_threads(threads)
+                again = kernel(*arguments)
+                same = all(a.tobytes() == b.tobytes() for a, b in zip(found, again))
+                check.require(same, f"{what}: {threads} threads")
+        for name, one, other, size in zip(("d_u1", "d_u2", "d_v"), found, expected, largest):
+            cancels = np.abs(other).max(initial=0) < 0.1 * size
+            unit = size if cancels and size else 1.0
+            check.close(one / unit, other / unit, 2 * BOUNDS[dtype], f"{what} {name}", absolute=cancels)
+
+
+def check_features():
+    rng = np.random.default_rng(2)
+    cases = [((1, 1, 1, 1), 0), ((1, 2, 3, 1), 5), ((2, 2, 9, 3), 3), ((1, 2, 33, 16), 2), ((1, 1, 5, 17), 3),
+             ((1, 1, 2, 64), 2), ((1, 1, 70, 7), 4), ((1, 0, 3, 4), 1)]
+    for (shape, degree), dtype, cpu in ((c, d, p) for c in cases for d in check.types() for p in check.usable_cpus()):
+        if cpu != "native" and dtype not in ("f32", "f64"):
+            continue
+        x = normal(rng, shape, dtype)
+        d_out = normal(rng, (*shape[:3], math.comb(shape[3] + degree, degree)), dtype)
+        kind, features = tensor(shape, dtype), tensor(d_out.shape, dtype)
+        text = (f"func.func @f(%x: {kind}, %g: {features}) -> {kind} {{\n  %o = tensor.empty() : {kind}\n"
+                f"  %r = attn.polynomial_features_backward ins(%x : {kind}) gradient(%g : {features})"
+                f" outs(%o : {kind}) {{degree = {degree} : i64, scale = 0.25 : f64}} -> {kind}\n"
+                f"  return %r : {kind}\n}}\n")
+        expected = check.reference.polynomial_features_backward(d_out, x, degree=degree, scale=0.25)
+        for target in ("cpu", "reference"):
+            found = check.library.compile(text, target=target, cpu=cpu)(x, d_out)[0]
+            check.close(found, expected, BOUNDS[dtype], f"features {shape} {degree} {dtype} {cpu} {target}")
+
+
+for index, case in enumerate(pairwise(FACTORS, seed=11)):
+    if check.wants(index):
+        try:
+            run(index, case)
+        except Exception as failure:
+            check.require(False, f"case {index} {case}: {failure}")
+if check.only is None:
+    check_features()
+check.finish()

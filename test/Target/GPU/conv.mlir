@@ -1,0 +1,30 @@
+// PTX of sums of convolutions: one tf32 product for narrow values, three for
+// f32, and nothing of a device library.
+
+// RUN: fovea-compile %s --entry=f16 --target=nvvm --emit=ptx -o %t.f16
+// RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.f16
+// RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.f16 | FileCheck %s --check-prefix=F16
+// RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx -o %t.f32
+// RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.f32
+// RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.f32 | FileCheck %s --check-prefix=F32
+// RUN: FileCheck %s --input-file=%t.f32
+
+// A depth of 32 in steps of 8: 8 tiles of columns, and one more with the sums of
+// weights of exact rows.
+// F16: {{^}}68{{$}}
+// F32: {{^}}204{{$}}
+// CHECK: ex2.approx.ftz.f32
+
+func.func @f16(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf16>, %o: tensor<1x8x?x64xf16>,
+               %n: tensor<1x8xi32>) -> tensor<1x8x?x64xf16> {
+  %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf16>)
+      outs(%o, %n : tensor<1x8x?x64xf16>, tensor<1x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<1x8x?x64xf16>, tensor<1x8xi32>
+  return %r#0 : tensor<1x8x?x64xf16>
+}
+
+func.func @f32(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf32>, %o: tensor<1x8x?x64xf32>,
+               %n: tensor<1x8xi32>) -> tensor<1x8x?x64xf32> {
+  %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf32>)
+      outs(%o, %n : tensor<1x8x?x64xf32>, tensor<1x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<1x8x?x64xf32>, tensor<1x8xi32>
+  return %r#0 : tensor<1x8x?x64xf32>
+}

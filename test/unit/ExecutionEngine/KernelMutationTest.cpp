@@ -1,0 +1,177 @@
+//===- KernelMutationTest.cpp - Mistakes in the compiler's kernels --------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Dense attention as the compiler makes it, with one instruction less: whatever
+// orders, copies or turns something must be missed by the emulator.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestUtils.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/SIMT/GPUDriver.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include <cmath>
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+/// Several tiles of keys and two of queries, the last ones ragged.
+constexpr const char *kDense = R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x450x64xf16>
+func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q)
+      {mask = #attn.mask<causal>} -> !q
+  return %r : !q
+})";
+
+struct Halves {
+  Halves(int64_t rows, double phase) : shape{1, 1, rows, 64}, bits(rows * 64) {
+    for (size_t i = 0; i < bits.size(); ++i)
+      setElement(bits.data(), ElementType::F16, i,
+                 std::sin(12.9898 * i + phase));
+  }
+  operator TensorRef() {
+    return {bits.data(), ElementType::F16, shape, {}, true};
+  }
+
+  std::vector<int64_t> shape;
+  std::vector<uint16_t> bits;
+};
+
+/// What an instruction is called: its intrinsic, its assembly, or "xor".
+std::string getName(const Instruction &instruction) {
+  if (instruction.getOpcode() == Instruction::Xor)
+    return "xor";
+  auto *call = dyn_cast<CallBase>(&instruction);
+  if (!call)
+    return "";
+  if (auto *code = dyn_cast<InlineAsm>(call->getCalledOperand()))
+    return code->getAsmString().str();
+  const Function *callee = call->getCalledFunction();
+  return callee ? callee->getName().str() : "";
+}
+
+/// The instructions whose name contains `part`.
+SmallVector<Instruction *> findSites(Module &module, StringRef part) {
+  SmallVector<Instruction *> sites;
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (StringRef(getName(instruction)).contains(part))
+        sites.push_back(&instruction);
+  return sites;
+}
+
+/// Removes an instruction; the last operand of its type, or 0, stands for it.
+void remove(Instruction &instruction) {
+  Type *type = instruction.getType();
+  if (!type->isVoidTy()) {
+    Value *instead = Constant::getNullValue(type);
+    for (Value *operand : instruction.operands())
+      if (operand->getType() == type && !isa<Constant>(operand))
+        instead = operand;
+    instruction.replaceAllUsesWith(instead);
+  }
+  instruction.eraseFromParent();
+}
+
+class KernelMutation : public testing::TestWithParam<const char *> {
+protected:
+  void TearDown() override {
+    simt::setModuleEditor(nullptr);
+    simt::setEmulatorOptions(options);
+  }
+
+  /// The text of an error, or the output.
+  std::string run(std::vector<double> &output) {
+    CompileOptions options;
+    options.target = Target::GPUEmulator;
+    options.chip = GetParam();
+    Kernel kernel = compileOrDie(kDense, options);
+    Halves q(130, 0), k(450, 1), v(450, 2);
+    SmallVector<OwnedTensor> results;
+    if (Error error = kernel.invoke({q, k, v}, results))
+      return toString(std::move(error));
+    output.clear();
+    for (int64_t i = 0; i < results[0].getNumElements(); ++i)
+      output.push_back(getElement(results[0].getData(), ElementType::F16, i));
+    return "";
+  }
+
+  /// Whether the kernel still gives what it should, under a few schedules,
+  /// without the instruction number `site` of those with `part` in their names.
+  bool survives(StringRef part, size_t site) {
+    simt::setModuleEditor(
+        [&](Module &module) { remove(*findSites(module, part)[site]); });
+    for (uint32_t seed : {0, 8, 21}) {
+      simt::Options schedule = options;
+      schedule.seed = seed;
+      simt::setEmulatorOptions(schedule);
+      std::vector<double> output;
+      // Exactly: the order of sums does not depend on schedules.
+      if (!run(output).empty() || output != expected)
+        return false;
+    }
+    return true;
+  }
+
+  /// Expects as many instructions with `part` in their names as there are to be
+  /// missed, but for those in `spare`.
+  void expectMissed(StringRef part, ArrayRef<size_t> spare = {}) {
+    size_t count = 0;
+    simt::setModuleEditor(
+        [&](Module &module) { count = findSites(module, part).size(); });
+    EXPECT_EQ(run(expected), "");
+    EXPECT_GT(count, spare.size()) << part.str();
+    for (size_t site = 0; site < count; ++site)
+      EXPECT_EQ(survives(part, site), is_contained(spare, site))
+          << part.str() << ' ' << site;
+  }
+
+  simt::Options options = simt::getEmulatorOptions();
+  std::vector<double> expected;
+};
+
+class SM80 : public KernelMutation {};
+class SM90a : public KernelMutation {};
+
+TEST_P(SM80, EveryInstructionIsMissed) {
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.commit");
+  // The last one is behind all reads.
+  expectMissed("cp.async.wait", {2});
+  // Swizzles; the first one is none.
+  expectMissed("xor", {0});
+}
+
+TEST_P(SM90a, EveryInstructionIsMissed) {
+  expectMissed("barrier.cta");
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.try_wait");
+  // Nobody waits for the last tile to be free.
+  expectMissed("mbarrier.arrive", {1});
+  expectMissed("cp.async.bulk");
+  // Scores of the next tile are waited for with the products of this one. That
+  // a fence is late for registers which change behind it is not emulated.
+  expectMissed("wgmma.commit", {1});
+  expectMissed("wgmma.fence", {2});
+  expectMissed("wgmma.wait");
+}
+
+INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));
+INSTANTIATE_TEST_SUITE_P(Chips, SM90a, testing::Values("sm_90a"));
+
+} // namespace

@@ -1,0 +1,106 @@
+//===- ConvTest.cpp - Attention of arrays by convolutions -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionsTestUtils.h"
+
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+constexpr int64_t B = 2, H = 4, G = 2, N = 37, D = 6, E = 3, R = 3;
+
+class Conv : public testing::Test {
+protected:
+  /// Every column begins a basis: the scores are represented exactly.
+  static ConvSearch findAll(int64_t numBasis) {
+    return {numBasis, 1, 0, 0, {}};
+  }
+
+  Array q = makeRandom({B, H, N, D}, 1), k = makeRandom({B, G, N, D}, 2),
+        v = makeRandom({B, G, N, E}, 3);
+};
+
+TEST_F(Conv, AllBasesAreCausalAttention) {
+  DenseOptions options;
+  options.causal = true;
+  OwnedTensor expected = std::move(get(dense(q, k, v, options)).output);
+  ConvBases bases = get(conv_recover(q, k, findAll(N)));
+  EXPECT_EQ(bases.b.getShape(), llvm::ArrayRef<int64_t>({B, H, N, N}));
+  for (int64_t head = 0; head < B * H; ++head)
+    EXPECT_EQ(bases.found.getDataAs<int32_t>()[head], N);
+  for (ConvAlgorithm algorithm : {ConvAlgorithm::Auto, ConvAlgorithm::Toeplitz,
+                                  ConvAlgorithm::Partitioned}) {
+    ConvApplyOptions apply;
+    apply.algorithm = algorithm;
+    if (algorithm == ConvAlgorithm::Partitioned)
+      apply.block = 16;
+    Array output({B, H, N, E});
+    apply.output = TensorRef(output);
+    ConvApplyResult result =
+        get(conv_apply(bases.b.getRef(), bases.sizes.getRef(), v, apply));
+    EXPECT_EQ(result.output.getData(), output.bytes.data());
+    EXPECT_EQ(result.recomputed.getShape(), llvm::ArrayRef<int64_t>({B, H}));
+    expectNear(result.output, expected, 5e-6);
+  }
+  ConvResult whole = get(conv(q, k, v, findAll(N)));
+  expectNear(whole.output, expected, 5e-6);
+  EXPECT_EQ(*whole.found.getDataAs<int32_t>(), N);
+}
+
+TEST_F(Conv, SlidingGroupAgreesWithTheReference) {
+  ConvOptions options;
+  options.slidingGroup = 8;
+  ConvSearch search{R, 2, 0.5, 0.01, 0.8};
+  OwnedTensor found = std::move(get(conv(q, k, v, search, options)).output);
+  options.target = Target::Reference;
+  expectNear(found, get(conv(q, k, v, search, options)).output, 5e-6);
+}
+
+TEST_F(Conv, Errors) {
+  auto recover = [&](ConvSearch search) {
+    return getText(conv_recover(q, k, search));
+  };
+  EXPECT_EQ(recover({0, 1, 0, 0, {}}),
+            "num_basis: found 0, needed an integer of at least 1");
+  EXPECT_EQ(recover({1, N + 1, 0, 0, {}}),
+            "window: found 38, needed at most the 37 rows of q");
+  EXPECT_EQ(recover({1, 1, -1, 0, {}}),
+            "delta: found -1, needed a finite number of at least 0");
+  EXPECT_EQ(recover({1, 1, 0, NAN, {}}),
+            "epsilon: found nan, needed a finite number of at least 0");
+
+  Array b = makeRandom({B, H, R, N}, 4), sizes({B, H, R}, ElementType::I32);
+  ConvApplyOptions options;
+  auto apply = [&](const Array &sizes) {
+    return getText(conv_apply(b, sizes, v, options));
+  };
+  EXPECT_EQ(apply(Array({B, H, R})),
+            "sizes: found element type float32, needed int32");
+  EXPECT_EQ(apply(Array({B, H, 1}, ElementType::I32)),
+            "sizes: found shape (2, 4, 1), needed (2, 4, 3)");
+  for (int64_t i = 0; i < sizes.size(); ++i)
+    sizes.set(i, i % R);
+  EXPECT_THAT(apply(sizes), testing::HasSubstr("sizes"));
+  options.block = 24;
+  EXPECT_EQ(apply(sizes),
+            "block: found 24, needed a power of two from 8 to 2^20");
+  options.block = 16;
+  EXPECT_EQ(apply(sizes), "block: found 16 with the algorithm 'auto', needed "
+                          "'partitioned'");
+  options = {};
+  options.algorithm = ConvAlgorithm::Single;
+  EXPECT_EQ(apply(sizes),
+            "algorithm: found 'single' for 3 bases, needed one basis");
+  ConvOptions groups;
+  groups.slidingGroup = 4;
+  EXPECT_EQ(getText(conv(q, k, v, {1, 5, 0, 0, {}}, groups)),
+            "window: found 5, needed at most the group of 4");
+}
+
+} // namespace

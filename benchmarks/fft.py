@@ -7,20 +7,21 @@
 
     benchmarks/fft.py [--rows 64 ... 1048576] [--lengths 1024 ... 65536] [--bases 1 8 32]
 
-Transforms: the spectra of 64 columns in f32, against numpy.fft, scipy.fft and FFTW
-where they are installed, each in this process and never linked; FFTW takes the columns
-as they lie, and transposed, of which the faster counts. FLOPs are 5/2 L log2(L) for a
+Transforms: the spectra of 64 columns in f32, against numpy.fft, scipy.fft where it is
+installed, and FFTW where fftw3.h is: peers/fftw-columns.c is compiled, a program of its
+own that takes the columns as they lie, in pairs, and transposed, of which the fastest
+counts. FLOPs are 5/2 L log2(L) for a
 real column. Sums of convolutions: every algorithm that is not known to be slow, dense
 causal attention of the same width, NumPy's transforms as the paper has them, and the
 gradient for scores and values. Peaks are those of the same run. Writes results.json and results.md.
 """
 
 import argparse
-import ctypes
-import ctypes.util
 import json
 import math
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -102,46 +103,28 @@ def median_time(function, seconds):
 
 
 class FFTW:
-    """Real transforms of columns by libfftw3f, if this machine has it."""
+    """Real transforms of columns by FFTW, in a program of its own."""
 
-    def __init__(self):
-        path = ctypes.util.find_library("fftw3f")
-        self.library = ctypes.CDLL(path) if path else None
+    def __init__(self, folder):
+        self.program, self.missing = pathlib.Path(folder) / "fftw-columns", None
+        source = HERE / "peers" / "fftw-columns.c"
+        compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+        if not compiler:
+            self.missing = "no C compiler was found"
+            return
+        command = [compiler, "-O3", "-march=native", str(source), "-o", str(self.program), "-lfftw3f", "-lm"]
+        found = subprocess.run(command, capture_output=True, text=True)
+        if found.returncode != 0:
+            lines = [line for line in found.stderr.splitlines() if "fftw3" in line]
+            self.missing = (lines or found.stderr.splitlines() or ["the compiler failed"])[0].split("error: ")[-1]
 
-    def time(self, x, seconds):
-        """The faster of columns as they lie and of contiguous ones, transposed there
-        and back."""
-        c, pointer = self.library, ctypes.c_void_p
-        c.fftwf_plan_many_dft_r2c.restype = pointer
-        c.fftwf_execute.argtypes = c.fftwf_destroy_plan.argtypes = [pointer]
-        c.fftwf_set_timelimit.argtypes = [ctypes.c_double]
-        c.fftwf_set_timelimit(5.0)
-        rows, width = x.shape
-        n, measure = (ctypes.c_int * 1)(rows), 0
-
-        def plan(source, target, stride, distance):
-            return c.fftwf_plan_many_dft_r2c(
-                1, n, width, pointer(source.ctypes.data), None, stride, distance,
-                pointer(target.ctypes.data), None, stride, 1 if stride > 1 else rows // 2 + 1, measure)
-
-        best = math.inf
-        work, spectrum = np.empty_like(x), np.empty((rows // 2 + 1, width), np.complex64)
-        strided = plan(work, spectrum, width, 1)
-        work[:] = x
-        best = min(best, median_time(lambda: c.fftwf_execute(strided), seconds))
-        turned = np.empty((width, rows), np.float32)
-        result = np.empty((width, rows // 2 + 1), np.complex64)
-        contiguous = plan(turned, result, 1, rows)
-
-        def transposed():
-            turned[:] = x.T
-            c.fftwf_execute(contiguous)
-            spectrum[:] = result.T
-
-        best = min(best, median_time(transposed, seconds))
-        for one in (strided, contiguous):
-            c.fftwf_destroy_plan(one)
-        return best
+    def time(self, rows, width, seconds):
+        """The fastest of the three ways."""
+        command = [str(self.program), str(rows), str(width), str(seconds)]
+        found = subprocess.run(command, capture_output=True, text=True)
+        if found.returncode != 0:
+            raise backends.KernelError(found.stderr.strip())
+        return min(float(line.split()[1]) for line in found.stdout.splitlines())
 
 
 def measure_transform(bench, rows, width, lanes, folder, fftw):
@@ -152,8 +135,8 @@ def measure_transform(bench, rows, width, lanes, folder, fftw):
     seconds["numpy"] = median_time(lambda: np.fft.rfft(x[0], axis=0), limit)
     if scipy_fft:
         seconds["scipy"] = median_time(lambda: scipy_fft.rfft(x[0], axis=0), limit)
-    if fftw.library:
-        seconds["fftw"] = fftw.time(x[0], limit)
+    if not fftw.missing and width % 2 == 0:
+        seconds["fftw"] = fftw.time(rows, width, limit)
     print(f"{rows} rows: {seconds}", file=sys.stderr, flush=True)
     flops = 2.5 * rows * math.log2(rows) * width
     return {"rows": rows, "width": width, "flops": flops, "seconds": seconds,
@@ -186,7 +169,7 @@ def measure_conv(bench, tokens, bases, width, folder):
     return row
 
 
-def markdown(bench, transforms, convolutions):
+def markdown(bench, transforms, convolutions, missing):
     peak = np.median([row["peak"] for row in transforms + convolutions])
     lines = [f"Multiply-add peak {peak * 1e-9:.0f} GFLOP/s, one thread, {bench.facts['cpu']}.", ""]
     if transforms:
@@ -199,7 +182,7 @@ def markdown(bench, transforms, convolutions):
                      f"{row['flops'] / own / row['peak']:.0%}"]
             cells += [f"{row['seconds'][p] / own:.1f}x" for p in peers]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
-        lines.append("")
+        lines += ["", *missing, ""] if missing else [""]
     lines += ["| tokens | bases | columns | auto | its gradient | partitioned | single | toeplitz, of peak | dense causal | numpy |", "|---" * 10 + "|"]
     rate = max((r["tokens"] ** 2 / r["seconds"]["dense"] for r in convolutions if "dense" in r["seconds"]), default=0)
     for row in convolutions:
@@ -239,8 +222,9 @@ def main():
         if rows < 2 or rows & (rows - 1):
             parser.error(f"--rows: found {rows}, needed powers of two")
     try:
-        bench, fftw = Bench(options), FFTW()
+        bench = Bench(options)
         with tempfile.TemporaryDirectory(prefix="fovea-fft-") as folder:
+            fftw = FFTW(folder)
             transforms = [
                 measure_transform(bench, rows, options.width, options.lanes, folder, fftw) for rows in options.rows
             ]
@@ -257,7 +241,10 @@ def main():
         json.dumps({"machine": bench.facts, "peaks": bench.peaks, "transforms": transforms,
                     "convolutions": convolutions}, indent=1) + "\n"
     )
-    text = markdown(bench, transforms, convolutions)
+    missing = [] if scipy_fft else ["SciPy is not measured: it is not installed."]
+    if fftw.missing:
+        missing.append(f"FFTW is not measured: {fftw.missing}.")
+    text = markdown(bench, transforms, convolutions, missing)
     (out / "results.md").write_text(text)
     print(text, end="")
     return 0

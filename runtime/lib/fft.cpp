@@ -8,6 +8,7 @@
 
 #include "fovea_rt/abi.h"
 #include "status.h"
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdlib>
@@ -43,30 +44,59 @@ static int64_t lengthOf(int64_t radices) {
   return length;
 }
 
-/// Every angle from its own cosine: no error accumulates.
-template <typename Real> static void *makeFactors(int64_t radices) {
-  int64_t length = lengthOf(radices), count = 0, rows = length;
-  for (int64_t left = radices; left; left >>= 4) {
-    int64_t radix = int64_t(1) << (left & 15);
-    count += 2 * (rows / radix) * (radix - 1);
-    rows /= radix;
-  }
-  size_t bytes = (static_cast<size_t>(count) * sizeof(Real) + 127) / 64 * 64;
-  auto *factors = static_cast<Real *>(aligned_alloc(64, bytes));
-  if (!factors)
-    return nullptr;
-  Real *next = factors;
-  rows = length;
-  for (int64_t left = radices; left; left >>= 4) {
-    int64_t radix = int64_t(1) << (left & 15);
-    for (int64_t row = 0; row < rows / radix; ++row)
-      for (int64_t k = 1; k < radix; ++k) {
-        double turn = static_cast<double>(row * k % rows) / rows;
-        double angle = -2 * 3.14159265358979323846 * turn;
+/// Writes the factors of butterflies of `radix` rows: those of butterfly j are
+/// powers of `exp(2 pi i sign order[j] / (count radix))` times roots of unity.
+template <typename Real, typename Order>
+static Real *writeFactors(Real *next, int64_t count, int64_t radix, double sign,
+                          Order order) {
+  int64_t turn = count * radix;
+  for (int64_t j = 0; j < count; ++j)
+    for (int64_t rows = radix; rows >= 2; rows /= 2)
+      for (int64_t k = 0; k < std::max<int64_t>(radix / rows / 2, 1); ++k) {
+        // Every angle from its own cosine: no error accumulates.
+        int64_t part = rows / 2 * (order(j) + k * count) % turn;
+        double angle = sign * 2 * 3.14159265358979323846 *
+                       (static_cast<double>(part) / turn);
         *next++ = static_cast<Real>(std::cos(angle));
         *next++ = static_cast<Real>(std::sin(angle));
       }
+  return next;
+}
+
+template <typename Real> static void *makeFactors(int64_t radices) {
+  int64_t length = lengthOf(radices), count = 0, blocks = 1;
+  for (int64_t left = radices; left; left >>= 4) {
+    int64_t radix = int64_t(1) << (left & 15);
+    count += (blocks + length / blocks / radix) * radix;
+    blocks *= radix;
+  }
+  size_t bytes = (static_cast<size_t>(count) * sizeof(Real) + 127) / 64 * 64;
+  auto *factors = static_cast<Real *>(aligned_alloc(64, bytes));
+  auto *frequencies = static_cast<int64_t *>(malloc(length * sizeof(int64_t)));
+  if (!factors || !frequencies) {
+    free(factors);
+    free(frequencies);
+    return nullptr;
+  }
+  Real *next = factors;
+  // The frequencies of blocks, their digits reversed.
+  frequencies[0] = 0;
+  blocks = 1;
+  for (int64_t left = radices; left; left >>= 4) {
+    int64_t radix = int64_t(1) << (left & 15);
+    next = writeFactors(next, blocks, radix, -1.0,
+                        [=](int64_t j) { return frequencies[j]; });
+    for (int64_t block = blocks - 1; block >= 0; --block)
+      for (int64_t k = radix - 1; k >= 0; --k)
+        frequencies[block * radix + k] = frequencies[block] + k * blocks;
+    blocks *= radix;
+  }
+  free(frequencies);
+  int64_t rows = length;
+  for (int64_t left = radices; left; left >>= 4) {
+    int64_t radix = int64_t(1) << (left & 15);
     rows /= radix;
+    next = writeFactors(next, rows, radix, 1.0, [](int64_t j) { return j; });
   }
   return factors;
 }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 3
+#define FOVEA_RT_ABI_VERSION 4
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -179,11 +179,18 @@ fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
 /*
  * The factors of a Fourier transform. `radices` has 4 bits for each stage, the
  * first lowest: the logarithm of its radix, from 1 on; their product, the rows
- * of the transform, is at most 2^31. For a stage of radix R with M rows left,
- * and for j below M / R and k from 1 to R - 1, there are the cosine and the
- * sine of -2 pi j k / M, in float, or in double if `is_double` is not 0. The
- * table is aligned to 64 bytes and stays for the life of the process. From any
- * thread, at any time. Fails for other radices, and without memory.
+ * of the transform, is at most 2^31. A butterfly of radix R is the values of a
+ * polynomial at w times the R-th roots of unity, in levels of sums and
+ * differences of its halves; a factor is what a second half is multiplied by.
+ * The R / 2 that are no quarter turns of each other are, level by level, those
+ * of w^4, w^2, w and w exp(-+2 pi i / 8); for radix 4, those of w^2 and w.
+ * First come, for each stage and each of its P sub-transforms, those of w =
+ * exp(-2 pi i f / (P R)) for the frequency f of the sub-transform, its digits
+ * reversed; then, for each stage and each row j of the M of a part of it, those
+ * of w = exp(2 pi i j / (R M)), for the inverse. Each is a cosine and a sine,
+ * in float, or in double if `is_double` is not 0. The table is aligned to 64
+ * bytes and stays for the life of the process. From any thread, at any time.
+ * Fails for other radices, and without memory.
  */
 FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
                                                   int64_t is_double);

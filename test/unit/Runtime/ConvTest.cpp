@@ -73,17 +73,21 @@ TEST(ConvTest, countsRecomputedRows) {
 }
 
 TEST(FFTTest, factorsAreMadeOnce) {
-  // Radices 4 and 2: for j = 0, 1 the powers 1 to 3 of the eighth root.
+  // Radices 4 and 2, in eighths of a turn.
   int64_t radices = 2 | 1 << 4;
   auto *factors =
       static_cast<const double *>(fovea_rt_fft_twiddles(radices, 1));
-  for (int j = 0; j < 2; ++j)
-    for (int k = 1; k < 4; ++k) {
-      EXPECT_NEAR(factors[6 * j + 2 * k - 2], std::cos(M_PI * j * k / 4),
-                  1e-15);
-      EXPECT_NEAR(factors[6 * j + 2 * k - 1], -std::sin(M_PI * j * k / 4),
-                  1e-15);
-    }
+  const int eighths[] = {
+      0, 0,          // One transform: w^2 and w of frequency 0.
+      0, -1, -2, -3, // Four of two rows, w = exp(-2 pi i f / 8).
+      0, 0,  2,  1,  // Rows 0 and 1 of two, w = exp(2 pi i j / 8).
+      0,             // The only row of one.
+  };
+  const double *next = factors;
+  for (int eighth : eighths) {
+    EXPECT_NEAR(*next++, std::cos(M_PI * eighth / 4), 1e-15);
+    EXPECT_NEAR(*next++, std::sin(M_PI * eighth / 4), 1e-15);
+  }
   std::vector<std::thread> threads;
   std::vector<const void *> found(8);
   for (const void *&result : found)

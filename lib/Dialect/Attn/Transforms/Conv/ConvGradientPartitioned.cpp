@@ -125,7 +125,7 @@ void ConvGradientPartitioned::listSegments() {
 void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   Value firstRow = b.mul(block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
-  transformTo(rowSpectra, block, columns, [&](Value row) {
+  transformTo(rowSpectra, block, columns, [&](Value row, Value) {
     return loadTokens(rowGradients, {}, b.add(firstRow, row), column,
                       b.index(0), numTokens);
   });
@@ -250,18 +250,19 @@ Value ConvGradientPartitioned::sumLanes(Values vectors) {
 /// Turns as many windows back as a vector has lanes, from `first` on.
 void ConvGradientPartitioned::invertWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
-  auto load = [&](Value row) { return loadRow(work, {row}); };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  makeTransform().inverse(
-      {load, store}, [&](Value position, FFTKernel::Rows &rows) {
-        for (auto [k, row] : llvm::enumerate(rows)) {
-          Value frequency = b.add(position, k);
-          row.re = b.loadVector(lagSpectra, {frequency, b.index(0), first});
-          row.im = b.loadVector(lagSpectra, {frequency, b.index(1), first});
-        }
-      });
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows)) {
+      Value frequency = b.add(position, k);
+      row.re = b.loadVector(lagSpectra, {frequency, b.index(0), first});
+      row.im = b.loadVector(lagSpectra, {frequency, b.index(1), first});
+    }
+  };
+  makeTransform().emit(FFTKernel::kInverse, steps, visit);
   Value factor = b.splat(1.0 / length);
   b.loop(b.index(0), b.index(length), lanes, [&](Value at) {
     Values rows;

@@ -221,25 +221,25 @@ void ConvPartitioned::storeResult(ComplexRow numbers, Value row, Value group) {
 void ConvPartitioned::convolveGroup(Value group) {
   Value piece = b.index(0), begin = firstColumn(piece);
   Value column = b.mul(group, plan.getColumns());
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(pieceSpectra, {piece, group, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
-  auto source = [&](Value row) {
+  auto source = [&](Value row, Value) {
     return loadValues(row, column, begin, numTokens);
   };
-  auto sink = [&](Value at, ComplexRow numbers) {
+  auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult(numbers, b.sub(at, b.index(plan.block)), group);
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
   steps.isHalfZero = true;
   steps.sink = sink;
   steps.wanted = FFTKernel::Half::Second;
   FFTKernel transform = makeTransform();
-  transform.convolve(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       // The window at distance 0 comes after those of zeros.
       auto coefficient = [&, k = k](int64_t part) {
@@ -250,7 +250,8 @@ void ConvPartitioned::convolveGroup(Value group) {
       Value re = coefficient(0);
       row = transform.multiply(row, {re, coefficient(1)});
     }
-  });
+  };
+  transform.emit(FFTKernel::kConvolve, steps, visit);
 }
 
 void ConvPartitioned::invertBlock(Value block, Value group) {

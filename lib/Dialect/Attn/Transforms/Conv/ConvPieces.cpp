@@ -131,48 +131,50 @@ ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
 
 void ConvKernel::transformTo(Value spectra, Value index, Value columns,
                              FFTKernel::LoadRow source) {
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(spectra, {index, columns, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, spectra, {index, columns, row});
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
   steps.isHalfZero = true;
-  makeTransform().forward(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      store(b.add(position, k), row);
-  });
+      store(b.add(position, k), none, row);
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
 void ConvKernel::transformPiece(Value index, Value columns) {
   Piece piece = loadPiece(index);
   Value firstRow = b.mul(piece.block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
-  transformTo(pieceSpectra, index, columns, [&](Value row) {
+  transformTo(pieceSpectra, index, columns, [&](Value row, Value) {
     return loadValues(b.add(firstRow, row), column, piece.begin, piece.end);
   });
 }
 
 void ConvKernel::invert(Value spectra, Value index, Value columns,
                         function_ref<void(Value, ComplexRow)> sink) {
-  auto load = [&](Value row) {
+  auto load = [&](Value row, Value) {
     return loadRow(spectra, {index, columns, row});
   };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, spectra, {index, columns, row});
   };
-  auto sinkHalf = [&](Value at, ComplexRow numbers) {
+  auto sinkHalf = [&](Value at, Value, ComplexRow numbers) {
     sink(b.sub(at, b.index(plan.block)), numbers);
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.sink = sinkHalf;
   steps.wanted = FFTKernel::Half::Second;
-  makeTransform().inverse(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      row = load(b.add(position, k));
-  });
+      row = load(b.add(position, k), none);
+  };
+  makeTransform().emit(FFTKernel::kInverse, steps, visit);
 }
 
 //===----------------------------------------------------------------------===//
@@ -183,22 +185,23 @@ void ConvKernel::invert(Value spectra, Value index, Value columns,
 void ConvKernel::transformWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
   packWindows(first, work);
-  auto load = [&](Value row) { return loadRow(work, {row}); };
-  auto store = [&](Value row, ComplexRow numbers) {
+  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
+  auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  auto source = [&](Value row) {
+  auto source = [&](Value row, Value) {
     return ComplexRow{b.loadVector(work, {row, b.index(0)}), b.splat(0.0)};
   };
-  FFTKernel::Steps steps = {load, store};
+  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
-  makeTransform().forward(steps, [&](Value position, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       Value frequency = b.add(position, k);
       b.storeVector(row.re, windowSpectra, {frequency, b.index(0), first});
       b.storeVector(row.im, windowSpectra, {frequency, b.index(1), first});
     }
-  });
+  };
+  makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
 /// Turns windows, which lie along the lags, to lanes.

@@ -50,135 +50,299 @@ Value fovea::attn::emitTwiddles(KernelBuilder &b, Operation *op,
       {integer(encodeRadices(radices)), integer(b.getStateType().isF64())});
 }
 
+/// Bytes of the first cache that one tile may take, of the second that a tile
+/// of a long transform may take, and of a transform that is not long.
+static constexpr int64_t kFirstCache = 16 << 10, kSecondCache = 512 << 10,
+                         kShort = 1 << 20;
+/// Neighbouring bytes that a tile takes of each row, so that whole lines come
+/// and their successors are fetched ahead.
+static constexpr int64_t kRun = 256, kLongRun = 1024;
+
 FFTKernel::FFTKernel(KernelBuilder &builder, ArrayRef<int64_t> radices,
-                     Value twiddles)
-    : b(builder), radices(radices), twiddles(twiddles) {
+                     Value twiddles, int64_t numGroups)
+    : b(builder), radices(radices), twiddles(twiddles), numGroups(numGroups) {
   for (int64_t radix : radices)
     length *= radix;
-  int64_t offset = 0, rows = length;
+  // A butterfly of radix R has R / 2 factors.
+  int64_t offset = 0, blocks = 1;
   for (int64_t radix : radices) {
-    firstTwiddle.push_back(offset);
-    rows /= radix;
-    offset += 2 * rows * (radix - 1);
+    firstFactor.push_back(offset);
+    offset += blocks * radix;
+    blocks *= radix;
   }
+  int64_t rows = length;
+  for (int64_t radix : radices) {
+    firstInverseFactor.push_back(offset);
+    rows /= radix;
+    offset += rows * radix;
+  }
+  planSweeps();
+}
+
+static int64_t bytesOfRow(KernelBuilder &b) {
+  return 2 * b.getLanes() * b.getStateType().getWidth() / 8;
+}
+
+bool FFTKernel::isLong() const {
+  return sweeps.size() > 1 && length * bytesOfRow(b) > kShort;
+}
+
+void FFTKernel::planSweeps() {
+  unsigned numStages = radices.size();
+  int64_t rowBytes = bytesOfRow(b);
+  if (numStages == 1 || length * rowBytes <= 2 * kFirstCache) {
+    sweeps.push_back({0, numStages, 1, length, 1, 1});
+    return;
+  }
+  // As equal as the radices allow, and rather more rows in the second, which
+  // are neighbours.
+  unsigned split = 0;
+  int64_t rows = 1;
+  while (split + 1 < numStages &&
+         rows * radices[split] <= length / rows / radices[split])
+    rows *= radices[split++];
+  if (split == 0)
+    rows *= radices[split++];
+  int64_t stride = length / rows;
+  bool isLong = length * rowBytes > kShort;
+  int64_t bytes = numGroups * rowBytes,
+          neighbours = (isLong ? kLongRun : kRun) / bytes,
+          most = (isLong ? kSecondCache : kFirstCache) / (rows * bytes);
+  neighbours = std::max<int64_t>(std::min({neighbours, most, stride}), 1);
+  neighbours = llvm::bit_floor(static_cast<uint64_t>(neighbours));
+  sweeps.push_back({0, split, 1, rows, stride, neighbours});
+  sweeps.push_back({split, numStages, rows, stride, 1, 1});
+}
+
+//===----------------------------------------------------------------------===//
+// Sweeps
+//===----------------------------------------------------------------------===//
+
+/// A loop, or its body once.
+static void loopOver(KernelBuilder &b, int64_t count,
+                     function_ref<void(Value)> body) {
+  if (count == 1)
+    return body(b.index(0));
+  b.loop(b.index(0), b.index(count), 1, body);
+}
+
+int64_t FFTKernel::getNumTiles(unsigned sweep) const {
+  return sweeps[sweep].blocks *
+         (sweeps[sweep].stride / sweeps[sweep].neighbours);
+}
+
+/// What lies between the stages of a tile. One stage needs nothing.
+Value FFTKernel::makeBuffer(const Sweep &sweep, const Steps &steps) {
+  bool isLast = sweep.end == radices.size();
+  if (sweep.begin + 1 == sweep.end || (isLast && steps.isDense))
+    return Value();
+  return b.scratch({sweep.neighbours * numGroups, sweep.rows, 2 * b.getLanes()},
+                   b.getStateType());
+}
+
+void FFTKernel::emit(Direction direction, const Steps &steps,
+                     VisitSpectrum visit) {
+  SmallVector<Value> buffers;
+  for (const Sweep &sweep : sweeps)
+    buffers.push_back(makeBuffer(sweep, steps));
+  unsigned last = sweeps.size() - 1;
+  auto emitSweep = [&](unsigned sweep, Direction direction) {
+    loopOver(b, getNumTiles(sweep), [&](Value tile) {
+      emitTile(sweeps[sweep], tile, buffers[sweep], direction, steps, visit);
+    });
+  };
+  for (unsigned sweep = 0; direction.forward && sweep < last; ++sweep)
+    emitSweep(sweep, kForward);
+  emitSweep(last, direction);
+  for (unsigned sweep = last; direction.inverse && sweep > 0; --sweep)
+    emitSweep(sweep - 1, kInverse);
+}
+
+void FFTKernel::emitTile(unsigned sweep, Value tile, Direction direction,
+                         const Steps &steps, VisitSpectrum visit) {
+  emitTile(sweeps[sweep], tile, makeBuffer(sweeps[sweep], steps), direction,
+           steps, visit);
+}
+
+void FFTKernel::emitTile(const Sweep &sweep, Value index, Value buffer,
+                         Direction direction, const Steps &steps,
+                         VisitSpectrum visit) {
+  bool isFirst = sweep.begin == 0;
+  int64_t tiles = sweep.stride / sweep.neighbours;
+  Value block = b.div(index, tiles),
+        neighbour = b.mul(b.rem(index, tiles), sweep.neighbours);
+  Tile tile = {
+      sweep,
+      block,
+      b.add(b.mul(block, sweep.rows * sweep.stride), neighbour),
+      neighbour,
+      buffer,
+      direction,
+      direction.forward && isFirst && steps.source ? steps.source : steps.load,
+      direction.inverse && isFirst && steps.sink ? steps.sink : steps.store,
+      steps,
+      visit};
+  emitStages(tile, sweep.begin, b.index(0), sweep.rows);
+}
+
+/// Emits the sub-transform of `rows` rows of a tile from `base` on, where
+/// earlier stages are done, and the inverse of its stages.
+void FFTKernel::emitStages(const Tile &tile, unsigned stage, Value base,
+                           int64_t rows) {
+  if (stage + 1 == radices.size())
+    return emitSpectrumStage(tile, stage, base);
+  if (tile.direction.forward)
+    emitForwardStage(tile, stage, base, rows);
+  int64_t part = rows / radices[stage];
+  if (stage + 1 < tile.sweep.end)
+    b.loop(base, b.add(base, rows), part,
+           [&](Value base) { emitStages(tile, stage + 1, base, part); });
+  if (tile.direction.inverse)
+    emitInverseStage(tile, stage, base, rows);
 }
 
 //===----------------------------------------------------------------------===//
 // Stages
 //===----------------------------------------------------------------------===//
 
-void FFTKernel::forward(const Steps &steps, VisitSpectrum visit) {
-  emit(0, b.index(0), length, {true, false}, steps, visit);
-}
-
-void FFTKernel::inverse(const Steps &steps, VisitSpectrum fill) {
-  emit(0, b.index(0), length, {false, true}, steps, fill);
-}
-
-void FFTKernel::convolve(const Steps &steps, VisitSpectrum change) {
-  emit(0, b.index(0), length, {true, true}, steps, change);
-}
-
-/// Emits the sub-transform of `rows` rows from `base` on, where earlier stages
-/// are done, and the inverse of its stages.
-void FFTKernel::emit(unsigned stage, Value base, int64_t rows,
-                     Direction direction, const Steps &steps,
-                     VisitSpectrum visit) {
-  int64_t radix = radices[stage];
-  if (stage + 1 < radices.size()) {
-    if (direction.forward)
-      emitForwardStage(stage, base, rows, steps);
-    int64_t part = rows / radix;
-    b.loop(base, b.add(base, rows), part, [&](Value base) {
-      emit(stage + 1, base, part, direction, steps, visit);
+void FFTKernel::forEachButterfly(
+    const Tile &tile, int64_t count,
+    function_ref<void(Value butterfly, Value neighbour, Value group)> body) {
+  loopOver(b, count, [&](Value butterfly) {
+    loopOver(b, tile.sweep.neighbours, [&](Value neighbour) {
+      loopOver(b, numGroups,
+               [&](Value group) { body(butterfly, neighbour, group); });
     });
-    if (direction.inverse)
-      emitInverseStage(stage, base, rows, steps);
-    return;
-  }
-  // The last stage has one butterfly, and no factors.
-  bool isOnly = stage == 0;
-  Rows values(radix);
-  if (direction.forward) {
-    bool isHalfZero = isOnly && steps.isHalfZero;
-    for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
-      values[t] = isOnly && steps.source ? steps.source(b.add(base, t))
-                                         : steps.load(b.add(base, t));
-    values = transform(std::move(values), isHalfZero);
-  }
-  visit(base, values);
-  if (!direction.inverse)
-    return;
-  values = invert(std::move(values));
-  for (int64_t t = 0; t < radix; ++t) {
-    if (!isOnly || !steps.sink)
-      steps.store(b.add(base, t), values[t]);
-    else if (steps.wanted == Half::None ||
-             (steps.wanted == Half::First) == (t < radix / 2))
-      steps.sink(b.add(base, t), values[t]);
-  }
-}
-
-void FFTKernel::emitForwardStage(unsigned stage, Value base, int64_t rows,
-                                 const Steps &steps) {
-  int64_t radix = radices[stage], stride = rows / radix;
-  bool isFirst = stage == 0, isHalfZero = isFirst && steps.isHalfZero;
-  b.loop(b.index(0), b.index(stride), 1, [&](Value butterfly) {
-    Value first = b.add(base, butterfly);
-    Rows values(radix);
-    for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t) {
-      Value row = b.add(first, t * stride);
-      values[t] = isFirst && steps.source ? steps.source(row) : steps.load(row);
-    }
-    values = transform(std::move(values), isHalfZero);
-    Rows factors = loadTwiddles(stage, butterfly);
-    for (int64_t k = 0; k < radix; ++k)
-      steps.store(b.add(first, k * stride),
-                  k ? multiply(values[k], factors[k]) : values[k]);
   });
 }
 
-void FFTKernel::emitInverseStage(unsigned stage, Value base, int64_t rows,
-                                 const Steps &steps) {
-  int64_t radix = radices[stage], stride = rows / radix;
-  bool isLast = stage == 0 && steps.sink;
-  b.loop(b.index(0), b.index(stride), 1, [&](Value butterfly) {
-    Value first = b.add(base, butterfly);
-    Rows factors = loadTwiddles(stage, butterfly), values(radix);
-    for (int64_t k = 0; k < radix; ++k) {
-      values[k] = steps.load(b.add(first, k * stride));
-      if (k)
-        values[k] = multiply(values[k], factors[k], /*conjugate=*/true);
-    }
-    values = invert(std::move(values));
-    for (int64_t t = 0; t < radix; ++t) {
-      Value row = b.add(first, t * stride);
-      if (!isLast)
-        steps.store(row, values[t]);
-      else if (steps.wanted == Half::None ||
-               (steps.wanted == Half::First) == (t < radix / 2))
-        steps.sink(row, values[t]);
-    }
-  });
+ComplexRow FFTKernel::loadRow(const Tile &tile, Value row, Value neighbour,
+                              Value group, bool fromBuffer) {
+  if (!fromBuffer || !tile.buffer) {
+    Value at =
+        b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
+    return fromBuffer ? tile.steps.load(at, group) : tile.load(at, group);
+  }
+  Value column = b.add(b.mul(neighbour, numGroups), group);
+  return {b.loadVector(tile.buffer, {column, row, b.index(0)}),
+          b.loadVector(tile.buffer, {column, row, b.index(b.getLanes())})};
 }
 
-FFTKernel::Rows FFTKernel::loadTwiddles(unsigned stage, Value butterfly) {
+void FFTKernel::storeRow(const Tile &tile, Value row, Value neighbour,
+                         Value group, ComplexRow numbers, bool toBuffer) {
+  if (!toBuffer || !tile.buffer) {
+    Value at =
+        b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
+    return toBuffer ? tile.steps.store(at, group, numbers)
+                    : tile.store(at, group, numbers);
+  }
+  Value column = b.add(b.mul(neighbour, numGroups), group);
+  b.storeVector(numbers.re, tile.buffer, {column, row, b.index(0)});
+  b.storeVector(numbers.im, tile.buffer, {column, row, b.index(b.getLanes())});
+}
+
+void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
+                                 int64_t rows) {
+  int64_t radix = radices[stage], step = rows / radix;
+  bool isHalfZero = stage == 0 && tile.steps.isHalfZero;
+  // All butterflies of a block have the same factors, the first one none.
+  Factors factors;
+  if (stage != 0) {
+    int64_t blocks = tile.sweep.rows / rows;
+    factors = loadFactors(firstFactor[stage], radix,
+                          b.add(b.mul(tile.block, blocks), b.div(base, rows)));
+  }
+  forEachButterfly(
+      tile, step, [&](Value butterfly, Value neighbour, Value group) {
+        Value first = b.add(base, butterfly);
+        Rows values(radix);
+        for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
+          values[t] = loadRow(tile, b.add(first, t * step), neighbour, group,
+                              /*fromBuffer=*/stage != tile.sweep.begin);
+        values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
+        for (int64_t k = 0; k < radix; ++k)
+          storeRow(tile, b.add(first, k * step), neighbour, group, values[k],
+                   /*toBuffer=*/stage + 1 != tile.sweep.end);
+      });
+}
+
+void FFTKernel::emitInverseStage(const Tile &tile, unsigned stage, Value base,
+                                 int64_t rows) {
+  int64_t radix = radices[stage], step = rows / radix;
+  Half wanted = stage == 0 ? tile.steps.wanted : Half::None;
+  forEachButterfly(
+      tile, step, [&](Value butterfly, Value neighbour, Value group) {
+        Value entry = b.add(b.mul(butterfly, tile.sweep.stride),
+                            b.add(tile.neighbour, neighbour));
+        Factors factors = loadFactors(firstInverseFactor[stage], radix, entry);
+        Value first = b.add(base, butterfly);
+        Rows values(radix);
+        for (int64_t k = 0; k < radix; ++k)
+          values[k] = loadRow(tile, b.add(first, k * step), neighbour, group,
+                              /*fromBuffer=*/stage + 1 != tile.sweep.end);
+        values = evaluate(values, factors, /*inverse=*/true,
+                          /*isHalfZero=*/false, wanted);
+        for (int64_t t = 0; t < radix; ++t)
+          if (isWanted(wanted, t, radix))
+            storeRow(tile, b.add(first, t * step), neighbour, group, values[t],
+                     /*toBuffer=*/stage != tile.sweep.begin);
+      });
+}
+
+/// The last stage, whose butterflies give neighbouring rows of the spectrum,
+/// and the first of an inverse, which has no factors.
+void FFTKernel::emitSpectrumStage(const Tile &tile, unsigned stage,
+                                  Value base) {
   int64_t radix = radices[stage];
-  Value first = b.add(b.mul(butterfly, 2 * (radix - 1)), firstTwiddle[stage]);
-  first = arith::IndexCastOp::create(b, b.getI64Type(), first);
+  bool isOnly = stage == 0, isBuffered = stage != tile.sweep.begin;
+  Half wanted = isOnly ? tile.steps.wanted : Half::None;
+  Value zero = b.index(0);
+  Value position = b.add(tile.firstRow, base);
+  loopOver(b, numGroups, [&](Value group) {
+    Rows values(radix);
+    if (tile.direction.forward) {
+      bool isHalfZero = isOnly && tile.steps.isHalfZero;
+      Factors factors;
+      if (!isOnly)
+        factors =
+            loadFactors(firstFactor[stage], radix, b.div(position, radix));
+      for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
+        values[t] = loadRow(tile, b.add(base, t), zero, group, isBuffered);
+      values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
+    }
+    tile.visit(position, group, values);
+    if (!tile.direction.inverse)
+      return;
+    values = evaluate(values, /*factors=*/{}, /*inverse=*/true,
+                      /*isHalfZero=*/false, wanted);
+    for (int64_t t = 0; t < radix; ++t)
+      if (isWanted(wanted, t, radix))
+        storeRow(tile, b.add(base, t), zero, group, values[t], isBuffered);
+  });
+}
+
+bool FFTKernel::isWanted(Half wanted, int64_t row, int64_t radix) {
+  return wanted == Half::None || (wanted == Half::First) == (row < radix / 2);
+}
+
+/// Factors of one butterfly.
+FFTKernel::Factors FFTKernel::loadFactors(int64_t first, int64_t radix,
+                                          Value butterfly) {
+  Value at = b.add(b.mul(butterfly, radix), first);
+  at = arith::IndexCastOp::create(b, b.getI64Type(), at);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
   Type type = b.getStateType();
   Value start = LLVM::GEPOp::create(b, pointer, type, twiddles,
-                                    ArrayRef<LLVM::GEPArg>{first});
+                                    ArrayRef<LLVM::GEPArg>{at});
   auto load = [&](int32_t at) {
     Value address = LLVM::GEPOp::create(b, pointer, type, start,
                                         ArrayRef<LLVM::GEPArg>{at});
     return b.broadcast(LLVM::LoadOp::create(b, type, address));
   };
-  Rows factors(1);
-  for (int64_t k = 1; k < radix; ++k) {
-    Value re = load(2 * k - 2);
-    factors.push_back({re, load(2 * k - 1)});
+  Factors factors;
+  for (int64_t k = 0; k < radix; k += 2) {
+    Value re = load(k);
+    factors.push_back({re, load(k + 1)});
   }
   return factors;
 }
@@ -187,80 +351,92 @@ FFTKernel::Rows FFTKernel::loadTwiddles(unsigned stage, Value butterfly) {
 // Butterflies
 //===----------------------------------------------------------------------===//
 
-ComplexRow FFTKernel::add(ComplexRow a, ComplexRow c) {
-  return {b.fadd(a.re, c.re), b.fadd(a.im, c.im)};
-}
-
-ComplexRow FFTKernel::sub(ComplexRow a, ComplexRow c) {
-  return {b.fsub(a.re, c.re), b.fsub(a.im, c.im)};
-}
-
 Value FFTKernel::negate(Value vector) {
   return arith::NegFOp::create(b, vector);
 }
 
-ComplexRow FFTKernel::multiply(ComplexRow a, ComplexRow c, bool conjugate) {
+ComplexRow FFTKernel::multiply(ComplexRow a, ComplexRow c) {
   Value cross = b.fmul(a.im, c.im), turned = b.fmul(a.im, c.re);
-  if (conjugate)
-    return {b.fma(a.re, c.re, cross), b.fsub(turned, b.fmul(a.re, c.im))};
   return {b.fma(a.re, c.re, negate(cross)), b.fma(a.re, c.im, turned)};
 }
 
-/// Multiplies by `exp(-2 pi i sixteenths / 16)`, an even number of them below
-/// 8; by its conjugate for an inverse.
-ComplexRow FFTKernel::rotate(ComplexRow row, int64_t sixteenths, bool inverse) {
-  auto [re, im] = row;
-  if (sixteenths == 0)
-    return row;
-  if (sixteenths == 4)
-    return inverse ? ComplexRow{negate(im), re} : ComplexRow{im, negate(re)};
-  Value root = b.splat(std::sqrt(0.5));
-  Value sum = b.fmul(b.fadd(re, im), root);
-  Value difference = b.fmul(b.fsub(re, im), root);
-  if (sixteenths == 2)
-    return inverse ? ComplexRow{difference, sum}
-                   : ComplexRow{sum, negate(difference)};
-  return inverse ? ComplexRow{negate(sum), difference}
-                 : ComplexRow{negate(difference), negate(sum)};
+FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, const Factors &factors,
+                                    bool inverse, bool isHalfZero,
+                                    Half wanted) {
+  return evaluate(rows, rows.size(), /*power=*/0, factors, inverse, isHalfZero,
+                  wanted);
 }
 
-/// The transform of a few rows, in natural order. Without rows from the second
-/// half on if that is zero.
-FFTKernel::Rows FFTKernel::transform(Rows rows, bool isHalfZero) {
-  int64_t radix = rows.size(), half = radix / 2;
-  if (radix == 1)
+/// The values of a polynomial at `w r^power` times the roots of unity of as
+/// many as there are rows, r being that of `radix`: the sum and the difference
+/// of its halves, each at half of the roots.
+FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, int64_t radix,
+                                    int64_t power, const Factors &factors,
+                                    bool inverse, bool isHalfZero,
+                                    Half wanted) {
+  int64_t count = rows.size(), half = count / 2;
+  if (count == 1)
     return rows;
-  Rows even, odd;
-  for (int64_t t = 0; t < half; ++t) {
-    even.push_back(isHalfZero ? rows[t] : add(rows[t], rows[t + half]));
-    ComplexRow difference = isHalfZero ? rows[t] : sub(rows[t], rows[t + half]);
-    odd.push_back(rotate(difference, t * (16 / radix), /*inverse=*/false));
+  int64_t eighths = 4 * power * count / radix;
+  ComplexRow factor;
+  if (!factors.empty()) {
+    // The table has the factor at power 0 for all levels but the last, and for
+    // that at every one that is no quarter turn from another.
+    int64_t level = llvm::Log2_64(radix / count);
+    factor = factors[level + eighths % 2];
   }
-  even = transform(std::move(even), /*isHalfZero=*/false);
-  odd = transform(std::move(odd), /*isHalfZero=*/false);
-  Rows result;
+  Half part = count == 2 ? wanted : Half::None;
+  Rows even, odd, result;
+  for (int64_t t = 0; t < half; ++t) {
+    auto [sum, difference] =
+        isHalfZero
+            ? std::pair(rows[t], rows[t])
+            : combine(rows[t], rows[t + half], factor, eighths, inverse, part);
+    even.push_back(sum);
+    odd.push_back(difference);
+  }
+  even = evaluate(even, radix, power, factors, inverse, false, wanted);
+  odd = evaluate(odd, radix, power + radix / count, factors, inverse, false,
+                 wanted);
   for (int64_t k = 0; k < half; ++k)
     result.append({even[k], odd[k]});
   return result;
 }
 
-/// The inverse of `transform`, times the number of rows.
-FFTKernel::Rows FFTKernel::invert(Rows rows) {
-  int64_t radix = rows.size(), half = radix / 2;
-  if (radix == 1)
-    return rows;
-  Rows even, odd;
-  for (int64_t k = 0; k < half; ++k) {
-    even.push_back(rows[2 * k]);
-    odd.push_back(rows[2 * k + 1]);
+/// `a + f c` and `a - f c`, where `f` is the factor times a root of unity, in
+/// eighths of a turn; an odd one is in the factor already.
+std::pair<ComplexRow, ComplexRow>
+FFTKernel::combine(ComplexRow a, ComplexRow c, ComplexRow factor,
+                   int64_t eighths, bool inverse, Half wanted) {
+  bool isOdd = eighths % 2;
+  if (eighths >= 2)
+    c = inverse ? ComplexRow{negate(c.im), c.re}
+                : ComplexRow{c.im, negate(c.re)};
+  if (!factor.re && !isOdd)
+    return {{b.fadd(a.re, c.re), b.fadd(a.im, c.im)},
+            {b.fsub(a.re, c.re), b.fsub(a.im, c.im)}};
+  if (!factor.re) {
+    ComplexRow turned =
+        inverse ? ComplexRow{b.fsub(c.re, c.im), b.fadd(c.re, c.im)}
+                : ComplexRow{b.fadd(c.re, c.im), b.fsub(c.im, c.re)};
+    Value root = b.splat(std::sqrt(0.5));
+    return {{b.fma(turned.re, root, a.re), b.fma(turned.im, root, a.im)},
+            {b.fma(negate(turned.re), root, a.re),
+             b.fma(negate(turned.im), root, a.im)}};
   }
-  even = invert(std::move(even));
-  odd = invert(std::move(odd));
-  Rows result(radix);
-  for (int64_t t = 0; t < half; ++t) {
-    ComplexRow turned = rotate(odd[t], t * (16 / radix), /*inverse=*/true);
-    result[t] = add(even[t], turned);
-    result[t + half] = sub(even[t], turned);
+  ComplexRow minus = {negate(c.re), negate(c.im)};
+  if (wanted == Half::Second) {
+    Value re = b.fma(minus.re, factor.re, a.re);
+    Value im = b.fma(minus.im, factor.re, a.im);
+    return {ComplexRow(),
+            {b.fma(c.im, factor.im, re), b.fma(minus.re, factor.im, im)}};
   }
-  return result;
+  Value re = b.fma(c.re, factor.re, a.re), im = b.fma(c.im, factor.re, a.im);
+  ComplexRow sum = {b.fma(minus.im, factor.im, re), b.fma(c.re, factor.im, im)};
+  if (wanted == Half::First)
+    return {sum, ComplexRow()};
+  // One operation instead of two: the difference is 2 a - sum.
+  Value two = b.splat(2.0);
+  return {sum,
+          {b.fma(a.re, two, negate(sum.re)), b.fma(a.im, two, negate(sum.im))}};
 }

@@ -13,9 +13,17 @@
 //
 // The forward transform takes rows in natural order and leaves frequencies in
 // the order of their reversed digits; the inverse takes them so. Between the
-// two, spectra are multiplied, which needs no order. Both are depth first: a
-// stage over all rows, then the sub-transforms one after the other, each of
-// which soon fits a cache, whatever its size.
+// two, spectra are multiplied, which needs no order.
+//
+// A stage takes its rows for the coefficients of polynomials and evaluates
+// them, so its factors come before the additions and are one with them. Those
+// of the forward transform are the same for all rows of a sub-transform.
+//
+// Stages are grouped in *sweeps*, each of which reads and writes every row
+// once: tiles of a sweep are brought to a buffer that a cache holds, where its
+// other stages work, depth first. Transforms that fit the first cache have one
+// sweep; longer ones have two, the first of which takes rows far apart, for a
+// few neighbours at a time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,20 +51,25 @@ class FFTKernel {
 public:
   using Value = mlir::Value;
   using Rows = llvm::SmallVector<ComplexRow>;
-  using LoadRow = llvm::function_ref<ComplexRow(Value row)>;
-  using StoreRow = llvm::function_ref<void(Value row, ComplexRow)>;
+  /// `group` counts the groups of columns that are transformed together.
+  using LoadRow = llvm::function_ref<ComplexRow(Value row, Value group)>;
+  using StoreRow = llvm::function_ref<void(Value row, Value group, ComplexRow)>;
   /// Takes the rows of the spectrum from `position` on, and may change them;
   /// without a forward transform, it fills them.
-  using VisitSpectrum = llvm::function_ref<void(Value position, Rows &)>;
+  using VisitSpectrum =
+      llvm::function_ref<void(Value position, Value group, Rows &)>;
 
   /// Half of the rows of a transform.
   enum class Half { None, First, Second };
 
-  /// Where rows come from and go to. Only the buffer must be given; it holds
-  /// what lies between two stages.
+  /// Where rows come from and go to.
   struct Steps {
-    LoadRow load;
-    StoreRow store;
+    /// Rows between two sweeps.
+    LoadRow load = nullptr;
+    StoreRow store = nullptr;
+    /// Whether these lie close enough to each other for the stages of the last
+    /// sweep to work on them, instead of on a buffer.
+    bool isDense = false;
     /// For a forward transform: its input. Rows from L / 2 on are zero and not
     /// loaded if `isHalfZero`.
     LoadRow source = nullptr;
@@ -66,45 +79,102 @@ public:
     Half wanted = Half::None;
   };
 
-  /// `twiddles` is what fovea_rt_fft_twiddles gives for the radices.
-  FFTKernel(KernelBuilder &builder, llvm::ArrayRef<int64_t> radices,
-            Value twiddles);
-
-  int64_t getLength() const { return length; }
-
-  void forward(const Steps &steps, VisitSpectrum visit);
-  void inverse(const Steps &steps, VisitSpectrum fill);
-  /// Both, with the spectrum in registers in between.
-  void convolve(const Steps &steps, VisitSpectrum change);
-
-  /// `a * b`, or `a * conj(b)`.
-  ComplexRow multiply(ComplexRow a, ComplexRow b, bool conjugate = false);
-
-private:
   struct Direction {
     bool forward, inverse;
   };
-  void emit(unsigned stage, Value base, int64_t rows, Direction direction,
-            const Steps &steps, VisitSpectrum visit);
-  void emitForwardStage(unsigned stage, Value base, int64_t rows,
-                        const Steps &steps);
-  void emitInverseStage(unsigned stage, Value base, int64_t rows,
-                        const Steps &steps);
-  /// The factors of a butterfly, one for every row but the first.
-  Rows loadTwiddles(unsigned stage, Value butterfly);
-  Rows transform(Rows rows, bool isHalfZero);
-  Rows invert(Rows rows);
-  ComplexRow add(ComplexRow a, ComplexRow b);
-  ComplexRow sub(ComplexRow a, ComplexRow b);
-  ComplexRow rotate(ComplexRow row, int64_t sixteenths, bool inverse);
+  static constexpr Direction kForward = {true, false}, kInverse = {false, true},
+                             kConvolve = {true, true};
+
+  /// `twiddles` is what fovea_rt_fft_twiddles gives for the radices.
+  /// `numGroups` groups of columns are transformed together.
+  FFTKernel(KernelBuilder &builder, llvm::ArrayRef<int64_t> radices,
+            Value twiddles, int64_t numGroups = 1);
+
+  int64_t getLength() const { return length; }
+
+  /// Emits a transform, or a forward one and its inverse with the spectrum in
+  /// registers in between. Needs scratch memory: the insertion point is in the
+  /// body of a task.
+  void emit(Direction direction, const Steps &steps, VisitSpectrum visit);
+
+  /// Whether rows do not fit the caches between two sweeps, so that each sweep
+  /// should be shared by all threads.
+  bool isLong() const;
+  int64_t getNumSweeps() const { return sweeps.size(); }
+  /// Tiles of a sweep, which are independent of each other.
+  int64_t getNumTiles(unsigned sweep) const;
+  /// Emits one tile of a sweep; a sweep with both directions is the last.
+  void emitTile(unsigned sweep, Value tile, Direction direction,
+                const Steps &steps, VisitSpectrum visit);
+
+  /// `a * b`.
+  ComplexRow multiply(ComplexRow a, ComplexRow b);
+
+private:
+  /// Stages `[begin, end)`: transforms of `rows` rows, `stride` apart, of which
+  /// there are `blocks` times `stride`, `neighbours` of these in a tile.
+  struct Sweep {
+    unsigned begin, end;
+    int64_t blocks, rows, stride, neighbours;
+  };
+  /// What the stages of a tile know.
+  struct Tile {
+    const Sweep &sweep;
+    Value block, firstRow, neighbour, buffer;
+    Direction direction;
+    LoadRow load;
+    StoreRow store;
+    const Steps &steps;
+    VisitSpectrum visit;
+  };
+  /// Those of a butterfly in the order of the table; without any, it is at the
+  /// roots of unity themselves.
+  using Factors = llvm::SmallVector<ComplexRow, 4>;
+
+  void planSweeps();
+  Value makeBuffer(const Sweep &sweep, const Steps &steps);
+  void emitTile(const Sweep &sweep, Value tile, Value buffer,
+                Direction direction, const Steps &steps, VisitSpectrum visit);
+  void emitStages(const Tile &tile, unsigned stage, Value base, int64_t rows);
+  void emitForwardStage(const Tile &tile, unsigned stage, Value base,
+                        int64_t rows);
+  void emitInverseStage(const Tile &tile, unsigned stage, Value base,
+                        int64_t rows);
+  void emitSpectrumStage(const Tile &tile, unsigned stage, Value base);
+  /// Visits butterflies of a stage of a sub-transform of a tile, for all of its
+  /// columns.
+  void forEachButterfly(
+      const Tile &tile, int64_t count,
+      llvm::function_ref<void(Value butterfly, Value neighbour, Value group)>
+          body);
+  /// Access to a row of a tile.
+  ComplexRow loadRow(const Tile &tile, Value row, Value neighbour, Value group,
+                     bool fromBuffer);
+  void storeRow(const Tile &tile, Value row, Value neighbour, Value group,
+                ComplexRow numbers, bool toBuffer);
+  static bool isWanted(Half wanted, int64_t row, int64_t radix);
+  Factors loadFactors(int64_t first, int64_t radix, Value butterfly);
+
+  /// `sum_t rows[t] (w r^k)^t` for every k, r being the root of unity of as
+  /// many rows, and w what `factors` are of; its conjugate for an inverse.
+  Rows evaluate(const Rows &rows, const Factors &factors, bool inverse,
+                bool isHalfZero = false, Half wanted = Half::None);
+  Rows evaluate(const Rows &rows, int64_t radix, int64_t power,
+                const Factors &factors, bool inverse, bool isHalfZero,
+                Half wanted);
+  std::pair<ComplexRow, ComplexRow> combine(ComplexRow a, ComplexRow c,
+                                            ComplexRow factor, int64_t eighths,
+                                            bool inverse, Half wanted);
   Value negate(Value vector);
 
   KernelBuilder &b;
   llvm::SmallVector<int64_t> radices;
   int64_t length = 1;
   Value twiddles;
+  int64_t numGroups;
+  llvm::SmallVector<Sweep, 2> sweeps;
   /// Where the factors of each stage begin.
-  llvm::SmallVector<int64_t> firstTwiddle;
+  llvm::SmallVector<int64_t> firstFactor, firstInverseFactor;
 };
 
 /// Calls the runtime for the factors of a transform.

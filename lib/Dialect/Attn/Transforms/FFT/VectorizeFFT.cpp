@@ -38,22 +38,23 @@ public:
     isWhole = type.getDimSize(2) % (2 * b.getLanes()) == 0;
   }
 
-  ComplexRow load(Value row) {
-    Value re = loadPart(row, 0);
-    return {re, loadPart(row, b.getLanes())};
+  /// Row `row` of the group of columns that is `group` groups on.
+  ComplexRow load(Value row, Value group) {
+    Value re = loadPart(row, group, 0);
+    return {re, loadPart(row, group, b.getLanes())};
   }
-  void store(Value row, ComplexRow numbers) {
-    storePart(numbers.re, row, 0);
-    storePart(numbers.im, row, b.getLanes());
+  void store(Value row, Value group, ComplexRow numbers) {
+    storePart(numbers.re, row, group, 0);
+    storePart(numbers.im, row, group, b.getLanes());
   }
 
 private:
-  Values at(Value row, int64_t offset) {
-    return {batch, row, b.add(column, offset)};
+  Value columnOf(Value group, int64_t offset) {
+    return b.add(b.add(column, b.mul(group, 2 * b.getLanes())), offset);
   }
   /// True for columns that there are.
-  Value mask(int64_t offset) {
-    Value left = b.sub(b.extent(memref, 2), b.add(column, offset));
+  Value mask(Value first) {
+    Value left = b.sub(b.extent(memref, 2), first);
     return vector::CreateMaskOp::create(
         b, VectorType::get({b.getLanes()}, b.getI1Type()), left);
   }
@@ -61,23 +62,26 @@ private:
     return VectorType::get({b.getLanes()},
                            cast<MemRefType>(memref.getType()).getElementType());
   }
-  Value loadPart(Value row, int64_t offset) {
+  Value loadPart(Value row, Value group, int64_t offset) {
+    Value first = columnOf(group, offset);
+    Values at = {batch, row, first};
     if (isWhole)
-      return b.loadVector(memref, at(row, offset));
+      return b.loadVector(memref, at);
     Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(getType()));
-    Value numbers = vector::MaskedLoadOp::create(
-        b, getType(), memref, at(row, offset), mask(offset), zeros);
+    Value numbers = vector::MaskedLoadOp::create(b, getType(), memref, at,
+                                                 mask(first), zeros);
     if (numbers.getType() == b.getVectorType())
       return numbers;
     return arith::ExtFOp::create(b, b.getVectorType(), numbers);
   }
-  void storePart(Value numbers, Value row, int64_t offset) {
+  void storePart(Value numbers, Value row, Value group, int64_t offset) {
+    Value first = columnOf(group, offset);
+    Values at = {batch, row, first};
     if (isWhole)
-      return b.storeVector(numbers, memref, at(row, offset));
+      return b.storeVector(numbers, memref, at);
     if (getType() != b.getVectorType())
       numbers = arith::TruncFOp::create(b, getType(), numbers);
-    vector::MaskedStoreOp::create(b, memref, at(row, offset), mask(offset),
-                                  numbers);
+    vector::MaskedStoreOp::create(b, memref, at, mask(first), numbers);
   }
 
   KernelBuilder &b;
@@ -85,7 +89,8 @@ private:
   bool isWhole;
 };
 
-/// One task for each batch entry and group of columns.
+/// Tasks are batch entries and groups of columns; of a long transform also
+/// tiles of one sweep after the other.
 class FFTLoops {
 public:
   FFTLoops(OpBuilder &builder, Operation *op, SpectrumAttr form, Value spectrum)
@@ -96,47 +101,59 @@ public:
         op(op), form(form), spectrum(spectrum) {}
 
   void emit(FFTForwardOp forward) {
-    Value twiddles = emitTwiddles(b, op, form.getRadices());
     int64_t numRows =
         cast<MemRefType>(forward.getInput().getType()).getDimSize(1);
-    forEachTask([&](Value batch, Value column) {
+    forEachTask(FFTKernel::kForward, [&](Value batch, Value column, Emit emit) {
       RowAccess rows(b, spectrum, batch, column),
           input(b, forward.getInput(), batch, column);
-      auto load = [&](Value row) { return rows.load(row); };
-      auto store = [&](Value row, ComplexRow numbers) {
-        rows.store(row, numbers);
+      auto load = [&](Value row, Value group) { return rows.load(row, group); };
+      auto store = [&](Value row, Value group, ComplexRow numbers) {
+        rows.store(row, group, numbers);
       };
-      auto source = [&](Value row) { return loadOrZero(input, row, numRows); };
+      auto source = [&](Value row, Value group) {
+        return loadOrZero(input, row, group, numRows);
+      };
       FFTKernel::Steps steps = {load, store};
+      // Rows of one line in two still use half of the sets of a cache.
+      steps.isDense = getNumGroups() <= 2;
       steps.source = source;
       steps.isHalfZero = 2 * numRows <= form.getLength();
-      FFTKernel(b, form.getRadices(), twiddles)
-          .forward(steps, [&](Value position, FFTKernel::Rows &values) {
-            for (auto [k, value] : llvm::enumerate(values))
-              rows.store(b.add(position, k), value);
-          });
+      emit(steps, [&](Value position, Value group, FFTKernel::Rows &values) {
+        for (auto [k, value] : llvm::enumerate(values))
+          rows.store(b.add(position, k), group, value);
+      });
     });
   }
 
   void emit(FFTInverseOp inverse) {
-    Value twiddles = emitTwiddles(b, op, form.getRadices());
     int64_t first = inverse.getFirst(), length = form.getLength();
     int64_t numRows =
         cast<MemRefType>(inverse.getOutput().getType()).getDimSize(1);
-    Value scale = b.splat(1.0 / length);
-    forEachTask([&](Value batch, Value column) {
-      Value work = b.scratch({1, length, form.getGroup()}, b.getStateType());
+    Value scale = b.splat(1.0 / length), shared;
+    auto type = cast<MemRefType>(spectrum.getType());
+    if (makeKernel().isLong())
+      shared = memref::AllocOp::create(
+          b, MemRefType::get(type.getShape(), type.getElementType()),
+          type.isDynamicDim(0) ? ValueRange(b.extent(spectrum, 0))
+                               : ValueRange(),
+          b.getI64IntegerAttr(64));
+    forEachTask(FFTKernel::kInverse, [&](Value batch, Value column, Emit emit) {
+      bool isShared = static_cast<bool>(shared);
+      Value work =
+          isShared ? shared
+                   : b.scratch({1, length, form.getGroup()}, b.getStateType());
       RowAccess input(b, spectrum, batch, column),
-          rows(b, work, b.index(0), b.index(0)),
+          rows(b, work, isShared ? batch : b.index(0),
+               isShared ? column : b.index(0)),
           output(b, inverse.getOutput(), batch, column);
-      auto load = [&](Value row) { return rows.load(row); };
-      auto store = [&](Value row, ComplexRow numbers) {
-        rows.store(row, numbers);
+      auto load = [&](Value row, Value group) { return rows.load(row, group); };
+      auto store = [&](Value row, Value group, ComplexRow numbers) {
+        rows.store(row, group, numbers);
       };
-      auto sink = [&](Value at, ComplexRow numbers) {
+      auto sink = [&](Value at, Value group, ComplexRow numbers) {
         Value row = b.sub(at, b.index(first));
         auto write = [&] {
-          output.store(row,
+          output.store(row, group,
                        {b.fmul(numbers.re, scale), b.fmul(numbers.im, scale)});
         };
         if (numRows == length)
@@ -146,22 +163,27 @@ public:
         b.ifThen(isIn, write);
       };
       FFTKernel::Steps steps = {load, store};
+      steps.isDense = !isShared;
       steps.sink = sink;
       if (first + numRows <= length / 2)
         steps.wanted = FFTKernel::Half::First;
       else if (first >= length / 2)
         steps.wanted = FFTKernel::Half::Second;
-      FFTKernel(b, form.getRadices(), twiddles)
-          .inverse(steps, [&](Value position, FFTKernel::Rows &values) {
-            for (auto [k, value] : llvm::enumerate(values))
-              value = input.load(b.add(position, k));
-          });
+      emit(steps, [&](Value position, Value group, FFTKernel::Rows &values) {
+        for (auto [k, value] : llvm::enumerate(values))
+          value = input.load(b.add(position, k), group);
+      });
     });
+    if (shared)
+      memref::DeallocOp::create(b, shared);
   }
 
   void emitProduct(Value factor, Value output, bool accumulates) {
     FFTKernel kernel(b, form.getRadices(), /*twiddles=*/Value());
-    forEachTask([&](Value batch, Value column) {
+    int64_t numGroups = getNumGroups();
+    forAll({b.extent(spectrum, 0), b.index(numGroups)}, [&](ValueRange task) {
+      Value batch = task[0], column = b.mul(task[1], form.getGroup());
+      Value zero = b.index(0);
       RowAccess input(b, spectrum, batch, column),
           result(b, output, batch, column);
       b.loop(b.index(0), b.index(form.getLength()), 1, [&](Value row) {
@@ -171,49 +193,97 @@ public:
         };
         Value re = part(0);
         ComplexRow product =
-            kernel.multiply(input.load(row), {re, part(form.getLanes())});
+            kernel.multiply(input.load(row, zero), {re, part(form.getLanes())});
         if (accumulates) {
-          ComplexRow old = result.load(row);
+          ComplexRow old = result.load(row, zero);
           product = {b.fadd(old.re, product.re), b.fadd(old.im, product.im)};
         }
-        result.store(row, product);
+        result.store(row, zero, product);
       });
     });
   }
 
 private:
-  ComplexRow loadOrZero(RowAccess &input, Value row, int64_t numRows) {
+  using Emit =
+      function_ref<void(const FFTKernel::Steps &, FFTKernel::VisitSpectrum)>;
+
+  ComplexRow loadOrZero(RowAccess &input, Value row, Value group,
+                        int64_t numRows) {
     int64_t length = form.getLength();
     if (numRows == length || 2 * numRows == length)
-      return input.load(row);
+      return input.load(row, group);
     // A row that there is, and its numbers only where it is the one.
     Value isIn = b.less(row, b.index(numRows));
     Value last = b.index(std::max<int64_t>(numRows - 1, 0));
     if (numRows == 0)
       return {b.splat(0.0), b.splat(0.0)};
-    ComplexRow numbers = input.load(b.min(row, last));
+    ComplexRow numbers = input.load(b.min(row, last), group);
     return {b.select(isIn, numbers.re, b.splat(0.0)),
             b.select(isIn, numbers.im, b.splat(0.0))};
   }
 
-  void forEachTask(function_ref<void(Value batch, Value column)> body) {
-    int64_t width = cast<MemRefType>(spectrum.getType()).getDimSize(2);
-    SmallVector<OpFoldResult> bounds = {
-        getAsOpFoldResult(b.extent(spectrum, 0)),
-        b.getIndexAttr(width / form.getGroup())};
+  int64_t getNumGroups() {
+    return cast<MemRefType>(spectrum.getType()).getDimSize(2) / form.getGroup();
+  }
+  FFTKernel makeKernel(int64_t numGroups = 1) {
+    return FFTKernel(b, form.getRadices(), twiddles, numGroups);
+  }
+
+  void forAll(ArrayRef<Value> counts, function_ref<void(ValueRange)> body) {
+    SmallVector<OpFoldResult> bounds;
+    for (Value count : counts)
+      bounds.push_back(getAsOpFoldResult(count));
     scf::ForallOp::create(b, bounds, /*outputs=*/ValueRange(),
                           /*mapping=*/std::nullopt,
                           [&](OpBuilder &, Location, ValueRange task) {
-                            body(task[0], b.mul(task[1], form.getGroup()));
+                            body(task);
                             b.freeScratch();
                             scf::InParallelOp::create(b);
                           });
   }
 
+  /// `body` is to call `emit` in every task.
+  void forEachTask(FFTKernel::Direction direction,
+                   function_ref<void(Value batch, Value column, Emit)> body) {
+    twiddles = emitTwiddles(b, op, form.getRadices());
+    Value batches = b.extent(spectrum, 0);
+    FFTKernel kernel = makeKernel();
+    if (kernel.isLong())
+      return forEachTile(direction, body);
+    forAll({batches, b.index(getNumGroups())}, [&](ValueRange task) {
+      body(task[0], b.mul(task[1], form.getGroup()),
+           [&](const FFTKernel::Steps &steps, FFTKernel::VisitSpectrum visit) {
+             kernel.emit(direction, steps, visit);
+           });
+    });
+  }
+
+  void forEachTile(FFTKernel::Direction direction,
+                   function_ref<void(Value batch, Value column, Emit)> body) {
+    // Rows that are far apart are read as wide as they are, within limits.
+    int64_t together = std::min<int64_t>(getNumGroups(), 8);
+    while (getNumGroups() % together != 0)
+      --together;
+    for (unsigned index : {0, 1}) {
+      unsigned sweep = direction.forward ? index : 1 - index;
+      FFTKernel kernel = makeKernel(sweep == 0 ? together : 1);
+      int64_t groups = sweep == 0 ? together : 1;
+      forAll({b.extent(spectrum, 0), b.index(getNumGroups() / groups),
+              b.index(kernel.getNumTiles(sweep))},
+             [&](ValueRange task) {
+               body(task[0], b.mul(task[1], groups * form.getGroup()),
+                    [&](const FFTKernel::Steps &steps,
+                        FFTKernel::VisitSpectrum visit) {
+                      kernel.emitTile(sweep, task[2], direction, steps, visit);
+                    });
+             });
+    }
+  }
+
   KernelBuilder b;
   Operation *op;
   SpectrumAttr form;
-  Value spectrum;
+  Value spectrum, twiddles;
 };
 
 struct VectorizeFFTPass

@@ -3,7 +3,9 @@
 #form = #attn.spectrum<lanes = 16, radices = [8, 4]>
 
 // Half of the rows are zero: the first stage loads four rows of eight, each of
-// two vectors, and has four butterflies; the second has eight.
+// two vectors, and has four butterflies without factors; the second has eight,
+// each with two factors, which are one with the additions: four butterflies of
+// two rows are six operations each.
 // CHECK-DAG: llvm.func @fovea_rt_fft_twiddles(i64, i64) -> !llvm.ptr
 // CHECK-LABEL: func @forward(
 // CHECK: %[[CODE:.*]] = arith.constant 35 : i64
@@ -12,12 +14,16 @@
 // CHECK: scf.for {{.*}} to %c4
 // CHECK-COUNT-8: vector.load {{.*}} : memref<2x16x64xf32>, vector<16xf32>
 // CHECK-NOT: vector.load {{.*}} memref<2x16x64xf32>
-// CHECK: llvm.load
-// CHECK: vector.fma
-// CHECK-COUNT-14: vector.store {{.*}} : memref<2x32x64xf32>
-// CHECK: scf.for {{.*}} step %c4
-// CHECK-COUNT-8: vector.load {{.*}} : memref<2x32x64xf32>
 // CHECK-NOT: llvm.load
+// CHECK: vector.fma
+// CHECK-COUNT-16: vector.store {{.*}} : memref<2x32x64xf32>
+// CHECK: scf.for {{.*}} step %c4
+// CHECK-COUNT-4: llvm.load
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-8: vector.load {{.*}} : memref<2x32x64xf32>
+// CHECK-COUNT-24: vector.fma
+// CHECK-NOT: arith.addf
+// CHECK-NOT: vector.fma
 // CHECK-COUNT-8: vector.store {{.*}} : memref<2x32x64xf32>
 // CHECK-NOT: attn.
 func.func @forward(%x: memref<2x16x64xf32>, %s: memref<2x32x64xf32>) {
@@ -34,5 +40,36 @@ func.func @forward(%x: memref<2x16x64xf32>, %s: memref<2x32x64xf32>) {
 // CHECK: memref.dealloc
 func.func @inverse(%s: memref<2x32x64xf32>, %y: memref<2x16x64xf32>) {
   attn.fft_inverse ins(%s : memref<2x32x64xf32>) outs(%y : memref<2x16x64xf32>) {form = #form, first = 16 : i64}
+  return
+}
+
+// A transform of 4096 rows does not fit the first cache. The first sweep takes
+// 64 rows that are 64 apart, for two neighbours at a time, through a buffer; the
+// second 64 neighbouring rows.
+// CHECK-LABEL: func @two_sweeps(
+// CHECK: scf.forall {{.*}} in (1, 1)
+// CHECK: memref.alloc() {{.*}} : memref<2x64x32xf32>
+// CHECK: scf.for {{.*}} to %c32
+// CHECK: scf.for {{.*}} to %c8
+// CHECK: scf.for {{.*}} to %c2
+// CHECK: vector.load {{.*}} : memref<1x4096x32xf32>
+// CHECK-COUNT-16: vector.store {{.*}} : memref<2x64x32xf32>
+// CHECK-COUNT-16: vector.load {{.*}} : memref<2x64x32xf32>
+// CHECK-COUNT-16: vector.store {{.*}} : memref<1x4096x32xf32>
+// CHECK: scf.for {{.*}} to %c64
+// CHECK-NOT: memref<2x64x32xf32>, vector
+// CHECK: memref.dealloc
+func.func @two_sweeps(%x: memref<1x4096x32xf32>, %s: memref<1x4096x32xf32>) {
+  attn.fft_forward ins(%x : memref<1x4096x32xf32>) outs(%s : memref<1x4096x32xf32>) {form = #attn.spectrum<lanes = 16, radices = [8, 8, 8, 8]>}
+  return
+}
+
+// A longer one has a loop of tasks for each sweep, over tiles.
+// CHECK-LABEL: func @long(
+// CHECK: scf.forall {{.*}} in (1, 1, {{[0-9]+}})
+// CHECK: scf.forall {{.*}} in (1, 2, {{[0-9]+}})
+// CHECK-NOT: scf.forall
+func.func @long(%x: memref<1x32768x64xf32>, %s: memref<1x32768x64xf32>) {
+  attn.fft_forward ins(%x : memref<1x32768x64xf32>) outs(%s : memref<1x32768x64xf32>) {form = #attn.spectrum<lanes = 16, radices = [8, 8, 8, 8, 8]>}
   return
 }

@@ -114,6 +114,14 @@ def element_type(argument: Tensor, *needed: str) -> None:
         )
 
 
+def like(name: str, array: Any, element: str, shape: tuple[int, ...]) -> Tensor:
+    """An array of that type and shape, such as a gradient."""
+    found = tensor(name, array, len(shape), f"{list(shape)}")
+    element_type(found, element)
+    match(name, "shape", found.shape, shape)
+    return found
+
+
 def queries_keys_values(
     q: Any, k: Any, v: Any, *, same_length: bool
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -31,6 +31,7 @@ from .ops import (
     _find,
     _lookahead_flags,
     _multipole_clauses,
+    _remembered,
 )
 
 __all__ = ["dense_backward", "fast_multipole_backward", "fast_multipole_linear_backward"]
@@ -129,11 +130,9 @@ def dense_backward(
     arrays = [*_dense_arrays(q, k, v, log_weight, bias), *results]
     terms = (log_weight is None, bias is None)
     options = ("dense_backward", target, scale, causal, window, *terms, d_lse is None)
-    key, kernel = _find(options, arrays)
-    if kernel is None:
-        kernel = _make_dense(arrays, results, terms, scale, causal, window, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        options, arrays, lambda: _make_dense(arrays, results, terms, scale, causal, window, target)
+    )
     return kernel(*arrays)
 
 

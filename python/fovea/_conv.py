@@ -11,8 +11,8 @@ from typing import Any
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from .compiler import check_target, remember
-from .ops import _find, _list
+from .compiler import check_target
+from .ops import _list, _remembered
 
 __all__ = ["ALGORITHMS", "conv_apply"]
 
@@ -114,10 +114,10 @@ def conv_apply(
     model.  Sizes that are out of range or do not decrease raise FoveaError.
     """
     arrays = (b, sizes, v)
-    key, kernel = _find(("conv_apply", target, algorithm, block), arrays)
-    if kernel is None:
-        kernel = _make_conv_apply(b, sizes, v, algorithm, block, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("conv_apply", target, algorithm, block),
+        arrays,
+        lambda: _make_conv_apply(b, sizes, v, algorithm, block, target),
+    )
     out, recomputed = kernel(*arrays)
     return (out, recomputed) if return_recomputed else out

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _arguments as check
@@ -14,39 +14,23 @@ from ._arguments import Tensor
 from ._conv import _algorithm, _check_bases
 from ._conv_recover import _conv_attributes, _group
 from ._low_rank import _check_rope, _integers
-from ._vq import _remembered
-from ._vq_backward import _like
 from .compiler import check_target
-from .ops import _float, _list
+from .ops import _build, _float, _remembered
 
 __all__ = ["conv_apply_backward", "conv_backward", "conv_recover_backward", "rope_backward"]
 
 
-def _compile(
+def _make(
     op: str,
-    clauses: dict[str, list[Tensor]],
-    operands: list[Tensor],
-    attributes: list[str],
+    inputs: Sequence[Tensor],
+    clauses: Sequence[tuple[str, Sequence[Tensor]]],
+    operands: Sequence[Tensor],
+    attributes: Sequence[str],
     target: str,
 ) -> Callable[..., Any]:
     """A kernel of the gradients of `operands`, which have their types."""
-    inputs = [tensor for tensors in clauses.values() for tensor in tensors]
-    results = [operand._replace(name=f"d_{operand.name}") for operand in operands]
-    types = ", ".join(result.type for result in results)
-    text = f"attn.{op}"
-    for name, tensors in {**clauses, "outs": results}.items():
-        text += f"\n      {name}{_list(tensors)}"
-    several = f":{len(results)}" if len(results) > 1 else ""
-    outputs = ", ".join(f"%r#{index}" for index in range(len(results))) if several else "%r"
-    return _fovea.compile(
-        f"func.func @{op}({', '.join(f'{t.value}: {t.type}' for t in inputs)}) -> ({types}) {{\n"
-        + "".join(f"  {result.value} = tensor.empty() : {result.type}\n" for result in results)
-        + f"  %r{several} = {text}\n      {{{', '.join(attributes)}}} -> {types}\n"
-        f"  return {outputs} : {types}\n}}\n",
-        target,
-        "native",
-        None,
-    )
+    results = [("outs", [operand.type for operand in operands])]
+    return _build(op, inputs, clauses, results, attributes, target)
 
 
 # ----------------------------------------------------------------------------
@@ -60,13 +44,12 @@ def _make_apply(
     check_target(target)
     b, sizes, v = _check_bases(b, sizes, v)
     data = (*b.shape[:2], b.shape[3], v.shape[3])
-    clauses = {
-        "ins": [b, sizes, v],
-        "forward": [_like("out", out, v.element, data)],
-        "gradient": [_like("d_out", d_out, v.element, data)],
-    }
+    clauses = [
+        ("forward", [check.like("out", out, v.element, data)]),
+        ("gradient", [check.like("d_out", d_out, v.element, data)]),
+    ]
     attributes = _algorithm(algorithm, block, b.shape[2])
-    return _compile("conv_apply_backward", clauses, [b, v], attributes, target)
+    return _make("conv_apply_backward", (b, sizes, v), clauses, (b, v), attributes, target)
 
 
 def conv_apply_backward(
@@ -112,9 +95,11 @@ def _make_recover(
     if element != "i32":
         raise ValueError(f"sizes: found element type {element}, needed int32")
     check.match("sizes", "shape", tuple(shape), d_b.shape[:3])
-    clauses = {"ins": [q, k, Tensor("sizes", element, shape)], "gradient": [d_b]}
+    inputs = (q, k, Tensor("sizes", element, shape))
     attributes = [f"scale = {_float(check.scale(scale, q.shape[3]))}"]
-    return _compile("conv_recover_backward", clauses, [q, k], attributes, target)
+    return _make(
+        "conv_recover_backward", inputs, [("gradient", [d_b])], (q, k), attributes, target
+    )
 
 
 def conv_recover_backward(
@@ -149,12 +134,11 @@ def _make_conv(
     q, k, v = check.queries_keys_values(q, k, v, same_length=True)
     attributes = _conv_attributes(q, options, group, algorithm)
     data = (*q.shape[:3], v.shape[3])
-    clauses = {
-        "ins": [q, k, v],
-        "forward": [_like("out", out, q.element, data)],
-        "gradient": [_like("d_out", d_out, q.element, data)],
-    }
-    return _compile("conv_backward", clauses, [q, k, v], attributes, target)
+    clauses = [
+        ("forward", [check.like("out", out, q.element, data)]),
+        ("gradient", [check.like("d_out", d_out, q.element, data)]),
+    ]
+    return _make("conv_backward", (q, k, v), clauses, (q, k, v), attributes, target)
 
 
 def conv_backward(
@@ -197,10 +181,8 @@ def conv_backward(
 def _make_rope(d_out: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
     check_target(target)
     d_out, positions, attribute = _check_rope("d_out", d_out, positions, base)
-    clauses = {"ins": [positions], "gradient": [d_out]}
-    return _compile(
-        "rope_backward", clauses, [d_out._replace(name="x")], [attribute], target
-    )
+    clauses = [("gradient", [d_out])]
+    return _make("rope_backward", (positions,), clauses, (d_out,), [attribute], target)
 
 
 def rope_backward(

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _arguments as check
-from . import _fovea
 from ._arguments import Tensor, tensor_type
 from ._conv import ALGORITHMS
 from ._low_rank import _number
-from .compiler import check_target, remember
-from .ops import _find, _float, _list
+from .compiler import check_target
+from .ops import _build, _float, _remembered
 
 __all__ = ["SlidingGroup", "conv", "conv_recover"]
 
@@ -44,26 +43,6 @@ def _search(
     return num_basis, window, attributes
 
 
-def _compile(
-    op: str, inputs: list[Tensor], results: list[str], attributes: list[str], target: str
-) -> Callable[..., Any]:
-    parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in inputs)
-    types = ", ".join(results)
-    inits = [f"%init{index}" for index in range(len(results))]
-    empties = "".join(f"  {i} = tensor.empty() : {t}\n" for i, t in zip(inits, results))
-    outputs = ", ".join(f"%r#{index}" for index in range(len(results)))
-    return _fovea.compile(
-        f"func.func @{op}({parameters}) -> ({types}) {{\n{empties}"
-        f"  %r:{len(results)} = attn.{op} ins{_list(inputs)}\n"
-        f"      outs({', '.join(inits)} : {types}) {{{', '.join(attributes)}}} -> {types}\n"
-        f"  return {outputs} : {types}\n"
-        "}\n",
-        target,
-        "native",
-        None,
-    )
-
-
 # ----------------------------------------------------------------------------
 # conv_recover
 # ----------------------------------------------------------------------------
@@ -80,7 +59,7 @@ def _make_recover(q: Any, k: Any, options: tuple[Any, ...], target: str) -> Call
         tensor_type("i32", (*heads, num_basis)),
         tensor_type("i32", heads),
     ]
-    return _compile("conv_recover", [q, k], results, attributes, target)
+    return _build("conv_recover", (q, k), (), [("outs", results)], attributes, target)
 
 
 def conv_recover(
@@ -106,11 +85,9 @@ def conv_recover(
     searched by halves.  Fewer than R are normal: the sizes of others are 0.
     """
     options = (num_basis, window, delta, epsilon, scale)
-    key, kernel = _find(("conv_recover", target, *options), (q, k))
-    if kernel is None:
-        kernel = _make_recover(q, k, options, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("conv_recover", target, *options), (q, k), lambda: _make_recover(q, k, options, target)
+    )
     return kernel(q, k)
 
 
@@ -156,7 +133,7 @@ def _make_conv(
     attributes = _conv_attributes(q, options, group, algorithm)
     counts = tensor_type("i32", q.shape[:2])
     results = [tensor_type(q.element, (*q.shape[:3], v.shape[3])), counts, counts]
-    return _compile("conv", [q, k, v], results, attributes, target)
+    return _build("conv", (q, k, v), (), [("outs", results)], attributes, target)
 
 
 def conv(
@@ -184,10 +161,10 @@ def conv(
     """
     group = _group(mask)
     options = (num_basis, window, delta, epsilon, scale)
-    key, kernel = _find(("conv", target, *options, group, algorithm), (q, k, v))
-    if kernel is None:
-        kernel = _make_conv(q, k, v, options, group, algorithm, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("conv", target, *options, group, algorithm),
+        (q, k, v),
+        lambda: _make_conv(q, k, v, options, group, algorithm, target),
+    )
     results = kernel(q, k, v)
     return tuple(results) if return_counts else results[0]

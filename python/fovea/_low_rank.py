@@ -15,8 +15,8 @@ import numpy as np
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from .compiler import check_target, remember
-from .ops import _build, _find, _float
+from .compiler import check_target
+from .ops import _build, _float, _remembered
 
 __all__ = [
     "Causal",
@@ -112,11 +112,9 @@ def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") 
     Returns an array like x.
     """
     positions = _integers("positions", positions, 3)
-    key, kernel = _find(("rope", target, base), (x, positions))
-    if kernel is None:
-        kernel = _make_rope(x, positions, base, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("rope", target, base), (x, positions), lambda: _make_rope(x, positions, base, target)
+    )
     return kernel(x, positions)
 
 
@@ -151,11 +149,11 @@ def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu
     x is [B,H,N,D]; the result has binomial(D + degree, degree) columns, the
     monomials by degree and, within a degree, in lexicographic order.
     """
-    key, kernel = _find(("polynomial_features", target, degree, scale), (x,))
-    if kernel is None:
-        kernel = _make_features(x, degree, scale, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("polynomial_features", target, degree, scale),
+        (x,),
+        lambda: _make_features(x, degree, scale, target),
+    )
     return kernel(x)
 
 
@@ -347,9 +345,7 @@ def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any
     """
     _check_mask(mask)
     arrays = (u1, u2, v, *mask.parts.values())
-    key, kernel = _find(("low_rank", target, mask.kind), arrays)
-    if kernel is None:
-        kernel = _make_low_rank(u1, u2, v, mask, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("low_rank", target, mask.kind), arrays, lambda: _make_low_rank(u1, u2, v, mask, target)
+    )
     return kernel(*arrays)

@@ -9,19 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _arguments as check
-from ._arguments import Tensor
 from ._low_rank import _check_features, _check_low_rank, _check_mask
-from .compiler import check_target, remember
-from .ops import _build, _find
+from .compiler import check_target
+from .ops import _build, _remembered
 
 __all__ = ["low_rank_backward", "polynomial_features_backward"]
-
-
-def _like(name: str, array: Any, element: str, shape: tuple[int, ...]) -> Tensor:
-    found = check.tensor(name, array, len(shape), f"{list(shape)}")
-    check.element_type(found, element)
-    check.match(name, "shape", found.shape, shape)
-    return found
 
 
 def _make_low_rank(
@@ -31,7 +23,7 @@ def _make_low_rank(
     inputs, parts = _check_low_rank(*factors, mask)
     u1, _, v = inputs
     shape = (*u1.shape[:3], v.shape[3])
-    results = [_like(name, x, u1.element, shape) for name, x in (("out", out), ("d_out", d_out))]
+    results = [check.like(name, x, u1.element, shape) for name, x in (("out", out), ("d_out", d_out))]
     return _build(
         "low_rank_backward",
         inputs,
@@ -52,18 +44,18 @@ def low_rank_backward(
     """
     _check_mask(mask)
     arrays = (u1, u2, v, *mask.parts.values(), out, d_out)
-    key, kernel = _find(("low_rank_backward", target, mask.kind), arrays)
-    if kernel is None:
-        kernel = _make_low_rank(d_out, (u1, u2, v), out, mask, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("low_rank_backward", target, mask.kind),
+        arrays,
+        lambda: _make_low_rank(d_out, (u1, u2, v), out, mask, target),
+    )
     return tuple(kernel(*arrays))
 
 
 def _make_features(d_out: Any, x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:
     check_target(target)
     x, features, attributes = _check_features(x, degree, scale)
-    gradient = _like("d_out", d_out, x.element, (*x.shape[:3], features))
+    gradient = check.like("d_out", d_out, x.element, (*x.shape[:3], features))
     return _build(
         "polynomial_features_backward",
         (x,),
@@ -79,9 +71,9 @@ def polynomial_features_backward(
 ) -> Any:
     """The gradient for x [B,H,N,D] of `polynomial_features`, given that for its
     result, d_out [B,H,N,F]."""
-    key, kernel = _find(("polynomial_features_backward", target, degree, scale), (x, d_out))
-    if kernel is None:
-        kernel = _make_features(d_out, x, degree, scale, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("polynomial_features_backward", target, degree, scale),
+        (x, d_out),
+        lambda: _make_features(d_out, x, degree, scale, target),
+    )
     return kernel(x, d_out)

@@ -12,8 +12,8 @@ from typing import Any
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from .compiler import check_target, remember
-from .ops import _find, _float, _list
+from .compiler import check_target
+from .ops import _float, _list, _remembered
 
 __all__ = ["codebook_update", "quantize"]
 
@@ -86,11 +86,9 @@ def quantize(k: Any, codebook: Any, *, target: str = "cpu") -> Any:
     several codewords at the least distance the first is chosen; a key with a NaN or
     an infinity has code 0.
     """
-    key, kernel = _find(("quantize", target), (k, codebook))
-    if kernel is None:
-        kernel = _make_quantize(k, codebook, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("quantize", target), (k, codebook), lambda: _make_quantize(k, codebook, target)
+    )
     return kernel(k, codebook)
 
 
@@ -150,9 +148,9 @@ def codebook_update(
     0 is zero.  A code that is not one of 0 .. S-1 raises FoveaError.
     """
     arrays = (k, codes, sums, counts)
-    key, kernel = _find(("codebook_update", target, rate), arrays)
-    if kernel is None:
-        kernel = _make_update(k, codes, sums, counts, rate, target)
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        ("codebook_update", target, rate),
+        arrays,
+        lambda: _make_update(k, codes, sums, counts, rate, target),
+    )
     return kernel(*arrays)

@@ -13,8 +13,8 @@ import numpy as np
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from .compiler import check_target, remember
-from .ops import _find, _float, _list, _with_rank
+from .compiler import check_target
+from .ops import _float, _list, _remembered, _with_rank
 
 __all__ = ["VQState", "vq", "vq_decode"]
 
@@ -252,17 +252,6 @@ def _make_decode(call: _Call, target: str) -> _fovea.Kernel:
         "native",
         None,
     )
-
-
-def _remembered(
-    options: tuple[Any, ...], arrays: Sequence[Any], make: Callable[[], Any]
-) -> Any:
-    key, kernel = _find(options, arrays)
-    if kernel is None:
-        kernel = make()
-        if key is not None:
-            remember(key, kernel)
-    return kernel
 
 
 # ----------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from typing import Any
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from ._vq import _check_call, _empty, _quantize, _remembered
+from ._vq import _check_call, _empty, _quantize
 from .compiler import check_target
-from .ops import _list, _with_rank
+from .ops import _list, _with_rank, _remembered
 
 __all__ = ["commitment_loss", "commitment_loss_backward", "vq_backward"]
 
@@ -21,13 +21,6 @@ __all__ = ["commitment_loss", "commitment_loss_backward", "vq_backward"]
 # ----------------------------------------------------------------------------
 # vq_backward
 # ----------------------------------------------------------------------------
-
-
-def _like(name: str, array: Any, element: str, shape: tuple[int, ...]) -> Tensor:
-    found = check.tensor(name, array, len(shape), f"{list(shape)}")
-    check.element_type(found, element)
-    check.match(name, "shape", found.shape, shape)
-    return found
 
 
 def _make_backward(
@@ -41,7 +34,7 @@ def _make_backward(
     element, rows = call.q.element, (batch, heads, length)
     state = check.state_type(element)
     data = (*rows, call.v.shape[3])
-    gradients = [_like("d_out", d_out, element, data)]
+    gradients = [check.like("d_out", d_out, element, data)]
     forward = []
     softmax = arguments[-1] == "softmax"
     for name, array in (("out", out), ("lse", lse), ("d_lse", d_lse)):
@@ -50,9 +43,9 @@ def _make_backward(
         if array is None and softmax and name != "d_lse":
             raise ValueError(f"{name}: found none, needed that of vq")
     if softmax:
-        forward = [_like("out", out, element, data), _like("lse", lse, state, rows)]
+        forward = [check.like("out", out, element, data), check.like("lse", lse, state, rows)]
         if d_lse is not None:
-            gradients.append(_like("d_lse", d_lse, state, rows))
+            gradients.append(check.like("d_lse", d_lse, state, rows))
     d_k = Tensor("d_k", element, (*call.v.shape[:3], width))
     results = [call.q._replace(name="d_q"), d_k, call.v._replace(name="d_v")]
     if 0 in rows:
@@ -140,7 +133,7 @@ def _check_keys(k: Any, k_hat: Any) -> Tensor:
     k = check.tensor("k", k, 4, "[B,G,N,D]")
     if 0 in k.shape:
         raise ValueError(f"k: found shape {list(k.shape)}, needed keys")
-    _like("k_hat", k_hat, k.element, k.shape)
+    check.like("k_hat", k_hat, k.element, k.shape)
     return k
 
 

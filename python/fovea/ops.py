@@ -44,6 +44,18 @@ def _find(options: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[tuple[Any, .
         return None, None
 
 
+def _remembered(
+    options: tuple[Any, ...], arrays: Sequence[Any], make: Callable[[], Any]
+) -> Any:
+    """The kernel of a call, which is made if it is not known."""
+    key, kernel = _find(options, arrays)
+    if kernel is None:
+        kernel = make()
+        if key is not None:
+            remember(key, kernel)
+    return kernel
+
+
 # ----------------------------------------------------------------------------
 # Kernels
 # ----------------------------------------------------------------------------
@@ -239,13 +251,11 @@ def dense(
         bias is None,
         return_lse,
     )
-    key, kernel = _find(options, arrays)
-    if kernel is None:
-        kernel = _make_dense(
-            q, k, v, scale, causal, window, log_weight, bias, return_lse, target
-        )
-        if key is not None:
-            remember(key, kernel)
+    kernel = _remembered(
+        options,
+        arrays,
+        lambda: _make_dense(q, k, v, scale, causal, window, log_weight, bias, return_lse, target),
+    )
     return kernel(*arrays)
 
 

@@ -59,7 +59,8 @@ SummarizeBackwardKernel::SummarizeBackwardKernel(
   numVectors = cast<MemRefType>(input.getType()).getDimSize(3) / b.getLanes();
   vectorsPerTask = std::min(kVectorsPerTask, numVectors);
   while (vectorsPerTask > 1 &&
-         sets * llvm::divideCeil(numVectors, vectorsPerTask) < target.minTasks)
+         int64_t(sets * llvm::divideCeil(numVectors, vectorsPerTask)) <
+             target.minTasks)
     vectorsPerTask = llvm::divideCeil(vectorsPerTask, 2);
 }
 
@@ -151,6 +152,7 @@ SummarizeBackwardKernel::Strip SummarizeBackwardKernel::getStrip(Value number) {
 void SummarizeBackwardKernel::packWeights(const Chunk &chunk) {
   for (auto [number, level] : llvm::enumerate(levels)) {
     SummarizeBackwardOp op = level;
+    int64_t firstSum = number * rank;
     Value first = b.rem(chunk.start, op.getInterval());
     b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
       b.loop(b.index(0), chunk.rows, 1, [&](Value row) {
@@ -159,7 +161,7 @@ void SummarizeBackwardKernel::packWeights(const Chunk &chunk) {
               b.loadVector(op.getWeights(),
                            {set, sum, b.add(first, row), getColumn(vector)});
           b.storeVector(weight, packedWeights,
-                        {vector, b.add(sum, number * rank), row, b.index(0)});
+                        {vector, b.add(sum, firstSum), row, b.index(0)});
         });
       });
     });

@@ -41,6 +41,21 @@ static void addAlgorithm(Call &call, Checker &check, ConvAlgorithm algorithm,
                  ">");
 }
 
+static void addBlock(Call &call, Checker &check,
+                     const std::optional<int64_t> &given,
+                     ConvAlgorithm algorithm) {
+  if (!given)
+    return;
+  int64_t block = check.integer("block", *given, 8);
+  check.check(isPowerOf2_64(block) && block <= 1 << 20,
+              "block: found " + Twine(block) +
+                  ", needed a power of two from 8 to 2^20");
+  check.check(algorithm == ConvAlgorithm::Partitioned,
+              "block: found " + Twine(block) + " with the algorithm '" +
+                  getKeyword(algorithm) + "', needed 'partitioned'");
+  call.attribute("block = " + Twine(block) + " : i64");
+}
+
 static void addSearch(Call &call, Checker &check, const ConvSearch &search,
                       const Argument &q) {
   check.integer("num_basis", search.numBasis, 1);
@@ -89,6 +104,17 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
                    std::move((*results)[2])};
 }
 
+/// sizes [B,H,R] of bases [B,H,R,N].
+static Argument checkSizes(Checker &check, const TensorRef &array,
+                           const Argument &bases) {
+  Argument sizes("sizes", array);
+  check.check(sizes.elementType == ElementType::I32,
+              "sizes: found element type " +
+                  getArrayTypeName(sizes.elementType) + ", needed int32");
+  check.match("sizes", "shape", sizes.shape, ArrayRef(bases.shape).drop_back());
+  return sizes;
+}
+
 /// b [B,H,R,N], sizes [B,H,R] and v [B,G,N,E], checked against each other.
 static Checker::Attention checkBases(Checker &check, const TensorRef &b,
                                      const TensorRef &sizes,
@@ -104,12 +130,7 @@ static Checker::Attention checkBases(Checker &check, const TensorRef &b,
           bases, {ElementType::F16, ElementType::BF16, ElementType::F32});
   }
   check.check(bases.shape[2] != 0, "b: found no bases, needed at least 1");
-  Argument numKeys("sizes", sizes);
-  check.check(numKeys.elementType == ElementType::I32,
-              "sizes: found element type " +
-                  getArrayTypeName(numKeys.elementType) + ", needed int32");
-  check.match("sizes", "shape", numKeys.shape,
-              ArrayRef(bases.shape).drop_back());
+  Argument numKeys = checkSizes(check, sizes, bases);
   check.match("v", "batch", values.shape[0], bases.shape[0]);
   check.match("v", "length", values.shape[2], bases.shape[3]);
   check.heads(values, bases);
@@ -126,16 +147,7 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
   Call call("conv_apply", options.target);
   call.clause("ins", {b, sizes, v});
   addAlgorithm(call, check, options.algorithm, b.shape[2]);
-  if (options.block) {
-    int64_t block = check.integer("block", *options.block, 8);
-    check.check(isPowerOf2_64(block) && block <= 1 << 20,
-                "block: found " + Twine(block) +
-                    ", needed a power of two from 8 to 2^20");
-    check.check(options.algorithm == ConvAlgorithm::Partitioned,
-                "block: found " + Twine(block) + " with the algorithm '" +
-                    getKeyword(options.algorithm) + "', needed 'partitioned'");
-    call.attribute("block = " + Twine(block) + " : i64");
-  }
+  addBlock(call, check, options.block, options.algorithm);
   Shape heads(ArrayRef(b.shape).take_front(2));
   call.result(check, "outs", "output", v.elementType,
               {heads[0], heads[1], v.shape[2], v.shape[3]}, options.output);
@@ -149,16 +161,10 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
   return ConvApplyResult{std::move((*results)[0]), std::move((*results)[1])};
 }
 
-Expected<ConvResult> fovea::conv(const TensorRef &queries,
-                                 const TensorRef &keys, const TensorRef &values,
-                                 const ConvSearch &search,
-                                 const ConvOptions &options) {
-  Checker check;
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/true);
-  const auto &[q, k, v] = arguments;
-  Call call("conv", options.target);
-  call.clause("ins", {q, k, v});
+/// Attributes of the operation and of its gradient.
+template <typename Options>
+static void addConv(Call &call, Checker &check, const ConvSearch &search,
+                    const Argument &q, const Options &options) {
   addSearch(call, check, search, q);
   addAlgorithm(call, check, options.algorithm, search.numBasis);
   call.attribute("num_basis = " + Twine(search.numBasis) + " : i64");
@@ -169,6 +175,19 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
                     ", needed at most the group of " + Twine(group));
     call.attribute("group = " + Twine(group) + " : i64");
   }
+}
+
+Expected<ConvResult> fovea::conv(const TensorRef &queries,
+                                 const TensorRef &keys, const TensorRef &values,
+                                 const ConvSearch &search,
+                                 const ConvOptions &options) {
+  Checker check;
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("conv", options.target);
+  call.clause("ins", {q, k, v});
+  addConv(call, check, search, q, options);
   ArrayRef<int64_t> heads = ArrayRef(q.shape).take_front(2);
   call.result(check, "outs", "output", q.elementType, arguments.output(),
               options.output);
@@ -182,4 +201,87 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
     return results.takeError();
   return ConvResult{std::move((*results)[0]), std::move((*results)[1]),
                     std::move((*results)[2])};
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+Expected<ConvApplyGradients>
+fovea::conv_apply_backward(const TensorRef &dOut, const TensorRef &bases,
+                           const TensorRef &basisSizes, const TensorRef &values,
+                           const TensorRef &out,
+                           const ConvApplyBackwardOptions &options) {
+  Checker check;
+  const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
+  Call call("conv_apply_backward", options.target);
+  call.clause("ins", {b, sizes, v});
+  addAlgorithm(call, check, options.algorithm, b.shape[2]);
+  addBlock(call, check, options.block, options.algorithm);
+  Shape output{b.shape[0], b.shape[1], v.shape[2], v.shape[3]};
+  call.clause("forward", check.like("out", out, v.elementType, output));
+  call.clause("gradient", check.like("d_out", dOut, v.elementType, output));
+  call.result(check, "outs", "d_b", b.elementType, b.shape, options.dB);
+  call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvApplyGradients{std::move((*results)[0]), std::move((*results)[1])};
+}
+
+Expected<ConvGradients>
+fovea::conv_recover_backward(const TensorRef &dB, const TensorRef &queries,
+                             const TensorRef &keys, const TensorRef &basisSizes,
+                             const ConvRecoverBackwardOptions &options) {
+  Checker check;
+  const auto [q, k, v] =
+      check.attention(queries, keys, keys, /*sameLength=*/true);
+  Argument gradient = check.tensor("d_b", dB, 4, "[B,H,R,N]");
+  check.elementType(gradient, getStateType(q.elementType));
+  check.match("d_b", "shape", gradient.shape,
+              {q.shape[0], q.shape[1], gradient.shape[2], q.shape[2]});
+  Argument sizes = checkSizes(check, basisSizes, gradient);
+  Call call("conv_recover_backward", options.target);
+  call.clause("ins", {q, k, sizes});
+  call.clause("gradient", gradient);
+  call.attribute("scale", check.scale(options.scale, q.shape[3]));
+  call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
+  call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvGradients{std::move((*results)[0]), std::move((*results)[1]),
+                       OwnedTensor()};
+}
+
+Expected<ConvGradients>
+fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
+                     const TensorRef &keys, const TensorRef &values,
+                     const TensorRef &out, const ConvSearch &search,
+                     const ConvBackwardOptions &options) {
+  Checker check;
+  Checker::Attention arguments =
+      check.attention(queries, keys, values, /*sameLength=*/true);
+  const auto &[q, k, v] = arguments;
+  Call call("conv_backward", options.target);
+  call.clause("ins", {q, k, v});
+  addConv(call, check, search, q, options);
+  call.clause("forward",
+              check.like("out", out, q.elementType, arguments.output()));
+  call.clause("gradient",
+              check.like("d_out", dOut, q.elementType, arguments.output()));
+  call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
+  call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
+  call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return ConvGradients{std::move((*results)[0]), std::move((*results)[1]),
+                       std::move((*results)[2])};
 }

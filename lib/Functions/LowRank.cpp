@@ -51,22 +51,48 @@ static Expected<OwnedTensor> runForOne(Call &call, Checker &check) {
 // Operands
 //===----------------------------------------------------------------------===//
 
-Expected<OwnedTensor> fovea::rope(const TensorRef &x,
-                                  const TensorRef &positions,
-                                  const RopeOptions &options) {
-  Checker check;
-  Argument rows = checkRows(check, "x", x);
-  check.check(rows.shape[3] % 2 == 0, "x: found width " + Twine(rows.shape[3]) +
+/// x or its gradient, and positions.
+static std::pair<Argument, Argument> checkRope(Checker &check, StringRef name,
+                                               const TensorRef &x,
+                                               const TensorRef &positions) {
+  Argument rows = checkRows(check, name, x);
+  check.check(rows.shape[3] % 2 == 0, name + ": found width " +
+                                          Twine(rows.shape[3]) +
                                           ", needed an even width");
   Argument part = checkPart(check, "positions", positions, ElementType::I32,
                             ArrayRef(rows.shape).drop_back(), /*numFree=*/3);
-  Call call("rope", options.target);
-  call.clause("ins", {rows, part});
+  return {rows, part};
+}
+
+static Expected<OwnedTensor> runRope(Call &call, Checker &check,
+                                     const Argument &rows,
+                                     const RopeOptions &options) {
   call.attribute(
       "base", check.number("base", options.base, options.base > 0, "above 0"));
   call.result(check, "outs", "output", rows.elementType, rows.shape,
               options.output);
   return runForOne(call, check);
+}
+
+Expected<OwnedTensor> fovea::rope(const TensorRef &x,
+                                  const TensorRef &positions,
+                                  const RopeOptions &options) {
+  Checker check;
+  const auto [rows, part] = checkRope(check, "x", x, positions);
+  Call call("rope", options.target);
+  call.clause("ins", {rows, part});
+  return runRope(call, check, rows, options);
+}
+
+Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
+                                           const TensorRef &positions,
+                                           const RopeOptions &options) {
+  Checker check;
+  const auto [rows, part] = checkRope(check, "d_out", dOut, positions);
+  Call call("rope_backward", options.target);
+  call.clause("ins", part);
+  call.clause("gradient", rows);
+  return runRope(call, check, rows, options);
 }
 
 /// binomial(width + degree, degree), or nothing where it is too large.
@@ -81,10 +107,11 @@ static std::optional<int64_t> countFeatures(int64_t width, int64_t degree) {
   return count;
 }
 
-Expected<OwnedTensor>
-fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
-                           const PolynomialFeaturesOptions &options) {
-  Checker check;
+/// x [B,H,N,D]; adds it and the attributes. Returns it and the shape of its
+/// features.
+static std::pair<Argument, Shape> addFeatures(Call &call, Checker &check,
+                                              const TensorRef &x,
+                                              int64_t degree, double scale) {
   Argument rows = checkRows(check, "x", x);
   check.integer("degree", degree, 0);
   check.number("scale", scale, scale >= 0, "of at least 0");
@@ -96,11 +123,32 @@ fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
                   ", needed at most 16 and at most 2**31 - 1 features");
   Shape shape = rows.shape;
   shape.back() = features.value_or(1);
-  Call call("polynomial_features", options.target);
   call.clause("ins", rows);
   call.attribute("degree = " + Twine(degree) + " : i64");
   call.attribute("scale", scale);
+  return {rows, shape};
+}
+
+Expected<OwnedTensor>
+fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
+                           const PolynomialFeaturesOptions &options) {
+  Checker check;
+  Call call("polynomial_features", options.target);
+  const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
   call.result(check, "outs", "output", rows.elementType, shape, options.output);
+  return runForOne(call, check);
+}
+
+Expected<OwnedTensor>
+fovea::polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
+                                    int64_t degree, double scale,
+                                    const PolynomialFeaturesOptions &options) {
+  Checker check;
+  Call call("polynomial_features_backward", options.target);
+  const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
+  call.clause("gradient", check.like("d_out", dOut, rows.elementType, shape));
+  call.result(check, "outs", "output", rows.elementType, rows.shape,
+              options.output);
   return runForOne(call, check);
 }
 
@@ -151,36 +199,76 @@ static SmallVector<MaskPart, 2> getParts(RowMask::Kind kind, int64_t rows,
   llvm_unreachable("unknown mask");
 }
 
-Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
-                                      const TensorRef &v, const RowMask &mask,
-                                      const LowRankOptions &options) {
-  Checker check;
-  Argument rows = checkRows(check, "u1", u1),
-           columns = checkRows(check, "u2", u2),
-           values = checkRows(check, "v", v);
-  check.elementType(columns, rows.elementType);
-  check.elementType(values, rows.elementType);
-  int64_t batch = rows.shape[0], heads = rows.shape[1], length = rows.shape[2];
-  check.match("u2", "batch", columns.shape[0], batch);
-  check.match("u2", "rank", columns.shape[3], rows.shape[3]);
-  check.match("v", "shape", ArrayRef(values.shape).drop_back(),
-              ArrayRef(columns.shape).drop_back());
-  check.heads(columns, rows);
+namespace {
+/// u1 [B,H,N,r], u2 [B,G,M,r] and v [B,G,M,E].
+struct Factors {
+  Argument u1, u2, v;
+  Shape output() const {
+    return {u1.shape[0], u1.shape[1], u1.shape[2], v.shape[3]};
+  }
+};
+} // namespace
 
+/// Checks them and the parts of a mask, and adds all to `call`.
+static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
+                          const TensorRef &right, const TensorRef &values,
+                          const RowMask &mask) {
+  Factors factors{checkRows(check, "u1", left), checkRows(check, "u2", right),
+                  checkRows(check, "v", values)};
+  const auto &[u1, u2, v] = factors;
+  check.elementType(u2, u1.elementType);
+  check.elementType(v, u1.elementType);
+  check.match("u2", "batch", u2.shape[0], u1.shape[0]);
+  check.match("u2", "rank", u2.shape[3], u1.shape[3]);
+  check.match("v", "shape", ArrayRef(v.shape).drop_back(),
+              ArrayRef(u2.shape).drop_back());
+  check.heads(u2, u1);
   SmallVector<Argument> parts;
   for (const auto &[part, array] :
-       zip_equal(getParts(mask.getKind(), length, columns.shape[2]),
+       zip_equal(getParts(mask.getKind(), u1.shape[2], u2.shape[2]),
                  mask.getParts())) {
-    Shape shape{batch, heads};
+    Shape shape(ArrayRef(u1.shape).take_front(2));
     append_range(shape, part.extents);
     parts.push_back(
         checkPart(check, part.name, array, part.type, shape, /*numFree=*/2));
   }
-  Call call("low_rank", options.target);
-  call.clause("ins", {rows, columns, values});
+  call.clause("ins", {u1, u2, v});
   call.clause("mask", parts);
   call.attribute("mask = #attn.row_mask<" + getKeyword(mask.getKind()) + ">");
-  call.result(check, "outs", "output", rows.elementType,
-              {batch, heads, length, values.shape[3]}, options.output);
+  return factors;
+}
+
+Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
+                                      const TensorRef &v, const RowMask &mask,
+                                      const LowRankOptions &options) {
+  Checker check;
+  Call call("low_rank", options.target);
+  Factors factors = addFactors(call, check, u1, u2, v, mask);
+  call.result(check, "outs", "output", factors.u1.elementType, factors.output(),
+              options.output);
   return runForOne(call, check);
+}
+
+Expected<LowRankGradients>
+fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
+                         const TensorRef &right, const TensorRef &values,
+                         const TensorRef &out, const RowMask &mask,
+                         const LowRankBackwardOptions &options) {
+  Checker check;
+  Call call("low_rank_backward", options.target);
+  Factors factors = addFactors(call, check, left, right, values, mask);
+  const auto &[u1, u2, v] = factors;
+  ElementType type = u1.elementType;
+  call.clause("forward", check.like("out", out, type, factors.output()));
+  call.clause("gradient", check.like("d_out", dOut, type, factors.output()));
+  call.result(check, "outs", "d_u1", type, u1.shape, options.dU1);
+  call.result(check, "outs", "d_u2", type, u2.shape, options.dU2);
+  call.result(check, "outs", "d_v", type, v.shape, options.dV);
+  if (check.hasFailed())
+    return check.takeError();
+  Expected<SmallVector<OwnedTensor>> results = call.run();
+  if (!results)
+    return results.takeError();
+  return LowRankGradients{std::move((*results)[0]), std::move((*results)[1]),
+                          std::move((*results)[2])};
 }

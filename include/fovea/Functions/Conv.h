@@ -93,6 +93,70 @@ llvm::Expected<ConvResult> conv(const TensorRef &q, const TensorRef &k,
                                 const TensorRef &v, const ConvSearch &search,
                                 const ConvOptions &options = {});
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+struct ConvApplyBackwardOptions {
+  /// As for `conv_apply`, and not necessarily the same.
+  ConvAlgorithm algorithm = ConvAlgorithm::Auto;
+  std::optional<int64_t> block;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dB, dV;
+};
+
+struct ConvApplyGradients {
+  /// Like b, 0 where it is not read, and like v.
+  OwnedTensor b, v;
+};
+
+/// The gradients of `conv_apply` from that of its output; `out` is what it
+/// returned.
+llvm::Expected<ConvApplyGradients>
+conv_apply_backward(const TensorRef &dOut, const TensorRef &b,
+                    const TensorRef &sizes, const TensorRef &v,
+                    const TensorRef &out,
+                    const ConvApplyBackwardOptions &options = {});
+
+struct ConvRecoverBackwardOptions {
+  /// 1/sqrt(D) by default.
+  std::optional<double> scale;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK;
+};
+
+struct ConvGradients {
+  OwnedTensor q, k;
+  /// For `conv_backward` only.
+  OwnedTensor v;
+};
+
+/// The gradients of the bases of `conv_recover` from theirs, dB [B,H,R,N];
+/// `sizes` are what it returned, and constants.
+llvm::Expected<ConvGradients>
+conv_recover_backward(const TensorRef &dB, const TensorRef &q,
+                      const TensorRef &k, const TensorRef &sizes,
+                      const ConvRecoverBackwardOptions &options = {});
+
+struct ConvBackwardOptions {
+  /// As for `conv`.
+  std::optional<int64_t> slidingGroup;
+  ConvAlgorithm algorithm = ConvAlgorithm::Auto;
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dQ, dK, dV;
+};
+
+/// The gradients of `conv` from that of its output; `out` is what it returned.
+/// Bases are searched once more; where they begin is a constant.
+llvm::Expected<ConvGradients>
+conv_backward(const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
+              const TensorRef &v, const TensorRef &out,
+              const ConvSearch &search,
+              const ConvBackwardOptions &options = {});
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_CONV_H

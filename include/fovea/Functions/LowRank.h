@@ -99,6 +99,40 @@ llvm::Expected<OwnedTensor> low_rank(const TensorRef &u1, const TensorRef &u2,
                                      const TensorRef &v, const RowMask &mask,
                                      const LowRankOptions &options = {});
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// The gradient of `rope` for x from that of its result, dOut [B,H,N,D]: pairs
+/// of columns are turned back.
+llvm::Expected<OwnedTensor> rope_backward(const TensorRef &dOut,
+                                          const TensorRef &positions,
+                                          const RopeOptions &options = {});
+
+/// The gradient of `polynomial_features` for x from that of its result.
+llvm::Expected<OwnedTensor>
+polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
+                             int64_t degree, double scale,
+                             const PolynomialFeaturesOptions &options = {});
+
+struct LowRankBackwardOptions {
+  Target target = Target::CPU;
+  /// Where gradients go, instead of new memory.
+  std::optional<TensorRef> dU1, dU2, dV;
+};
+
+struct LowRankGradients {
+  OwnedTensor u1, u2, v;
+};
+
+/// The gradients of `low_rank` from that of its output; `out` is what it
+/// returned. A row whose sum of weights is 0 passes nothing on.
+llvm::Expected<LowRankGradients>
+low_rank_backward(const TensorRef &dOut, const TensorRef &u1,
+                  const TensorRef &u2, const TensorRef &v, const TensorRef &out,
+                  const RowMask &mask,
+                  const LowRankBackwardOptions &options = {});
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_LOWRANK_H

@@ -62,6 +62,33 @@ TEST_F(Conv, SlidingGroupAgreesWithTheReference) {
   expectNear(found, get(conv(q, k, v, search, options)).output, 5e-6);
 }
 
+TEST_F(Conv, GradientIsTheSlope) {
+  constexpr ElementType type = ElementType::F64;
+  Array q = makeRandom({1, H, N, D}, 1, type),
+        k = makeRandom({1, G, N, D}, 2, type),
+        v = makeRandom({1, G, N, E}, 3, type),
+        dOut = makeRandom({1, H, N, E}, 4, type), dV({1, G, N, E}, type);
+  ConvSearch search = findAll(N);
+  auto run = [&] { return std::move(get(conv(q, k, v, search)).output); };
+  OwnedTensor out = run();
+  ConvBackwardOptions options;
+  options.dV = TensorRef(dV);
+  ConvGradients found =
+      get(conv_backward(dOut, q, k, v, out.getRef(), search, options));
+  EXPECT_EQ(found.v.getData(), dV.bytes.data());
+  expectSlopes({&q, &k, &v}, {&found.q, &found.k, &found.v}, dOut, run);
+
+  // In two steps.
+  ConvBases bases = get(conv_recover(q, k, search));
+  ConvApplyGradients applied = get(conv_apply_backward(
+      dOut, bases.b.getRef(), bases.sizes.getRef(), v, out.getRef()));
+  expectNear(applied.v, found.v, 1e-12);
+  ConvGradients recovered = get(
+      conv_recover_backward(applied.b.getRef(), q, k, bases.sizes.getRef()));
+  expectNear(recovered.q, found.q, 1e-12);
+  expectNear(recovered.k, found.k, 1e-12);
+}
+
 TEST_F(Conv, Errors) {
   auto recover = [&](ConvSearch search) {
     return getText(conv_recover(q, k, search));

@@ -137,6 +137,41 @@ TEST_F(LowRank, ProductsOfFeaturesArePolynomials) {
     }
 }
 
+TEST_F(LowRank, GradientIsTheSlope) {
+  constexpr ElementType type = ElementType::F64;
+  auto makeWide = [](const Array &narrow) {
+    Array wide(narrow.shape, type);
+    for (int64_t i = 0; i < wide.size(); ++i)
+      wide.set(i, narrow.get(i));
+    return wide;
+  };
+  Array u1 = makeWide(this->u1), u2 = makeWide(this->u2), v = makeWide(this->v),
+        dOut = makeRandom({B, H, N, E}, 4, type), dU1({B, H, N, r}, type);
+  auto run = [&] { return get(low_rank(u1, u2, v, RowMask::causal())); };
+  OwnedTensor out = run();
+  LowRankBackwardOptions options;
+  options.dU1 = TensorRef(dU1);
+  LowRankGradients found = get(low_rank_backward(dOut, u1, u2, v, out.getRef(),
+                                                 RowMask::causal(), options));
+  EXPECT_EQ(found.u1.getData(), dU1.bytes.data());
+  expectSlopes({&u1, &u2, &v}, {&found.u1, &found.u2, &found.v}, dOut, run);
+}
+
+TEST_F(LowRank, OperandGradientsAreTheSlopes) {
+  constexpr ElementType type = ElementType::F64;
+  Array x = makeRandom({B, H, N, 4}, 5, type),
+        dTurned = makeRandom({B, H, N, 4}, 6, type),
+        dFeatures = makeRandom({B, H, N, 15}, 7, type),
+        positions = makeIntegers({N}, [](int64_t i) { return 2 * i; });
+  OwnedTensor turned = get(rope_backward(dTurned, positions)),
+              features =
+                  get(polynomial_features_backward(dFeatures, x, 2, 0.3));
+  expectSlopes({&x}, {&turned}, dTurned,
+               [&] { return get(rope(x, positions)); });
+  expectSlopes({&x}, {&features}, dFeatures,
+               [&] { return get(polynomial_features(x, 2, 0.3)); });
+}
+
 TEST_F(LowRank, Errors) {
   EXPECT_EQ(getText(low_rank(u1, makeRandom({B, 3, M, r}, 1),
                              makeRandom({B, 3, M, E}, 2), RowMask::causal())),

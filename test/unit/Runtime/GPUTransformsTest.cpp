@@ -102,7 +102,7 @@ TEST_F(GPUTransforms, RunsOnTheQueue) {
   EXPECT_EQ(fake.numPlans, 1);
   EXPECT_NE(fake.lastStream, nullptr);
   // Old plans go.
-  std::vector<float> lines(8 * 40);
+  std::vector<float> lines(8 * 41);
   for (int64_t count = 1; count <= 40; ++count)
     EXPECT_EQ(transform(lines.data(), count), FOVEA_RT_OK);
   EXPECT_EQ(fake.numAlive, 16);

@@ -11,6 +11,7 @@
 
 #include "Arguments.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include <utility>
 
 namespace fovea::functions {
 
@@ -56,12 +57,29 @@ public:
 
   /// Runs the operation. The results are those of `result`, in order.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> run() const;
+  /// The same unless a check has failed. The `count` results are the first
+  /// members of a `Result`.
+  template <typename Result, size_t count>
+  llvm::Expected<Result> runFor(Checker &check) const {
+    if (check.hasFailed())
+      return check.takeError();
+    llvm::Expected<llvm::SmallVector<OwnedTensor>> results = run();
+    if (!results)
+      return results.takeError();
+    return toMembers<Result>(*results, std::make_index_sequence<count>());
+  }
   /// What stands for running when there is nothing to compute: every element of
   /// a result is `values[i]`, or 0.
   llvm::Expected<llvm::SmallVector<OwnedTensor>>
   fill(llvm::ArrayRef<double> values = {}) const;
 
 private:
+  template <typename Result, size_t... indices>
+  static Result toMembers(llvm::MutableArrayRef<OwnedTensor> results,
+                          std::index_sequence<indices...>) {
+    return Result{std::move(results[indices])...};
+  }
+
   /// A destination; `buffer` is the memory that it must lie in, if any.
   struct Destination {
     std::string clause, name;

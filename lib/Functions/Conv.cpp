@@ -95,13 +95,7 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
               options.b);
   call.result(check, "outs", "sizes", ElementType::I32, sizes, options.sizes);
   call.result(check, "outs", "found", ElementType::I32, heads, options.found);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvBases{std::move((*results)[0]), std::move((*results)[1]),
-                   std::move((*results)[2])};
+  return call.runFor<ConvBases, 3>(check);
 }
 
 /// sizes [B,H,R] of bases [B,H,R,N].
@@ -153,12 +147,7 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
               {heads[0], heads[1], v.shape[2], v.shape[3]}, options.output);
   call.result(check, "outs", "recomputed", ElementType::I32, heads,
               options.recomputed);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvApplyResult{std::move((*results)[0]), std::move((*results)[1])};
+  return call.runFor<ConvApplyResult, 2>(check);
 }
 
 /// Attributes of the operation and of its gradient.
@@ -194,13 +183,7 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
   call.result(check, "outs", "found", ElementType::I32, heads, options.found);
   call.result(check, "outs", "recomputed", ElementType::I32, heads,
               options.recomputed);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvResult{std::move((*results)[0]), std::move((*results)[1]),
-                    std::move((*results)[2])};
+  return call.runFor<ConvResult, 3>(check);
 }
 
 //===----------------------------------------------------------------------===//
@@ -223,12 +206,7 @@ fovea::conv_apply_backward(const TensorRef &dOut, const TensorRef &bases,
   call.clause("gradient", check.like("d_out", dOut, v.elementType, output));
   call.result(check, "outs", "d_b", b.elementType, b.shape, options.dB);
   call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvApplyGradients{std::move((*results)[0]), std::move((*results)[1])};
+  return call.runFor<ConvApplyGradients, 2>(check);
 }
 
 Expected<ConvGradients>
@@ -249,13 +227,7 @@ fovea::conv_recover_backward(const TensorRef &dB, const TensorRef &queries,
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
   call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
   call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvGradients{std::move((*results)[0]), std::move((*results)[1]),
-                       OwnedTensor()};
+  return call.runFor<ConvGradients, 2>(check);
 }
 
 Expected<ConvGradients>
@@ -277,11 +249,5 @@ fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
   call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
   call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
   call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return ConvGradients{std::move((*results)[0]), std::move((*results)[1]),
-                       std::move((*results)[2])};
+  return call.runFor<ConvGradients, 3>(check);
 }

@@ -37,16 +37,6 @@ static Argument checkPart(Checker &check, StringRef name,
   return part;
 }
 
-/// Runs a call with one result.
-static Expected<OwnedTensor> runForOne(Call &call, Checker &check) {
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return std::move(results->front());
-}
-
 //===----------------------------------------------------------------------===//
 // Operands
 //===----------------------------------------------------------------------===//
@@ -71,7 +61,7 @@ static Expected<OwnedTensor> runRope(Call &call, Checker &check,
       "base", check.number("base", options.base, options.base > 0, "above 0"));
   call.result(check, "outs", "output", rows.elementType, rows.shape,
               options.output);
-  return runForOne(call, check);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 Expected<OwnedTensor> fovea::rope(const TensorRef &x,
@@ -136,7 +126,7 @@ fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
   Call call("polynomial_features", options.target);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
   call.result(check, "outs", "output", rows.elementType, shape, options.output);
-  return runForOne(call, check);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 Expected<OwnedTensor>
@@ -149,7 +139,7 @@ fovea::polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
   call.clause("gradient", check.like("d_out", dOut, rows.elementType, shape));
   call.result(check, "outs", "output", rows.elementType, rows.shape,
               options.output);
-  return runForOne(call, check);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 //===----------------------------------------------------------------------===//
@@ -246,7 +236,7 @@ Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
   Factors factors = addFactors(call, check, u1, u2, v, mask);
   call.result(check, "outs", "output", factors.u1.elementType, factors.output(),
               options.output);
-  return runForOne(call, check);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 Expected<LowRankGradients>
@@ -264,11 +254,5 @@ fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
   call.result(check, "outs", "d_u1", type, u1.shape, options.dU1);
   call.result(check, "outs", "d_u2", type, u2.shape, options.dU2);
   call.result(check, "outs", "d_v", type, v.shape, options.dV);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return LowRankGradients{std::move((*results)[0]), std::move((*results)[1]),
-                          std::move((*results)[2])};
+  return call.runFor<LowRankGradients, 3>(check);
 }

@@ -81,10 +81,5 @@ fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
               options.codebook);
   call.update(check, "outs", keySums);
   call.update(check, "outs", keyCounts);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return std::move((*results)[0]);
+  return call.runFor<OwnedTensor, 1>(check);
 }

@@ -130,7 +130,7 @@ struct ConvRecoverBackwardOptions {
 struct ConvGradients {
   OwnedTensor q, k;
   /// For `conv_backward` only.
-  OwnedTensor v;
+  OwnedTensor v = {};
 };
 
 /// The gradients of the bases of `conv_recover` from theirs, dB [B,H,R,N];

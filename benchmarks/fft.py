@@ -5,15 +5,21 @@
 """Measures Fourier transforms and attention by sums of convolutions (the suite
 `fft`).
 
-    benchmarks/fft.py [--rows 64 ... 1048576] [--lengths 1024 ... 65536] [--bases 1 8 32]
+    benchmarks/fft.py [--rows 64 ... 1048576] [--lengths 1024 ... 262144] [--bases 1 ... 64]
+    benchmarks/fft.py --rows --lengths 1024 4096 --keep    # a piece of the table at a time
+    benchmarks/fft.py --rows --blocks 64 ... 8192 --fit    # the constants of the model of `auto`
 
 Transforms: the spectra of 64 columns in f32, against numpy.fft, scipy.fft where it is
 installed, and FFTW where fftw3.h is: peers/fftw-columns.c is compiled, a program of its
 own that takes the columns as they lie, in pairs, and transposed, of which the fastest
 counts. FLOPs are 5/2 L log2(L) for a
 real column. Sums of convolutions: every algorithm that is not known to be slow, dense
-causal attention of the same width, NumPy's transforms as the paper has them, and the
-gradient for scores and values. Peaks are those of the same run. Writes results.json and results.md.
+causal attention of the same width, transforms of NumPy and SciPy as the paper has them,
+and the gradient for scores and values. With --blocks, `partitioned` is also measured with
+blocks of so many tokens, and --fit finds by least squares the constants of the model by
+which the compiler chooses among them (lib/Dialect/Attn/Transforms/Conv/ConvPlan.cpp).
+Peaks are those of the same run. Writes results.json and results.md; --keep
+leaves the rows there that are not measured again.
 """
 
 import argparse
@@ -62,14 +68,15 @@ def forward(rows, width, lanes):
     )
 
 
-def conv_apply(tokens, bases, width, algorithm):
+def conv_apply(tokens, bases, width, algorithm, block=None):
     b, m = tensor(1, 1, bases, tokens), tensor(1, 1, bases, element="i32")
     v, c = tensor(1, 1, tokens, width), tensor(1, 1, element="i32")
+    options = f", block = {block} : i64" if block else ""
     return (
         f"func.func @run(%b: {b}, %m: {m}, %v: {v}) -> ({v}, {c}) {{\n"
         f"  %i = tensor.empty() : {v}\n  %j = tensor.empty() : {c}\n"
         f"  %r:2 = attn.conv_apply ins(%b, %m, %v : {b}, {m}, {v}) outs(%i, %j : {v}, {c})\n"
-        f"      {{algorithm = #attn.conv_algorithm<{algorithm}>}} -> {v}, {c}\n  return %r#0, %r#1 : {v}, {c}\n}}\n"
+        f"      {{algorithm = #attn.conv_algorithm<{algorithm}>{options}}} -> {v}, {c}\n  return %r#0, %r#1 : {v}, {c}\n}}\n"
     )
 
 
@@ -156,6 +163,10 @@ def measure_conv(bench, tokens, bases, width, folder):
         found = bench.time(conv_apply(tokens, bases, width, algorithm), [b, sizes, v], folder)
         row["seconds"][algorithm] = found["median_seconds"]
         row["peak"] = found["peak_gflops"] * 1e9
+    row["blocks"] = {
+        str(block): bench.time(conv_apply(tokens, bases, width, "partitioned", block), [b, sizes, v], folder)["median_seconds"]
+        for block in bench.options.blocks if block <= tokens
+    }
     # Times do not depend on the numbers, but for rows that are computed again.
     rows = [rng.standard_normal((1, 1, tokens, width), dtype=np.float32) for _ in range(2)]
     found = bench.time(conv_apply_backward(tokens, bases, width), [b, sizes, v, *rows], folder)
@@ -165,6 +176,8 @@ def measure_conv(bench, tokens, bases, width, folder):
         row["seconds"]["dense"] = bench.time(dense(tokens, width), qkv, folder)["median_seconds"]
     if tokens * bases <= bench.options.numpy_up_to:
         row["seconds"]["numpy"] = median_time(lambda: conv_apply_fft(b, sizes, v), 0)
+        if scipy_fft:
+            row["seconds"]["scipy"] = median_time(lambda: conv_apply_fft(b, sizes, v, scipy_fft), 0)
     print(f"{tokens} tokens, {bases} bases: {row['seconds']}", file=sys.stderr, flush=True)
     return row
 
@@ -183,24 +196,64 @@ def markdown(bench, transforms, convolutions, missing):
             cells += [f"{row['seconds'][p] / own:.1f}x" for p in peers]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
         lines += ["", *missing, ""] if missing else [""]
-    lines += ["| tokens | bases | columns | auto | its gradient | partitioned | single | toeplitz, of peak | dense causal | numpy |", "|---" * 10 + "|"]
-    rate = max((r["tokens"] ** 2 / r["seconds"]["dense"] for r in convolutions if "dense" in r["seconds"]), default=0)
+    lines += ["| tokens | bases | columns | auto | over the best | its gradient | partitioned | single | toeplitz, of peak | dense causal | numpy | scipy |", "|---" * 12 + "|"]
+
+    def project(row, name):
+        """From the longest measured sequence of as many columns."""
+        known = [r for r in convolutions if name in r["seconds"] and r["width"] == row["width"]]
+        longest = max(known, key=lambda r: r["tokens"], default=None)
+        return longest and longest["seconds"][name] * (row["tokens"] / longest["tokens"]) ** 2
+
     for row in convolutions:
         s, own = row["seconds"], row["seconds"]["auto"]
+        best = min(s[name] for name in ("partitioned", "single", "toeplitz") if name in s)
+        best = min([best, *row["blocks"].values()])
 
         def ratio(name):
             return f"{report.duration(s[name])} ({s[name] / own:.3g}x)" if name in s else ""
 
-        toeplitz = ""
+        toeplitz, full = project(row, "toeplitz"), ratio("dense")
+        toeplitz = f"({report.duration(toeplitz)})" if toeplitz else ""
         if "toeplitz" in s:
             flops = row["tokens"] ** 2 * row["width"]
             toeplitz = f"{report.duration(s['toeplitz'])}, {flops / s['toeplitz'] / row['peak']:.0%}"
-        projected = row["tokens"] ** 2 / rate if rate else None
-        full = ratio("dense") or (f"({report.duration(projected)}, {projected / own:.3g}x)" if projected else "")
-        cells = [row["tokens"], row["bases"], row["width"], report.duration(own), ratio("gradient"), report.duration(s["partitioned"]),
-                 report.duration(s["single"]) if "single" in s else "", toeplitz, full, ratio("numpy")]
+        projected = project(row, "dense")
+        if projected and not full:
+            full = f"({report.duration(projected)}, {projected / own:.3g}x)"
+        cells = [row["tokens"], row["bases"], row["width"], report.duration(own), f"{own / best:.2f}", ratio("gradient"),
+                 report.duration(s["partitioned"]), report.duration(s["single"]) if "single" in s else "",
+                 toeplitz, full, ratio("numpy"), ratio("scipy")]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += ["", "A time that is all in parentheses is projected from the longest measured one."]
+    return "\n".join(lines) + "\n"
+
+
+def join(old, new, keys):
+    """Rows of both, in order; a new one replaces an old one with the same keys."""
+    rows = {tuple(row[key] for key in keys): row for row in old + new}
+    return [rows[key] for key in sorted(rows)]
+
+
+def fit(convolutions):
+    """The constants of the model of `partitioned`: the rates of the transforms of every
+    block, and of products."""
+    rows = [(row, int(block), seconds) for row in convolutions for block, seconds in row["blocks"].items()]
+    blocks = sorted({block for _, block, _ in rows})
+    left, right = [], []
+    for row, block, seconds in rows:
+        tokens, bases, width = row["tokens"], row["bases"], row["width"]
+        count = -(-tokens // block)
+        transforms = 10 * math.log2(2 * block) * (1 + bases / count / 2 + 2 * bases / width * (0.5 + 3 / count))
+        terms = [transforms * (block == other) for other in blocks] + [4 * (count + bases)]
+        time = seconds * 1e9 / (tokens * width)
+        # All times are equally far off.
+        left.append([term / time for term in terms])
+        right.append(1)
+    found, *_ = np.linalg.lstsq(np.array(left), np.array(right), rcond=None)
+    error = np.abs(np.array(left) @ found - 1)
+    lines = [f"block {block}: {1 / ns:.0f} GFLOP/s" for block, ns in zip(blocks, found)]
+    lines += [f"products: {1 / found[-1]:.0f} GFLOP/s",
+              f"off by {error.mean():.0%} on average, {error.max():.0%} at most"]
     return "\n".join(lines) + "\n"
 
 
@@ -208,7 +261,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="*", default=[64, 512, 1024, 4096, 16384, 65536, 1 << 18, 1 << 20])
     parser.add_argument("--lengths", type=int, nargs="*", default=[1024, 4096, 16384, 65536, 262144])
-    parser.add_argument("--bases", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--bases", type=int, nargs="+", default=[1, 4, 8, 16, 32, 64])
+    parser.add_argument("--blocks", type=int, nargs="+", default=[], help="tokens of blocks to measure beside")
+    parser.add_argument("--fit", action="store_true", help="print the constants of the model that they give")
+    parser.add_argument("--keep", action="store_true", help="keep the other rows of results.json")
     parser.add_argument("--width", type=int, default=64, help="columns")
     parser.add_argument("--lanes", type=int, default=16, help="numbers of a vector of the transforms")
     parser.add_argument("--dense-up-to", type=int, default=8192, help="longest sequence to time pair by pair")
@@ -237,6 +293,10 @@ def main():
         return 1
     out = pathlib.Path(options.out or pathlib.Path(options.build) / "benchmarks" / "fft")
     out.mkdir(parents=True, exist_ok=True)
+    if options.keep and (out / "results.json").exists():
+        kept = json.loads((out / "results.json").read_text())
+        transforms = join(kept["transforms"], transforms, ("rows", "width"))
+        convolutions = join(kept["convolutions"], convolutions, ("tokens", "bases", "width"))
     (out / "results.json").write_text(
         json.dumps({"machine": bench.facts, "peaks": bench.peaks, "transforms": transforms,
                     "convolutions": convolutions}, indent=1) + "\n"
@@ -247,6 +307,8 @@ def main():
     text = markdown(bench, transforms, convolutions, missing)
     (out / "results.md").write_text(text)
     print(text, end="")
+    if options.fit:
+        print(fit(convolutions), end="")
     return 0
 
 

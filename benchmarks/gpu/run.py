@@ -5,8 +5,9 @@
 PyTorch, a driver and libfovea_rt.so; builds nothing.
 
 Times are medians of the device's events on PyTorch's stream, with inputs and
-results on the device. FLOPs are 2 (D + E) for every query and every key that it may
-read; a pattern that reads fewer is told by its time alone."""
+results on the device. FLOPs are 2 (D + E) for every query and every row, token or
+summary, that it may read. Fractions are of what a large product and a large copy
+reach on the same device in the same run; bytes are those of inputs and result."""
 
 import argparse
 import json
@@ -53,14 +54,15 @@ class Bench:
                 break
         return statistics.median(times)
 
-    def peaks(self):
+    def peaks(self, rows):
         """What a large product and a large copy reach."""
         torch = self.torch
-        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        a = torch.randn(rows, rows, device="cuda", dtype=torch.bfloat16)
         b = torch.randn_like(a)
-        x = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+        x = torch.empty(16 * rows**2, device="cuda", dtype=torch.uint8)
         y = torch.empty_like(x)
-        return {"gemm_tflops": 2 * 8192**3 / self.time(lambda: a @ b) * 1e-12,
+        return {"gemm_rows": rows,
+                "gemm_tflops": 2 * rows**3 / self.time(lambda: a @ b) * 1e-12,
                 "copy_gbps": 2 * x.numel() / self.time(lambda: y.copy_(x)) * 1e-9}
 
     def rivals(self, q, k, v, causal):
@@ -101,6 +103,28 @@ def expected(torch, q, k, v, rows, causal):
     return scores.softmax(-1) @ v
 
 
+def count_pairs(entry, N):
+    """Queries times the rows that each may read, on the average, of one head."""
+    if entry["pattern"] == "dense":
+        return N * (N + 1) // 2 if entry["causal"] else N * N
+    if entry["pattern"] == "vq":
+        # The own block up to the query, and the codebook once a block is older.
+        block = entry["block"]
+        return N * (block + 1) // 2 + (N - block) * entry["codes"]
+    # Tokens of the block before and of the own one up to the query; per level, the
+    # summaries of up to three intervals beside it.
+    group, rank = entry["group"], entry["rank"]
+    pairs = N * (group + 1) // 2 + (N - group) * group
+    levels = len(entry["arguments"]) - 3
+    for level in range(levels):
+        length = group << level
+        for interval in range(N // length):
+            parent = interval // 2
+            first = 0 if level == levels - 1 else max(0, 2 * parent - 2)
+            pairs += length * rank * max(0, interval - 1 - first)
+    return pairs
+
+
 def make_inputs(torch, entry, N):
     torch.manual_seed(N)
     shapes = [[N if extent is None else extent for extent in shape] for shape in entry["arguments"]]
@@ -116,7 +140,7 @@ def make_inputs(torch, entry, N):
     return inputs
 
 
-def measure(bench, runtime, folder, entry, N):
+def measure(bench, runtime, folder, entry, N, peaks):
     torch = bench.torch
     kernel = Kernel(runtime, str(folder / entry["library"]))
     inputs = make_inputs(torch, entry, N)
@@ -139,22 +163,27 @@ def measure(bench, runtime, folder, entry, N):
         if not row["error"] <= 1e-2:
             raise RuntimeError(f"{entry['library']}: error {row['error']:.3g}, bound 0.01")
     row["seconds"] = bench.time(run)
+    heads = inputs[0].shape[0] * inputs[0].shape[1]
+    row["tflops"] = 4 * entry["D"] * heads * count_pairs(entry, N) / row["seconds"] * 1e-12
+    bytes = 2 * (sum(x.numel() for x in inputs) + inputs[0].numel())
+    row["gbps"] = bytes / row["seconds"] * 1e-9
+    row["of_gemm"] = row["tflops"] / peaks["gemm_tflops"]
+    row["of_copy"] = row["gbps"] / peaks["copy_gbps"]
     if entry["pattern"] == "dense":
-        H = inputs[0].shape[1]
-        row["tflops"] = 4 * entry["D"] * H * N * N * (0.5 if entry["causal"] else 1) / row["seconds"] * 1e-12
         row["others"] = bench.rivals(*inputs[:3], entry["causal"])
     return row
 
 
 def print_table(rows, peaks):
-    print(f"product of 8192: {peaks['gemm_tflops']:.0f} TFLOP/s, copy: {peaks['copy_gbps']:.0f} GB/s\n")
-    print("| pattern | D | mask | N | chip | ms | TFLOP/s | error | others, ms |\n|---|---|---|---|---|---|---|---|---|")
+    print(f"product of {peaks['gemm_rows']}: {peaks['gemm_tflops']:.0f} TFLOP/s, copy: {peaks['copy_gbps']:.0f} GB/s\n")
+    print("| pattern | D | mask | N | chip | ms | TFLOP/s | of the product | of the copy | error | others, ms |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         others = ", ".join(f"{name} {seconds * 1e3:.3g}" for name, seconds in row.get("others", {}).items())
-        flops = f"{row['tflops']:.0f}" if "tflops" in row else ""
         error = f"{row['error']:.1e}" if "error" in row else ""
         print(f"| {row['pattern']} | {row['D']} | {'causal' if row['causal'] else 'full'} | {row['N']} | {row['chip']} "
-              f"| {row['seconds'] * 1e3:.4g} | {flops} | {error} | {others} |")
+              f"| {row['seconds'] * 1e3:.4g} | {row['tflops']:.0f} | {row['of_gemm']:.1%} | {row['of_copy']:.1%} "
+              f"| {error} | {others} |")
 
 
 def main():
@@ -162,6 +191,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="what artefacts.py has written")
     parser.add_argument("--runtime", default="libfovea_rt.so")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of kernels for any length")
+    parser.add_argument("--peak-rows", type=int, default=8192, help="rows of the large product")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch, reason = find_torch()
@@ -169,13 +200,13 @@ def main():
         raise SystemExit(f"nothing to measure: {reason}")
     runtime, bench = Runtime(options.runtime), Bench(torch, options.seconds)
     runtime.set_stream(torch.cuda.current_stream().cuda_stream)
-    peaks, rows = bench.peaks(), []
+    peaks, rows = bench.peaks(options.peak_rows), []
     exact = "sm_{}{}a".format(*torch.cuda.get_device_capability())
     for entry in json.loads((options.folder / "manifest.json").read_text()):
         if entry["chip"].endswith("a") and entry["chip"] != exact:
             continue
-        for N in [entry["N"]] if "N" in entry else LENGTHS:
-            rows.append(measure(bench, runtime, options.folder, entry, N))
+        for N in [entry["N"]] if "N" in entry else options.lengths:
+            rows.append(measure(bench, runtime, options.folder, entry, N, peaks))
     print_table(rows, peaks)
     if options.json:
         report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "peaks": peaks, "rows": rows}

@@ -7,23 +7,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Analysis/ExtentRules.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "ExtentRuleBuilder.h"
+#include "VisitAttnOp.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fovea;
 
 namespace {
-/// An operand with its name.
-struct Named {
-  std::string name;
-  Value operand;
-};
-
-class Rules {
+/// The rules of each operation.
+class Rules : ExtentRuleBuilder {
 public:
-  explicit Rules(function_ref<void(const ExtentRule &)> visit) : visit(visit) {}
+  using ExtentRuleBuilder::ExtentRuleBuilder;
 
   void add(attn::DenseOp op) {
     Named query = {"query", op.getQuery()}, key = {"key", op.getKey()};
@@ -213,6 +208,9 @@ public:
     addShape({"d_value", op.getDValue()}, value, {0, 1, 2});
     if (op.getDBias())
       addShape({"d_bias", op.getDBias()}, {"bias", op.getBias()}, {0, 1, 2});
+    addState(op, "state", op.getState());
+    addStateGradient(op, "d_next_state", op.getDNextState());
+    addStateGradient(op, "d_state", op.getDState());
   }
 
   void add(attn::LogCountOp op) {
@@ -427,43 +425,6 @@ private:
     addShape(output, input, {0, 1, 2});
   }
 
-  void addNodeShape(const Named &a, const Named &b) {
-    addEqual(a, 0, b, 0);
-    addEqual(a, 1, b, 1);
-  }
-
-  /// All extents of both are the same, where both are there.
-  void addLike(const Named &a, const Named &b) {
-    if (!a.operand || !b.operand)
-      return;
-    unsigned rank = cast<ShapedType>(a.operand.getType()).getRank();
-    addShape(a, b, llvm::to_vector(llvm::seq(rank)));
-  }
-
-  void addSummaries(const Named &output, const Named &input, int64_t interval,
-                    int64_t rank) {
-    addEqual(output, 0, input, 0);
-    addEqual(output, 1, input, 1);
-    visit({ExtentRule::Summaries,
-           {output.name, output.operand, 2},
-           {input.name, input.operand, 2},
-           interval,
-           rank});
-  }
-
-  /// What every gradient of attention has beside its sources; `output`, `lse`
-  /// and `dLse` may be null.
-  void addGradients(const Named &query, Value output, Value lse, Value dOutput,
-                    Value dLse, Value dQuery) {
-    for (const Named &operand : {Named{"output", output},
-                                 {"lse", lse},
-                                 {"d_output", dOutput},
-                                 {"d_lse", dLse},
-                                 {"d_query", dQuery}})
-      if (operand.operand)
-        addShape(operand, query, {0, 1, 2});
-  }
-
   template <typename OpTy> void addMultipole(OpTy op) {
     Named query = {"query", op.getQuery()}, key = {"key", op.getKey()},
           value = {"value", op.getValue()};
@@ -480,32 +441,6 @@ private:
     addNodeShape({"index", index}, rows);
     if (counts)
       addEqual({"counts", counts}, 0, tree, 0);
-  }
-
-  void addEqual(const Named &a, unsigned dimA, const Named &b, unsigned dimB) {
-    visit({ExtentRule::Equal,
-           {a.name, a.operand, dimA},
-           {b.name, b.operand, dimB}});
-  }
-
-  void addMultiple(const Named &a, unsigned dimA, const Named &b,
-                   unsigned dimB) {
-    visit({ExtentRule::Multiple,
-           {a.name, a.operand, dimA},
-           {b.name, b.operand, dimB}});
-  }
-
-  /// Only extents of 1 in the type broadcast.
-  void addBroadcast(const Named &a, unsigned dimA, const Named &b,
-                    unsigned dimB) {
-    if (cast<ShapedType>(a.operand.getType()).getDimSize(dimA) != 1)
-      addEqual(a, dimA, b, dimB);
-  }
-
-  /// Extents `dims` of both are the same.
-  void addShape(const Named &a, const Named &b, ArrayRef<unsigned> dims) {
-    for (unsigned dim : dims)
-      addEqual(a, dim, b, dim);
   }
 
   void addTokensAndState(const Named &codes, const Named &values,
@@ -534,79 +469,29 @@ private:
   /// Batch and heads of the parts of a state.
   template <typename OpTy>
   void addState(OpTy op, StringRef name, ValueRange state) {
-    StringRef parts[] = {"mean", "count", "kept codes", "kept values"};
-    for (auto [part, operand] : llvm::zip(parts, state))
+    addStateParts(op, name, {"mean", "count", "kept codes", "kept values"},
+                  state);
+  }
+
+  void addStateGradient(attn::VQBackwardOp op, StringRef name,
+                        ValueRange gradients) {
+    addStateParts(op, name, {"mean", "kept keys", "kept values"}, gradients);
+  }
+
+  template <typename OpTy>
+  void addStateParts(OpTy op, StringRef name, ArrayRef<StringRef> parts,
+                     ValueRange operands) {
+    for (auto [part, operand] : llvm::zip(parts, operands))
       addShape({llvm::formatv("{0} of {1}", part, name).str(), operand},
                {"value", op.getValue()}, {0, 1});
   }
-
-  void addAttention(const Named &query, const Named &key, const Named &value) {
-    addEqual(key, 0, query, 0);
-    addEqual(value, 0, query, 0);
-    addMultiple(query, 1, key, 1);
-    addEqual(value, 1, key, 1);
-    addEqual(value, 2, key, 2);
-  }
-
-  void addDestinations(const Named &query, Value output, Value lse) {
-    for (unsigned dim = 0; dim < 3; ++dim) {
-      addEqual({"output", output}, dim, query, dim);
-      if (lse)
-        addEqual({"lse", lse}, dim, query, dim);
-    }
-  }
-
-  void addTerms(const Named &query, const Named &key, const Named &logWeight,
-                const Named &bias) {
-    if (logWeight.operand) {
-      addBroadcast(logWeight, 0, query, 0);
-      addBroadcast(logWeight, 1, key, 1);
-      addBroadcast(logWeight, 2, key, 2);
-    }
-    if (bias.operand) {
-      for (unsigned dim = 0; dim < 3; ++dim)
-        addBroadcast(bias, dim, query, dim);
-      addBroadcast(bias, 3, key, 2);
-    }
-  }
-
-  void addWeights(const Named &summarized, StringRef what, ValueRange weights,
-                  ValueRange biases) {
-    for (auto [level, weight] : llvm::enumerate(weights)) {
-      Named named = {
-          llvm::formatv("{0}_weights of level {1}", what, level + 1).str(),
-          weight};
-      addMultiple(summarized, 1, named, 0);
-      if (biases.empty())
-        continue;
-      std::string name =
-          llvm::formatv("{0}_biases of level {1}", what, level + 1).str();
-      addEqual({name, biases[level]}, 0, named, 0);
-    }
-  }
-
-  function_ref<void(const ExtentRule &)> visit;
 };
 } // namespace
 
 void fovea::forEachExtentRule(Operation *op,
                               function_ref<void(const ExtentRule &)> visit) {
-  llvm::TypeSwitch<Operation *>(op)
-      .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-            attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-            attn::DenseBackwardOp, attn::StreamBackwardOp,
-            attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
-            attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp,
-            attn::CodebookAccumulateOp, attn::CodebookScanOp, attn::LogCountOp,
-            attn::CodebookUpdateOp, attn::VQOp, attn::VQDecodeOp,
-            attn::VQBackwardOp, attn::ConvRecoverOp, attn::ConvApplyOp,
-            attn::ConvOp, attn::ConvApplyBackwardOp,
-            attn::ConvRecoverBackwardOp, attn::ConvBackwardOp,
-            attn::RopeBackwardOp, attn::FFTForwardOp, attn::FFTInverseOp,
-            attn::FFTMultiplyOp, attn::FFTAccumulateOp, attn::LowRankOp,
-            attn::LowRankBackwardOp, attn::PolynomialFeaturesOp,
-            attn::PolynomialFeaturesBackwardOp, attn::RopeOp, attn::TreeBuildOp,
-            attn::TreeFetchOp, attn::TreeUpdateOp, attn::TreeMaterializeOp,
-            attn::TreeSplitOp, attn::TreeScoreOp>(
-          [&](auto attention) { Rules(visit).add(attention); });
+  Rules rules(visit);
+  visitAttnOp(op, [&](auto attention) -> decltype(rules.add(attention)) {
+    rules.add(attention);
+  });
 }

@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Analysis/UsefulFlops.h"
+#include "VisitAttnOp.h"
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 
@@ -340,7 +340,8 @@ public:
     for (int64_t i = 0; i < q[2]; ++i) {
       int64_t first = std::max<int64_t>(i / block - 1, 0) * block;
       local += op.getCausal() ? double(i - first + 1) : 0;
-      cached += !op.getCausal() || first > 0 ? codes : 0;
+      bool readsCache = first > 0 || !op.getCausal() || !op.getState().empty();
+      cached += readsCache ? codes : 0;
     }
     return 2.0 * heads *
            (2.0 * q[3] * q[2] * codes + 2.0 * v[3] * cached +
@@ -480,22 +481,10 @@ fovea::countUsefulFlops(FunctionOpInterface function,
   bool found = false;
   double flops = 0;
   function->walk([&](Operation *op) {
-    llvm::TypeSwitch<Operation *>(op)
-        .Case<attn::DenseOp, attn::StreamOp, attn::SummarizeOp,
-              attn::FastMultipoleOp, attn::FastMultipoleLinearOp,
-              attn::DenseBackwardOp, attn::StreamBackwardOp,
-              attn::SummarizeBackwardOp, attn::FastMultipoleBackwardOp,
-              attn::FastMultipoleLinearBackwardOp, attn::QuantizeOp, attn::VQOp,
-              attn::VQDecodeOp, attn::VQBackwardOp, attn::LowRankOp,
-              attn::LowRankBackwardOp, attn::ConvApplyOp,
-              attn::ConvApplyBackwardOp, attn::ConvRecoverOp,
-              attn::ConvRecoverBackwardOp, attn::ConvOp, attn::ConvBackwardOp,
-              attn::RopeOp, attn::RopeBackwardOp, attn::FFTForwardOp,
-              attn::FFTInverseOp, attn::FFTMultiplyOp, attn::FFTAccumulateOp>(
-            [&](auto attention) {
-              found = true;
-              flops += counter.count(attention);
-            });
+    found |= visitAttnOp(
+        op, [&](auto attention) -> decltype(counter.count(attention)) {
+          return flops += counter.count(attention);
+        });
   });
   if (!found || !counter.isKnown)
     return std::nullopt;

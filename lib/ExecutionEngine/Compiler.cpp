@@ -221,13 +221,15 @@ llvm::Expected<GPUInfo> fovea::detail::findGPU(const CompileOptions &options) {
   if (options.chip != "native")
     return getGPUInfo(options.chip);
   if (options.target == Target::GPUEmulator)
-    return getGPUInfo("sm_80");
+    return getGPUInfo(simt::getEmulatorOptions().chip);
   fovea_rt_gpu_properties properties;
   if (fovea_rt_gpu_get_properties(FOVEA_RT_GPU_CUDA, /*device=*/0,
                                   &properties) != FOVEA_RT_OK)
     return llvm::createStringError("cannot use target 'gpu': " +
                                    Twine(fovea_rt_last_error()));
-  return getGPUInfo("sm_" + std::to_string(properties.capability));
+  // Code for just this GPU where that can do more.
+  return getGPUInfo("sm_" + std::to_string(properties.capability) +
+                    (properties.capability == 90 ? "a" : ""));
 }
 
 static llvm::Error buildPipeline(OpPassManager &pm,

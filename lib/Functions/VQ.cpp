@@ -31,59 +31,8 @@ static StringRef getKeyword(VQReduction reduction) {
   llvm_unreachable("unknown reduction");
 }
 
-namespace {
-/// What a part of the state must be.
-struct StatePart {
-  const char *name;
-  ElementType elementType;
-  Shape shape;
-  OwnedTensor VQState::*member;
-};
-} // namespace
-
-static SmallVector<StatePart, 5> getState(const VQArguments &arguments) {
-  int64_t batch = arguments.v.shape[0], groups = arguments.v.shape[1],
-          width = arguments.v.shape[3], codes = arguments.codebook.shape[1],
-          kept = arguments.keptTokens();
-  return {
-      {"mean",
-       getStateType(arguments.q.elementType),
-       {batch, groups, codes, width},
-       &VQState::mean},
-      {"count", ElementType::I32, {batch, groups, codes}, &VQState::count},
-      {"codes", ElementType::I32, {batch, groups, kept}, &VQState::codes},
-      {"values",
-       arguments.v.elementType,
-       {batch, groups, kept, width},
-       &VQState::values},
-      {"position", ElementType::I64, {}, &VQState::position},
-  };
-}
-
-/// The parts of `state` as arguments.
-static SmallVector<Argument>
-checkState(Checker &check, ArrayRef<StatePart> parts, const VQState &state) {
-  SmallVector<Argument> arguments;
-  for (const StatePart &part : parts) {
-    Argument argument((std::string("state.") + part.name),
-                      (state.*part.member).getRef());
-    check.check(argument.elementType == part.elementType,
-                argument.name + ": found element type " +
-                    fovea::getName(argument.elementType) + ", needed " +
-                    fovea::getName(part.elementType));
-    check.match(argument.name, "shape", argument.shape, part.shape);
-    arguments.push_back(argument);
-  }
-  if (check.hasFailed())
-    return arguments;
-  int64_t position = *state.position.getDataAs<int64_t>();
-  check.check(position >= 0, "state.position: found " + Twine(position) +
-                                 ", needed at least 0");
-  return arguments;
-}
-
-static Error setZero(ArrayRef<StatePart> parts, VQState &state) {
-  for (const StatePart &part : parts) {
+static Error setZero(ArrayRef<VQStatePart> parts, VQState &state) {
+  for (const VQStatePart &part : parts) {
     Expected<OwnedTensor> memory = allocate(part.elementType, part.shape);
     if (!memory)
       return memory.takeError();
@@ -97,12 +46,12 @@ static Error setZero(ArrayRef<StatePart> parts, VQState &state) {
 //===----------------------------------------------------------------------===//
 
 /// The state after no token more.
-static Error copyState(ArrayRef<StatePart> parts, const VQState *from,
+static Error copyState(ArrayRef<VQStatePart> parts, const VQState *from,
                        VQState &to) {
   if (Error error = setZero(parts, to))
     return error;
   if (from)
-    for (const StatePart &part : parts)
+    for (const VQStatePart &part : parts)
       std::memcpy((to.*part.member).getData(), (from->*part.member).getData(),
                   (to.*part.member).getNumBytes());
   return Error::success();
@@ -123,9 +72,9 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
 
   Call call("vq", options.target);
   addVQInputs(call, arguments);
-  SmallVector<StatePart, 5> parts = getState(arguments);
+  SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   if (state)
-    call.clause("state", checkState(check, parts, *state));
+    call.clause("state", checkVQState(check, parts, *state));
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
   call.attribute("reduction = #attn.reduction<" +
@@ -140,7 +89,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                 ArrayRef(output).drop_back(), options.lse);
   bool isEmpty = is_contained(ArrayRef(output).drop_back(), 0);
   if (options.returnState && !isEmpty)
-    for (const StatePart &part : parts)
+    for (const VQStatePart &part : parts)
       call.result(check, "next_state", std::string("next_") + part.name,
                   part.elementType, part.shape);
   if (check.hasFailed())
@@ -159,7 +108,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
     if (Error error = copyState(parts, state, result.state))
       return error;
   } else if (options.returnState) {
-    for (const StatePart &part : parts)
+    for (const VQStatePart &part : parts)
       result.state.*part.member = std::move(*next++);
   }
   return result;
@@ -174,7 +123,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options.bias);
   check.match("q", "length", arguments.q.shape[2], 1);
-  SmallVector<StatePart, 5> parts = getState(arguments);
+  SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   // Kept only when everything went well.
   VQState first;
   bool isFirst = state.isEmpty();
@@ -189,7 +138,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
               arguments.output(), options.output);
   if (!check.hasFailed())
     for (const Argument &part :
-         checkState(check, parts, isFirst ? first : state))
+         checkVQState(check, parts, isFirst ? first : state))
       call.update(check, "state", part);
   if (check.hasFailed())
     return check.takeError();

@@ -98,3 +98,45 @@ void functions::addVQAttributes(Call &call, Checker &check, int64_t block,
   call.attribute("scale", check.scale(scale, 1));
   call.attribute("weighting = #attn.weighting<" + getKeyword(weighting) + ">");
 }
+
+SmallVector<VQStatePart, 5>
+functions::getVQState(const VQArguments &arguments) {
+  int64_t batch = arguments.v.shape[0], groups = arguments.v.shape[1],
+          width = arguments.v.shape[3], codes = arguments.codebook.shape[1],
+          kept = arguments.keptTokens();
+  return {
+      {"mean",
+       getStateType(arguments.q.elementType),
+       {batch, groups, codes, width},
+       &VQState::mean},
+      {"count", ElementType::I32, {batch, groups, codes}, &VQState::count},
+      {"codes", ElementType::I32, {batch, groups, kept}, &VQState::codes},
+      {"values",
+       arguments.v.elementType,
+       {batch, groups, kept, width},
+       &VQState::values},
+      {"position", ElementType::I64, {}, &VQState::position},
+  };
+}
+
+SmallVector<Argument> functions::checkVQState(Checker &check,
+                                              ArrayRef<VQStatePart> parts,
+                                              const VQState &state) {
+  SmallVector<Argument> arguments;
+  for (const VQStatePart &part : parts) {
+    Argument argument((std::string("state.") + part.name),
+                      (state.*part.member).getRef());
+    check.check(argument.elementType == part.elementType,
+                argument.name + ": found element type " +
+                    fovea::getName(argument.elementType) + ", needed " +
+                    fovea::getName(part.elementType));
+    check.match(argument.name, "shape", argument.shape, part.shape);
+    arguments.push_back(argument);
+  }
+  if (check.hasFailed())
+    return arguments;
+  int64_t position = *state.position.getDataAs<int64_t>();
+  check.check(position >= 0, "state.position: found " + Twine(position) +
+                                 ", needed at least 0");
+  return arguments;
+}

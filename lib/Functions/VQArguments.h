@@ -38,6 +38,21 @@ void addVQInputs(Call &call, const VQArguments &arguments);
 void addVQAttributes(Call &call, Checker &check, int64_t block, double scale,
                      VQWeighting weighting);
 
+/// What a part of a state must be.
+struct VQStatePart {
+  const char *name;
+  ElementType elementType;
+  Shape shape;
+  OwnedTensor VQState::*member;
+};
+
+/// Mean, count, codes, values, position.
+llvm::SmallVector<VQStatePart, 5> getVQState(const VQArguments &arguments);
+/// The parts of `state` as arguments.
+llvm::SmallVector<Argument> checkVQState(Checker &check,
+                                         llvm::ArrayRef<VQStatePart> parts,
+                                         const VQState &state);
+
 } // namespace fovea::functions
 
 #endif // FOVEA_LIB_FUNCTIONS_VQARGUMENTS_H

@@ -8,6 +8,7 @@
 
 #include "VQArguments.h"
 #include "llvm/ADT/STLExtras.h"
+#include <cstring>
 
 using namespace llvm;
 using namespace fovea;
@@ -16,6 +17,8 @@ using namespace fovea::functions;
 static void checkOptions(Checker &check, const VQBackwardOptions &options) {
   check.check(options.causal || !options.bias,
               "causal: found False, needed True with a bias");
+  check.check(options.causal || !(options.state || options.dNextState),
+              "causal: found False, needed True with a state");
   bool isSoftmax = options.weighting == VQWeighting::Softmax;
   for (const auto &[name, array] :
        {std::pair<const char *, const std::optional<TensorRef> *>("out",
@@ -27,6 +30,27 @@ static void checkOptions(Checker &check, const VQBackwardOptions &options) {
     check.check(!isSoftmax || *array || array == &options.dLse,
                 Twine(name) + ": found none, needed that of vq");
   }
+}
+
+namespace {
+/// A part of the gradient of a state.
+struct Part {
+  const char *name;
+  ElementType elementType;
+  Shape shape;
+  OwnedTensor VQStateGradient::*member;
+};
+} // namespace
+
+static SmallVector<Part, 3> getParts(const VQArguments &arguments) {
+  SmallVector<VQStatePart, 5> state = getVQState(arguments);
+  Shape keys = state[2].shape;
+  keys.push_back(arguments.q.shape[3]);
+  return {
+      {"mean", state[0].elementType, state[0].shape, &VQStateGradient::mean},
+      {"keys", state[3].elementType, keys, &VQStateGradient::keys},
+      {"values", state[3].elementType, state[3].shape,
+       &VQStateGradient::values}};
 }
 
 Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
@@ -47,6 +71,10 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
 
   Call call("vq_backward", options.target);
   addVQInputs(call, arguments);
+  const VQState *before =
+      options.state && !options.state->isEmpty() ? options.state : nullptr;
+  if (before)
+    call.clause("state", checkVQState(check, getVQState(arguments), *before));
   SmallVector<Argument> gradients{check.like("d_out", dOut, type, output)};
   if (options.out)
     call.clause("forward", {check.like("out", *options.out, type, output),
@@ -54,6 +82,15 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   if (options.dLse)
     gradients.push_back(check.like("d_lse", *options.dLse, state, rows));
   call.clause("gradient", gradients);
+  SmallVector<Part, 3> parts = getParts(arguments);
+  if (const VQStateGradient *next = options.dNextState) {
+    SmallVector<Argument> given;
+    for (const Part &part : parts)
+      given.push_back(check.like(std::string("d_next_state.") + part.name,
+                                 (next->*part.member).getRef(),
+                                 part.elementType, part.shape));
+    call.clause("d_next_state", given);
+  }
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
   if (options.causal)
@@ -66,10 +103,15 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   if (arguments.bias)
     call.result(check, "d_bias", "d_bias", arguments.bias->elementType,
                 arguments.bias->shape);
+  if (before)
+    for (const Part &part : parts)
+      call.result(check, "d_state", std::string("d_state_") + part.name,
+                  part.elementType, part.shape);
   if (check.hasFailed())
     return check.takeError();
+  bool isEmpty = is_contained(rows, 0);
   Expected<SmallVector<OwnedTensor>> results =
-      is_contained(rows, 0) ? call.fill() : call.run();
+      isEmpty ? call.fill() : call.run();
   if (!results)
     return results.takeError();
   VQGradients found;
@@ -78,5 +120,17 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   found.v = std::move((*results)[2]);
   if (arguments.bias)
     found.bias = std::move((*results)[3]);
+  if (!before)
+    return found;
+  auto last = results->end() - 3;
+  for (const Part &part : parts) {
+    OwnedTensor &gradient = found.state.*part.member;
+    gradient = std::move(*last++);
+    // A window of nothing passes on what the next one gives.
+    if (isEmpty && options.dNextState)
+      std::memcpy(gradient.getData(),
+                  (options.dNextState->*part.member).getData(),
+                  gradient.getNumBytes());
+  }
   return found;
 }

@@ -15,6 +15,8 @@
 #include "llvm/IR/Instructions.h"
 
 using namespace llvm;
+using fovea::simt::Op;
+using fovea::simt::OpTable;
 
 /// Inline assembly with wgmma takes and gives accumulators as they are: it may
 /// pass one on before it is there.
@@ -27,15 +29,125 @@ static bool isWarpgroupAsm(const Value *value) {
       .contains("wgmma.");
 }
 
+static Constant *getAddress(IRBuilder<> &builder, const Op &op) {
+  return ConstantExpr::getIntToPtr(
+      builder.getInt64(reinterpret_cast<uintptr_t>(&op)),
+      PointerType::get(builder.getContext(), 0));
+}
+
 /// Values that hold what an operand held.
 static bool passesOn(const Instruction &instruction) {
   return isa<PHINode, SelectInst, ExtractValueInst, InsertValueInst,
              FreezeInst>(instruction);
 }
 
+namespace {
+/// Follows the registers that wgmma takes back to the instructions that write
+/// them. A stamp says after how many fences that was: 0 for never, such as for
+/// constants and for what wgmma itself writes.
+class WriteStamps {
+public:
+  explicit WriteStamps(Function &function)
+      : i32(Type::getInt32Ty(function.getContext())),
+        written(function.getParent()->getOrInsertFunction(
+            "fovea_simt_written", FunctionType::get(i32, {}, false))) {}
+
+  /// The latest stamp of the registers among the operands of `call`; null if
+  /// there is none.
+  Value *findLatest(CallInst &call) {
+    SmallSetVector<Value *, 32> stamps;
+    for (Value *operand : call.args())
+      // Descriptors have 64 bits.
+      if (operand->getType()->getPrimitiveSizeInBits() == 32)
+        if (Value *stamp = find(operand); stamp != getNever())
+          stamps.insert(stamp);
+    Value *latest = nullptr;
+    IRBuilder<> builder(&call);
+    for (Value *stamp : stamps)
+      latest =
+          latest ? builder.CreateBinaryIntrinsic(Intrinsic::umax, latest, stamp)
+                 : stamp;
+    return latest;
+  }
+
+private:
+  Constant *getNever() { return ConstantInt::get(i32, 0); }
+
+  Value *find(Value *value) {
+    auto *instruction = dyn_cast<Instruction>(value);
+    if (!instruction)
+      return getNever();
+    if (Value *known = stamps.lookup(value))
+      return known;
+    return stamps[value] = make(*instruction);
+  }
+
+  Value *make(Instruction &instruction) {
+    if (auto *phi = dyn_cast<PHINode>(&instruction)) {
+      IRBuilder<> builder(phi);
+      PHINode *stamp = builder.CreatePHI(i32, phi->getNumIncomingValues());
+      stamps[phi] = stamp;
+      for (auto [block, value] : zip(phi->blocks(), phi->incoming_values()))
+        stamp->addIncoming(find(value), block);
+      return stamp;
+    }
+    // Neither changes a register.
+    if (isa<BitCastInst, FreezeInst>(instruction))
+      return find(instruction.getOperand(0));
+    if (auto *extract = dyn_cast<ExtractElementInst>(&instruction))
+      if (cast<VectorType>(extract->getVectorOperandType())
+              ->getElementCount()
+              .isScalar())
+        return find(extract->getVectorOperand());
+    if (auto *extract = dyn_cast<ExtractValueInst>(&instruction))
+      if (isWarpgroupAsm(extract->getAggregateOperand()))
+        return getNever();
+    IRBuilder<> builder(&*std::next(instruction.getIterator()));
+    return builder.CreateCall(written);
+  }
+
+  Type *i32;
+  FunctionCallee written;
+  DenseMap<Value *, Value *> stamps;
+};
+} // namespace
+
+/// Lets each product report registers that were written after the last fence.
+static void guardWrites(Function &function, OpTable &table,
+                        function_ref<std::string(Instruction &)> describe) {
+  SmallVector<CallInst *> products;
+  for (Instruction &instruction : instructions(function))
+    if (auto *call = dyn_cast<CallInst>(&instruction))
+      if (isWarpgroupAsm(call) && cast<InlineAsm>(call->getCalledOperand())
+                                      ->getAsmString()
+                                      .contains("mma_async"))
+        products.push_back(call);
+  if (products.empty())
+    return;
+  WriteStamps stamps(function);
+  Module &module = *function.getParent();
+  auto *pointer = PointerType::get(module.getContext(), 0);
+  FunctionCallee check = module.getOrInsertFunction(
+      "fovea_simt_check_written",
+      FunctionType::get(Type::getVoidTy(module.getContext()),
+                        {Type::getInt32Ty(module.getContext()), pointer},
+                        false));
+  for (CallInst *call : products) {
+    Value *latest = stamps.findLatest(*call);
+    if (!latest)
+      continue;
+    IRBuilder<> builder(call);
+    Op &op = table.add();
+    op.name = "wgmma.mma_async";
+    op.where = describe(*call);
+    builder.CreateCall(check, {latest, getAddress(builder, op)});
+  }
+}
+
 void fovea::simt::guardAccumulators(
     Function &function, OpTable &table,
     function_ref<std::string(Instruction &)> describe) {
+  guardWrites(function, table, describe);
   // Forwards from every product.
   SetVector<Instruction *> tainted;
   for (Instruction &instruction : instructions(function))
@@ -75,11 +187,9 @@ void fovea::simt::guardAccumulators(
       Op &op = table.add();
       op.name = user->getOpcodeName();
       op.where = describe(*user);
-      Value *address = ConstantExpr::getIntToPtr(
-          builder.getInt64(reinterpret_cast<uintptr_t>(&op)), pointer);
       Value *bits = builder.CreateBitCast(value, i32);
-      reading = builder.CreateBitCast(builder.CreateCall(read, {bits, address}),
-                                      type);
+      reading = builder.CreateBitCast(
+          builder.CreateCall(read, {bits, getAddress(builder, op)}), type);
     }
     use->set(reading);
   }

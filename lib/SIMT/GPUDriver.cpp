@@ -54,6 +54,8 @@ static Options readEnvironment() {
       options.bankConflicts = number;
     else if (name == "transforms")
       options.transforms = number;
+    else if (name == "chip")
+      options.chip = value.str();
     else
       fprintf(stderr, "fovea: FOVEA_SIMT has no option '%s'\n",
               part.str().c_str());

@@ -48,6 +48,8 @@ static Error defineSymbols(orc::LLJIT &jit) {
   add("fovea_simt_register", &fovea_simt_register);
   add("fovea_simt_shared", &fovea_simt_shared);
   add("fovea_simt_accumulator", &fovea_simt_accumulator);
+  add("fovea_simt_written", &fovea_simt_written);
+  add("fovea_simt_check_written", &fovea_simt_check_written);
   add("fovea_simt_access", &fovea_simt_access);
   add("fovea_simt_pause", &fovea_simt_pause);
   add("fovea_simt_trap", &fovea_simt_trap);

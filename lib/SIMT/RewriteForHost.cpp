@@ -15,6 +15,7 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/PatternMatch.h"
 #include "llvm/IR/ReplaceConstant.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -298,6 +299,19 @@ std::pair<Value *, Value *> Rewriter::getSlots(Function &function) {
 /// Finds out what `op` does.
 Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
   if (!call.isInlineAsm()) {
+    // The intrinsics of copies to clusters have a flag for the mask that says
+    // which blocks get a copy, their first one.
+    if (StringRef(op.name).starts_with("llvm.nvvm.cp.async.bulk."))
+      for (Value *operand : call.args())
+        if (operand->getType()->isIntegerTy(1)) {
+          if (match(operand, PatternMatch::m_One()) &&
+              (StringRef(op.name).contains(".g2s.") ||
+               StringRef(op.name).ends_with(".to.shared.cluster")))
+            return makeError("intrinsic '" + op.name +
+                             "' with multicast is not emulated (" + op.where +
+                             ")");
+          break;
+        }
     if (bindIntrinsic(op))
       return Error::success();
     return makeError("intrinsic '" + op.name + "' is not emulated (" +

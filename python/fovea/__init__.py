@@ -46,7 +46,12 @@ from .compiler import (
     set_num_threads,
 )
 from ._vq import VQState, vq, vq_decode
-from ._vq_backward import commitment_loss, commitment_loss_backward, vq_backward
+from ._vq_backward import (
+    VQStateGradient,
+    commitment_loss,
+    commitment_loss_backward,
+    vq_backward,
+)
 from .ops import dense, fast_multipole, fast_multipole_linear
 from ._tree_backward import (
     tree_build_backward,
@@ -78,6 +83,7 @@ __all__ = [
     "TARGETS",
     "Tree",
     "VQState",
+    "VQStateGradient",
     "clear_cache",
     "codebook_update",
     "commitment_loss",

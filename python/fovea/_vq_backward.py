@@ -6,16 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _arguments as check
 from . import _fovea
 from ._arguments import Tensor, tensor_type
-from ._vq import _check_call, _empty, _quantize
+from ._vq import VQState, _Call, _check_call, _check_position, _check_state, _empty, _quantize
 from .compiler import check_target
 from .ops import _list, _with_rank, _remembered
 
-__all__ = ["commitment_loss", "commitment_loss_backward", "vq_backward"]
+__all__ = ["VQStateGradient", "commitment_loss", "commitment_loss_backward", "vq_backward"]
+
+
+class VQStateGradient(NamedTuple):
+    """The gradient of a `VQState`: for its `mean` [B,G,S,E], and for the quantized
+    `keys` [B,G,2 block,D] and the `values` [B,G,2 block,E] of the tokens it keeps."""
+
+    mean: Any
+    keys: Any
+    values: Any
 
 
 # ----------------------------------------------------------------------------
@@ -23,53 +32,102 @@ __all__ = ["commitment_loss", "commitment_loss_backward", "vq_backward"]
 # ----------------------------------------------------------------------------
 
 
-def _make_backward(
-    d_out: Any, arguments: tuple[Any, ...], out: Any, lse: Any, d_lse: Any, causal: bool, target: str
-) -> Callable[..., Any]:
-    check_target(target)
-    call = _check_call(*arguments)
-    if not causal and call.bias:
-        raise ValueError("causal: found False, needed True with a bias")
-    batch, heads, length, width = call.q.shape
-    element, rows = call.q.element, (batch, heads, length)
-    state = check.state_type(element)
-    data = (*rows, call.v.shape[3])
-    gradients = [check.like("d_out", d_out, element, data)]
-    forward = []
-    softmax = arguments[-1] == "softmax"
-    for name, array in (("out", out), ("lse", lse), ("d_lse", d_lse)):
+class _Given(NamedTuple):
+    """What `vq_backward` was given beside the arguments of `vq`."""
+
+    d_out: Any
+    out: Any
+    lse: Any
+    d_lse: Any
+    state: Any
+    d_next_state: Any
+
+
+def _state_gradient(call: _Call, prefix: str) -> list[Tensor]:
+    mean, _, codes, values, _ = call.state(prefix)
+    keys = Tensor(f"{prefix}_keys", values.element, (*codes.shape, call.q.shape[3]))
+    return [mean, keys, values]
+
+
+def _check_results(call: _Call, given: _Given, softmax: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """The forward's results and their gradients."""
+    element, rows = call.q.element, call.q.shape[:3]
+    state, data = check.state_type(element), (*rows, call.v.shape[3])
+    gradients = [check.like("d_out", given.d_out, element, data)]
+    for name in ("out", "lse", "d_lse"):
+        array = getattr(given, name)
         if (array is not None) and not softmax:
             raise ValueError(f"{name}: found one, needed none without a soft-max")
         if array is None and softmax and name != "d_lse":
             raise ValueError(f"{name}: found none, needed that of vq")
-    if softmax:
-        forward = [check.like("out", out, element, data), check.like("lse", lse, state, rows)]
-        if d_lse is not None:
-            gradients.append(check.like("d_lse", d_lse, state, rows))
-    d_k = Tensor("d_k", element, (*call.v.shape[:3], width))
-    results = [call.q._replace(name="d_q"), d_k, call.v._replace(name="d_v")]
-    if 0 in rows:
-        found = [*results, *([call.bias._replace(name="d_bias")] if call.bias else [])]
-        return lambda *_: tuple(map(_empty, found))
+    if not softmax:
+        return [], gradients
+    if given.d_lse is not None:
+        gradients.append(check.like("d_lse", given.d_lse, state, rows))
+    forward = [check.like("out", given.out, element, data), check.like("lse", given.lse, state, rows)]
+    return forward, gradients
+
+
+def _check_next(given: Any, needed: list[Tensor]) -> None:
+    if len(given) != len(needed):
+        raise ValueError(f"d_next_state: found {len(given)} parts, needed {len(needed)}")
+    for part, tensor, name in zip(given, needed, VQStateGradient._fields):
+        check.like(f"d_next_state.{name}", part, tensor.element, tensor.shape)
+
+
+def _make_backward(
+    given: _Given, arguments: tuple[Any, ...], causal: bool, target: str
+) -> Callable[..., Any]:
+    check_target(target)
+    call = _check_call(*arguments)
+    has_state, has_next = given.state is not None, given.d_next_state is not None
+    if not causal and (call.bias or has_state or has_next):
+        raise ValueError(f"causal: found False, needed True with a {'bias' if call.bias else 'state'}")
+    forward, gradients = _check_results(call, given, softmax=arguments[-1] == "softmax")
+    if has_state:
+        _check_state(given.state, call.state("state"))
+    if has_next:
+        _check_next(given.d_next_state, _state_gradient(call, "d_next"))
+    d_k = Tensor("d_k", call.q.element, (*call.v.shape[:3], call.q.shape[3]))
+    outs = [call.q._replace(name="d_q"), d_k, call.v._replace(name="d_v")]
+    d_bias = [call.bias._replace(name="d_bias")] if call.bias else []
+    d_state = _state_gradient(call, "d_state") if has_state else []
+    results = [*outs, *d_bias, *d_state]
+    if 0 in call.q.shape[:3]:
+        # A window of nothing passes the gradient of its state on.
+        def nothing(*arrays: Any) -> tuple[Any, ...]:
+            found = [_empty(tensor) for tensor in results]
+            if d_state and has_next:
+                for to, part in zip(found[-3:], arrays[-3:]):
+                    to[...] = part
+            return tuple(found)
+
+        return nothing
     body, codes = _quantize(call)
-    text = f"attn.vq_backward ins{_list([call.q, codes, call.v, call.codebook])}\n"
-    if call.bias:
-        text += f"      bias{_list([call.bias])}\n"
-    if forward:
-        text += f"      forward{_list(forward)}\n"
-    text += f"      gradient{_list(gradients)}\n      outs{_list(results)}\n"
-    if call.bias:
-        results.append(call.bias._replace(name="d_bias"))
-        text += f"      d_bias{_list(results[3:])}\n"
+    clauses = [
+        ("ins", [call.q, codes, call.v, call.codebook]),
+        ("bias", [call.bias] if call.bias else []),
+        ("state", call.state("state") if has_state else []),
+        ("forward", forward),
+        ("gradient", gradients),
+        ("d_next_state", _state_gradient(call, "d_next") if has_next else []),
+    ]
+    parameters = ", ".join(
+        f"{t.value}: {t.type}"
+        for t in [*call.inputs, *(t for _, group in clauses[2:] for t in group)]
+    )
+    clauses += [("outs", outs), ("d_bias", d_bias), ("d_state", d_state)]
+    text = "attn.vq_backward"
+    for name, group in clauses:
+        text += f" {name}{_list(group)}\n     " if group else ""
     for tensor in results:
         body += f"  {tensor.value} = tensor.empty() : {tensor.type}\n"
-    parameters = ", ".join(f"{t.value}: {t.type}" for t in call.inputs + forward + gradients)
     types = ", ".join(tensor.type for tensor in results)
     attributes = call.attributes + ["causal"] * bool(causal)
     returned = ", ".join(f"%r#{index}" for index in range(len(results)))
     return _fovea.compile(
         f"func.func @vq_backward({parameters}) -> ({types}) {{\n{body}"
-        f"  %r:{len(results)} = {text}      {{{', '.join(attributes)}}} -> {types}\n"
+        f"  %r:{len(results)} = {text} {{{', '.join(attributes)}}} -> {types}\n"
         f"  return {returned} : {types}\n}}\n",
         target,
         "native",
@@ -91,11 +149,13 @@ def vq_backward(
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
+    state: VQState | None = None,
     d_lse: Any = None,
+    d_next_state: VQStateGradient | None = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
-    """The gradients of `vq` of a whole sequence: (d_q, d_k, d_v), and d_bias with a
-    bias.
+    """The gradients of `vq`: (d_q, d_k, d_v), d_bias with a bias, and a
+    `VQStateGradient` with a state.
 
     `out` and `lse` are what `vq` returned, None for "squared_relu"; `d_out`
     [B,H,N,E] and `d_lse` [B,H,N] are the gradients for them.  d_k [B,G,N,D] is that
@@ -103,22 +163,31 @@ def vq_backward(
     the present and the previous block only, since older tokens are read as
     codewords, which are constants.  The codebook has no gradient; it moves by
     `codebook_update`.
+
+    `d_next_state` is the gradient for the state that `vq` returned: the last result
+    of `vq_backward` of the window after this one.  So gradients of windows, taken
+    from the last to the first, are those of the whole sequence.
     """
     if bias is not None and len(getattr(bias, "shape", (0,) * 4)) < 4:
         bias = _with_rank(bias, 4)
-    optional = [x for x in (bias, out, lse) if x is not None]
-    arrays = [q, k, v, codebook, *optional, d_out] + ([] if d_lse is None else [d_lse])
+    given = _Given(d_out, out, lse, d_lse, state, d_next_state)
+    arrays = [q, k, v, codebook, *([] if bias is None else [bias])]
+    arrays += [] if state is None else list(state)
+    arrays += [x for x in (out, lse, d_out, d_lse) if x is not None]
+    arrays += [] if d_next_state is None else list(d_next_state)
     options = (
-        "vq_backward", target, block, causal, scale, weighting, bias is None, out is None,
-        lse is None, d_lse is None,
+        "vq_backward", target, block, causal, scale, weighting, bias is None, *(x is None for x in given)
     )  # fmt: skip
     arguments = (q, k, v, codebook, block, bias, scale, weighting)
     kernel = _remembered(
-        options,
-        arrays,
-        lambda: _make_backward(d_out, arguments, out, lse, d_lse, causal, target),
+        options, arrays, lambda: _make_backward(given, arguments, causal, target)
     )
-    return kernel(*arrays)
+    if state is not None:
+        _check_position(VQState(*state))
+    found = kernel(*arrays)
+    if state is None:
+        return found
+    return (*found[:-3], VQStateGradient(*found[-3:]))
 
 
 # ----------------------------------------------------------------------------

@@ -132,3 +132,31 @@ def test_conv():
         options = dict(num_basis=2, window=4, delta=1.0, epsilon=0.01, mask=mask)
         found = fovea.conv(q, k, v, target="gpu-sim", **options)
         assert error(found, fovea.conv(q, k, v, **options)) < 5e-6
+
+
+def test_gradients():
+    """Of operations with kernels of their own for them: as on the CPU."""
+
+    def agree(gradient, *arguments, **options):
+        found, expected = (gradient(*arguments, target=target, **options) for target in ("gpu-sim", "cpu"))
+        if not isinstance(found, tuple):
+            found, expected = (found,), (expected,)
+        for a, b in zip(found, expected, strict=True):
+            assert error(a, b) < 1e-5
+
+    q, k = (normal(1, heads, 40, 6, dtype=np.float32) for heads in (4, 2))
+    v, d = k + 1, q[..., ::-1].copy()
+    agree(fovea.rope_backward, d, np.arange(40, dtype=np.int32))
+    u1, u2 = (fovea.polynomial_features(x, degree=2, scale=0.5) for x in (q, k))
+    agree(fovea.polynomial_features_backward, u1[..., ::-1].copy(), q, degree=2, scale=0.5)
+    mask = fovea.Causal()
+    out = fovea.low_rank(u1, u2, v, mask=mask)
+    agree(fovea.low_rank_backward, d, u1, u2, v, out, mask=mask)
+    options = dict(num_basis=3, window=2, delta=1.0, epsilon=0.01)
+    agree(fovea.conv_backward, d, q, k, v, fovea.conv(q, k, v, **options), **options)
+    codebook = normal(2, 5, 6, dtype=np.float32)
+    out, lse = fovea.vq(q, k, v, codebook, block=8, return_lse=True)
+    agree(fovea.vq_backward, d, q, k, v, codebook, out, lse, block=8)
+    tree = fovea.tree_build(d[0], ratio=2, levels=3)
+    agree(lambda y, target: fovea.tree_build_backward(y, tree, target=target), tree.nodes + 1)
+    agree(lambda y, target: fovea.tree_materialize_backward(y, tree, target=target), d[0])

@@ -256,7 +256,9 @@ def test_constant_segments_are_dense():
         found, wanted = attend(rows, weight), attend(c, full)
         at = index[0] * ratio ** level[0]
         kept = np.isfinite(weight[0])
-        np.testing.assert_allclose(found[:, :, kept], wanted[:, :, at[kept]], rtol=0, atol=2e-6)
+        # Both are f32: each is as far from the exact sums as SPEC allows.
+        bound = 5e-6 * np.abs(wanted).max()
+        np.testing.assert_allclose(found[:, :, kept], wanted[:, :, at[kept]], rtol=0, atol=bound)
 
 
 # ----------------------------------------------------------------------------

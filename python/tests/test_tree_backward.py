@@ -8,6 +8,7 @@ import pytest
 
 import fovea
 from conftest import TYPES
+from fovea import reference
 
 # Batch, tokens, width, ratio, levels.
 SHAPES = {
@@ -141,6 +142,120 @@ def test_a_function_of_trees(target):
         step[at] = 1e-5
         above, below = (kernel(c + s * step, level, index) for s in (1, -1))
         assert abs(inner(d_out, above - below) / 2e-5 - gradient[at]) <= 1e-6 * np.abs(gradient).max()
+
+
+def score_function(shape, heads, groups, weight, exponential):
+    """attn.tree_score of VIP tokens and candidates."""
+    batch, tokens, count, width = shape
+    q, k = f"tensor<{batch}x{heads}x{tokens}x{width}xf64>", f"tensor<{batch}x{groups}x{count}x{width}xf64>"
+    out = f"tensor<{batch}x{count}xf64>"
+    clause = f"log_weight(%w : {out})" if weight else ""
+    return (
+        f"func.func @f(%q: {q}, %k: {k}{f', %w: {out}' * weight}) -> {out} {{\n  %e = tensor.empty() : {out}\n"
+        f"  %s = attn.tree_score ins(%q, %k : {q}, {k}) {clause} outs(%e : {out})"
+        f" {{scale = 0.7 : f64{', exponential' * exponential}}} -> {out}\n  return %s : {out}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("heads,groups,weight,exponential",
+                         [(1, 1, False, True), (1, 1, False, False), (2, 2, True, False), (4, 2, True, False)])  # fmt: skip
+def test_scores(heads, groups, weight, exponential, target):
+    """Against central differences; a masked candidate passes nothing on."""
+    rng = np.random.default_rng(6)
+    shape = batch, tokens, count, width = 2, 3, 5, 4
+    arrays = [rng.standard_normal((batch, heads, tokens, width)), rng.standard_normal((batch, groups, count, width))]
+    if weight:
+        arrays.append(rng.standard_normal((batch, count)))
+        arrays[2][0, 1] = -np.inf
+    kernel = fovea.compile(score_function(shape, heads, groups, weight, exponential), target=target)
+    d = rng.standard_normal((batch, count))
+    found = kernel.vjp()(*arrays, d)
+    assert len(found) == len(arrays)
+    if weight:
+        assert not found[1][0, :, 1].any() and found[2][0, 1] == 0
+    for at, gradient in enumerate(found):
+        for index in np.ndindex(gradient.shape):
+            moved = [[x.copy() for x in arrays] for _ in range(2)]
+            for one, step in zip(moved, (1e-5, -1e-5)):
+                one[at][index] += step
+            difference = inner(d, kernel(*moved[0]) - kernel(*moved[1])) / 2e-5
+            assert abs(difference - gradient[index]) <= 1e-6 * np.abs(gradient).max()
+
+
+STRAIGHT_THROUGH = """
+func.func @layer(%t: tensor<2x15x3xf64>, %q: tensor<2x2x4x3xf64>) -> (tensor<2x4x3xf64>, tensor<2x4xi32>, tensor<2x4xi32>) {
+  %li = tensor.empty() : tensor<2x4xi32>
+  %fi = tensor.empty() : tensor<2x4xf64>
+  %ri = tensor.empty() : tensor<2x4x3xf64>
+  %level, %index, %factor = attn.tree_select ins(%t : tensor<2x15x3xf64>) outs(%li, %li : tensor<2x4xi32>, tensor<2x4xi32>)
+      straight_through(%fi : tensor<2x4xf64>) {shape = #attn.tree<ratio = 2, levels = 3>, budgets = array<i64: 1, 1, 1>}
+      -> tensor<2x4xi32>, tensor<2x4xi32>, tensor<2x4xf64> score {
+  ^bb0(%candidates: tensor<2x2x3xf64>):
+    %keys = tensor.expand_shape %candidates [[0, 1], [2], [3]] output_shape [2, 1, 2, 3] : tensor<2x2x3xf64> into tensor<2x1x2x3xf64>
+    %si = tensor.empty() : tensor<2x2xf64>
+    %score = attn.tree_score ins(%q, %keys : tensor<2x2x4x3xf64>, tensor<2x1x2x3xf64>) outs(%si : tensor<2x2xf64>) -> tensor<2x2xf64>
+    attn.yield %score : tensor<2x2xf64>
+  }
+  %rows = attn.tree_fetch ins(%t : tensor<2x15x3xf64>) nodes(%level, %index : tensor<2x4xi32>, tensor<2x4xi32>)
+      outs(%ri : tensor<2x4x3xf64>) {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x4x3xf64>
+  %out = linalg.generic {indexing_maps = [affine_map<(b, r, f) -> (b, r, f)>, affine_map<(b, r, f) -> (b, r)>, affine_map<(b, r, f) -> (b, r, f)>],
+                         iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%rows, %factor : tensor<2x4x3xf64>, tensor<2x4xf64>) outs(%ri : tensor<2x4x3xf64>) {
+  ^bb0(%x: f64, %f: f64, %o: f64):
+    %y = arith.mulf %x, %f : f64
+    linalg.yield %y : f64
+  } -> tensor<2x4x3xf64>
+  return %out, %level, %index : tensor<2x4x3xf64>, tensor<2x4xi32>, tensor<2x4xi32>
+}
+"""
+
+
+def soft_rows(nodes, query, level, index, stopped=None):
+    """Rows of chosen nodes of a binary tree of three levels, times 1 + p - stop(p) for
+    the score of every ancestor at levels 1 and 2; also these scores. At level 3 there
+    is one node, so no choice."""
+    rows = [nodes[:, :1]]
+    for first, last in ((1, 3), (3, 7), (7, 15)):
+        rows.insert(0, np.repeat(rows[0], 2, axis=1) - nodes[:, first:last])
+    out = np.stack([[rows[l][b, x] for l, x in zip(level[b], index[b])] for b in range(len(level))])
+    scores = np.zeros((len(level), 3))
+    for b in range(len(level)):
+        finest = index[b][level[b] == 0][0]
+        for l in (1, 2):
+            # The candidates are the two children of the node that was split above.
+            chosen = finest >> l
+            pair = rows[l][b, chosen // 2 * 2 :][:2]
+            scores[b, l] = reference.head_probability(query[b : b + 1], pair[None, None])[0, chosen % 2]
+            if stopped is not None:
+                under = (level[b] < l) & (index[b] >> np.maximum(l - level[b], 0) == chosen)
+                out[b, under] *= 1 + scores[b, l] - stopped[b, l]
+    return out, scores
+
+
+def test_straight_through(target):
+    """The choice is hard forward; backward the scores of what was chosen count."""
+    rng = np.random.default_rng(7)
+    nodes, query = rng.standard_normal((2, 15, 3)), rng.standard_normal((2, 2, 4, 3))
+    d_out = rng.standard_normal((2, 4, 3))
+    kernel = fovea.compile(STRAIGHT_THROUGH, target=target)
+    out, level, index = kernel(nodes, query)
+    want, stopped = soft_rows(nodes, query, level, index)
+    np.testing.assert_allclose(out, want, atol=1e-14)
+    found = kernel.vjp()(nodes, query, d_out)
+    for at, gradient in enumerate(found):
+        assert np.abs(gradient).max() > 1e-3
+        for position in np.ndindex(gradient.shape):
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = [nodes.copy(), query.copy()]
+                moved[at][position] += step
+                values.append(inner(d_out, soft_rows(*moved, level, index, stopped)[0]))
+            difference = (values[0] - values[1]) / 2e-5
+            assert abs(difference - gradient[position]) <= 1e-6 * np.abs(gradient).max()
+    # Without the factor no gradient reaches the queries.
+    hard = STRAIGHT_THROUGH.replace("ins(%rows, %factor", "ins(%rows, %ones").replace(
+        "  %out =", "  %ones = arith.constant dense<1.0> : tensor<2x4xf64>\n  %out =")
+    assert not fovea.compile(hard, target=target).vjp()(nodes, query, d_out)[1].any()
 
 
 @pytest.mark.parametrize("wrong", [(0, 4, "level.* must be at least 0 and below 4, but got 4"),

@@ -82,6 +82,159 @@ def test_the_same_bits_for_any_number_of_threads():
         assert all(np.array_equal(a, b) for a, b in zip(found[0], other))
 
 
+CUTS = (0, 3, 4, 4, 21, 37)
+
+
+def run_windows(q, k, v, codebook, cuts=CUTS, d_out=None, target="cpu", **options):
+    """Gradients of all windows, one after the other, joined."""
+    windows = [slice(low, high) for low, high in zip(cuts, cuts[1:])]
+
+    def rows(array, window):
+        return array[:, :, window].copy()
+
+    has_lse = options.get("weighting") != "squared_relu"
+    forward, state = [], None
+    for window in windows:
+        arrays = [rows(x, window) for x in (q, k, v)]
+        results = fovea.vq(*arrays, codebook, **options, state=state, return_state=True,
+                           return_lse=has_lse, target=target)  # fmt: skip
+        forward.append((state, arrays, results[0], results[1] if has_lse else None))
+        state = results[-1]
+    found, d_state = [], None
+    for window, (state, arrays, out, lse) in reversed(list(zip(windows, forward))):
+        gradients = fovea.vq_backward(
+            rows(d_out, window), *arrays, codebook, out if has_lse else None, lse, **options,
+            state=state, d_next_state=d_state, target=target,
+        )  # fmt: skip
+        found.insert(0, gradients[:3])
+        d_state = gradients[-1]
+    return [np.concatenate(parts, 2) for parts in zip(*found)]
+
+
+@pytest.mark.parametrize(
+    "type,weighting",
+    [("float64", "softmax"), ("float32", "squared_relu"), ("float16", "softmax"), ("bfloat16", "softmax")],
+)
+def test_windows_compose(type, weighting, target):
+    """Gradients of windows, from the last to the first, are those of the whole: also
+    for a window of nothing, and through one that is shorter than a block."""
+    q, k, v = make(type, B=2, H=4, G=2, E=5)
+    codebook = make_codebook(2, 9, 16, type)
+    d_out = np.random.default_rng(8).standard_normal((*q.shape[:3], 5)).astype(TYPES[type])
+    options = {"block": 4, "scale": 0.3, "weighting": weighting}
+    found = run_windows(q, k, v, codebook, d_out=d_out, target=target, **options)
+    codes = reference.quantize(k, codebook)[1]
+    expected = reference.vq_backward(d_out, q, codes, v, codebook, **options)
+    for one, other in zip(found, expected):
+        near(one, other, type)
+
+
+@pytest.mark.parametrize("position", [0, 5, 8, 30])
+def test_state(position, target):
+    """Every part of the gradient of a state, and from every part of the next."""
+    q, k, v = make("float64", B=2, H=4, G=2, N=position + 11)
+    codebook = make_codebook(2, 9, 16, "float64")
+    rng = np.random.default_rng(8)
+    options = {"block": 8, "scale": 0.3}
+    first, last = ([x[:, :, rows].copy() for x in (q, k, v)]
+                   for rows in (slice(0, position), slice(position, None)))  # fmt: skip
+    state = fovea.vq(*first, codebook, **options, return_state=True)[-1]
+    out, lse, after = fovea.vq(*last, codebook, **options, state=state, return_state=True, return_lse=True)
+    d_out = rng.standard_normal(out.shape)
+    d_next = fovea.VQStateGradient(
+        rng.standard_normal(after.mean.shape), rng.standard_normal((*after.codes.shape, 16)),
+        rng.standard_normal(after.values.shape))  # fmt: skip
+    found = fovea.vq_backward(d_out, *last, codebook, out, lse, **options, state=state,
+                              d_next_state=d_next, target=target)  # fmt: skip
+
+    def kept(position):
+        """The rows of tokens that are read one by one, oldest first."""
+        return np.arange(max(position // 8 - 1, 0) * 8, position) % 16
+
+    rows, next_rows = kept(position), kept(position + 11)
+    expected = reference.vq_backward(
+        d_out, last[0], reference.quantize(last[1], codebook)[1], last[2], codebook, **options,
+        state=reference.VQState(state.mean, state.count, state.codes[:, :, rows], state.values[:, :, rows], position),
+        d_next_state=reference.VQStateGradient(d_next.mean, d_next.keys[:, :, next_rows], d_next.values[:, :, next_rows]),
+    )  # fmt: skip
+    d_q, *gradients, _, d_state = expected
+    near(found[0], d_q, "float64")
+    near(found[3].mean, d_state.mean, "float64")
+    # Rows of tokens that nothing reads any more pass on what they get: to the
+    # window if it wrote them, else to the state.
+    unread = np.setdiff1d(np.arange(16), next_rows)
+    token = (unread - position) % 16
+    for index, name in ((1, "keys"), (2, "values")):
+        next, want = getattr(d_next, name), gradients[index - 1].copy()
+        np.add.at(want, (slice(None), slice(None), token[token < 11]), next[:, :, unread[token < 11]])
+        near(found[index], want, "float64")
+        want = np.zeros(next.shape)
+        want[:, :, rows] = getattr(d_state, name)
+        want[:, :, unread[token >= 11]] += next[:, :, unread[token >= 11]]
+        near(getattr(found[3], name), want, "float64")
+
+
+WINDOWS = """
+func.func @f(%q: tensor<1x2x24x4xf64>, %k: tensor<1x1x24x4xf64>, %v: tensor<1x1x24x3xf64>, %c: tensor<1x5x4xf64>) -> tensor<1x2x24x3xf64> {
+  %zi = tensor.empty() : tensor<1x1x24xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x24x4xf64>, tensor<1x5x4xf64>) outs(%zi : tensor<1x1x24xi32>) -> tensor<1x1x24xi32>
+  %o0 = tensor.empty() : tensor<1x2x24x3xf64>
+$CALLS
+  return %o$LAST : tensor<1x2x24x3xf64>
+}
+"""
+
+
+def windows_function(cuts):
+    """A function of one attn.vq for each window."""
+    state = "tensor<1x1x5x3xf64>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x3xf64>, tensor<i64>"
+    text = ""
+    for i, (low, high) in enumerate(zip(cuts, cuts[1:])):
+        N = high - low
+        for name, shape, width in (("q", "1x2x24x4xf64", 4), ("z", "1x1x24xi32", 0), ("v", "1x1x24x3xf64", 3)):
+            heads, last = 2 if name == "q" else 1, f", {width}" if width else ""
+            part = f"tensor<1x{heads}x{N}x{width}xf64>" if width else f"tensor<1x1x{N}xi32>"
+            text += (f"  %{name}{i} = tensor.extract_slice %{name}[0, 0, {low}{', 0' * bool(width)}] "
+                     f"[1, {heads}, {N}{last}] [1, 1, 1{', 1' * bool(width)}] : tensor<{shape}> to {part}\n")  # fmt: skip
+        parts = [f"tensor<1x2x{N}x4xf64>", f"tensor<1x1x{N}xi32>", f"tensor<1x1x{N}x3xf64>", "tensor<1x5x4xf64>"]
+        for part, kind in enumerate(state.split(", ")):
+            text += f"  %n{i}_{part} = tensor.empty() : {kind}\n"
+        before = f"state({', '.join(f'%r{i - 1}#{part + 1}' for part in range(5))} : {state})" if i else ""
+        out = f"tensor<1x2x{N}x3xf64>"
+        text += (f"  %e{i} = tensor.empty() : {out}\n"
+                 f"  %r{i}:6 = attn.vq ins(%q{i}, %z{i}, %v{i}, %c : {', '.join(parts)}) {before} outs(%e{i} : {out})"
+                 f" next_state({', '.join(f'%n{i}_{part}' for part in range(5))} : {state})"
+                 f" {{block = 4 : i64, causal}} -> {out}, {state}\n"
+                 f"  %o{i + 1} = tensor.insert_slice %r{i}#0 into %o{i}[0, 0, {low}, 0] [1, 2, {N}, 3] [1, 1, 1, 1]"
+                 f" : {out} into tensor<1x2x24x3xf64>\n")  # fmt: skip
+    return WINDOWS.replace("$CALLS", text).replace("$LAST", str(len(cuts) - 1))
+
+
+def test_vjp_of_windows(target):
+    """A function of windows has the gradients of one of the whole sequence."""
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal(s) for s in ((1, 2, 24, 4), (1, 1, 24, 4), (1, 1, 24, 3), (1, 5, 4), (1, 2, 24, 3))]
+    whole, parts = (fovea.compile(windows_function(cuts), target=target).vjp(arguments=[0, 1, 2])(*arrays)
+                    for cuts in ((0, 24), (0, 3, 13, 24)))  # fmt: skip
+    for one, other in zip(parts, whole):
+        assert np.abs(other).max() > 0.1
+        near(one, other, "float64")
+
+
+def test_the_same_bits_of_windows_for_any_number_of_threads():
+    q, k, v = make(B=2, H=4, G=2, N=100)
+    codebook = make_codebook(2, 9, 16)
+    found = []
+    try:
+        for threads in (1, 2, 3, 7):
+            fovea.set_num_threads(threads)
+            found.append(run_windows(q, k, v, codebook, (0, 37, 70, 100), d_out=q, block=8))
+    finally:
+        fovea.set_num_threads(0)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other))
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_commitment_loss(type, target):
     _, k, _ = make(type, B=2, N=37)
@@ -92,6 +245,14 @@ def test_commitment_loss(type, target):
     assert found.shape == () and found.dtype == (np.float64 if type == "float64" else np.float32)
     np.testing.assert_allclose(found, loss, rtol=1e-5)
     near(fovea.commitment_loss_backward(3.0, k, k_hat, target=target), 3 * gradient, type)
+
+
+def make_state(**changes):
+    """The state before the first token of `make`, in blocks of 8."""
+    kept = np.zeros((1, 2, 16), np.int32)
+    values = np.zeros((1, 2, 16, 16), np.float32)
+    state = fovea.VQState(values[:, :, :9], np.zeros((1, 2, 9), np.int32), kept, values, np.array(0))
+    return state._replace(**changes)
 
 
 def refuses(text, **changes):
@@ -115,6 +276,18 @@ def test_bad_input():
     refuses("out: found one, needed none without a soft-max", weighting="squared_relu")
     refuses("causal: found False, needed True with a bias", causal=False,
             bias=np.zeros((1, 1, 37, 16), np.float32))  # fmt: skip
+    refuses("causal: found False, needed True with a state", causal=False, state=make_state())
+    refuses("state.mean: found shape (1, 2, 9, 15), needed (1, 2, 9, 16)",
+            state=make_state(mean=np.zeros((1, 2, 9, 15), np.float32)))  # fmt: skip
+    refuses("state.position: found -1, needed at least 0", state=make_state(position=np.array(-1)))
+    d_next = [np.zeros((1, 2, rows, 16), np.float32) for rows in (9, 16, 16)]
+    refuses("d_next_state: found 2 parts, needed 3", d_next_state=d_next[:2])
+    refuses("d_next_state.keys: found shape (1, 2, 9, 16), needed (1, 2, 16, 16)", d_next_state=d_next[:1] * 3)
+    with pytest.raises(fovea.FoveaError, match=r"attn.vq_backward: kept codes\[0, 1, 3\] must be at least 0"):
+        q, k, v = make()
+        state = make_state()
+        state.codes[0, 1, 3] = -1
+        fovea.vq_backward(v, q, k, v, make_codebook(2, 9, 16), v, v[..., 0].copy(), block=8, state=state)
     with pytest.raises(ValueError, match="k_hat: found shape"):
         fovea.commitment_loss(np.zeros((1, 2, 3, 4)), np.zeros((1, 2, 3, 5)))
     with pytest.raises(fovea.FoveaError, match=r"attn.vq_backward: codes\[0, 0, 3\] must be at least 0"):

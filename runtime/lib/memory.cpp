@@ -8,11 +8,11 @@
 
 //
 // Every block is preceded by a 64-byte header, which makes freeing and tracking
-// constant-time without a table. Blocks below `hugeBlockBytes` come from the C
-// library. Larger ones are mapped, and a few of them are kept after they are
+// constant-time without a table. Blocks below `mappedBlockBytes` come from the
+// C library. Larger ones are mapped, and some of them are kept after they are
 // freed: a fresh mapping costs a page fault and the zeroing of every page,
 // which for a kernel that only streams through its output is a good part of its
-// time.
+// time. The C library gives blocks of this size back just as well.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,10 +30,10 @@
 
 using namespace fovea::rt;
 
-/// From this size on a block is mapped with huge pages.
+/// From this size on a block is mapped, and from that on with huge pages.
+static constexpr int64_t mappedBlockBytes = int64_t(64) << 10;
 static constexpr int64_t hugeBlockBytes = int64_t(4) << 20;
-static constexpr size_t minAlignment = 64;
-static constexpr int maxCachedBlocks = 16;
+static constexpr int maxCachedBlocks = 64;
 static constexpr size_t maxCachedBytes = size_t(512) << 20;
 
 static constexpr uint64_t liveMark = 0x666f7665612d6c76;
@@ -67,12 +67,13 @@ class BlockCache {
 public:
   /// Takes the smallest mapping that holds `bytes` without wasting more than a
   /// quarter of itself; its `data` is null if there is none.
-  Mapping take(size_t bytes) {
+  Mapping take(size_t bytes, size_t alignment) {
     std::lock_guard<std::mutex> guard(lock);
     int best = -1;
     for (int i = 0; i < count; ++i) {
       size_t capacity = entries[i].capacity();
-      if (capacity >= bytes && capacity - bytes <= capacity / 4 &&
+      if (reinterpret_cast<uintptr_t>(entries[i].data) % alignment == 0 &&
+          capacity >= bytes && capacity - bytes <= capacity / 4 &&
           (best < 0 || capacity < entries[best].capacity()))
         best = i;
     }
@@ -129,13 +130,14 @@ static BlockCache &cache() {
 // Blocks
 //===----------------------------------------------------------------------===//
 
-static Block *allocateMapped(size_t bytes) {
-  Mapping mapping = cache().take(bytes);
+static Block *allocateMapped(size_t bytes, size_t alignment) {
+  auto map = alignment == hugePageBytes ? mapHuge : mapPages;
+  Mapping mapping = cache().take(bytes, alignment);
   if (!mapping.data)
-    mapping = mapHuge(bytes, sizeof(Block));
+    mapping = map(bytes, sizeof(Block));
   if (!mapping.data) {
     cache().clear();
-    mapping = mapHuge(bytes, sizeof(Block));
+    mapping = map(bytes, sizeof(Block));
   }
   if (!mapping.data)
     return nullptr;
@@ -162,8 +164,10 @@ static Block *allocate(int64_t bytes, size_t alignment) {
   if (bytes > maxBufferBytes || alignment > static_cast<size_t>(maxBufferBytes))
     return nullptr;
   const size_t size = static_cast<size_t>(bytes);
-  Block *block = bytes >= hugeBlockBytes && alignment <= hugePageBytes
-                     ? allocateMapped(size)
+  const size_t mappedAlignment =
+      bytes >= hugeBlockBytes ? hugePageBytes : minAlignment;
+  Block *block = bytes >= mappedBlockBytes && alignment <= mappedAlignment
+                     ? allocateMapped(size, mappedAlignment)
                      : allocateSmall(size, alignment);
   if (!block)
     return nullptr;
@@ -172,6 +176,7 @@ static Block *allocate(int64_t bytes, size_t alignment) {
   block->owner = nullptr;
   block->previous = block->next = nullptr;
   allocationGauge.add(bytes);
+  poison(block->data(), size);
   return block;
 }
 

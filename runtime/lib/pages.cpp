@@ -8,6 +8,8 @@
 
 #include "pages.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,10 +19,24 @@ static size_t roundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+static size_t pageBytes() {
+  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+Mapping fovea::rt::mapPages(size_t bytes, size_t prefixBytes) {
+  const size_t prefix = roundUp(prefixBytes, minAlignment);
+  const size_t mapped = roundUp(prefix + bytes, pageBytes());
+  void *region = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED)
+    return {};
+  return {region, mapped, static_cast<char *>(region) + prefix};
+}
+
 Mapping fovea::rt::mapHuge(size_t bytes, size_t prefixBytes) {
-  static const size_t pageBytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t prefix = roundUp(prefixBytes, pageBytes);
-  const size_t body = roundUp(bytes, pageBytes);
+  const size_t prefix = roundUp(prefixBytes, pageBytes());
+  const size_t body = roundUp(bytes, pageBytes());
   const size_t reserved = prefix + body + hugePageBytes;
 
   void *region = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
@@ -53,4 +69,13 @@ Mapping fovea::rt::mapHuge(size_t bytes, size_t prefixBytes) {
 void fovea::rt::unmap(const Mapping &mapping) {
   if (mapping.base)
     munmap(mapping.base, mapping.bytes);
+}
+
+void fovea::rt::poison(void *data, size_t bytes) {
+  static const bool isAsked = [] {
+    const char *text = getenv("FOVEA_POISON_MEMORY");
+    return text && strcmp(text, "1") == 0;
+  }();
+  if (isAsked)
+    memset(data, 0xff, bytes);
 }

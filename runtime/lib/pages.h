@@ -18,6 +18,9 @@ namespace fovea::rt {
 /// cover the start of a buffer.
 constexpr size_t hugePageBytes = size_t(2) << 20;
 
+/// Alignment of every block.
+constexpr size_t minAlignment = 64;
+
 /// No buffer is larger, so that sums of a few sizes cannot overflow.
 constexpr int64_t maxBufferBytes = INT64_MAX / 4;
 
@@ -35,12 +38,20 @@ struct Mapping {
   }
 };
 
+/// Maps `bytes` > 0 bytes at a multiple of `minAlignment`; `prefixBytes` more
+/// bytes are usable directly before them.
+Mapping mapPages(size_t bytes, size_t prefixBytes);
+
 /// Maps `bytes` > 0 bytes at a multiple of `hugePageBytes` and asks for huge
 /// pages; `prefixBytes` more bytes are usable directly before them.
 Mapping mapHuge(size_t bytes, size_t prefixBytes);
 
-/// Undoes `mapHuge`; nothing to do for a failed mapping.
+/// Undoes either; nothing to do for a failed mapping.
 void unmap(const Mapping &mapping);
+
+/// With FOVEA_POISON_MEMORY=1, read once, fills memory with NaNs (-1 as
+/// integers), so that a kernel that reads what nobody wrote is seen.
+void poison(void *data, size_t bytes);
 
 } // namespace fovea::rt
 

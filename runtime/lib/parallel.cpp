@@ -8,6 +8,7 @@
 
 #include "parallel.h"
 #include "fovea_rt/fovea_rt.h"
+#include "pages.h"
 #include "pool.h"
 #include "scratch.h"
 #include "status.h"
@@ -96,6 +97,7 @@ void ParallelLoop::runShare(void *context) {
     if (share.index < 0)
       return;
     runningIndex = share.index;
+    poison(share.scratch, static_cast<size_t>(loop.scratchBytes));
     loop.body(share.index, share.scratch, loop.context);
   }
 }
@@ -134,11 +136,12 @@ static bool runShared(int64_t count, int64_t scratchBytes, void *scratch,
 
 /// A failure of a body leaves the kernel from here, so whatever loop comes next
 /// on this thread sets the index anew.
-static void runInline(int64_t count, void *scratch, fovea_rt_body_t body,
-                      void *context) {
+static void runInline(int64_t count, int64_t scratchBytes, void *scratch,
+                      fovea_rt_body_t body, void *context) {
   const int64_t outerIndex = runningIndex;
   for (int64_t index = count - 1; index >= 0; --index) {
     runningIndex = index;
+    poison(scratch, static_cast<size_t>(scratchBytes));
     body(index, scratch, context);
   }
   runningIndex = outerIndex;
@@ -168,7 +171,7 @@ void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
   char message[messageBytes];
   if (threads == 1 || !runShared(count, scratch_bytes, scratch, body, context,
                                  threads, code, message))
-    runInline(count, scratch, body, context);
+    runInline(count, scratch_bytes, scratch, body, context);
 
   leaveScratch(depth);
   if (code != FOVEA_RT_OK)

@@ -13,6 +13,7 @@
 // PASSES: attn-check-codes
 // PASSES: attn-expand-patterns
 // PASSES: attn-expand-conv
+// PASSES: attn-narrow-sources
 // PASSES: attn-fuse-elementwise
 // PASSES: attn-select-gpu-tiles{shared-bytes=232448 warpgroups=false}
 // PASSES: attn-tile-stream

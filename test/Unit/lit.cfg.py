@@ -14,6 +14,7 @@ config.test_format = lit.formats.GoogleTest(".", "Tests")
 for variable in ["HOME", "TMP", "TEMP"]:
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
+config.environment["FOVEA_POISON_MEMORY"] = "1"
 if "address" in config.sanitizers:
     # As in ../lit.cfg.py.
     config.environment["ASAN_OPTIONS"] = (

@@ -113,6 +113,12 @@ llvm::Expected<OwnedTensor> vq_decode(const TensorRef &q, const TensorRef &k,
 // Gradients
 //===----------------------------------------------------------------------===//
 
+/// The gradient of a state: for its mean [B,G,S,E], and for the quantized keys
+/// [B,G,2 block,D] and the values [B,G,2 block,E] of the tokens that it keeps.
+struct VQStateGradient {
+  OwnedTensor mean, keys, values;
+};
+
 struct VQBackwardOptions {
   bool causal = true;
   std::optional<TensorRef> bias;
@@ -122,6 +128,9 @@ struct VQBackwardOptions {
   std::optional<TensorRef> out, lse;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
+  /// What `vq` was given, and the gradient for what it returned.
+  const VQState *state = nullptr;
+  const VQStateGradient *dNextState = nullptr;
   Target target = Target::CPU;
   /// Where gradients go, instead of new memory.
   std::optional<TensorRef> dQ, dK, dV;
@@ -130,10 +139,12 @@ struct VQBackwardOptions {
 struct VQGradients {
   /// Those of q, of the quantized keys [B,G,N,D], of v, and of a bias.
   OwnedTensor q, k, v, bias;
+  /// That of the state, if there is one.
+  VQStateGradient state;
 };
 
-/// The gradients of `vq` of a whole sequence from that of its output: see
-/// `attn.vq_backward`.
+/// The gradients of `vq` from that of its output, and of the state that it
+/// returned: see `attn.vq_backward`.
 llvm::Expected<VQGradients>
 vq_backward(const TensorRef &dOut, const TensorRef &q, const TensorRef &k,
             const TensorRef &v, const TensorRef &codebook, int64_t block,

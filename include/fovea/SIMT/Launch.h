@@ -42,6 +42,8 @@ struct Options {
   bool transforms = true;
   /// Most shared memory, static and dynamic, of a block.
   uint32_t sharedLimit = 227 * 1024;
+  /// The GPU that kernels are compiled for when nothing else says so.
+  std::string chip = "sm_80";
 };
 
 /// What the blocks of a launch did.

@@ -11,6 +11,10 @@
 // is a tag, a signalling NaN that no arithmetic makes, and every use of a value
 // that may be a tag asks for its meaning: that is an error before the wait.
 //
+// Registers that a product takes may be touched by other instructions only
+// before the last wgmma.fence: values that become its operands are stamped with
+// the number of fences when they are written, tags when they are read.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_LIB_SIMT_RUNTIME_ACCUMULATORS_H
@@ -37,6 +41,8 @@ struct Accumulators {
     uint32_t value = 0;
     /// Number of the product among those of the warp.
     uint64_t product = 0;
+    /// WarpProducts::fences, plus one, when it was last read.
+    uint32_t read = 0;
   };
   std::vector<Entry> entries;
   uint32_t next = 0;
@@ -49,7 +55,7 @@ struct Accumulators {
       entries.resize(kEntries);
     uint32_t tag = kTag | (next++ & ~kTagMask);
     Entry &entry = entries[tag & (kEntries - 1)];
-    entry = {tag, 0, product};
+    entry = {tag, 0, product, 0};
     return tag;
   }
 
@@ -84,6 +90,8 @@ struct WarpProducts {
   uint64_t waitedFor = 0;
   /// An ordinary use of registers since the last fence must be followed by one.
   bool fenced = false;
+  /// Fences so far.
+  uint32_t fences = 0;
   std::vector<std::shared_ptr<Product>> open;
   std::deque<std::vector<std::shared_ptr<Product>>> groups;
 };

@@ -121,6 +121,10 @@ uint64_t fovea_simt_register(uint32_t number);
 char *fovea_simt_shared(void);
 /// The value of a register that a warpgroup product may have written.
 uint32_t fovea_simt_accumulator(uint32_t bits, const fovea::simt::Op *op);
+/// After a register was written that a warpgroup product takes: a stamp, by
+/// which the product checks that a fence came in between.
+uint32_t fovea_simt_written(void);
+void fovea_simt_check_written(uint32_t stamp, const fovea::simt::Op *op);
 /// Before a load (kind 0), a store (1) or an atomic operation (2).
 void fovea_simt_access(const void *address, uint32_t bytes, uint32_t kind,
                        uint32_t alignment, const fovea::simt::Op *op);

@@ -44,6 +44,22 @@ RaceDetector::Cell &RaceDetector::getCell(uint32_t index) {
        otherOp ? otherOp->where.c_str() : "");
 }
 
+void RaceDetector::requireFence(Warp &warp, const Cell &cell, uint32_t offset,
+                                const char *what, const Op &op) {
+  if (!cell.writeTime || cell.isAsync || cell.writer == kCopyEngine)
+    return;
+  // Of the writer after them, or of who does this after the barrier.
+  const Warp &writer = warp.block->warps[cell.writer];
+  bool fenced = writer.proxyFences > cell.proxyFences ||
+                cell.writeTime <= warp.fencedClock.time[cell.writer];
+  if (!fenced)
+    fail(&op,
+         "%s shared +%u through the asynchronous proxy, written by warp %u "
+         "without fence.proxy.async after it: %s",
+         what, offset, cell.writer,
+         cell.writeOp ? cell.writeOp->where.c_str() : "");
+}
+
 void RaceDetector::access(Warp &warp, uint32_t offset, uint32_t bytes,
                           Access kind, const Op &op) {
   if (!enabled || bytes == 0)
@@ -59,20 +75,8 @@ void RaceDetector::access(Warp &warp, uint32_t offset, uint32_t bytes,
                    (kind == Access::Atomic && cell.isAtomic);
     if (!ordered)
       report(op, i * kCellBytes, what, "wrote", cell.writer, cell.writeOp);
-    if (kind == Access::AsyncRead && cell.writeTime && !cell.isAsync &&
-        cell.writer != kCopyEngine) {
-      // Ordinary writes reach the asynchronous proxy by a fence of the writer
-      // after them or of the reader after the barrier.
-      const Warp &writer = warp.block->warps[cell.writer];
-      bool fenced = writer.proxyFences > cell.proxyFences ||
-                    cell.writeTime <= warp.fencedClock.time[cell.writer];
-      if (!fenced)
-        fail(&op,
-             "reads shared +%u through the asynchronous proxy, written by warp "
-             "%u without fence.proxy.async after it: %s",
-             i * kCellBytes, cell.writer,
-             cell.writeOp ? cell.writeOp->where.c_str() : "");
-    }
+    if (kind == Access::AsyncRead)
+      requireFence(warp, cell, i * kCellBytes, "reads", op);
     if (writes && !(kind == Access::Atomic && cell.isAtomic))
       for (unsigned agent = 0; agent < kCopyEngine; ++agent)
         if (agent != warp.id && cell.readTime[agent] > clock.time[agent])
@@ -102,6 +106,8 @@ void RaceDetector::copyWrites(Block &block, Warp &warp, const Clock &clock,
     // one under way.
     if (cell.writeTime && cell.writeTime > clock.time[cell.writer])
       report(op, i * kCellBytes, "writes", "wrote", cell.writer, cell.writeOp);
+    if (!done)
+      requireFence(warp, cell, i * kCellBytes, "writes", op);
     for (unsigned agent = 0; agent < kCopyEngine; ++agent)
       if (cell.readTime[agent] > clock.time[agent])
         report(op, i * kCellBytes, "writes", "read", agent, nullptr);

@@ -64,6 +64,12 @@ public:
   uint32_t engineTime = 1;
 
 private:
+  struct Cell;
+  /// Fails unless ordinary writes of a cell have reached the asynchronous
+  /// proxy, through which `warp` does something now.
+  void requireFence(Warp &warp, const Cell &cell, uint32_t offset,
+                    const char *what, const Op &op);
+
   /// Two bytes of shared memory: neighbours of 16 bits may belong to different
   /// warps.
   static constexpr uint32_t kCellBytes = 2;

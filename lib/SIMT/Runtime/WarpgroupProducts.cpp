@@ -202,6 +202,15 @@ static void compute(Product &product) {
     }
 }
 
+/// Fails if an accumulator has been read since the last fence.
+static void checkRead(Thread &thread, uint32_t bits, const Op &op) {
+  if (!Accumulators::isTag(bits))
+    return;
+  Accumulators::Entry *entry = thread.accumulators.find(bits);
+  if (entry && entry->read > thread.warp->products.fences)
+    fail(&op, "an accumulator of it is read after the last wgmma.fence");
+}
+
 FOVEA_SIMT_GROUP(fovea::simt::issueProduct) {
   unsigned registers = getNumRegisters(op);
   auto owner = std::make_shared<Product>();
@@ -240,6 +249,7 @@ FOVEA_SIMT_GROUP(fovea::simt::issueProduct) {
       if (!isLeft) {
         product.accumulators[t * registers + i] = bits;
         chained &= Accumulators::isTag(bits);
+        checkRead(thread, bits, op);
       } else if (op.param[4]) {
         product.left[t * 4 + i - registers] = readAccumulator(thread, bits, op);
       } else if (in[t][i] != in[0][i] || in[t][i + 1] != in[0][i + 1]) {
@@ -275,7 +285,10 @@ uint32_t fovea::simt::readAccumulator(Thread &thread, uint32_t bits,
   return value;
 }
 
-FOVEA_SIMT_WARP(fovea::simt::productFence) { warp.products.fenced = true; }
+FOVEA_SIMT_WARP(fovea::simt::productFence) {
+  warp.products.fenced = true;
+  ++warp.products.fences;
+}
 
 FOVEA_SIMT_WARP(fovea::simt::productCommit) {
   warp.products.groups.push_back(std::move(warp.products.open));
@@ -300,5 +313,18 @@ FOVEA_SIMT_WARP(fovea::simt::productWait) {
 uint32_t fovea_simt_accumulator(uint32_t bits, const Op *op) {
   if (!Accumulators::isTag(bits))
     return bits;
-  return readAccumulator(*currentBlock->current, bits, *op);
+  Thread &thread = *currentBlock->current;
+  uint32_t value = readAccumulator(thread, bits, *op);
+  thread.accumulators.find(bits)->read = thread.warp->products.fences + 1;
+  return value;
+}
+
+uint32_t fovea_simt_written(void) {
+  return currentBlock->current->warp->products.fences + 1;
+}
+
+void fovea_simt_check_written(uint32_t stamp, const Op *op) {
+  const WarpProducts &products = currentBlock->current->warp->products;
+  if (products.fenced && stamp > products.fences)
+    fail(op, "a register of it is written after the last wgmma.fence");
 }

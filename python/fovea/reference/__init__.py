@@ -66,6 +66,7 @@ from ._quantized import (
 from ._tree import (
     Tree,
     head_probability,
+    head_probability_backward,
     log_weights,
     tree_build,
     tree_fetch,
@@ -75,11 +76,12 @@ from ._tree import (
     vip_score,
 )
 from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
-from ._vq_backward import vq_backward
+from ._vq_backward import VQStateGradient, vq_backward
 
 __all__ = [
     "Tree",
     "VQState",
+    "VQStateGradient",
     "average_weights",
     "causal_mask",
     "codebook_accumulate",
@@ -105,6 +107,7 @@ __all__ = [
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
     "head_probability",
+    "head_probability_backward",
     "log_weights",
     "low_rank",
     "low_rank_backward",

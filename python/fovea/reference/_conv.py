@@ -29,7 +29,7 @@ def conv_scores(b, sizes):
     """The causal scores [N,N] of one head with bases b [R,N]; -inf where no basis
     reaches."""
     length = b.shape[1]
-    scores = np.zeros((length, length))
+    scores = np.zeros((length, length), np.asarray(b).dtype)
     scores[np.triu_indices(length, 1)] = -np.inf
     scores[:, : length - sizes[0]] = -np.inf
     for basis, size in zip(b, sizes):
@@ -70,12 +70,13 @@ def conv_apply(b, sizes, v):
     return out
 
 
-def conv_apply_fft(b, sizes, v):
+def conv_apply_fft(b, sizes, v, fft=np.fft):
     """conv_apply as algorithm 1 is written: R convolutions by FFT, each of the whole
     sequence, with the exponential transform of lemma A.13.
 
     Without a bound on rounding errors: rows whose normaliser is small against the
-    largest weights are wrong.  For comparisons of time and accuracy.
+    largest weights are wrong.  For comparisons of time and accuracy; `fft` is the
+    module whose transforms are used.
     """
     b = np.asarray(b)
     B, H, R, N = b.shape
@@ -100,12 +101,12 @@ def conv_apply_fft(b, sizes, v):
             tail = np.zeros_like(values)
             tail[N - size :] = values[N - size :]
             spectrum = spectrum + (
-                np.fft.rfft(kernel, length)[:, None] * np.fft.rfft(tail, length, axis=0)
+                fft.rfft(kernel, length)[:, None] * fft.rfft(tail, length, axis=0)
             )
             normaliser[N - size :] += np.cumsum(kernel)
         if np.ndim(spectrum) == 0:
             continue
-        rows = np.fft.irfft(spectrum, length, axis=0)[:N]
+        rows = fft.irfft(spectrum, length, axis=0)[:N]
         with np.errstate(divide="ignore", invalid="ignore"):
             out[batch, head] = np.where(normaliser[:, None] > 0, rows / normaliser[:, None], 0.0)
     return out

@@ -14,9 +14,12 @@ count in a mean.  A node of padding alone has the mean of its padding.
 
 import numpy as np
 
+from ._arguments import _array
+
 __all__ = [
     "Tree",
     "head_probability",
+    "head_probability_backward",
     "log_weights",
     "tree_build",
     "tree_fetch",
@@ -162,6 +165,32 @@ def head_probability(query, key, scale=None, log_weight=None):
     shares = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = shares.sum(-1, keepdims=True)
     return (shares / np.where(total == 0, 1, total)).mean((1, 2))
+
+
+def head_probability_backward(d_out, query, key, scale=None, log_weight=None):
+    """The gradients of `head_probability` for query, key and, if given, log_weight,
+    of a scalar with gradient `d_out` [B,c] for its result."""
+    query, key, d_out = (_array(n, x, r, "") for n, x, r in
+                         (("query", query, 4), ("key", key, 4), ("d_out", d_out, 2)))  # fmt: skip
+    B, H, count, D = query.shape
+    G = key.shape[1]
+    scale = D**-0.5 if scale is None else scale
+    keys = np.repeat(key, H // G, axis=1)
+    scores = np.einsum("bhid,bhcd->bhic", query, keys) * scale
+    if log_weight is not None:
+        scores = scores + _array("log_weight", log_weight, 2, "[B,c]")[:, None, None]
+    top = scores.max(-1, keepdims=True)
+    shares = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = shares.sum(-1, keepdims=True)
+    shares = shares / np.where(total == 0, 1, total)
+    d_shares = d_out[:, None, None] / (H * count)
+    d_scores = shares * (d_shares - (shares * d_shares).sum(-1, keepdims=True))
+    d_query = scale * np.einsum("bhic,bhcd->bhid", d_scores, keys)
+    d_key = scale * np.einsum("bhic,bhid->bhcd", d_scores, query)
+    d_key = d_key.reshape(B, G, H // G, *d_key.shape[2:]).sum(2)
+    if log_weight is None:
+        return d_query, d_key
+    return d_query, d_key, d_scores.sum((1, 2))
 
 
 def tree_select(tree, budgets, *, score):

@@ -72,6 +72,84 @@ def test_central_differences(form, weighting):
             assert abs(difference - gradient[index]) <= 1e-6 * np.abs(gradient).max(initial=1)
 
 
+def make_windows(cuts, bias=False, seed=3):
+    """Arrays of a sequence, and a function that cuts one to a window."""
+    rng = np.random.default_rng(seed)
+    total = cuts[-1]
+    arrays = {"q": rng.standard_normal((B, H, total, D)), "k": rng.integers(0, S, (B, G, total)),
+              "v": rng.standard_normal((B, G, total, E))}  # fmt: skip
+    if bias:
+        arrays["bias"] = rng.standard_normal((1, H, total, 2 * L))
+    d_out, d_lse = rng.standard_normal((B, H, total, E)), rng.standard_normal((B, H, total))
+    codebook = rng.standard_normal((G, S, D))
+
+    def window(low, high):
+        return {name: array[:, :, low:high] for name, array in arrays.items()} | {"codebook": codebook}
+
+    return window, d_out, d_lse
+
+
+@pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("cuts", [(0, 1, 5, 14), (0, 3, 6, 12), (0, 2, 3, 4, 5, 6, 7), (0, 10, 10, 17)])
+def test_windows_compose(cuts, bias, weighting):
+    """Gradients of windows, from the last to the first, are those of the whole."""
+    window, d_out, d_lse = make_windows(cuts, bias)
+    options = {"block": L, "scale": 0.7, "weighting": weighting}
+    want = ref.vq_backward(d_out, **window(0, cuts[-1]), **options, d_lse=d_lse)
+    states = [ref.vq_initial_state(B, G, S, E)]
+    for low, high in zip(cuts, cuts[1:]):
+        states.append(ref.vq_linear(**window(low, high), **options, state=states[-1], return_state=True)[1])
+    found, d_state = [], None
+    for low, high, state in reversed(list(zip(cuts, cuts[1:], states))):
+        *gradients, d_state = ref.vq_backward(
+            d_out[:, :, low:high], **window(low, high), **options, d_lse=d_lse[:, :, low:high],
+            state=state, d_next_state=d_state)  # fmt: skip
+        found.insert(0, gradients)
+    for index, whole in enumerate(want[: 3 + bias]):
+        np.testing.assert_allclose(np.concatenate([f[index] for f in found], 2), whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
+@pytest.mark.parametrize("cut,total", [(1, 4), (4, 5), (7, 17)])
+def test_central_differences_of_a_state(cut, total, weighting):
+    """Of a window with a state, for that state and through the next one."""
+    window, _, _ = make_windows((0, cut, total), bias=True)
+    options = {"block": L, "scale": 0.7, "weighting": weighting}
+    state = ref.vq_linear(**window(0, cut), **options, return_state=True)[1]
+    rest = window(cut, total)
+    rng = np.random.default_rng(1)
+
+    def run(q, v, bias, mean, values):
+        *results, after = ref.vq_linear(
+            q, rest["k"], v, rest["codebook"], bias=bias, **options, return_lse=True, return_state=True,
+            state=state._replace(mean=mean, values=values))  # fmt: skip
+        return [*results[: 1 + (weighting == "softmax")], after.mean, after.values], after
+
+    # A code that no token has has no mean.
+    arrays = [rest["q"], rest["v"], rest["bias"], state.mean, state.values]
+    results, after = run(*arrays)
+    weights = [rng.standard_normal(x.shape) for x in results]
+    weights[-2] *= (after.count > 0)[..., None]
+    d_next = ref.VQStateGradient(weights[-2], np.zeros((*after.codes.shape, D)), weights[-1])
+    d_q, _, d_v, d_bias, d_state = ref.vq_backward(
+        weights[0], rest["q"], rest["k"], rest["v"], rest["codebook"], bias=rest["bias"], **options,
+        d_lse=weights[1] if weighting == "softmax" else None, state=state, d_next_state=d_next)  # fmt: skip
+
+    def value(arrays):
+        return sum((x * w).sum() for x, w in zip(run(*arrays)[0], weights))
+
+    for at, gradient in enumerate((d_q, d_v, d_bias, d_state.mean, d_state.values)):
+        assert gradient.shape == arrays[at].shape
+        for flat in rng.choice(gradient.size, min(gradient.size, 12), replace=False):
+            moved = []
+            for step in (1e-5, -1e-5):
+                moved.append([x.copy() for x in arrays])
+                moved[-1][at].flat[flat] += step
+            difference = (value(moved[0]) - value(moved[1])) / 2e-5
+            assert abs(difference - gradient.flat[flat]) <= 1e-6 * np.abs(gradient).max(initial=1)
+
+
 def test_differences_see_a_wrong_gradient():
     """Keys that are not near pass nothing on, unlike in dense attention."""
     rng = np.random.default_rng(2)

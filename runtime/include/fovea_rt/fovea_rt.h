@@ -69,8 +69,8 @@ FOVEA_RT_EXPORT int32_t fovea_rt_num_threads(void);
 FOVEA_RT_EXPORT void fovea_rt_release_scratch(void);
 
 /*
- * Gives back the freed blocks of 4 MiB and more that are kept for reuse: at
- * most 16 of them, of 512 MiB together.
+ * Gives back the freed blocks of 64 KiB and more that are kept for reuse: at
+ * most 64 of them, of 512 MiB together.
  */
 FOVEA_RT_EXPORT void fovea_rt_release_cache(void);
 

@@ -10,6 +10,10 @@
 // SUMMARIES-COUNT-3: agrees with the reference
 // SUMMARIES-NOT: differs
 
+// RUN: fovea-run %s --entry=no_heads --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=EMPTY
+// EMPTY-COUNT-6: agrees with the reference
+// EMPTY-NOT: differs
+
 !rows = tensor<1x2x80x8xf32>
 !keys = tensor<1x1x80x8xf32>
 !few = tensor<1x1x10x8xf32>
@@ -38,4 +42,22 @@ func.func @summaries(%x: tensor<2x4x11x5xf32>, %w: tensor<2x3x6x5xf32>, %d: tens
       outs(%ix, %iw, %ib : tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>)
       -> tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>
   return %r#0, %r#1, %r#2 : tensor<2x4x11x5xf32>, tensor<2x3x6x5xf32>, tensor<2x3x5xf32>
+}
+
+// Keys without a query head get zeros.
+func.func @no_heads(%q: tensor<1x0x70x8xf32>, %k: tensor<1x1x70x8xf32>, %l: tensor<1x0x70xf32>, %c: tensor<1x3x8xf32>)
+    -> (tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>) {
+  %codes = arith.constant dense<0> : tensor<1x1x70xi32>
+  %iq = tensor.empty() : tensor<1x0x70x8xf32>
+  %ik = tensor.empty() : tensor<1x1x70x8xf32>
+  %r:3 = attn.dense_backward ins(%q, %k, %k : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>)
+      forward(%q, %l : tensor<1x0x70x8xf32>, tensor<1x0x70xf32>) gradient(%q : tensor<1x0x70x8xf32>)
+      outs(%iq, %ik, %ik : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>)
+      -> tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
+  %s:3 = attn.vq_backward ins(%q, %codes, %k, %c : tensor<1x0x70x8xf32>, tensor<1x1x70xi32>, tensor<1x1x70x8xf32>, tensor<1x3x8xf32>)
+      forward(%q, %l : tensor<1x0x70x8xf32>, tensor<1x0x70xf32>) gradient(%q : tensor<1x0x70x8xf32>)
+      outs(%iq, %ik, %ik : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>) {block = 16 : i64, causal}
+      -> tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
+  return %r#0, %r#1, %r#2, %s#0, %s#1, %s#2 : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>,
+      tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
 }

@@ -16,6 +16,10 @@
 // RUN: fovea-run %s --entry=every --target=gpu-sim --random --compare=reference | FileCheck %s
 // CHECK: agrees with the reference
 // CHECK-NOT: differs
+// RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=GRADIENT
+// RUN: fovea-run %s --entry=gradient_groups --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=GRADIENT
+// GRADIENT-COUNT-3: agrees with the reference
+// GRADIENT-NOT: differs
 
 // RUN: not fovea-run %s --entry=rising --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=SIZES
 // RUN: not env FOVEA_SIMT=transforms=0 fovea-run %s --entry=single --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=MISSING
@@ -98,4 +102,24 @@ func.func @long(%b: tensor<1x1x1x4100xf32>, %v: tensor<1x1x4100x1xf32>) -> tenso
   %r:2 = attn.conv_apply ins(%b, %sizes, %v : tensor<1x1x1x4100xf32>, tensor<1x1x1xi32>, tensor<1x1x4100x1xf32>)
       outs(%o, %n : tensor<1x1x4100x1xf32>, tensor<1x1xi32>) -> tensor<1x1x4100x1xf32>, tensor<1x1xi32>
   return %r#0 : tensor<1x1x4100x1xf32>
+}
+
+func.func @gradient(%q: !rows, %k: !keys, %v: tensor<1x2x70x9xf32>, %out: tensor<1x4x70x9xf32>, %d: tensor<1x4x70x9xf32>)
+    -> (!rows, !keys, tensor<1x2x70x9xf32>) {
+  %iq = tensor.empty() : !rows
+  %ik = tensor.empty() : !keys
+  %iv = tensor.empty() : tensor<1x2x70x9xf32>
+  %r:3 = attn.conv_backward ins(%q, %k, %v : !rows, !keys, tensor<1x2x70x9xf32>)
+      forward(%out : tensor<1x4x70x9xf32>) gradient(%d : tensor<1x4x70x9xf32>) outs(%iq, %ik, %iv : !rows, !keys, tensor<1x2x70x9xf32>)
+      {num_basis = 5 : i64, window = 4 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64} -> !rows, !keys, tensor<1x2x70x9xf32>
+  return %r#0, %r#1, %r#2 : !rows, !keys, tensor<1x2x70x9xf32>
+}
+
+func.func @gradient_groups(%q: !rows, %k: !keys, %v: !keys, %out: !rows, %d: !rows) -> (!rows, !keys, !keys) {
+  %iq = tensor.empty() : !rows
+  %ik = tensor.empty() : !keys
+  %r:3 = attn.conv_backward ins(%q, %k, %v : !rows, !keys, !keys) forward(%out : !rows) gradient(%d : !rows)
+      outs(%iq, %ik, %ik : !rows, !keys, !keys)
+      {num_basis = 3 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64, group = 16 : i64} -> !rows, !keys, !keys
+  return %r#0, %r#1, %r#2 : !rows, !keys, !keys
 }

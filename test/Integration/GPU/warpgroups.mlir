@@ -8,12 +8,18 @@
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=broad --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=6,eager,chip=sm_90a fovea-run %s --entry=near_and_far --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=squared --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 
 // These are the kernels that run.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=TILES
-// TILES-COUNT-5: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// TILES-COUNT-8: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
 
 // One tile of keys is whole, one is not; columns fill two boxes.
 func.func @full(%q: tensor<1x2x150x128xf16>, %k: tensor<1x1x200x128xf16>, %v: tensor<1x1x200x128xf16>) -> (tensor<1x2x150x128xf16>, tensor<1x2x150xf32>) {
@@ -56,4 +62,39 @@ func.func @blocks(%q: tensor<1x2x384x64xbf16>, %k: tensor<1x2x384x64xbf16>) -> t
           ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
       outs(%o : tensor<1x2x384x64xbf16>) {block = 128 : i64, scale = 0.125 : f64} -> tensor<1x2x384x64xbf16>
   return %r : tensor<1x2x384x64xbf16>
+}
+
+// Boxes near the block; far away listed rows, and a run of others, with log
+// weights. Rows are padded to whole products.
+func.func @near_and_far(%q: tensor<1x2x300x72xf16>, %k: tensor<1x1x300x72xf16>, %s: tensor<1x1x90x72xf16>, %w: tensor<1x1x90xf32>) -> (tensor<1x2x300x72xf16>, tensor<1x2x300xf32>) {
+  %o = tensor.empty() : tensor<1x2x300x72xf16>
+  %l = tensor.empty() : tensor<1x2x300xf32>
+  %r:2 = attn.stream query(%q : tensor<1x2x300x72xf16>)
+      source(%k, %k : tensor<1x1x300x72xf16>, tensor<1x1x300x72xf16>)
+          ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
+      source(%s, %s : tensor<1x1x90x72xf16>, tensor<1x1x90x72xf16>) log_weight(%w : tensor<1x1x90xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b * 10)>, affine_map<(b)[rows, n] -> (30, 34)>, affine_map<(b)[rows, n] -> (b + 40, b + 85)>]
+      outs(%o, %l : tensor<1x2x300x72xf16>, tensor<1x2x300xf32>) {block = 128 : i64, scale = 0.11785 : f64} -> tensor<1x2x300x72xf16>, tensor<1x2x300xf32>
+  return %r#0, %r#1 : tensor<1x2x300x72xf16>, tensor<1x2x300xf32>
+}
+
+// Keys that codes name, with a bias of the block's own columns; a table whose
+// values differ by block and are f32.
+func.func @coded(%q: tensor<1x4x192x64xbf16>, %k: tensor<1x2x192x64xbf16>, %c: tensor<2x24x64xbf16>, %b: tensor<1x4x192x128xbf16>) -> tensor<1x4x192x64xbf16> {
+  %zi = tensor.empty() : tensor<1x2x192xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x2x192x64xbf16>, tensor<2x24x64xbf16>) outs(%zi : tensor<1x2x192xi32>) -> tensor<1x2x192xi32>
+  %o = tensor.empty() : tensor<1x4x192x64xbf16>
+  %r = attn.vq ins(%q, %z, %k, %c : tensor<1x4x192x64xbf16>, tensor<1x2x192xi32>, tensor<1x2x192x64xbf16>, tensor<2x24x64xbf16>) bias(%b : tensor<1x4x192x128xbf16>)
+      outs(%o : tensor<1x4x192x64xbf16>) {block = 64 : i64, scale = 0.125 : f64, causal, reduction = #attn.reduction<serial>} -> tensor<1x4x192x64xbf16>
+  return %r : tensor<1x4x192x64xbf16>
+}
+
+// Squared scores, divided by the square of the greatest one so far.
+func.func @squared(%q: tensor<1x1x200x64xf16>, %k: tensor<1x1x200x64xf16>, %b: tensor<1x1x1x200xf16>) -> tensor<1x1x200x64xf16> {
+  %o = tensor.empty() : tensor<1x1x200x64xf16>
+  %r = attn.stream query(%q : tensor<1x1x200x64xf16>)
+      source(%k, %k : tensor<1x1x200x64xf16>, tensor<1x1x200x64xf16>) bias(%b : tensor<1x1x1x200xf16>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%o : tensor<1x1x200x64xf16>) {scale = 0.125 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<1x1x200x64xf16>
+  return %r : tensor<1x1x200x64xf16>
 }

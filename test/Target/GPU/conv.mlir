@@ -8,6 +8,9 @@
 // RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.f32
 // RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.f32 | FileCheck %s --check-prefix=F32
 // RUN: FileCheck %s --input-file=%t.f32
+// RUN: fovea-compile %s --entry=gradient --target=nvvm --emit=ptx -o %t.gradient
+// RUN: FileCheck %s --input-file=%t.gradient
+// RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.gradient
 
 // A depth of 32 in steps of 8: 8 tiles of columns, and one more with the sums of
 // weights of exact rows.
@@ -27,4 +30,15 @@ func.func @f32(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf32>)
       outs(%o, %n : tensor<1x8x?x64xf32>, tensor<1x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<1x8x?x64xf32>, tensor<1x8xi32>
   return %r#0 : tensor<1x8x?x64xf32>
+}
+
+func.func @gradient(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf32>, %ib: tensor<1x8x4x?xf32>, %iv: tensor<1x8x?x64xf32>)
+    -> (tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>) {
+  %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf32>)
+      forward(%v : tensor<1x8x?x64xf32>) gradient(%v : tensor<1x8x?x64xf32>) outs(%ib, %iv : tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>)
+      -> tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>
+  %s:2 = attn.conv_recover_backward ins(%v, %v, %m : tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>, tensor<1x8x4xi32>)
+      gradient(%r#0 : tensor<1x8x4x?xf32>) outs(%iv, %iv : tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>)
+      -> tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>
+  return %r#0, %r#1, %s#0, %s#1 : tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>
 }

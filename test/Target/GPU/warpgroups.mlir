@@ -6,11 +6,20 @@
 // RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=SCORES
 // RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=VALUES
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.ptx
+// Rows that are listed are copied by all threads of the producer; a bias and
+// log weights change nothing else.
+// RUN: fovea-compile %s --entry=lists --target=nvvm --emit=ptx --chip=sm_90a -o %t.lists.ptx
+// RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=LISTS
+// RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=FILL
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix' %t.lists.ptx
+// RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o %t.biased.ptx
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16' %t.biased.ptx | FileCheck %s --check-prefix=BIASED
+// RUN: not grep -E 'mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.biased.ptx
 // Other data, other chips: the kernel of sm_80.
-// RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o - | FileCheck %s --check-prefix=PORTABLE
+// RUN: fovea-compile %s --entry=exact --target=nvvm --emit=ptx --chip=sm_90a -o - | FileCheck %s --check-prefix=PORTABLE
 // RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90 -o - | FileCheck %s --check-prefix=PORTABLE
 // PORTABLE-NOT: wgmma
-// PORTABLE: mma.sync.aligned.m16n8k16
+// PORTABLE: mma.sync.aligned.m16n8k
 // PORTABLE-NOT: wgmma
 
 // CHECK: .target sm_90a
@@ -31,11 +40,37 @@
 // SCORES: {{^}}16{{$}}
 // Values in the loop and after it: 7 steps of 16 keys each.
 // VALUES: {{^}}14{{$}}
+// BIASED: {{^}}8{{$}}
+
+// Registers for more than one thread that copies.
+// LISTS-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}232
+// LISTS-DAG: setmaxnreg.dec.sync.aligned.u32 {{.*}}40
+// LISTS-DAG: mbarrier.expect_tx
+// LISTS-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
+// LISTS-DAG: cp.async.cg.shared.global
+// LISTS-DAG: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// The rows that threads have copied are published before they are handed over.
+// FILL: cp.async.wait_group{{.*}}0
+// FILL-NEXT: fence.proxy.async
+// FILL-NEXT: bar.warp.sync
 
 func.func @causal(%q: tensor<1x8x?x128xbf16>, %k: tensor<1x2x?x128xbf16>, %v: tensor<1x2x?x128xbf16>, %init: tensor<1x8x?x128xbf16>) -> tensor<1x8x?x128xbf16> {
   %r = attn.dense ins(%q, %k, %v : tensor<1x8x?x128xbf16>, tensor<1x2x?x128xbf16>, tensor<1x2x?x128xbf16>)
       outs(%init : tensor<1x8x?x128xbf16>) {mask = #attn.mask<causal>} -> tensor<1x8x?x128xbf16>
   return %r : tensor<1x8x?x128xbf16>
+}
+func.func @lists(%q: tensor<1x8x2048x64xbf16>, %k: tensor<1x2x2048x64xbf16>, %s: tensor<1x2x256x64xbf16>, %w: tensor<1x1x256xf32>, %init: tensor<1x8x2048x64xbf16>) -> tensor<1x8x2048x64xbf16> {
+  %r = attn.stream query(%q : tensor<1x8x2048x64xbf16>)
+      source(%k, %k : tensor<1x2x2048x64xbf16>, tensor<1x2x2048x64xbf16>) ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
+      source(%s, %s : tensor<1x2x256x64xbf16>, tensor<1x2x256x64xbf16>) log_weight(%w : tensor<1x1x256xf32>)
+          ranges [affine_map<(b)[rows, n] -> (b * 8 - 16, b * 8 - 8)>, affine_map<(b)[rows, n] -> (128, 152)>]
+      outs(%init : tensor<1x8x2048x64xbf16>) {block = 128 : i64, scale = 0.125 : f64} -> tensor<1x8x2048x64xbf16>
+  return %r : tensor<1x8x2048x64xbf16>
+}
+func.func @exact(%q: tensor<1x8x?x64xf32>, %k: tensor<1x8x?x64xf32>, %init: tensor<1x8x?x64xf32>) -> tensor<1x8x?x64xf32> {
+  %r = attn.dense ins(%q, %k, %k : tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>)
+      outs(%init : tensor<1x8x?x64xf32>) -> tensor<1x8x?x64xf32>
+  return %r : tensor<1x8x?x64xf32>
 }
 func.func @biased(%q: tensor<1x8x?x64xf16>, %k: tensor<1x8x?x64xf16>, %b: tensor<1x8x?x?xf16>, %init: tensor<1x8x?x64xf16>) -> tensor<1x8x?x64xf16> {
   %r = attn.dense ins(%q, %k, %k : tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>) bias(%b : tensor<1x8x?x?xf16>)

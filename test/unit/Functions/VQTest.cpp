@@ -175,6 +175,48 @@ TEST_F(VQ, GradientIsTheSlope) {
             "lse: found none, needed that of vq");
 }
 
+TEST_F(VQ, GradientGoesThroughTheState) {
+  constexpr ElementType type = ElementType::F64;
+  constexpr int64_t cut = 9;
+  Array q = makeRandom({B, H, N, D}, 1, type),
+        v = makeRandom({B, G, N, E}, 3, type),
+        codebook = makeRandom({G, S, D}, 4, type),
+        codes = makeCodes({B, G, N}, S, 7);
+  Array q1 = slice(q, 0, cut, D), q2 = slice(q, cut, N, D),
+        v1 = slice(v, 0, cut, E), v2 = slice(v, cut, N, E),
+        codes1 = slice(codes, 0, cut, 1), codes2 = slice(codes, cut, N, 1),
+        dOut1({B, H, cut, E}, type),
+        dOut2 = makeRandom({B, H, N - cut, E}, 9, type);
+  VQOptions options;
+  options.returnLse = options.returnState = true;
+  VQResult first, second;
+  auto run = [&] {
+    options.state = nullptr;
+    first = get(vq(q1, codes1, v1, codebook, L, options));
+    options.state = &first.state;
+    second = get(vq(q2, codes2, v2, codebook, L, options));
+    return std::move(second.output);
+  };
+  OwnedTensor output = run();
+  VQBackwardOptions backward;
+  backward.out = output.getRef();
+  backward.lse = second.lse.getRef();
+  backward.state = &first.state;
+  VQGradients found2 =
+      get(vq_backward(dOut2, q2, codes2, v2, codebook, L, backward));
+  backward.out = first.output.getRef();
+  backward.lse = first.lse.getRef();
+  backward.state = nullptr;
+  backward.dNextState = &found2.state;
+  VQGradients found1 =
+      get(vq_backward(dOut1, q1, codes1, v1, codebook, L, backward));
+  expectSlopes({&v1, &q2, &v2}, {&found1.v, &found2.q, &found2.v}, dOut2, run);
+
+  backward.causal = false;
+  EXPECT_EQ(getText(vq_backward(dOut1, q1, codes1, v1, codebook, L, backward)),
+            "causal: found False, needed True with a state");
+}
+
 TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
   Array codes = makeCodes({B, G, N}, S, 7), sums = makeRandom({G, S, D}, 8),
         counts({G, S});

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
@@ -178,6 +180,24 @@ TEST_F(MemoryTest, freedLargeBlocksAreReused) {
   fovea_rt_free(small);
 }
 
+TEST_F(MemoryTest, freedBlocksOfSomePagesAreReused) {
+  void *first = fovea_rt_alloc(64 << 10, 64);
+  fovea_rt_free(first);
+  EXPECT_GE(statistics().cached_bytes, 64 << 10);
+  void *second = fovea_rt_alloc(64 << 10, 64);
+  EXPECT_EQ(second, first);
+  fovea_rt_free(second);
+}
+
+TEST_F(MemoryTest, reuseKeepsTheAlignmentOfLargeBlocks) {
+  // As many pages as a block that is aligned to a huge page.
+  void *pages = fovea_rt_alloc((4 << 20) - 100, 64);
+  fovea_rt_free(pages);
+  void *huge = fovea_rt_alloc(4 << 20, 64);
+  EXPECT_EQ(addressOf(huge) % (2 << 20), 0u);
+  fovea_rt_free(huge);
+}
+
 #ifdef __linux__
 /// The VmFlags line of the mapping that contains `address`, from smaps.
 std::string mappingFlags(void *address) {
@@ -218,12 +238,12 @@ TEST_F(MemoryTest, reuseTakesTheTightestBlock) {
 
 TEST_F(MemoryTest, cacheIsBoundedAndReleasable) {
   std::vector<void *> blocks;
-  for (int i = 0; i < 20; ++i)
+  for (int i = 0; i < 70; ++i)
     blocks.push_back(fovea_rt_alloc(4 << 20, 64));
   for (void *block : blocks)
     fovea_rt_free(block);
-  EXPECT_GE(statistics().cached_bytes, int64_t(16) * (4 << 20));
-  EXPECT_LT(statistics().cached_bytes, int64_t(17) * (4 << 20));
+  EXPECT_GE(statistics().cached_bytes, int64_t(64) * (4 << 20));
+  EXPECT_LT(statistics().cached_bytes, int64_t(65) * (4 << 20));
 
   // Never touched, so these take no memory.
   for (void *&block : blocks)
@@ -273,6 +293,38 @@ TEST_F(MemoryTest, threadsAllocateAndFreeAtTheSameTime) {
             }),
             FOVEA_RT_OK);
   EXPECT_EQ(statistics().allocated_bytes, 0);
+}
+
+/// Whether `bytes` bytes are those of a NaN, as nobody has written them.
+bool isPoisoned(const void *data, int64_t bytes) {
+  auto *begin = static_cast<const unsigned char *>(data);
+  return std::all_of(begin, begin + bytes,
+                     [](unsigned char byte) { return byte == 0xff; });
+}
+
+/// Leaves with 0 if new blocks, small and mapped, and the scratch of every body
+/// are poisoned, a reused one as well.
+[[noreturn]] void exitIfPoisoned() {
+  setenv("FOVEA_POISON_MEMORY", "1", /*overwrite=*/1);
+  bool holds = true;
+  for (int64_t bytes : {100, 5 << 20, 5 << 20}) {
+    void *block = fovea_rt_alloc(bytes, 64);
+    holds = holds && isPoisoned(block, bytes);
+    memset(block, 0, bytes);
+    fovea_rt_free(block);
+  }
+  fovea_rt_set_num_threads(1);
+  parallelFor(3, 256, [&holds](int64_t, void *scratch) {
+    holds = holds && isPoisoned(scratch, 256);
+    memset(scratch, 0, 256);
+  });
+  exit(holds ? 0 : 1);
+}
+
+TEST_F(MemoryDeathTest, newMemoryAndScratchArePoisonedOnDemand) {
+  // A process of its own reads the variable anew.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exitIfPoisoned(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(MemoryDeathTest, wrongFreesAbort) {

@@ -131,7 +131,6 @@ go:
   %start = lshr i64 %low, 4
   %da = add i64 %left, %start
   %db = add i64 %right, %start
-  call void @llvm.nvvm.wgmma.fence.sync.aligned()
 )";
   if (leftInRegisters) {
     text += "  %ra = mul i32 %tid, 4\n";
@@ -142,6 +141,7 @@ go:
               n + " = load i32, ptr %rp" + n + "\n";
     }
   }
+  text += "  call void @llvm.nvvm.wgmma.fence.sync.aligned()\n";
   // Results 0 to count - 1, their initial values, then the factors.
   unsigned factor = 2 * count;
   std::string left =
@@ -363,6 +363,35 @@ TEST(Wgmma, MissingFence) {
   test.from = "  call void @llvm.nvvm.wgmma.fence.sync.aligned()\n";
   EXPECT_THAT(test.run(), HasSubstr("no wgmma.fence between other uses of its "
                                     "registers and it"));
+}
+
+constexpr const char *kFence =
+    "  call void @llvm.nvvm.wgmma.fence.sync.aligned()\n";
+
+TEST(Wgmma, LateFence) {
+  // A part of the left factor is loaded after the fence.
+  ProductTest test;
+  test.leftInRegisters = true;
+  std::string load = "  %a3 = load i32, ptr %rp3\n";
+  test.from = load + kFence;
+  test.to = kFence + load;
+  EXPECT_THAT(test.run(), HasSubstr("a register of it is written after the "
+                                    "last wgmma.fence"));
+}
+
+TEST(Wgmma, AccumulatorReadAfterFence) {
+  ProductTest test;
+  test.from = "  %d1 = call";
+  std::string wait =
+      "  call void @llvm.nvvm.wgmma.commit_group.sync.aligned()\n"
+      "  call void @llvm.nvvm.wgmma.wait_group.sync.aligned(i64 0)\n";
+  std::string read = "  store float %c0, ptr %out\n";
+  test.to = wait + kFence + read + test.from;
+  EXPECT_THAT(test.run(), HasSubstr("an accumulator of it is read after the "
+                                    "last wgmma.fence"));
+  test.to = wait + read + kFence + test.from;
+  // All threads write the same place, later numbers of its own thread last.
+  EXPECT_EQ(test.run(), "");
 }
 
 TEST(Wgmma, OverwrittenTooEarly) {

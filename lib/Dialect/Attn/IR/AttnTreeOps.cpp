@@ -255,7 +255,8 @@ LogicalResult TreeMaterializeOp::verify() {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange TreeSelectOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, getNumOperands() - 2, 2);
+  unsigned numInits = getFactor() ? 3 : 2;
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
 }
 
 int64_t TreeSelectOp::getNumRoots() {
@@ -276,7 +277,8 @@ static bool canBe(Type type, ArrayRef<int64_t> expected, Type elementType) {
 
 LogicalResult TreeSelectOp::verify() {
   TreeAttr shape = getShape();
-  if (failed(verifyTree(*this, getTree(), shape)) ||
+  if (failed(attn::detail::verifySingleOperands(*this, {0, 2, 3})) ||
+      failed(verifyTree(*this, getTree(), shape)) ||
       failed(verifyCounts(*this, getCounts(), getTree())))
     return failure();
   if (static_cast<int64_t>(getBudgets().size()) != shape.getLevels())
@@ -340,6 +342,16 @@ LogicalResult TreeSelectOp::verify() {
       failed(verifyList(*this, "index", getIndex(), batch, listed,
                         "nodes that the budgets leave")))
     return failure();
+  if (Value factor = getFactor()) {
+    Type found = cast<ShapedType>(factor.getType()).getElementType();
+    if (found != state)
+      return emitOpError() << "expects straight_through to hold " << state
+                           << ", but got " << found;
+    if (failed(attn::detail::verifyShape(*this, "straight_through", factor,
+                                         {batch, listed},
+                                         "nodes that the budgets leave")))
+      return failure();
+  }
   if (!isa<TensorType>(getTree().getType()))
     return emitOpError("expects tensors: expand it before bufferization");
   return attn::detail::verifyDestinationStyle(*this);

@@ -149,6 +149,11 @@ static LogicalResult emitBiasError(Operation *op) {
                          "present block then");
 }
 
+static LogicalResult emitStateError(Operation *op) {
+  return op->emitOpError("expects no state without causal: every query reads "
+                         "the whole sequence then");
+}
+
 /// True when every element of the constant `value` is zero.
 static bool isConstantZero(Value value) {
   DenseElementsAttr constant;
@@ -173,8 +178,7 @@ LogicalResult VQOp::verify() {
     if (getBias())
       return emitBiasError(*this);
     if (!getState().empty() || !getNextState().empty())
-      return emitOpError("expects no state without causal: every query reads "
-                         "the whole sequence then");
+      return emitStateError(*this);
   }
   if (getLse() && getWeighting() != Weighting::Softmax)
     return emitOpError() << "expects no lse with weighting "
@@ -256,30 +260,79 @@ LogicalResult VQDecodeOp::verify() {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange VQBackwardOp::getDpsInitsMutable() {
-  unsigned numInits = 3 + (getDBias() ? 1 : 0);
+  unsigned numInits = 3 + (getDBias() ? 1 : 0) + getDState().size();
   return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
 }
 
-/// Checks the gradient for quantized keys `[B, G, N, D]`, which are no operand.
-static LogicalResult verifyKeyGradient(VQBackwardOp op) {
-  ShapedType q = shapedType(op.getQuery()), v = shapedType(op.getValue());
-  Type data = q.getElementType();
-  Type found = shapedType(op.getDKey()).getElementType();
+/// Checks a gradient `[B, G, rows, width]` for what is no operand.
+static LogicalResult verifyRowGradient(VQBackwardOp op, StringRef name,
+                                       Value gradient, int64_t rows,
+                                       int64_t width, StringRef widthOrigin) {
+  ShapedType v = shapedType(op.getValue());
+  Type data = v.getElementType();
+  Type found = shapedType(gradient).getElementType();
   if (found != data && found != getStateType(data))
-    return op.emitOpError() << "expects d_key to hold " << data
+    return op.emitOpError() << "expects " << name << " to hold " << data
                             << (data == getStateType(data) ? "" : " or f32")
                             << ", but got " << found;
-  for (int64_t dim : {0, 1, 2})
-    if (failed(verifyExtent(op, "d_key", op.getDKey(), dim, v.getDimSize(dim),
-                            "from value")))
+  int64_t shape[] = {v.getDimSize(0), v.getDimSize(1), rows};
+  for (auto [dim, extent] : llvm::enumerate(shape))
+    if (failed(verifyExtent(op, name, gradient, dim, extent, "from value")))
       return failure();
-  return verifyExtent(op, "d_key", op.getDKey(), 3, q.getDimSize(3),
-                      "head width of query");
+  return verifyExtent(op, name, gradient, 3, width, widthOrigin);
+}
+
+/// Checks gradients of the mean, the kept keys and the kept values of a state.
+static LogicalResult verifyStateGradient(VQBackwardOp op, StringRef name,
+                                         OperandRange gradients) {
+  if (gradients.empty())
+    return success();
+  if (gradients.size() != 3)
+    return op.emitOpError()
+           << "expects 3 operands of " << name
+           << " (mean, kept keys, kept values), but got " << gradients.size();
+  int64_t kept = 2 * op.getBlock();
+  int64_t width = shapedType(op.getQuery()).getDimSize(3);
+  int64_t valueWidth = shapedType(op.getValue()).getDimSize(3);
+  struct Part {
+    StringRef name;
+    int64_t rows, width;
+  };
+  Part parts[] = {
+      {"mean", shapedType(op.getCodebook()).getDimSize(1), valueWidth},
+      {"kept keys", kept, width},
+      {"kept values", kept, valueWidth}};
+  for (auto [part, gradient] : llvm::zip_equal(parts, gradients)) {
+    std::string full = (part.name + " of " + name).str();
+    if (shapedType(gradient).isDynamicDim(2))
+      return op.emitOpError() << "expects " << full << " to have " << part.rows
+                              << " rows, but got a dynamic extent";
+    if (failed(verifyRowGradient(op, full, gradient, part.rows, part.width,
+                                 "from query, value, codebook and block")))
+      return failure();
+  }
+  return success();
+}
+
+/// Checks the state and its gradients.
+static LogicalResult verifyStateOperands(VQBackwardOp op) {
+  bool hasState = !op.getState().empty();
+  if (!op.getCausal() && (hasState || !op.getDNextState().empty()))
+    return emitStateError(op);
+  if (!hasState && !op.getDState().empty())
+    return op.emitOpError("expects no d_state without a state");
+  if (hasState && failed(verifyState(op, "state", op.getState(), op.getValue(),
+                                     shapedType(op.getCodebook()).getDimSize(1),
+                                     op.getBlock())))
+    return failure();
+  if (failed(verifyStateGradient(op, "d_next_state", op.getDNextState())))
+    return failure();
+  return verifyStateGradient(op, "d_state", op.getDState());
 }
 
 LogicalResult VQBackwardOp::verify() {
   if (failed(attn::detail::verifySingleOperands(*this,
-                                                {0, 1, 2, 3, 7, 9, 10, 11})) ||
+                                                {0, 1, 2, 3, 8, 11, 12, 13})) ||
       failed(verifyInputs(*this)))
     return failure();
   if (!getCausal() && getBias())
@@ -326,9 +379,12 @@ LogicalResult VQBackwardOp::verify() {
   using attn::detail::verifyGradient;
   if (failed(verifyGradient(*this, "query", getDQuery(), getQuery())) ||
       failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
-      failed(verifyKeyGradient(*this)) ||
+      failed(verifyRowGradient(*this, "d_key", getDKey(),
+                               shapedType(getValue()).getDimSize(2),
+                               q.getDimSize(3), "head width of query")) ||
       (getDBias() &&
        failed(verifyGradient(*this, "bias", getDBias(), getBias()))) ||
+      failed(verifyStateOperands(*this)) ||
       failed(attn::detail::verifyNoAliases(*this)))
     return failure();
   return attn::detail::verifyDestinationStyle(*this);

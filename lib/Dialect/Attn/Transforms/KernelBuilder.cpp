@@ -127,6 +127,13 @@ Value KernelBuilder::splat(double value) {
       *this, DenseElementsAttr::get(cast<ShapedType>(vectorType),
                                     getFloatAttr(stateType, value)));
 }
+Value KernelBuilder::constant(ArrayRef<double> values) {
+  SmallVector<Attribute> numbers;
+  for (double value : values)
+    numbers.push_back(getFloatAttr(stateType, value));
+  return arith::ConstantOp::create(
+      *this, DenseElementsAttr::get(cast<ShapedType>(vectorType), numbers));
+}
 Value KernelBuilder::broadcast(Value scalar) {
   if (!lanes)
     return scalar;
@@ -151,6 +158,12 @@ Value KernelBuilder::fma(Value a, Value b, Value c) {
 Value KernelBuilder::fmax(Value a, Value b) {
   Value greater = arith::CmpFOp::create(*this, arith::CmpFPredicate::OGT, a, b);
   return arith::SelectOp::create(*this, greater, a, b);
+}
+Value KernelBuilder::polynomial(Value x, ArrayRef<double> coefficients) {
+  Value sum = splat(coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back()))
+    sum = fma(sum, x, splat(coefficient));
+  return sum;
 }
 
 //===----------------------------------------------------------------------===//

@@ -80,6 +80,8 @@ public:
   // Scalars and vectors of the state type.
   mlir::Value scalar(double value);
   mlir::Value splat(double value);
+  /// One number for every lane.
+  mlir::Value constant(llvm::ArrayRef<double> values);
   mlir::Value broadcast(mlir::Value scalar);
   mlir::Value fadd(mlir::Value a, mlir::Value b);
   mlir::Value fsub(mlir::Value a, mlir::Value b);
@@ -87,6 +89,9 @@ public:
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value c);
   /// `a > b ? a : b`: one instruction on x86, and `b` wins when either is NaN.
   mlir::Value fmax(mlir::Value a, mlir::Value b);
+
+  /// A polynomial in `x`, constant term first.
+  mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
 
   /// Loads or stores one vector; elements of another type are converted.
   mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices);

@@ -8,6 +8,7 @@
 
 #include "SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
 #include <limits>
@@ -15,22 +16,76 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Coefficients of a polynomial for `2^f` on `[-1/2, 1/2]`, constant term
-/// first.
-static SmallVector<double> getExp2Coefficients(bool isDouble) {
-  // Minimax of degree 5 with constant term 1; relative error 9.1e-8.
-  if (!isDouble)
-    return {1.0,           0x1.62e42ap-1, 0x1.ebf9bcp-3,
-            0x1.c6b752p-5, 0x1.3cea88p-7, 0x1.5bba14p-10};
-  // Taylor: ln(2)^k / k!; the first term left out is below 1e-17.
+/// The first terms of the series of `2^x`: ln(2)^k / k!.
+static SmallVector<double> getTaylorCoefficients(int degree) {
   SmallVector<double> coefficients = {1.0};
-  for (int k = 1; k <= 13; ++k)
+  for (int k = 1; k <= degree; ++k)
     coefficients.push_back(coefficients.back() * std::log(2.0) / k);
   return coefficients;
 }
 
+/// A vector by an instruction of AVX-512 on whole registers.
+static Value callAVX512(KernelBuilder &b, StringRef instruction,
+                        ValueRange operands) {
+  std::string name = ("llvm.x86.avx512." + instruction).str();
+  name += b.getStateType().isF64() ? ".pd.512" : ".ps.512";
+  return LLVM::CallIntrinsicOp::create(b, b.getVectorType(),
+                                       b.getStringAttr(name), operands)
+      .getResult(0);
+}
+
+/// The elements of two vectors, one after the other, at the places that the low
+/// bits of `index` give.
+static Value lookUp(KernelBuilder &b, Value low, Value high, Value index) {
+  return callAVX512(b, "vpermi2var", {low, index, high});
+}
+
+/// `a 2^floor(exponent)`.
+static Value scale(KernelBuilder &b, Value a, Value exponent) {
+  auto integer = [&](unsigned width, int64_t value) -> Value {
+    return arith::ConstantOp::create(
+        b, b.getIntegerAttr(b.getIntegerType(width), value));
+  };
+  Value allLanes = integer(b.getLanes(), -1);
+  Value currentRounding = integer(32, 4);
+  return callAVX512(b, "mask.scalef",
+                    {a, exponent, a, allLanes, currentRounding});
+}
+
+/// `2^x` by a table of two vectors, from the rounding of `x` to a step of it.
+/// What is left is so small that the series needs few terms.
+static Value exp2ByTable(KernelBuilder &b, Value x) {
+  bool isDouble = b.getStateType().isF64();
+  int64_t lanes = b.getLanes(), size = 2 * lanes;
+  SmallVector<double> powers;
+  for (int64_t j = 0; j < size; ++j)
+    powers.push_back(std::exp2(static_cast<double>(j) / size));
+  // Minimax of degree 2 with constant term 1: relative error 5.4e-8.
+  SmallVector<double> coefficients = {1.0, 0x1.62e584p-1, 0x1.ebfc1ap-3};
+  if (isDouble) // the first term left out is below 2e-18
+    coefficients = getTaylorCoefficients(/*degree=*/7);
+  // Adding `round` leaves size * n + j in the low bits of the sum.
+  Value round = b.splat(std::ldexp(1.5, isDouble ? 52 : 23) / size);
+  Value shifted = b.fadd(x, round);
+  Value whole = b.fsub(shifted, round);
+  Value fraction = b.fsub(x, whole);
+  auto intType = VectorType::get({lanes}, b.getIntegerType(isDouble ? 64 : 32));
+  Value index = arith::BitcastOp::create(b, intType, shifted);
+  Value power = lookUp(b, b.constant(ArrayRef(powers).take_front(lanes)),
+                       b.constant(ArrayRef(powers).drop_front(lanes)), index);
+  // Scaled first: at minus infinity the power is 0 and the fraction NaN, and so
+  // is the result. A NaN scaled by minus infinity would be 0.
+  power = scale(b, power, whole);
+  // 2^f = 1 + f q(f)
+  Value factor = b.polynomial(fraction, ArrayRef(coefficients).drop_front());
+  return b.fma(b.fmul(power, fraction), factor, power);
+}
+
 Value softmax::exp2(KernelBuilder &b, Value x) {
   bool isDouble = b.getStateType().isF64();
+  // Vectors of 512 bits are those of AVX-512.
+  if (b.getLanes() * b.getStateType().getWidth() == 512)
+    return exp2ByTable(b, x);
   int64_t mantissaBits = isDouble ? 52 : 23, bias = isDouble ? 1023 : 127;
   // Adding `round` leaves the nearest integer of x, plus the exponent bias, in
   // the low bits of the sum: shifted up they are the float 2^n. At the clamp n
@@ -39,12 +94,14 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
   Value shifted = b.fadd(x, b.splat(round));
   shifted = b.fmax(b.splat(round - bias), shifted);
   Value fraction = b.fsub(x, b.fsub(shifted, b.splat(round)));
+  // Minimax of degree 5 with constant term 1: relative error 9.1e-8.
+  SmallVector<double> coefficients = {1.0,           0x1.62e42ap-1,
+                                      0x1.ebf9bcp-3, 0x1.c6b752p-5,
+                                      0x1.3cea88p-7, 0x1.5bba14p-10};
+  if (isDouble) // the first term left out is below 1e-17
+    coefficients = getTaylorCoefficients(/*degree=*/13);
   // 2^f = 1 + f q(f)
-  SmallVector<double> coefficients = getExp2Coefficients(isDouble);
-  Value polynomial = b.splat(coefficients.back());
-  for (double coefficient :
-       llvm::reverse(ArrayRef(coefficients).drop_front().drop_back()))
-    polynomial = b.fma(polynomial, fraction, b.splat(coefficient));
+  Value factor = b.polynomial(fraction, ArrayRef(coefficients).drop_front());
   auto intType =
       VectorType::get({b.getLanes()}, b.getIntegerType(isDouble ? 64 : 32));
   Value bits = arith::BitcastOp::create(b, intType, shifted);
@@ -56,7 +113,7 @@ Value softmax::exp2(KernelBuilder &b, Value x) {
       b, b.getVectorType(), arith::ShLIOp::create(b, bits, amount));
   // The fraction is not clamped. Where the power is 0 a finite fraction leaves
   // 0, and an infinite one NaN.
-  return b.fma(b.fmul(fraction, power), polynomial, power);
+  return b.fma(b.fmul(fraction, power), factor, power);
 }
 
 Value softmax::log(KernelBuilder &b, Value x) {
@@ -97,9 +154,7 @@ Value softmax::log(KernelBuilder &b, Value x) {
     highLn2 = 6.93147180369123816490e-01;
     lowLn2 = 1.90821492927058770002e-10;
   }
-  Value series = b.splat(coefficients.back());
-  for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
-    series = b.fma(series, z, b.splat(coefficient));
+  Value series = b.polynomial(z, coefficients);
   Value half = b.fmul(b.fmul(f, f), b.splat(0.5));
   Value low = b.fma(n, b.splat(lowLn2), b.fmul(s, b.fma(series, z, half)));
   return b.fma(n, b.splat(highLn2), b.fadd(b.fsub(low, half), f));

@@ -33,8 +33,9 @@ constexpr double kAdmitted = kMasked / 2;
 
 /// `2^x` for `x <= 0`, element by element: 0 far below the smallest normal
 /// number, NaN for NaN and for minus infinity, which only an infinite key gives
-/// a score. Beyond -0x1p34 it may be NaN. Relative error 2 ulp in f32, 1 ulp in
-/// f64.
+/// a score. Beyond -0x1p34 it may be NaN. On AVX-512 it takes three
+/// instructions fewer, by a table of powers and the instruction that scales.
+/// Relative error 2 ulp in f32, 1 ulp in f64.
 mlir::Value exp2(KernelBuilder &builder, mlir::Value x);
 
 /// Natural logarithm of normal numbers above 0, element by element, to 1 ulp.

@@ -16,7 +16,7 @@ LogicalResult fovea::attn::detail::verifyVectorOperands(Operation *op) {
     return op->emitOpError("expects operands to be memrefs, but got tensors");
   for (Value operand : op->getOperands())
     if (auto type = dyn_cast<MemRefType>(operand.getType()))
-      if (!type.isLastDimUnitStride())
+      if (type.getRank() != 0 && !type.isLastDimUnitStride())
         return op->emitOpError("expects unit stride along the width, but got ")
                << type;
   return success();

@@ -79,11 +79,12 @@ def dense_case(q, k, v, out, lse, d_out, *, d_lse=None, causal=False, window=Non
                          attributes, dynamic)
 
 
-def close(check, found, expected, dtype, what, factor=1, rows=1):
-    """Compares lists of gradients. Some are what is left of differences of equal
-    numbers: all where a soft-max has one entry, and sums over the keys of a
-    query; so an error counts at most as if the largest gradient were 1, or, for
-    those of terms, a tenth of how many of `rows` query rows they are sums of."""
+def close(check, found, expected, dtype, what, factor=1, rows=1, width=1):
+    """Compares lists of gradients. But for those of values (the third) some are what
+    is left of differences of equal numbers, products of rows of a `width`: all
+    where a soft-max has one entry, and sums over the keys of a query. So an error
+    counts at most as if the largest gradient were such a product, or, for those of
+    terms, a tenth of how many of `rows` query rows they are sums of."""
     check.require(len(found) == len(expected), what + ": number of gradients")
     for index, (mine, want) in enumerate(zip(found, expected)):
         if mine.shape != want.shape:
@@ -91,10 +92,10 @@ def close(check, found, expected, dtype, what, factor=1, rows=1):
             continue
         if not want.size:
             continue
-        floor = 1.0
+        floor = 1.0 if index == 2 else width**0.5
         if index >= 3:
             axes = want.shape[:-1] if want.ndim == 4 else want.shape[:2]
-            floor = max(1.0, 0.1 * rows / np.prod(axes))
+            floor = max(floor, 0.1 * rows / np.prod(axes))
         scale = max(np.abs(want).max(), floor)
         check.close(mine.astype(np.float64) / scale, want / scale, factor * BOUNDS[dtype],
                     f"{what}: gradient {index}", absolute=True)

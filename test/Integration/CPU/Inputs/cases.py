@@ -38,19 +38,46 @@ class Checker:
         parser.add_argument("--bound-factor", type=float, default=1.0)
         parser.add_argument("--only", type=int)
         parser.add_argument("--target", default="cpu")
+        # The GPU that kernels of the emulator are for.
+        parser.add_argument("--chip", default="sm_80")
         # For builds in which kernels are slow: one case of so many.
         parser.add_argument("--every", type=int, default=int(os.environ.get("FOVEA_EVERY", 1)))
+        # Other matrices than those of the suite.
+        parser.add_argument("--seed", type=int, default=0)
         arguments = parser.parse_args()
+        self.chip = arguments.chip
+        os.environ["FOVEA_SIMT"] = ",".join(filter(None, (os.environ.get("FOVEA_SIMT"), f"chip={self.chip}")))
         self.library = Library(arguments.library, arguments.target)
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
-        self.only, self.every = arguments.only, arguments.every
+        self.only, self.every, self.seed = arguments.only, arguments.every, arguments.seed
         self.count = self.failures = 0
         self.worst = {}
 
     def wants(self, index):
         """Whether to run a case of a matrix."""
         return index == self.only if self.only is not None else index % self.every == 0
+
+    def matrix(self, factors, seed, run):
+        """Runs a matrix of cases, of the types that the target has; one that raises
+        is a failed check."""
+        for index, case in enumerate(pairwise(factors, seed + self.seed)):
+            if self.wants(index) and case.get("dtype", "f32") in self.types():
+                try:
+                    run(index, case)
+                except Exception as failure:
+                    self.require(False, f"case {index} {case}: {type(failure).__name__} {failure}")
+
+    def call(self, kernel, arguments, what, threads=(1, 3)):
+        """What a kernel computes: the same bits with so many threads each time."""
+        results = []
+        for count in threads:
+            self.library.set_num_threads(count)
+            results.append(kernel(*arguments))
+            same = all(a.tobytes() == b.tobytes() for a, b in zip(results[0], results[-1]))
+            self.require(same, f"{what}: differs with {count} threads")
+        self.library.set_num_threads(0)
+        return results[0]
 
     def require(self, holds, what):
         self.count += 1
@@ -201,6 +228,44 @@ def multipole_text(dtype, B, H, G, N, D, group, rank, levels, *, causal=False, l
         f" {{group = {group} : i64{', causal' * causal}}} -> {kinds}\n"
         f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n"
     )
+
+
+def dense_factors(check, **more):
+    """Of attn.dense and its gradient."""
+    return {
+        "N": [1, 13, 63, 64, 65, 97, 192],
+        "M": ["N", "N", "fewer", "more", 1, 300],
+        "B": [1, 2],
+        "heads": [(1, 1), (3, 3), (4, 2), (4, 1)],
+        "mask": [(False, None), (True, None), (False, 7), (True, 20), (True, 1), (False, 100)],
+        "dtype": ["f32", "f64", "bf16", "f16"],
+        "cpu": check.usable_cpus(),
+        "lse": [False, True],
+        "log_weight": [None, "111", "B11", "1G1", "11M", "BGM"],
+        "bias": [None, "1111", "111M", "11N1", "11NM", "B1NM", "1HNM", "BHNM", "BHN1", "BH1M"],
+        "term_type": ["state", "data"],
+        "hidden": [False, True],
+        "scale": [None, 0.3],
+        **more,
+    }
+
+
+def dense_inputs(rng, case):
+    """(q, k, v), the terms by name, and the options, of a case of `dense_factors`."""
+    (H, G), B, N, dtype = (case[key] for key in ("heads", "B", "N", "dtype"))
+    M = {"N": N, "fewer": max(N * 2 // 3, 1), "more": N + 37}.get(case["M"], case["M"])
+    shapes = (B, H, N, case["D"]), (B, G, M, case["D"]), (B, G, M, case["E"])
+    tensors = [normal(rng, shape, dtype) for shape in shapes]
+    extents = {"1": 1, "B": B, "H": H, "G": G, "N": N, "M": M}
+    term_type = dtype if case["term_type"] == "data" else state(dtype)
+    terms = {}
+    for name in ("log_weight", "bias"):
+        if case[name]:
+            terms[name] = normal(rng, [extents[c] for c in case[name]], term_type)
+            if case["hidden"]:
+                terms[name][rng.random(terms[name].shape) < 0.2] = -np.inf
+    causal, window = case["mask"]
+    return tensors, terms, dict(causal=causal, window=window, scale=case["scale"])
 
 
 def normal(rng, shape, dtype, factor=1.0):

@@ -4,52 +4,23 @@
 """attn.dense over a pairwise matrix of shapes, types, masks, terms and CPUs."""
 
 import numpy as np
-from cases import BOUNDS, Checker, dense_text, normal, pairwise, plain, state
-from kernels import NAMES
+from cases import BOUNDS, Checker, dense_factors, dense_inputs, dense_text, plain, state
 
 check = Checker()
-FACTORS = {
-    "N": [1, 13, 63, 64, 65, 97, 192],
-    "M": ["N", "N", "fewer", "more", 1, 300],
-    "D": [1, 5, 16, 20, 64, 80, 128, 160],
-    "E": [1, 5, 16, 20, 64, 80, 128, 160],
-    "B": [1, 2],
-    "heads": [(1, 1), (3, 3), (4, 2), (4, 1)],
-    "mask": [(False, None), (True, None), (False, 7), (True, 20), (True, 1), (False, 100)],
-    "dtype": ["f32", "f64", "bf16", "f16"],
-    "cpu": check.usable_cpus(),
-    "lse": [False, True],
-    "log_weight": [None, "111", "B11", "1G1", "11M", "BGM"],
-    "bias": [None, "1111", "111M", "11N1", "11NM", "B1NM", "1HNM", "BHNM", "BHN1", "BH1M"],
-    "term_type": ["state", "data"],
-    "hidden": [False, True],
-    "scale": [None, 0.3],
-}
+WIDTHS = [1, 5, 16, 20, 64, 80, 128, 160]
+FACTORS = dense_factors(check, D=WIDTHS, E=WIDTHS)
 
 
 def run(index, case):
-    rng = np.random.default_rng(index)
-    N, D, E, B, dtype = (case[key] for key in ("N", "D", "E", "B", "dtype"))
-    H, G = case["heads"]
-    M = {"N": N, "fewer": max(N * 2 // 3, 1), "more": N + 37}.get(case["M"], case["M"])
-    causal, window = case["mask"]
-    q, k, v = (normal(rng, s, dtype) for s in ((B, H, N, D), (B, G, M, D), (B, G, M, E)))
-    extents = {"1": 1, "B": B, "H": H, "G": G, "N": N, "M": M}
+    dtype = case["dtype"]
+    (q, k, v), terms, options = dense_inputs(np.random.default_rng(index), case)
+    (B, H, N, D), (G, M, E) = q.shape, v.shape[1:]
     term_type = dtype if case["term_type"] == "data" else state(dtype)
-    terms, arrays = {}, [q, k, v]
-    for name in ("log_weight", "bias"):
-        if case[name]:
-            array = normal(rng, [extents[c] for c in case[name]], term_type)
-            if case["hidden"]:
-                array[rng.random(array.shape) < 0.2] = -np.inf
-            terms[name] = array
-            arrays.append(array)
-    options = dict(causal=causal, window=window, scale=case["scale"])
     text = dense_text(
         dtype, B, H, G, N, M, D, E, lse=case["lse"],
         **{name: (array.shape, term_type) for name, array in terms.items()}, **options,
     )
-    found = check.library.compile(text, cpu=case["cpu"])(*arrays)
+    found = check.library.compile(text, cpu=case["cpu"])(q, k, v, *terms.values())
     out, lse = check.reference.dense(q, k, v, **terms, **options, return_lse=True)
     what = f"case {index} {case}"
     check.close(found[0], out, BOUNDS[dtype], what)
@@ -63,11 +34,5 @@ def run(index, case):
         check.worst.pop(bound, None)
 
 
-cases = pairwise(FACTORS, seed=1)
-for index, case in enumerate(cases):
-    if check.wants(index) and case["dtype"] in check.types():
-        try:
-            run(index, case)
-        except Exception as failure:
-            check.require(False, f"case {index} {case}: {failure}")
+check.matrix(FACTORS, 1, run)
 check.finish()

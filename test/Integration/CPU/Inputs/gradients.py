@@ -40,6 +40,14 @@ def within(bound):
     return lambda rng: rng.uniform(-bound, bound, 19)
 
 
+def positive(shape):
+    return lambda rng: 0.5 + np.abs(rng.standard_normal(shape))
+
+
+def positions(rng):
+    return rng.integers(0, 9, (1, 1, 5), np.int32)
+
+
 def apart(rng):
     """Not near zero or any other integer or half, where steps are."""
     return rng.integers(-3, 3, 19) + rng.uniform(0.1, 0.4, 19)
@@ -248,4 +256,32 @@ def attention_cases():
         ("multipole", attention("fast_multipole", [tokens] * 3 + w + w, 3, tokens,
                                 "group = 4 : i64, causal", weights), [tokens] * 3 + w + w),
     ]  # fmt: skip
-    return [dict(name=name, text=text, inputs=shapes) for name, text, shapes in specs]
+    cases = [dict(name=name, text=text, inputs=shapes) for name, text, shapes in specs]
+    linear = "query_weights(%a3, %a4 : {0}, {1}) key_weights(%a5, %a6 : {0}, {1}) value_weights(%a7, %a8 : {0}, {1})"
+    cases += [
+        dict(name="multipole, linear", inputs=[tokens] * 3 + w * 3, text=attention(
+            "fast_multipole_linear", [tokens] * 3 + w * 3, 3, tokens, "group = 4 : i64", linear.format(
+                *("tensor<" + "".join(f"{n}x" for n in s) + "$T>" for s in w)))),
+        dict(name="stream", inputs=[q, k, k, (1, 2, 7)], text=function(
+            "%q: tensor<2x4x5x3x$T>, %k: tensor<2x2x7x3x$T>, %v: tensor<2x2x7x3x$T>, %w: tensor<1x2x7x$T>",
+            "tensor<2x4x5x3x$T>", "%e = tensor.empty() : tensor<2x4x5x3x$T>",
+            "%r = attn.stream query(%q : tensor<2x4x5x3x$T>) source(%k, %v : tensor<2x2x7x3x$T>, tensor<2x2x7x3x$T>)"
+            " log_weight(%w : tensor<1x2x7x$T>) ranges [affine_map<(b)[rows, n] -> (0, b * 2 + 3)>]"
+            " source(%v, %k : tensor<2x2x7x3x$T>, tensor<2x2x7x3x$T>) ranges [affine_map<(b)[rows, n] -> (b, rows)>]"
+            " outs(%e : tensor<2x4x5x3x$T>) {block = 2 : i64, scale = 0.5 : f64} -> tensor<2x4x5x3x$T>")),
+        dict(name="low_rank", inputs=[positive(s) for s in (q, k)] + [k], types=("f64", "f32"),
+             text=attention("low_rank", [q, k, k], 3, q, "mask = #attn.row_mask<causal>")),
+        dict(name="polynomial features", inputs=[q], types=("f64", "f32"),
+             text=attention("polynomial_features", [q], 1, (*q[:3], 10), "degree = 2 : i64, scale = 0.5 : f64")),
+        dict(name="rope", inputs=[(2, 1, 5, 6), positions], text=function(
+            "%x: tensor<2x1x5x6x$T>, %n: tensor<1x1x5xi32>", "tensor<2x1x5x6x$T>", "%e = tensor.empty() : tensor<2x1x5x6x$T>",
+            "%r = attn.rope ins(%x, %n : tensor<2x1x5x6x$T>, tensor<1x1x5xi32>) outs(%e : tensor<2x1x5x6x$T>)"
+            " -> tensor<2x1x5x6x$T>")),
+        dict(name="conv_apply", inputs=[(1, 2, 2, 6), (1, 2, 6, 3)], types=("f64", "f32"), text=function(
+            "%b: tensor<1x2x2x6x$T>, %v: tensor<1x2x6x3x$T>", "tensor<1x2x6x3x$T>",
+            "%n = arith.constant dense<[[[6, 4], [6, 3]]]> : tensor<1x2x2xi32>", "%e = tensor.empty() : tensor<1x2x6x3x$T>",
+            "%c = tensor.empty() : tensor<1x2xi32>",
+            "%r:2 = attn.conv_apply ins(%b, %n, %v : tensor<1x2x2x6x$T>, tensor<1x2x2xi32>, tensor<1x2x6x3x$T>)"
+            " outs(%e, %c : tensor<1x2x6x3x$T>, tensor<1x2xi32>) -> tensor<1x2x6x3x$T>, tensor<1x2xi32>", returned="%r#0")),
+    ]  # fmt: skip
+    return cases

@@ -7,7 +7,7 @@ in NumPy, the reference pipeline against the same, and the bits of threads."""
 import math
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from cases import BOUNDS, Checker, normal, state, tensor
 from kernels import NAMES
 from low_rank_cases import HEADS, make_factors, make_mask, part_types
 
@@ -100,17 +100,10 @@ def run(index, case):
     arguments = [*arrays.values(), *map(np.ascontiguousarray, parts)]
     expected = check.reference.low_rank_backward(d_out, u1, u2, v, entries)
     largest = sizes(d_out, u1, u2, v, entries)
-    for target in ("cpu", "reference"):
+    for target in check.targets():
         kernel = check.library.compile(text, target=target, cpu=case["cpu"])
-        check.library.set_num_threads(1)
-        found = kernel(*arguments)
         what = f"case {index} {case} {target}"
-        if target == "cpu":
-            for threads in (2, 3, 7):
-                check.library.set_num_threads(threads)
-                again = kernel(*arguments)
-                same = all(a.tobytes() == b.tobytes() for a, b in zip(found, again))
-                check.require(same, f"{what}: {threads} threads")
+        found = check.call(kernel, arguments, what, (1, 2, 3, 7) if target == "cpu" else (1,))
         for name, one, other, size in zip(("d_u1", "d_u2", "d_v"), found, expected, largest):
             cancels = np.abs(other).max(initial=0) < 0.1 * size
             unit = size if cancels and size else 1.0
@@ -132,17 +125,12 @@ def check_features():
                 f" outs(%o : {kind}) {{degree = {degree} : i64, scale = 0.25 : f64}} -> {kind}\n"
                 f"  return %r : {kind}\n}}\n")
         expected = check.reference.polynomial_features_backward(d_out, x, degree=degree, scale=0.25)
-        for target in ("cpu", "reference"):
+        for target in check.targets():
             found = check.library.compile(text, target=target, cpu=cpu)(x, d_out)[0]
             check.close(found, expected, BOUNDS[dtype], f"features {shape} {degree} {dtype} {cpu} {target}")
 
 
-for index, case in enumerate(pairwise(FACTORS, seed=11)):
-    if check.wants(index):
-        try:
-            run(index, case)
-        except Exception as failure:
-            check.require(False, f"case {index} {case}: {failure}")
+check.matrix(FACTORS, 11, run)
 if check.only is None:
     check_features()
 check.finish()

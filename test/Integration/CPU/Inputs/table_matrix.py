@@ -6,7 +6,7 @@
 import math
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from cases import BOUNDS, Checker, normal, state, tensor
 
 check = Checker()
 
@@ -143,10 +143,5 @@ def run(index, case):
             check.close(found[1], lse, 1e-5, f"{what} {target} lse", absolute=True)
 
 
-for index, case in enumerate(pairwise(FACTORS, seed=3)):
-    if check.wants(index):
-        try:
-            run(index, case)
-        except Exception as failure:
-            check.require(False, f"case {index} {case}: {failure}")
+check.matrix(FACTORS, 3, run)
 check.finish()

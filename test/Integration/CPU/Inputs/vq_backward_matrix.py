@@ -5,7 +5,7 @@
 against the same."""
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, pairwise, state, tensor
+from cases import BOUNDS, Checker, normal, state, tensor
 from kernels import NAMES
 
 check = Checker()
@@ -109,7 +109,7 @@ def run(index, case):
             options["d_lse"] = np.where(np.isfinite(lse), arrays["d_lse"], 0)
     expected = check.reference.vq_backward(arrays["d_out"], *inputs, **options)
     text = module(case, {name: array.shape for name, array in arrays.items()})
-    for target in ("cpu", "reference"):
+    for target in check.targets():
         found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays.values())
         for name, one, other in zip(("d_q", "d_k", "d_v", "d_bias"), found, expected):
             what = f"case {index} {case} {target} {name}"
@@ -121,10 +121,5 @@ def run(index, case):
                 check.close(one, other, 2 * BOUNDS[dtype], what)
 
 
-for index, case in enumerate(pairwise(FACTORS, seed=5)):
-    if check.wants(index):
-        try:
-            run(index, case)
-        except Exception as failure:
-            check.require(False, f"case {index} {case}: {failure}")
+check.matrix(FACTORS, 5, run)
 check.finish()

@@ -249,7 +249,8 @@ def Attn_TreeMaterializeOp : Attn_Op<"tree_materialize"> {
   }];
 }
 
-def Attn_TreeSelectOp : Attn_Op<"tree_select", [SingleBlock]> {
+def Attn_TreeSelectOp : Attn_Op<"tree_select",
+    [AttrSizedOperandSegments, SingleBlock]> {
   let summary = "choose the nodes at which a sequence is read";
   let description = [{
     Algorithm 1, coarse to fine. The candidates of the top level are the roots; at
@@ -271,11 +272,22 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select", [SingleBlock]> {
     Nodes without a present token are never split, and a budget above the number of
     other candidates fails the kernel.
 
+    No gradient goes through the choice. `straight_through` is a third result that
+    one does go through: a factor for the row of each node,
+
+    ```
+    factor[b, j] = product of 1 + p - stop(p) over the scores p that an ancestor was split for
+    ```
+
+    which is 1. Rows that are multiplied with it are what they were, and the gradient
+    of the factor is that of the score of every ancestor that the node is read for.
+
     | operand | shape |
     |---|---|
     | `tree` | `[B, nodes, F]` |
     | `counts` | `[B, nodes]` of `i32`: those of `attn.tree_build` |
     | `level`, `index` | `[B, r]` of `i32` |
+    | `factor` | `[B, r]` of `f32` (`f64` for `f64`) |
 
     Example: 4 segments of 16 tokens; the one that a token `%p` looks at most is
     read token by token:
@@ -296,7 +308,7 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select", [SingleBlock]> {
   }];
   let arguments = (ins
     Attn_TreeRows:$tree, Optional<Attn_Int2>:$counts,
-    Attn_Int2:$level, Attn_Int2:$index,
+    Attn_Int2:$level, Attn_Int2:$index, Optional<Attn_TreeNumbers>:$factor,
     Attn_TreeAttr:$shape, DenseI64ArrayAttr:$budgets
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -305,6 +317,7 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select", [SingleBlock]> {
     `ins` `(` $tree `:` type($tree) `)`
     (`counts` `(` $counts^ `:` type($counts) `)`)?
     `outs` `(` $level `,` $index `:` type($level) `,` type($index) `)`
+    (`straight_through` `(` $factor^ `:` type($factor) `)`)?
     attr-dict (`->` type($results)^)? `score` $score
   }];
   let extraClassDeclaration = [{

@@ -9,14 +9,14 @@
 #ifndef FOVEA_DIALECT_ATTN_IR_ATTNVQBACKWARDOPS_TD
 #define FOVEA_DIALECT_ATTN_IR_ATTNVQBACKWARDOPS_TD
 
-include "fovea/Dialect/Attn/IR/AttnBase.td"
+include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 
 def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
   let summary = "the gradient of attn.vq";
   let description = [{
-    For the `attn.vq` of a whole sequence with the same operands and attributes,
-    its results `output` and `lse`, and a scalar whose gradients for these results
-    are `d_output` and `d_lse`, the latter zero if absent. With
+    For the `attn.vq` with the same operands and attributes, its results `output`
+    and `lse`, and a scalar whose gradients for these results are `d_output` and
+    `d_lse`, the latter zero if absent. With
     `s[i, j] = scale * query[i] . C[codes[j]] + bias[i, j]` over the admitted `j`:
 
     ```
@@ -40,12 +40,29 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
     tokens are left out. Without `causal` no token is read one by one, and `d_key`
     is zero.
 
+    *State.* Tokens of earlier windows have gradients like any other: those that the
+    `state` keeps through their codes and values, older ones through the mean of
+    their code. With `P` and `dS` of a codeword's tokens counted as one entry:
+
+    ```
+    d_mean[s]      = sum_i P[i, s] d_output[i]         zero where count[s] is 0
+    d_kept_keys    = d_key of the tokens kept
+    d_kept_values  = d_value of the tokens kept
+    ```
+
+    `d_next_state` is the gradient for what `attn.vq` leaves as `next_state`, in the
+    same three parts. A token that has gone to a mean of `n` tokens gets the `n`-th
+    part of its gradient, and so does every one of the tokens of `mean`. So gradients
+    of windows, each given the `d_state` of the next one as `d_next_state`, are those
+    of the whole sequence; `count` and `position` are constants.
+
     | operand | shape |
     |---|---|
-    | `query`, `codes`, `value`, `codebook`, `bias`, `output`, `lse` | as in `attn.vq` |
+    | `query`, `codes`, `value`, `codebook`, `bias`, `state`, `output`, `lse` | as in `attn.vq` |
     | `d_output`, `d_lse` | those of `output` and `lse` |
     | `d_query`, `d_value`, `d_bias` | those of `query`, `value` and `bias` |
     | `d_key` | `[B, G, N, D]` |
+    | `d_state`, `d_next_state` | `[B, G, S, E]`, `[B, G, 2 L, D]` and `[B, G, 2 L, E]`: for mean, kept keys and kept values |
 
     Gradients have the element type of their operand, or the type that sums are
     kept in, `f32` (`f64` for `f64` data); they are summed in the latter, over the
@@ -68,11 +85,12 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Attn_Rank4:$query, Attn_Int3:$codes, Attn_Rank4:$value, Attn_Rank3:$codebook,
-    Optional<Attn_Rank4>:$bias,
+    Optional<Attn_Rank4>:$bias, Variadic<Attn_VQStateOperand>:$state,
     Optional<Attn_Rank4>:$output, Optional<Attn_Rank3>:$lse,
     Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
+    Variadic<Attn_Rank4>:$d_next_state,
     Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    Optional<Attn_Rank4>:$d_bias,
+    Optional<Attn_Rank4>:$d_bias, Variadic<Attn_Rank4>:$d_state,
     I64Attr:$block, UnitAttr:$causal,
     DefaultValuedAttr<F64Attr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
@@ -83,12 +101,15 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`state` `(` $state^ `:` type($state) `)`)?
     (`forward` `(` $output^ `,` $lse `:` type($output) `,` type($lse) `)`)?
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
         type($d_output) (`,` type($d_lse)^)? `)`
+    (`d_next_state` `(` $d_next_state^ `:` type($d_next_state) `)`)?
     `outs` `(` $d_query `,` $d_key `,` $d_value `:`
         type($d_query) `,` type($d_key) `,` type($d_value) `)`
     (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    (`d_state` `(` $d_state^ `:` type($d_state) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{

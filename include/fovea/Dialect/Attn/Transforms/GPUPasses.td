@@ -11,6 +11,28 @@
 
 include "mlir/Pass/PassBase.td"
 
+def NarrowSourcesPass : Pass<"attn-narrow-sources", "::mlir::func::FuncOp"> {
+  let summary = "round sources of attn.stream to the type of its products";
+  let description = [{
+    Kernels multiply data of one type, and round keys and values that are kept in
+    f32 beside narrow queries whenever they read them. Where many queries read the
+    same rows, they are rounded once, ahead of the kernel, which then copies half
+    as much, and by boxes. Results do not change.
+
+    ```mlir
+    %r = attn.stream query(%q : tensor<1x8x512x64xbf16>)
+        source(%k, %v : tensor<1x2x512x64xbf16>, tensor<1x2x512x64xf32>) ...
+    ```
+    becomes
+    ```mlir
+    %n = arith.truncf %v : tensor<1x2x512x64xf32> to tensor<1x2x512x64xbf16>
+    %r = attn.stream query(%q : tensor<1x8x512x64xbf16>)
+        source(%k, %n : tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>) ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def SelectGPUTilesPass
     : Pass<"attn-select-gpu-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream for a GPU";
@@ -20,9 +42,9 @@ def SelectGPUTilesPass
     registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
     number of warps, `key` the rows of one tile in shared memory. A stream that no
     tile supports is an error. With `warpgroups`, `lanes` is the 64 queries of a
-    warpgroup and `vectors` the number of them wherever the stream has one source
-    of narrow data without terms. Every decision is a remark of category
-    `attn-select-gpu-tiles`.
+    warpgroup and `vectors` the number of them wherever the stream's products are
+    narrow and its shapes allow it: see docs/GPU.md. Every decision is a remark of
+    category `attn-select-gpu-tiles`.
   }];
   let options = [
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
@@ -136,6 +158,30 @@ def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
+def VQBackwardToGPUPass : Pass<"attn-vq-backward-to-gpu", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.vq_backward on memrefs to GPU kernels";
+  let description = [{
+    Replaces every `attn.vq_backward` on memrefs by summaries of older tokens, as
+    `attn.codebook_scan` or `attn.codebook_accumulate`, and kernels whose blocks of
+    threads compute tiles of 64 queries by 64 tokens or codewords again: for each 64
+    queries of a block, for each 64 tokens, for each 64 codewords and block of
+    queries, and for each tile of a bias. Gradients of the values of older tokens are
+    sums by code, which every token takes from all blocks that are after it; heads
+    that share them are added up in order. `f32` is that of `--attn-stream-to-gpu`.
+  }];
+  let options = [
+    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
+           "products of f32 data: tf32x3, tf32 or exact">
+  ];
+  let dependentDialects = [
+    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::nvgpu::NVGPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower summaries and updates of codebooks to GPU kernels";
   let description = [{
@@ -157,7 +203,8 @@ def CodebookToGPUPass : Pass<"attn-codebook-to-gpu", "::mlir::func::FuncOp"> {
 def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
   let summary = "lower low-rank attention on memrefs to GPU loops and kernels";
   let description = [{
-    Replaces `attn.rope`, `attn.polynomial_features` and `attn.low_rank` on memrefs.
+    Replaces `attn.rope`, `attn.polynomial_features` and `attn.low_rank` on memrefs,
+    and their gradients.
     Rope is a parallel loop with a thread for each pair of columns, which counts
     angles in units of 2^-64 turns: products of integers drop whole turns exactly.
     Features are one with a warp for each row, whose lanes share the innermost loop
@@ -167,8 +214,10 @@ def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
     matrices on tensor cores, of chunks of keys or of the keys of a group; `f32` is that
     of `--attn-stream-to-gpu`. Under a causal mask, sums of chunks are scanned, and
     rows are a product with what came before and with their own chunk at once. Under
-    `row_change` a thread for each column goes through the rows. Results do not
-    depend on the order of threads.
+    `row_change` a thread for each column goes through the rows. Gradients are such
+    sums, some of them under the transposed mask, and one of them for each query head;
+    heads that share a key head are added up. Results do not depend on the order of
+    threads.
   }];
   let options = [
     Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
@@ -183,10 +232,11 @@ def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
   ];
 }
 
-def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::func::FuncOp"> {
+def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::ModuleOp"> {
   let summary = "lower sums of convolutions on memrefs to GPU loops and kernels";
   let description = [{
-    Replaces `attn.conv_apply` and `attn.conv_recover` on memrefs. Sums of weights
+    Replaces `attn.conv_apply` and `attn.conv_recover` on memrefs, and their
+    gradients, which are products whatever the algorithm. Sums of weights
     and profiles are parallel loops over the lags and rows of all heads. The
     product with the values is one of matrices on tensor cores, the elements of
     one of which are looked up in the profiles; rows whose weights are all but
@@ -210,7 +260,7 @@ def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::func::FuncOp"> {
   ];
 }
 
-def FFTToGPUPass : Pass<"attn-fft-to-gpu", "::mlir::func::FuncOp"> {
+def FFTToGPUPass : Pass<"attn-fft-to-gpu", "::mlir::ModuleOp"> {
   let summary = "lower Fourier transforms on memrefs to calls and GPU loops";
   let description = [{
     Replaces `attn.fft_forward` and `attn.fft_inverse` on memrefs by parallel loops

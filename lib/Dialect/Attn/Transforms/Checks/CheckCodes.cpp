@@ -28,33 +28,32 @@ namespace {
 struct CodesOperand {
   Value codes, table;
   unsigned dim;
+  StringRef name = "codes";
 };
 } // namespace
 
 /// The codes that `op` uses as indices, if any. Every operation that does must
 /// be here.
-static std::optional<CodesOperand> getCodesOperand(Operation *op) {
-  using Result = std::optional<CodesOperand>;
+static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
+  using Result = SmallVector<CodesOperand, 2>;
   return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case([](CodebookAccumulateOp op) {
-        return CodesOperand{op.getCodes(), op.getMean(), 2};
+      .Case([](CodebookAccumulateOp op) -> Result {
+        return {{op.getCodes(), op.getMean(), 2}};
       })
-      .Case([](CodebookScanOp op) {
-        return CodesOperand{op.getCodes(), op.getInitialMean(), 2};
+      .Case([](CodebookScanOp op) -> Result {
+        return {{op.getCodes(), op.getInitialMean(), 2}};
       })
-      .Case([](VQOp op) {
-        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
+      .Case<VQOp, VQDecodeOp, VQBackwardOp>([](auto op) -> Result {
+        Result operands = {{op.getCodes(), op.getCodebook(), 1}};
+        if (!op.getState().empty())
+          operands.push_back(
+              {op.getState()[2], op.getCodebook(), 1, "kept codes"});
+        return operands;
       })
-      .Case([](VQBackwardOp op) {
-        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
+      .Case([](CodebookUpdateOp op) -> Result {
+        return {{op.getCodes(), op.getCodebook(), 1}};
       })
-      .Case([](VQDecodeOp op) {
-        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
-      })
-      .Case([](CodebookUpdateOp op) {
-        return CodesOperand{op.getCodes(), op.getCodebook(), 1};
-      })
-      .Default([](Operation *) { return std::nullopt; });
+      .Default([](Operation *) -> Result { return {}; });
 }
 
 /// True for codes that come, perhaps in part, from a codebook of no more than
@@ -133,18 +132,18 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         return checkMask(lowRank);
       if (auto lowRank = dyn_cast<LowRankBackwardOp>(op))
         return checkMask(lowRank);
-      std::optional<CodesOperand> operand = getCodesOperand(op);
-      if (!operand)
-        return;
-      auto type = cast<ShapedType>(operand->table.getType());
-      int64_t numCodes = type.getDimSize(operand->dim);
-      if (!ShapedType::isDynamic(numCodes) &&
-          areKnown(operand->codes, numCodes))
-        return;
-      ImplicitLocOpBuilder b(op->getLoc(), op);
-      Value bound = getExtent(b, operand->table, operand->dim);
-      std::string name = (op->getName().getStringRef() + ": codes").str();
-      CheckCodesOp::create(b, operand->codes, bound, name);
+      for (const CodesOperand &operand : getCodesOperands(op)) {
+        auto type = cast<ShapedType>(operand.table.getType());
+        int64_t numCodes = type.getDimSize(operand.dim);
+        if (!ShapedType::isDynamic(numCodes) &&
+            areKnown(operand.codes, numCodes))
+          continue;
+        ImplicitLocOpBuilder b(op->getLoc(), op);
+        Value bound = getExtent(b, operand.table, operand.dim);
+        std::string name =
+            (op->getName().getStringRef() + ": " + operand.name).str();
+        CheckCodesOp::create(b, operand.codes, bound, name);
+      }
     });
   }
 };

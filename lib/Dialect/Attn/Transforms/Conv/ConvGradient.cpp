@@ -15,6 +15,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 void ConvGradientKernel::allocateBuffers() {
+  ConvKernel::allocateBuffers();
   Type state = b.getStateType();
   // Whole blocks of rows may be read behind the last one.
   front = std::max(kTaskRows, lanes);
@@ -57,6 +58,7 @@ void ConvGradientKernel::finish() {
 
 void ConvGradientKernel::emitHead() {
   prepareProducts();
+  invertNormalisers();
   Value numMarked = judgeRows();
   prepareRows();
   emitProducts();
@@ -89,6 +91,7 @@ void ConvGradientKernel::prepareRows() {
     Value factor = b.loadScalar(reciprocals, row);
     Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
                                          b.scalar(0.0));
+    isNone = b.either(isNone, b.equal(loadIndex(marks, row), b.index(1)));
     b.ifThenElse(
         isNone,
         [&] {

@@ -73,7 +73,7 @@ void ConvGradientPartitioned::allocateBuffers() {
   Type index = b.getIndexType(), state = b.getStateType();
   for (Value *list : {&segmentPieces, &segmentBlocks, &segmentWindows})
     *list = allocate(index, {numBases});
-  rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1));
+  rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1), numGroups);
   lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   lagSums = allocate(state, {maxWindows, b.index(length)});
   deltaSums = allocate(b.getF64Type(), {b.add(numTokens, lanes)});
@@ -90,11 +90,18 @@ void ConvGradientPartitioned::prepareProducts() {
     Value squares = arith::SIToFPOp::create(b, b.getF64Type(), count);
     Value norm = math::SqrtOp::create(b, squares);
     memref::StoreOp::create(b, norm, pieceNorms, ValueRange{task[1], task[0]});
-    transformPiece(task[1], task[0]);
+    transformPiece(task[1], task[0], b.mul(task[0], plan.getColumns()));
   });
   forAll({b.div(numWindows, lanes)},
          [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
-  forAll({numBlocks}, [&](ValueRange task) { boundNoise(task[0]); });
+  forAll({numBlocks}, [&](ValueRange task) {
+    // Tiles of products multiply pieces that only later blocks read by zeros:
+    // no noise, unless one of them is not finite.
+    Value last =
+        b.min(b.add(b.roundDown(task[0], plan.outputs), plan.outputs - 1),
+              b.sub(numBlocks, b.index(1)));
+    boundNoise(task[0], loadInteger(ends, last));
+  });
 }
 
 Value ConvGradientPartitioned::isQuiet(Value row, Value normaliser) {

@@ -33,43 +33,68 @@ ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
       lanes(plan.lanes) {
   auto type = cast<MemRefType>(value.getType());
   width = type.getDimSize(3);
-  paddedWidth = llvm::alignTo(width, plan.getColumns());
+  paddedWidth = llvm::alignTo(width, plan.columnMultiple);
   packsValues =
       paddedWidth != width || type.getElementType() != b.getStateType();
   length = 2 * plan.block;
-  numGroups = paddedWidth / plan.getColumns();
+  numGroups = llvm::divideCeil(paddedWidth, plan.getColumns());
+  slots = numGroups;
 }
 
 void ConvKernel::emit() {
   numTokens = b.extent(basis, 3);
   numBases = b.extent(basis, 2);
-  allocateTables();
-  allocateBuffers();
+  if (!plan.radices.empty())
+    twiddles = emitTwiddles(b, op, plan.radices);
   prepareValues();
   prepareShared();
-  Value heads = b.extent(basis, 1);
-  // Without heads there are no groups to divide by.
-  Value shared = b.div(heads, b.max(b.extent(value, 1), b.index(1)));
-  b.loop(b.index(0), b.extent(basis, 0), 1, [&](Value batch) {
-    b.loop(b.index(0), heads, 1, [&](Value head) {
-      this->batch = batch;
-      this->head = head;
-      group = b.div(head, b.max(shared, b.index(1)));
-      prepareBounds();
-      prepareWeights();
-      prepareNormalisers();
-      emitHead();
+  size_t numShared = buffers.size();
+  Value batches = b.extent(basis, 0), heads = b.extent(basis, 1);
+  if (plan.headsOfTask != 0) {
+    // Loops inside of a task are not parallel.
+    Value count = b.index(plan.headsOfTask);
+    forAll({batches, b.div(heads, count)}, [&](ValueRange task) {
+      allocateBuffers();
+      Value first = b.mul(task[1], count);
+      emitHeads(task[0], first, b.add(first, count));
+      freeBuffers(numShared);
     });
-  });
+  } else {
+    allocateBuffers();
+    b.loop(b.index(0), batches, 1,
+           [&](Value batch) { emitHeads(batch, b.index(0), heads); });
+    freeBuffers(numShared);
+  }
   finish();
-  for (Value buffer : llvm::reverse(buffers))
-    memref::DeallocOp::create(b, buffer);
+  freeBuffers(0);
+}
+
+void ConvKernel::emitHeads(Value batch, Value first, Value end) {
+  // Without heads there are no groups to divide by.
+  Value shared =
+      b.div(b.extent(basis, 1), b.max(b.extent(value, 1), b.index(1)));
+  b.loop(first, end, 1, [&](Value head) {
+    this->batch = batch;
+    this->head = head;
+    group = b.div(head, b.max(shared, b.index(1)));
+    prepareBounds();
+    prepareWeights();
+    prepareNormalisers();
+    emitHead();
+  });
+}
+
+/// Frees all buffers but the first `count`.
+void ConvKernel::freeBuffers(size_t count) {
+  while (buffers.size() > count)
+    memref::DeallocOp::create(b, buffers.pop_back_val());
 }
 
 void ConvApplyKernel::emitHead() {
-  prepareProduct();
-  countRows(judgeRows());
+  invertNormalisers();
   emitProduct();
+  boundErrors();
+  countRows(judgeRows());
   emitExactRows();
 }
 
@@ -202,7 +227,7 @@ void ConvKernel::storeColumns(Value numbers, Value memref, ValueRange at,
 // Tables
 //===----------------------------------------------------------------------===//
 
-void ConvKernel::allocateTables() {
+void ConvKernel::allocateBuffers() {
   Type indexType = b.getIndexType();
   Value lags = b.mul(b.ceilDiv(numTokens, plan.lagMultiple), plan.lagMultiple);
   // The last tile of queries reads past the last lag.
@@ -436,8 +461,24 @@ void ConvKernel::sumWindows(Value segment, Value target, Value start,
   });
 }
 
+void ConvKernel::invertNormalisers() {
+  Value begin = firstColumn(b.index(0));
+  b.loop(b.index(0), begin, 1,
+         [&](Value row) { b.storeScalar(b.scalar(0.0), reciprocals, row); });
+  Type wideType = VectorType::get({lanes}, b.getF64Type());
+  Value ones = vector::BroadcastOp::create(b, wideType, wide(1.0));
+  b.loop(begin, numTokens, lanes, [&](Value row) {
+    Value mask = firstLanes(b.sub(numTokens, row));
+    Value divisors = loadMasked(normalisers, row, mask, 1.0);
+    Value factors = arith::DivFOp::create(b, ones, divisors);
+    if (!b.getStateType().isF64())
+      factors = arith::TruncFOp::create(b, b.getVectorType(), factors);
+    vector::MaskedStoreOp::create(b, reciprocals, row, mask, factors);
+  });
+}
+
 /// Finds rows whose weights are next to nothing, or whose numerator may be
-/// mostly noise, and the factor that each of the others is multiplied by.
+/// mostly noise.
 Value ConvKernel::judgeRows() {
   bool isDouble = b.getStateType().isF64();
   // What weights that underflow might have added is less than the rounding
@@ -445,21 +486,14 @@ Value ConvKernel::judgeRows() {
   Value least = wide(std::ldexp(1.0, isDouble ? -1022 + 54 + kLogMaxRows
                                               : -126 + 25 + kLogMaxRows));
   Value begin = firstColumn(b.index(0));
-  b.loop(b.index(0), begin, 1, [&](Value row) {
-    storeIndex(b.index(0), marks, row);
-    b.storeScalar(b.scalar(0.0), reciprocals, row);
-  });
+  b.loop(b.index(0), begin, 1,
+         [&](Value row) { storeIndex(b.index(0), marks, row); });
   auto judge = [&](Value row, ValueRange carried) {
     Value normaliser = memref::LoadOp::create(b, normalisers, row);
     Value isGood =
         arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, normaliser, least);
     if (Value isQuiet = this->isQuiet(row, normaliser))
       isGood = b.both(isGood, isQuiet);
-    Value reciprocal = arith::DivFOp::create(b, wide(1.0), normaliser);
-    reciprocal = b.select(isGood, reciprocal, wide(0.0));
-    if (!isDouble)
-      reciprocal = arith::TruncFOp::create(b, b.getStateType(), reciprocal);
-    b.storeScalar(reciprocal, reciprocals, row);
     Value mark = b.select(isGood, b.index(0), b.index(1));
     storeIndex(mark, marks, row);
     return Values{b.add(carried[0], mark)};

@@ -51,8 +51,8 @@ protected:
   using ValueRange = mlir::ValueRange;
   using Values = KernelBuilder::Values;
 
-  /// Allocates what the algorithm needs besides.
-  virtual void allocateBuffers() {}
+  /// Allocates what a head needs.
+  virtual void allocateBuffers();
   /// What all heads share, from the values.
   virtual void prepareShared() {}
   /// One head, whose weights and normalisers are there.
@@ -70,7 +70,7 @@ protected:
   void forAllRows(mlir::ArrayRef<Value> leading,
                   llvm::function_ref<void(ValueRange leading, Value row)> body);
 
-  // Buffers that live as long as the operation.
+  // Buffers that live as long as the operation, or a task of heads.
   Value allocate(mlir::Type type, mlir::ArrayRef<Value> extents);
 
   // Segments.
@@ -92,6 +92,9 @@ protected:
   void sumWindows(Value segment, Value target, Value start,
                   llvm::function_ref<Value(Value lag, Value mask)> load);
 
+  /// Stores the reciprocals of all normalisers; 0 for rows before the first
+  /// column.
+  void invertNormalisers();
   /// Marks rows; returns how many.
   Value judgeRows();
   /// The greatest score of a row; 0 when there is none.
@@ -136,8 +139,8 @@ protected:
   static constexpr int64_t kFrequencies = 8;
 
   void allocatePieces();
-  /// Spectra of so many pieces or blocks.
-  Value allocateSpectra(Value count);
+  /// Spectra of so many pieces or blocks, for some groups of columns.
+  Value allocateSpectra(Value count, int64_t groups);
   void cutPieces();
   Piece loadPiece(Value index);
   Value loadInteger(Value memref, Value index);
@@ -145,7 +148,11 @@ protected:
   /// Access to rows of `[.., rows, 2 lanes]`.
   ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
   void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);
-  /// A row of `memref`; zeros unless `token` is one of `[begin, end)`.
+  /// A vector of a row of `memref`; zeros unless `token` is one of `[begin,
+  /// end)`.
+  Value loadToken(Value memref, mlir::ArrayRef<Value> leading, Value token,
+                  Value column, Value begin, Value end);
+  /// Two vectors.
   ComplexRow loadTokens(Value memref, mlir::ArrayRef<Value> leading,
                         Value token, Value column, Value begin, Value end);
   ComplexRow loadValues(Value token, Value column, Value begin, Value end) {
@@ -154,13 +161,16 @@ protected:
   /// The transform of a block of rows, padded with zeros.
   void transformTo(Value spectra, Value index, Value columns,
                    FFTKernel::LoadRow source);
-  void transformPiece(Value index, Value columns);
+  /// Stores it for group `slot` of those that there are spectra of.
+  void transformPiece(Value index, Value slot, Value column);
   /// The second half of the inverse transform.
   void invert(Value spectra, Value index, Value columns,
               llvm::function_ref<void(Value row, ComplexRow)> sink);
   void transformWindows(Value first);
   void packWindows(Value first, Value work);
-  void boundNoise(Value block);
+  /// `end` pieces may be multiplied for the block. Errors of `partner`, if
+  /// there is one, are also those of the block.
+  void boundNoise(Value block, Value end, Value partner = Value());
   /// A parallel loop over frequencies.
   void forAllFrequencies(llvm::function_ref<void(Value frequency)> body);
   /// Adds `row * factor`, a complex product, to two sums.
@@ -184,13 +194,16 @@ protected:
   /// `plan.front` of a row of weights and entry 0 of a row of scores, which
   /// are binary logarithms of weights.
   Value weights, scores, weightRow, scoreRow;
-  /// Normalisers [N] in f64, their reciprocals [N], and marks [N].
+  /// Normalisers [N] in f64, their reciprocals [N], and marks [N]: 1 for rows
+  /// that are computed again.
   Value normalisers, reciprocals, marks;
   llvm::SmallVector<Value> buffers;
   bool packsValues;
 
   // Of pieces.
   int64_t length, numGroups;
+  /// Groups of columns that there are spectra of at a time.
+  int64_t slots;
   Value twiddles, numBlocks, maxPieces, maxWindows;
   /// Of runtime calls: what they write.
   Value pieces, ends, windows, numPieces, numWindows;
@@ -204,7 +217,8 @@ private:
   using LagVisitor = llvm::function_ref<Value(Value segment, Value lag,
                                               Value sum, Value mask, Value)>;
 
-  void allocateTables();
+  void emitHeads(Value batch, Value first, Value end);
+  void freeBuffers(size_t count);
   void prepareValues();
   void prepareBounds();
   void prepareWeights();
@@ -227,10 +241,10 @@ public:
         apply(op) {}
 
 protected:
-  /// What has to be known before rows are judged.
-  virtual void prepareProduct() {}
-  /// Writes all rows but those that are marked.
+  /// Writes all rows; those that will be marked may hold anything.
   virtual void emitProduct() = 0;
+  /// Finds what rows are judged by.
+  virtual void boundErrors() {}
   /// Stores `numbers`, columns from `column` on, to a row of the output.
   void storeOutput(Value numbers, Value row, Value column) {
     storeColumns(numbers, apply.getOutput(), {batch, head, row}, column);

@@ -13,6 +13,10 @@
 //   blocks    one inverse transform each, of which the second half is the
 //             result (overlap-save)
 //
+// A group of columns that fills only the real part of a row has a second piece,
+// or block, as its imaginary part. Their spectra are those of real numbers: the
+// two are told apart by the negative frequencies, which need no products then.
+//
 // With one basis and one block, the three last steps are one: a transform that
 // is multiplied in the middle.
 //
@@ -27,6 +31,10 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Groups of columns that go through all steps together: spectra of more would
+/// only be further away when they are read.
+static constexpr int64_t kPassGroups = 2;
+
 namespace {
 class ConvPartitioned : public ConvApplyKernel {
 public:
@@ -35,23 +43,39 @@ public:
 private:
   void allocateBuffers() override;
   void prepareShared() override;
-  void prepareProduct() override;
   void emitProduct() override;
+  void boundErrors() override;
   Value isQuiet(Value row, Value normaliser) override;
 
-  Value normOfPiece(const Piece &piece, Value column);
+  Value sumSquares(const Piece &piece, ArrayRef<Value> columns);
+  void storeNorm(Value index, Value columns, Value squares);
   void findGreatest();
-  void multiplyFrequency(Value frequency);
-  void multiplyTile(Value frequency, Value firstGroup, int64_t groups,
-                    Value firstBlock);
-  void invertBlock(Value block, Value group);
-  void storeResult(ComplexRow numbers, Value row, Value group);
+  void emitPass(Value firstGroup, int64_t groups, bool hasHalf);
+  void transformWhole(Value index, Value columns, Value slot);
+  void transformHalves(Value first, Value columns, Value slot);
+  void multiplyFrequency(Value frequency, int64_t groups, bool hasHalf);
+  Values multiplyTile(Value frequency, Value firstSlot, int64_t groups,
+                      Value result);
+  void storeHalves(ArrayRef<Value> sums, Value frequency, Value mirror,
+                   Value slot, Value result);
+  void invertWhole(Value block, Value columns, Value slot);
+  void invertHalves(Value result, Value columns, Value slot);
+  void storeResult(ArrayRef<Value> numbers, Value row, Value column,
+                   double factor);
   void convolveGroup(Value group);
+
+  /// The result of the first block. Results before it come to nothing, and
+  /// make the first tile whole, which has the fewest pieces.
+  Value firstResult() { return b.sub(numResults, numBlocks); }
+  Value firstColumnOf(Value columns) {
+    return b.mul(columns, plan.getColumns());
+  }
+  bool hasHalf() const { return paddedWidth % plan.getColumns() != 0; }
 
   bool fuses() const { return plan.algorithm == ConvAlgorithm::Single; }
 
-  /// Spectra of results [blocks, groups, rows, 2 lanes].
-  Value resultSpectra;
+  /// Spectra of results [results, slots, rows, 2 lanes].
+  Value resultSpectra, numResults;
   /// The greatest value of a row and, for one head, of it and the rows before.
   Value rowValues, greatest;
 };
@@ -62,17 +86,20 @@ private:
 //===----------------------------------------------------------------------===//
 
 void ConvPartitioned::allocateBuffers() {
-  allocatePieces();
-  Value outputs = b.mul(b.ceilDiv(numBlocks, plan.outputs), plan.outputs);
+  ConvApplyKernel::allocateBuffers();
   if (!fuses())
-    resultSpectra = allocateSpectra(outputs);
+    slots = std::min(numGroups, kPassGroups);
+  allocatePieces();
+  numResults = b.mul(b.ceilDiv(numBlocks, plan.outputs), plan.outputs);
+  if (!fuses())
+    resultSpectra = allocateSpectra(numResults, slots);
   greatest = allocate(b.getF64Type(), {numTokens});
-  rowValues = allocate(b.getStateType(),
-                       {b.extent(value, 0), b.extent(value, 1), numTokens});
 }
 
 /// The greatest value of every row, for all heads that share it.
 void ConvPartitioned::prepareShared() {
+  rowValues = allocate(b.getStateType(),
+                       {b.extent(value, 0), b.extent(value, 1), numTokens});
   forAllRows({b.extent(rowValues, 0), b.extent(rowValues, 1)},
              [&](ValueRange task, Value row) {
                Value top = b.splat(0.0);
@@ -87,24 +114,70 @@ void ConvPartitioned::prepareShared() {
              });
 }
 
-/// The 2-norm over the two columns that share a complex transform, the greatest
-/// of all pairs.
-Value ConvPartitioned::normOfPiece(const Piece &piece, Value column) {
+/// Sums the squares of the tokens of a piece over two columns of each lane, or
+/// one.
+Value ConvPartitioned::sumSquares(const Piece &piece, ArrayRef<Value> columns) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
   Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  Value squares = b.loop(
-      piece.begin, piece.end, 1, zeros, [&](Value token, ValueRange carried) {
-        Value sum = carried[0];
-        for (int64_t part : {int64_t(0), lanes}) {
-          Value numbers = widen(
-              b.loadVector(values, {batch, group, token, b.add(column, part)}));
+  Values sums(columns.size(), zeros);
+  sums = b.loop(
+      piece.begin, piece.end, 1, sums, [&](Value token, ValueRange carried) {
+        Values next(carried);
+        for (auto [sum, column] : llvm::zip(next, columns)) {
+          Value numbers =
+              widen(b.loadVector(values, {batch, group, token, column}));
           sum = b.fma(numbers, numbers, sum);
         }
-        return Values{sum};
-      })[0];
+        return next;
+      });
+  return sums.size() == 1 ? sums[0] : b.fadd(sums[0], sums[1]);
+}
+
+/// The 2-norm over the two columns that share a complex transform, the greatest
+/// of all pairs.
+void ConvPartitioned::storeNorm(Value index, Value columns, Value squares) {
   Value most =
       vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, squares);
-  return math::SqrtOp::create(b, most);
+  Value norm = math::SqrtOp::create(b, most);
+  memref::StoreOp::create(b, norm, pieceNorms, ValueRange{index, columns});
+}
+
+void ConvPartitioned::transformWhole(Value index, Value columns, Value slot) {
+  Value column = firstColumnOf(columns);
+  storeNorm(index, columns,
+            sumSquares(loadPiece(index), {column, b.add(column, lanes)}));
+  if (!fuses())
+    transformPiece(index, slot, column);
+}
+
+/// The piece and the next, if there is one, in one transform. With z = x + i y,
+/// 2 X(f) = Z(f) + conj Z(-f) and 2 i Y(f) = Z(f) - conj Z(-f).
+void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
+  Value column = firstColumnOf(columns), second = b.add(first, 1);
+  Piece one = loadPiece(first);
+  Piece other = loadPiece(b.min(second, b.sub(numPieces, b.index(1))));
+  other.end = b.select(b.less(second, numPieces), other.end, other.begin);
+  Value squares =
+      b.fadd(sumSquares(one, {column}), sumSquares(other, {column}));
+  storeNorm(first, columns, squares);
+  b.ifThen(b.less(second, numPieces),
+           [&] { storeNorm(second, columns, squares); });
+  auto load = [&](const Piece &piece, Value row) {
+    Value token = b.add(b.mul(piece.block, plan.block), row);
+    return loadToken(values, {batch, group}, token, column, piece.begin,
+                     piece.end);
+  };
+  transformTo(pieceSpectra, first, slot, [&](Value row, Value) {
+    return ComplexRow{load(one, row), load(other, row)};
+  });
+  makeTransform().forEachMirrored([&](Value at, Value mirror) {
+    ComplexRow z = loadRow(pieceSpectra, {first, slot, at});
+    ComplexRow turned = loadRow(pieceSpectra, {first, slot, mirror});
+    storeRow({b.fadd(z.re, turned.re), b.fsub(z.im, turned.im)}, pieceSpectra,
+             {first, slot, at});
+    storeRow({b.fadd(z.im, turned.im), b.fsub(turned.re, z.re)}, pieceSpectra,
+             {second, slot, at});
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -128,18 +201,20 @@ Value ConvPartitioned::isQuiet(Value row, Value normaliser) {
                                b.fmul(value, normaliser));
 }
 
-void ConvPartitioned::prepareProduct() {
-  cutPieces();
-  forAll({b.index(numGroups), numPieces}, [&](ValueRange task) {
-    Value column = b.mul(task[0], plan.getColumns());
-    Value norm = normOfPiece(loadPiece(task[1]), column);
-    memref::StoreOp::create(b, norm, pieceNorms, ValueRange{task[1], task[0]});
-    if (!fuses())
-      transformPiece(task[1], task[0]);
+void ConvPartitioned::boundErrors() {
+  forAll({numBlocks}, [&](ValueRange task) {
+    // A tile of products multiplies pieces that only its last blocks read by
+    // zeros: no noise, unless one of them is not finite.
+    Value result = b.add(task[0], firstResult());
+    Value last = b.add(b.roundDown(result, plan.outputs), plan.outputs - 1);
+    last = b.sub(last, firstResult());
+    Value partner;
+    if (hasHalf()) {
+      Value next = b.sub(b.add(task[0], 1), b.mul(b.rem(result, 2), 2));
+      partner = next;
+    }
+    boundNoise(task[0], loadInteger(ends, last), partner);
   });
-  forAll({b.div(numWindows, lanes)},
-         [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
-  forAll({numBlocks}, [&](ValueRange task) { boundNoise(task[0]); });
   findGreatest();
 }
 
@@ -148,35 +223,86 @@ void ConvPartitioned::prepareProduct() {
 //===----------------------------------------------------------------------===//
 
 void ConvPartitioned::emitProduct() {
+  cutPieces();
+  forAll({b.div(numWindows, lanes)},
+         [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
   if (fuses()) {
+    forAll({b.index(numGroups), numPieces},
+           [&](ValueRange task) { transformWhole(task[1], task[0], Value()); });
     forAll({b.index(numGroups)},
            [&](ValueRange task) { convolveGroup(task[0]); });
     return;
   }
-  forAllFrequencies([&](Value frequency) { multiplyFrequency(frequency); });
-  forAll({b.index(numGroups), numBlocks},
-         [&](ValueRange task) { invertBlock(task[1], task[0]); });
+  int64_t groups = numGroups - hasHalf(), rest = groups % slots;
+  b.loop(b.index(0), b.index(groups - rest), slots,
+         [&](Value group) { emitPass(group, slots, /*hasHalf=*/false); });
+  if (rest != 0 || hasHalf())
+    emitPass(b.index(groups - rest), rest, hasHalf());
 }
 
-void ConvPartitioned::multiplyFrequency(Value frequency) {
-  int64_t groups = plan.productGroups;
-  int64_t whole = numGroups / groups * groups;
-  b.loop(b.index(0), numBlocks, plan.outputs, [&](Value firstBlock) {
-    b.loop(b.index(0), b.index(whole), groups, [&](Value group) {
-      multiplyTile(frequency, group, groups, firstBlock);
+/// All steps for a few groups of columns, the last of which may be half a one.
+void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
+  Value half = b.index(groups), lastGroup = b.add(firstGroup, groups);
+  if (groups != 0)
+    forAll({b.index(groups), numPieces}, [&](ValueRange task) {
+      transformWhole(task[1], b.add(firstGroup, task[0]), task[0]);
     });
-    for (int64_t group = whole; group < numGroups; ++group)
-      multiplyTile(frequency, b.index(group), 1, firstBlock);
+  if (hasHalf)
+    forAll({b.ceilDiv(numPieces, 2)}, [&](ValueRange task) {
+      transformHalves(b.mul(task[0], 2), lastGroup, half);
+    });
+  forAllFrequencies(
+      [&](Value frequency) { multiplyFrequency(frequency, groups, hasHalf); });
+  if (groups != 0)
+    forAll({b.index(groups), numBlocks}, [&](ValueRange task) {
+      invertWhole(task[1], b.add(firstGroup, task[0]), task[0]);
+    });
+  if (hasHalf)
+    forAll({b.div(numResults, 2)}, [&](ValueRange task) {
+      invertHalves(b.mul(task[0], 2), lastGroup, half);
+    });
+}
+
+void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
+                                        bool hasHalf) {
+  auto multiply = [&](Value result, Value slot, int64_t count) {
+    Values sums = multiplyTile(frequency, slot, count, result);
+    for (int64_t u = 0; u < plan.outputs; ++u)
+      for (int64_t g = 0; g < count; ++g) {
+        Value *sum = &sums[(u * count + g) * 2];
+        storeRow({sum[0], sum[1]}, resultSpectra,
+                 {b.add(result, u), b.add(slot, g), frequency});
+      }
+  };
+  int64_t whole = groups / plan.productGroups * plan.productGroups;
+  if (groups != 0)
+    b.loop(b.index(0), numResults, plan.outputs, [&](Value result) {
+      b.loop(b.index(0), b.index(whole), plan.productGroups,
+             [&](Value slot) { multiply(result, slot, plan.productGroups); });
+      for (int64_t slot = whole; slot < groups; ++slot)
+        multiply(result, b.index(slot), 1);
+    });
+  if (!hasHalf)
+    return;
+  Value mirror = makeTransform().mirror(frequency);
+  b.ifThen(b.less(frequency, b.add(mirror, 1)), [&] {
+    b.loop(b.index(0), numResults, plan.outputs, [&](Value result) {
+      Value slot = b.index(groups);
+      Values sums = multiplyTile(frequency, slot, 1, result);
+      storeHalves(sums, frequency, mirror, slot, result);
+    });
   });
 }
 
-/// One frequency of a few blocks of results, over `groups` groups of columns.
-void ConvPartitioned::multiplyTile(Value frequency, Value firstGroup,
-                                   int64_t groups, Value firstBlock) {
-  Value lastBlock =
-      b.min(b.add(firstBlock, plan.outputs - 1), b.sub(numBlocks, b.index(1)));
+/// One frequency of a few results, over `groups` groups of columns.
+ConvPartitioned::Values ConvPartitioned::multiplyTile(Value frequency,
+                                                      Value firstSlot,
+                                                      int64_t groups,
+                                                      Value result) {
+  Value firstBlock = b.sub(result, firstResult());
+  Value lastBlock = b.add(firstBlock, plan.outputs - 1);
   Values sums(plan.outputs * groups * 2, b.splat(0.0));
-  sums = b.loop(
+  return b.loop(
       b.index(0), loadInteger(ends, lastBlock), 1, sums,
       [&](Value index, ValueRange carried) {
         Values next(carried);
@@ -185,7 +311,7 @@ void ConvPartitioned::multiplyTile(Value frequency, Value firstGroup,
         FFTKernel::Rows rows;
         for (int64_t g = 0; g < groups; ++g)
           rows.push_back(
-              loadRow(pieceSpectra, {index, b.add(firstGroup, g), frequency}));
+              loadRow(pieceSpectra, {index, b.add(firstSlot, g), frequency}));
         for (int64_t u = 0; u < plan.outputs; ++u) {
           auto coefficient = [&](int64_t part) {
             return b.broadcast(b.loadScalar(
@@ -198,22 +324,31 @@ void ConvPartitioned::multiplyTile(Value frequency, Value firstGroup,
         }
         return next;
       });
-  for (int64_t u = 0; u < plan.outputs; ++u)
-    for (int64_t g = 0; g < groups; ++g) {
-      Value *sum = &sums[(u * groups + g) * 2];
-      storeRow({sum[0], sum[1]}, resultSpectra,
-               {b.add(firstBlock, u), b.add(firstGroup, g), frequency});
-    }
 }
 
-/// Stores a row of an inverse transform, if there is one, normalised.
-void ConvPartitioned::storeResult(ComplexRow numbers, Value row, Value group) {
-  Value column = b.mul(group, plan.getColumns());
+/// Two results in the order of transformHalves, at a frequency and its
+/// negative, where each is conjugate.
+void ConvPartitioned::storeHalves(ArrayRef<Value> sums, Value frequency,
+                                  Value mirror, Value slot, Value result) {
+  for (int64_t u = 0; u < plan.outputs; u += 2) {
+    ComplexRow one = {sums[2 * u], sums[2 * u + 1]};
+    ComplexRow other = {sums[2 * u + 2], sums[2 * u + 3]};
+    Value at = b.add(result, u);
+    storeRow({b.fadd(one.re, other.im), b.fsub(other.re, one.im)},
+             resultSpectra, {at, slot, mirror});
+    storeRow({b.fsub(one.re, other.im), b.fadd(one.im, other.re)},
+             resultSpectra, {at, slot, frequency});
+  }
+}
+
+/// Stores vectors of a row of the result, if there is one, normalised.
+void ConvPartitioned::storeResult(ArrayRef<Value> numbers, Value row,
+                                  Value column, double factor) {
   b.ifThen(b.less(row, numTokens), [&] {
-    Value factor = b.broadcast(b.loadScalar(reciprocals, row));
-    factor = b.fmul(factor, b.splat(1.0 / length));
-    storeOutput(b.fmul(numbers.re, factor), row, column);
-    storeOutput(b.fmul(numbers.im, factor), row, b.add(column, lanes));
+    Value factors = b.broadcast(b.loadScalar(reciprocals, row));
+    factors = b.fmul(factors, b.splat(factor));
+    for (auto [k, part] : llvm::enumerate(numbers))
+      storeOutput(b.fmul(part, factors), row, b.add(column, k * lanes));
   });
 }
 
@@ -231,7 +366,8 @@ void ConvPartitioned::convolveGroup(Value group) {
     return loadValues(row, column, begin, numTokens);
   };
   auto sink = [&](Value at, Value, ComplexRow numbers) {
-    storeResult(numbers, b.sub(at, b.index(plan.block)), group);
+    storeResult({numbers.re, numbers.im}, b.sub(at, b.index(plan.block)),
+                column, 1.0 / length);
   };
   FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
@@ -254,10 +390,28 @@ void ConvPartitioned::convolveGroup(Value group) {
   transform.emit(FFTKernel::kConvolve, steps, visit);
 }
 
-void ConvPartitioned::invertBlock(Value block, Value group) {
-  Value firstRow = b.mul(block, plan.block);
-  invert(resultSpectra, block, group, [&](Value at, ComplexRow numbers) {
-    storeResult(numbers, b.add(firstRow, at), group);
+void ConvPartitioned::invertWhole(Value block, Value columns, Value slot) {
+  Value firstRow = b.mul(block, plan.block), column = firstColumnOf(columns);
+  Value result = b.add(block, firstResult());
+  invert(resultSpectra, result, slot, [&](Value at, ComplexRow numbers) {
+    storeResult({numbers.re, numbers.im}, b.add(firstRow, at), column,
+                1.0 / length);
+  });
+}
+
+/// The result is real, the next one imaginary. Both are twice what they should
+/// be, as their pieces are.
+void ConvPartitioned::invertHalves(Value result, Value columns, Value slot) {
+  Value column = firstColumnOf(columns);
+  Value firstRow = b.mul(b.sub(result, firstResult()), plan.block);
+  invert(resultSpectra, result, slot, [&](Value at, ComplexRow numbers) {
+    Value row = b.add(firstRow, at), next = b.add(row, plan.block);
+    auto store = [&](Value part, Value row) {
+      b.ifThen(b.less(b.index(-1), row),
+               [&] { storeResult({part}, row, column, 0.5 / length); });
+    };
+    store(numbers.re, row);
+    store(numbers.im, next);
   });
 }
 

@@ -20,7 +20,7 @@ using namespace fovea::attn;
 
 /// Rows added to a spectrum, so that those of several do not compete for the
 /// same lines of a cache.
-static constexpr int64_t kSkewRows = 8;
+static constexpr int64_t kSkewRows = 9;
 /// Numbers that describe a piece.
 static constexpr int64_t kPieceEntries = 4;
 
@@ -29,7 +29,6 @@ static constexpr int64_t kPieceEntries = 4;
 //===----------------------------------------------------------------------===//
 
 void ConvKernel::allocatePieces() {
-  twiddles = emitTwiddles(b, op, plan.radices);
   numBlocks = b.ceilDiv(numTokens, plan.block);
   maxPieces = b.add(numBlocks, numBases);
   Value padded =
@@ -40,16 +39,16 @@ void ConvKernel::allocatePieces() {
   ends = allocate(i64, {b.max(numBlocks, b.index(1))});
   windows = allocate(i64, {maxWindows});
   // Gradients are stored a tile of pieces at a time.
-  pieceSpectra = allocateSpectra(b.add(maxPieces, plan.outputs - 1));
+  pieceSpectra = allocateSpectra(b.add(maxPieces, plan.outputs - 1), slots);
   windowSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   pieceNorms = allocate(f64, {maxPieces, b.index(numGroups)});
   windowNorms = allocate(f64, {maxWindows});
   noise = allocate(f64, {numBlocks});
 }
 
-Value ConvKernel::allocateSpectra(Value count) {
+Value ConvKernel::allocateSpectra(Value count, int64_t groups) {
   return allocate(b.getStateType(),
-                  {count, b.index(numGroups), b.index(length + kSkewRows),
+                  {count, b.index(groups), b.index(length + kSkewRows),
                    b.index(plan.getColumns())});
 }
 
@@ -115,18 +114,22 @@ void ConvKernel::storeRow(ComplexRow row, Value memref,
   b.storeVector(row.im, memref, at);
 }
 
-ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
-                                  Value token, Value column, Value begin,
-                                  Value end) {
+Value ConvKernel::loadToken(Value memref, ArrayRef<Value> leading, Value token,
+                            Value column, Value begin, Value end) {
   Value isIn =
       b.both(b.less(b.sub(begin, b.index(1)), token), b.less(token, end));
   Value mask = vector::BroadcastOp::create(
       b, VectorType::get({lanes}, b.getI1Type()), isIn);
   Values at(leading);
   at.append({token, column});
-  Value re = loadMasked(memref, at, mask, 0.0);
-  at.back() = b.add(column, lanes);
-  return {re, loadMasked(memref, at, mask, 0.0)};
+  return loadMasked(memref, at, mask, 0.0);
+}
+
+ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
+                                  Value token, Value column, Value begin,
+                                  Value end) {
+  return {loadToken(memref, leading, token, column, begin, end),
+          loadToken(memref, leading, token, b.add(column, lanes), begin, end)};
 }
 
 void ConvKernel::transformTo(Value spectra, Value index, Value columns,
@@ -147,11 +150,10 @@ void ConvKernel::transformTo(Value spectra, Value index, Value columns,
   makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
-void ConvKernel::transformPiece(Value index, Value columns) {
+void ConvKernel::transformPiece(Value index, Value slot, Value column) {
   Piece piece = loadPiece(index);
   Value firstRow = b.mul(piece.block, plan.block);
-  Value column = b.mul(columns, plan.getColumns());
-  transformTo(pieceSpectra, index, columns, [&](Value row, Value) {
+  transformTo(pieceSpectra, index, slot, [&](Value row, Value) {
     return loadValues(b.add(firstRow, row), column, piece.begin, piece.end);
   });
 }
@@ -235,25 +237,28 @@ void ConvKernel::packWindows(Value first, Value work) {
 
 /// Sums, over the pieces that a block of rows reads, the norms of the two
 /// factors.
-void ConvKernel::boundNoise(Value block) {
-  // A tile of products multiplies pieces that only its last blocks read by
-  // zeros: no noise, unless one of them is not finite.
-  Value last = b.min(b.add(b.roundDown(block, plan.outputs), plan.outputs - 1),
-                     b.sub(numBlocks, b.index(1)));
-  Value sum =
-      b.loop(b.index(0), loadInteger(ends, last), 1, wide(0.0),
-             [&](Value index, ValueRange carried) {
-               Piece piece = loadPiece(index);
-               Value norm = wide(0.0);
-               for (int64_t group = 0; group < numGroups; ++group)
-                 norm = arith::MaximumFOp::create(
-                     b, norm,
-                     memref::LoadOp::create(b, pieceNorms,
-                                            ValueRange{index, b.index(group)}));
-               Value window = b.add(piece.window, b.sub(block, piece.block));
-               Value weight = memref::LoadOp::create(b, windowNorms, window);
-               return Values{b.fadd(carried[0], b.fmul(norm, weight))};
-             })[0];
+void ConvKernel::boundNoise(Value block, Value end, Value partner) {
+  auto normOf = [&](const Piece &piece, Value block) -> Value {
+    Value window = b.add(piece.window, b.sub(block, piece.block));
+    return memref::LoadOp::create(b, windowNorms, window);
+  };
+  Value sum = b.loop(
+      b.index(0), end, 1, wide(0.0), [&](Value index, ValueRange carried) {
+        Piece piece = loadPiece(index);
+        Value norm = wide(0.0);
+        for (int64_t group = 0; group < numGroups; ++group)
+          norm = arith::MaximumFOp::create(
+              b, norm,
+              memref::LoadOp::create(b, pieceNorms,
+                                     ValueRange{index, b.index(group)}));
+        Value weight = normOf(piece, block);
+        if (partner) {
+          Value other = normOf(piece, partner);
+          Value squares = b.fadd(b.fmul(weight, weight), b.fmul(other, other));
+          weight = math::SqrtOp::create(b, squares);
+        }
+        return Values{b.fadd(carried[0], b.fmul(norm, weight))};
+      })[0];
   // c u log2(L) for an error of 2^9 u, with c = 1/2: whatever the type.
   Value factor = wide(std::ldexp(llvm::Log2_64(length), -10));
   memref::StoreOp::create(b, b.fmul(sum, factor), noise, block);

@@ -9,6 +9,7 @@
 #include "ConvPlan.h"
 #include "FFT/FFTKernel.h"
 #include "llvm/Support/MathExtras.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -25,27 +26,26 @@ static int64_t chooseVectors(int64_t numVectors) {
   return best;
 }
 
-/// Time of one number of the output, in nanoseconds on a core with 118 GFLOP/s,
-/// as measured. Only ratios matter.
-static double timeToeplitz(double tokens) { return tokens / 106; }
+/// Time of one number of the output, in nanoseconds on a core with 180 GFLOP/s,
+/// as benchmarks/fft.py measures and fits it. Only ratios matter.
+static double timeToeplitz(double tokens) { return tokens / 160; }
 
 static double timePartitioned(double tokens, double bases, double width,
                               double block) {
   double logarithm = std::log2(2 * block);
-  double blocks = std::max(tokens / block, 1.0);
-  // Slower as it outgrows the caches, in GFLOP/s.
-  double rate = block <= 512    ? 70
-                : block <= 1024 ? 60
-                : block <= 2048 ? 46
-                : block <= 4096 ? 42
-                                : 35;
+  double blocks = std::max(std::ceil(tokens / block), 1.0);
+  // In GFLOP/s: blocks of up to 64 tokens, 128, and so on. Slower as they
+  // outgrow the caches.
+  static constexpr double kRates[] = {90, 74, 64, 56, 52, 50, 46, 34};
+  double last = std::size(kRates) - 1;
+  double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
   // One for each piece and each block, and as much as two columns of one for
   // each window, of which a segment has half as many as there are blocks, and
   // three of zeros.
   double pieces = 1 + bases / blocks;
   double windows = 2 * bases / width * (0.5 + 3 / blocks);
   double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
-  return transforms + 4 * (blocks + bases) / 65;
+  return transforms + 4 * (blocks + bases) / 94;
 }
 
 /// The tokens of a block that are fastest, and whether that is faster than
@@ -67,6 +67,25 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
   return {best, time(best) < timeToeplitz(tokens)};
 }
 
+/// Heads whose tasks make a loop parallel, and numbers of the values and
+/// profiles of a head that a thread can have tables for.
+static constexpr int64_t kManyHeads = 16, kSmallHead = 1 << 19;
+
+/// Whole heads are tasks where there are many small ones. Heads that share
+/// values add to the same gradient, so these stay together.
+template <typename OpTy>
+static int64_t chooseHeadsOfTask(MemRefType basis, MemRefType value) {
+  if (!basis.hasStaticShape() || !value.hasStaticShape() ||
+      basis.getDimSize(1) == 0)
+    return 0;
+  bool isBackward = std::is_same_v<OpTy, ConvApplyBackwardOp>;
+  int64_t heads = isBackward ? basis.getDimSize(1) / value.getDimSize(1) : 1;
+  int64_t tasks = basis.getDimSize(0) * basis.getDimSize(1) / heads;
+  int64_t numbers =
+      value.getDimSize(2) * (value.getDimSize(3) + 4 * basis.getDimSize(2));
+  return tasks >= kManyHeads && numbers <= kSmallHead ? heads : 0;
+}
+
 template <typename OpTy>
 ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
                                int64_t numRegisters) {
@@ -76,6 +95,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   ConvPlan plan;
   plan.lanes = vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
+  plan.headsOfTask = chooseHeadsOfTask<OpTy>(basis, value);
   auto [block, isFaster] =
       chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width);
   if (plan.algorithm == ConvAlgorithm::Auto)
@@ -88,15 +108,23 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
     plan.rows = plan.accumulators / plan.vectors;
     plan.front = llvm::alignTo(plan.rows, plan.lanes);
     plan.lagMultiple = plan.lanes;
+    plan.columnMultiple = plan.getColumns();
     return plan;
   }
   if (plan.algorithm == ConvAlgorithm::Single)
     block = llvm::PowerOf2Ceil(std::max<int64_t>(basis.getDimSize(3), 8));
   plan.block = op.getBlock().value_or(block);
-  // The columns of a complex row; fewer where the width does not fill it.
+  bool isOneBlock = !basis.isDynamicDim(3) && basis.getDimSize(3) <= plan.block;
+  if (isOneBlock && basis.getDimSize(2) == 1)
+    plan.algorithm = ConvAlgorithm::Single;
+  // The columns of a complex row; fewer where the width does not fill it. Two
+  // blocks may share rows of half as many columns.
+  bool sharesRows = std::is_same_v<OpTy, ConvApplyOp> &&
+                    plan.algorithm == ConvAlgorithm::Partitioned;
   plan.vectors = 2;
-  while (width <= plan.lanes && plan.lanes > 4)
+  while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) && plan.lanes > 4)
     plan.lanes /= 2;
+  plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
   // The gradient stores vectors of lags, which must not cross windows.
   if (std::is_same_v<OpTy, ConvApplyBackwardOp>)
     plan.block = std::max(plan.block, plan.lanes);
@@ -104,9 +132,6 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   plan.lagMultiple = plan.front;
   plan.radices = chooseRadices(2 * plan.block, numRegisters);
   plan.outputs = 4;
-  bool isOneBlock = !basis.isDynamicDim(3) && basis.getDimSize(3) <= plan.block;
-  if (isOneBlock && basis.getDimSize(2) == 1)
-    plan.algorithm = ConvAlgorithm::Single;
   plan.productGroups = numRegisters >= 32 ? 2 : 1;
   return plan;
 }

@@ -27,7 +27,12 @@ struct ConvPlan {
   /// Zeros before lag 0 of a profile, a multiple of the lanes; and what the
   /// lags of a profile are padded to a multiple of.
   int64_t front, lagMultiple;
-  /// Columns that belong together: what the width is padded to a multiple of.
+  /// Heads of a parallel task; 0 if heads come one after the other, and what
+  /// there is to do for each is parallel.
+  int64_t headsOfTask;
+  /// What the width is padded to a multiple of.
+  int64_t columnMultiple;
+  /// Columns that belong together.
   int64_t getColumns() const { return lanes * vectors; }
 };
 

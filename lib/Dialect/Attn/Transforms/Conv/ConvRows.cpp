@@ -120,24 +120,24 @@ Value ConvApplyKernel::addRun(Value row, Value segment, Value first,
       storeRunWeights(segment, first, count, top, normaliser, rowWeights);
   Value lastKey = b.sub(row, first);
   // A tile of columns at a time, which stays in registers.
-  int64_t tile = plan.getColumns();
-  b.loop(b.index(0), b.index(paddedWidth), tile, [&](Value column) {
+  int64_t vectors = plan.columnMultiple / lanes;
+  b.loop(b.index(0), b.index(paddedWidth), vectors * lanes, [&](Value column) {
     Values tileSums;
-    for (int64_t k = 0; k < plan.vectors; ++k)
+    for (int64_t k = 0; k < vectors; ++k)
       tileSums.push_back(b.loadVector(sums, b.add(column, k * lanes)));
     tileSums = b.loop(
         b.index(0), count, 1, tileSums, [&](Value at, ValueRange carried) {
           Values next(carried);
           Value weight = b.broadcast(b.loadScalar(rowWeights, at));
           Value key = b.sub(lastKey, at);
-          for (int64_t k = 0; k < plan.vectors; ++k)
+          for (int64_t k = 0; k < vectors; ++k)
             next[k] = b.fma(weight,
                             b.loadVector(values, {batch, group, key,
                                                   b.add(column, k * lanes)}),
                             next[k]);
           return next;
         });
-    for (int64_t k = 0; k < plan.vectors; ++k)
+    for (int64_t k = 0; k < vectors; ++k)
       b.storeVector(tileSums[k], sums, b.add(column, k * lanes));
   });
   return normaliser;

@@ -100,12 +100,15 @@ template <typename OpTy> static OpTy withLse(OpTy op) {
   Value lse = tensor::EmptyOp::create(b, op.getLoc(), rows, type);
   auto copy = cast<OpTy>(b.clone(*op));
   copy.getLseMutable().assign(lse);
-  OperationState state(op.getLoc(), op->getName(), copy->getOperands(),
-                       {op->getResult(0).getType(), lse.getType()},
+  SmallVector<Type> types(op->getResultTypes());
+  types.insert(types.begin() + 1, lse.getType());
+  OperationState state(op.getLoc(), op->getName(), copy->getOperands(), types,
                        copy->getAttrs());
   auto extended = cast<OpTy>(b.create(state));
   copy.erase();
-  op->getResult(0).replaceAllUsesWith(extended->getResult(0));
+  SmallVector<Value> results(extended->getResults());
+  results.erase(results.begin() + 1);
+  op->replaceAllUsesWith(results);
   op.erase();
   return extended;
 }
@@ -295,33 +298,73 @@ static LogicalResult differentiate(RopeOp op, OpBuilder &b,
   return success();
 }
 
+/// A tensor of uninitialised gradients for the keys that `codes` stand for.
+static Value createKeysLike(OpBuilder &b, VQOp op, Value codes) {
+  Value query = op.getQuery();
+  Location loc = op.getLoc();
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, codes);
+  sizes.push_back(tensor::getMixedSize(b, loc, query, 3));
+  return tensor::EmptyOp::create(b, loc, sizes,
+                                 getStateType(getElementTypeOrSelf(query)));
+}
+
+/// The results of attn.vq that have adjoints beside its output, by what they
+/// are: mean, kept codes and kept values of the next state. None without any.
+static SmallVector<Value> getNextStateAdjoints(VQOp op, OpBuilder &b,
+                                               const Adjoints &adjoints) {
+  SmallVector<Value> parts;
+  if (op.getNextState().empty())
+    return parts;
+  ResultRange state = op->getResults().take_back(5);
+  Value results[] = {state[0], state[2], state[3]};
+  if (llvm::none_of(results, [&](Value part) { return adjoints.find(part); }))
+    return parts;
+  Location loc = op.getLoc();
+  Type type = getStateType(getElementTypeOrSelf(op.getQuery()));
+  for (Value part : results) {
+    Value adjoint = adjoints.find(part);
+    if (!adjoint && part == state[2])
+      adjoint = createZerosLike(b, loc, createKeysLike(b, op, part), type);
+    else if (!adjoint)
+      adjoint = createZerosLike(b, loc, part, type);
+    parts.push_back(adjoint);
+  }
+  return parts;
+}
+
 /// The adjoint of codes is that of the keys which they stand for: it goes
 /// straight through attn.quantize.
 static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
-  if (!op.getState().empty() || !op.getNextState().empty())
-    return op.emitOpError("has no gradient with a state");
   Cotangents seeds(op, b, adjoints);
+  if (!op.getLse())
+    seeds.dLse = Value();
+  SmallVector<Value> dNextState = getNextStateAdjoints(op, b, adjoints);
   bool isSoftmax = op.getWeighting() == Weighting::Softmax;
   if (isSoftmax)
     op = withLse(op);
   Location loc = op.getLoc();
   Gradients gradients(b, loc, adjoints);
   Value dQuery = gradients.overwrite(op.getQuery());
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(b, loc, op.getCodes());
-  sizes.push_back(tensor::getMixedSize(b, loc, op.getQuery(), 3));
-  Value dKey = gradients.overwrite(
-      op.getCodes(),
-      tensor::EmptyOp::create(b, loc, sizes,
-                              getElementTypeOrSelf(dQuery.getType())));
+  Value dKey =
+      gradients.overwrite(op.getCodes(), createKeysLike(b, op, op.getCodes()));
   Value dValue = gradients.overwrite(op.getValue());
   Value dBias = gradients.overwriteActive(op.getBias());
+  SmallVector<Value> dState;
+  OperandRange state = op.getState();
+  if (llvm::any_of(state,
+                   [&](Value part) { return gradients.isActive(part); })) {
+    dState.push_back(gradients.overwrite(state[0]));
+    dState.push_back(
+        gradients.overwrite(state[2], createKeysLike(b, op, state[2])));
+    dState.push_back(gradients.overwrite(state[3]));
+  }
   auto backward = VQBackwardOp::create(
       b, loc, gradients.getTypes(), op.getQuery(), op.getCodes(), op.getValue(),
-      op.getCodebook(), op.getBias(), isSoftmax ? op->getResult(0) : Value(),
-      isSoftmax ? op->getResult(1) : Value(), seeds.dOutput, seeds.dLse, dQuery,
-      dKey, dValue, dBias, op.getBlockAttr(), op.getCausalAttr(),
-      op.getScaleAttr(), op.getWeightingAttr());
+      op.getCodebook(), op.getBias(), op.getState(),
+      isSoftmax ? op->getResult(0) : Value(),
+      isSoftmax ? op->getResult(1) : Value(), seeds.dOutput, seeds.dLse,
+      dNextState, dQuery, dKey, dValue, dBias, dState, op.getBlockAttr(),
+      op.getCausalAttr(), op.getScaleAttr(), op.getWeightingAttr());
   gradients.assign(backward.getResults());
   return success();
 }
@@ -378,13 +421,24 @@ struct AttnModel
 };
 
 /// Codes have adjoints, too: those of the keys.
-struct QuantizeModel
-    : DifferentiableOpInterface::ExternalModel<QuantizeModel, QuantizeOp> {
+template <typename OpTy>
+struct CodesModel
+    : DifferentiableOpInterface::ExternalModel<CodesModel<OpTy>, OpTy> {
   LogicalResult emitVJP(Operation *op, OpBuilder &builder,
                         Adjoints &adjoints) const {
-    return differentiate(cast<QuantizeOp>(op), builder, adjoints);
+    return differentiate(cast<OpTy>(op), builder, adjoints);
   }
-  bool hasAdjoint(Operation *, OpResult) const { return true; }
+  bool hasAdjoint(Operation *op, OpResult result) const {
+    Type type = getElementTypeOrSelf(result.getType());
+    return isa<FloatType>(type) || isCodes(cast<OpTy>(op), result);
+  }
+
+private:
+  static bool isCodes(QuantizeOp, OpResult) { return true; }
+  static bool isCodes(VQOp op, OpResult result) {
+    return !op.getNextState().empty() &&
+           result == op->getResults().take_back(5)[2];
+  }
 };
 } // namespace
 
@@ -396,7 +450,8 @@ void fovea::attn::registerAttnRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attach<ConvApplyOp, ConvOp, ConvRecoverOp, DenseOp, FastMultipoleLinearOp,
            FastMultipoleOp, LowRankOp, PolynomialFeaturesOp, RopeOp, StreamOp,
-           SummarizeOp, VQOp>(context);
-    QuantizeOp::attachInterface<QuantizeModel>(*context);
+           SummarizeOp>(context);
+    QuantizeOp::attachInterface<CodesModel<QuantizeOp>>(*context);
+    VQOp::attachInterface<CodesModel<VQOp>>(*context);
   });
 }

@@ -17,6 +17,11 @@ using namespace mlir;
 using namespace fovea::attn;
 
 namespace {
+/// Codes have the adjoints of the keys that they stand for, which have a width.
+bool areCodes(Value value) {
+  return !isa<FloatType>(getElementTypeOrSelf(value));
+}
+
 /// Where a rule of one operation writes.
 struct Transpose {
   OpBuilder &b;
@@ -51,13 +56,25 @@ static LogicalResult transpose(tensor::ExtractSliceOp op, Value d,
   SmallVector<OpFoldResult> offsets = op.getMixedOffsets();
   SmallVector<OpFoldResult> sizes = op.getMixedSizes();
   SmallVector<OpFoldResult> strides = op.getMixedStrides();
-  if (Value sum = t.adjoints.find(whole)) {
-    Value part =
-        t.slice(sum, t.adjointTypeOf(op.getResult()), offsets, sizes, strides);
-    d = arith::AddFOp::create(t.b, t.loc, part, d);
+  auto type = cast<RankedTensorType>(d.getType());
+  Value sum = t.adjoints.find(whole);
+  Value like = whole;
+  if (areCodes(op.getResult())) {
+    OpFoldResult width =
+        tensor::getMixedSize(t.b, t.loc, d, type.getRank() - 1);
+    SmallVector<OpFoldResult> keys = tensor::getMixedSizes(t.b, t.loc, whole);
+    keys.push_back(width);
+    like = tensor::EmptyOp::create(t.b, t.loc, keys, type.getElementType());
+    offsets.push_back(t.b.getIndexAttr(0));
+    sizes.push_back(width);
+    strides.push_back(t.b.getIndexAttr(1));
   }
-  t.adjoints.set(whole, tensor::InsertSliceOp::create(t.b, t.loc, d,
-                                                      t.findOrZeros(whole),
+  if (sum)
+    d = arith::AddFOp::create(t.b, t.loc,
+                              t.slice(sum, type, offsets, sizes, strides), d);
+  else
+    sum = createZerosLike(t.b, t.loc, like, type.getElementType());
+  t.adjoints.set(whole, tensor::InsertSliceOp::create(t.b, t.loc, d, sum,
                                                       offsets, sizes, strides));
   return success();
 }
@@ -181,9 +198,13 @@ struct TensorModel
     : DifferentiableOpInterface::ExternalModel<TensorModel<OpTy>, OpTy> {
   LogicalResult emitVJP(Operation *op, OpBuilder &builder,
                         Adjoints &adjoints) const {
+    if (areCodes(op->getResult(0)) && !isa<tensor::ExtractSliceOp>(op))
+      return op->emitOpError("has no gradient for the keys of its codes");
     Transpose rule{builder, op->getLoc(), adjoints};
     return transpose(cast<OpTy>(op), adjoints.find(op->getResult(0)), rule);
   }
+  /// Integers that depend on what is differentiated are codes.
+  bool hasAdjoint(Operation *, OpResult) const { return true; }
 };
 } // namespace
 

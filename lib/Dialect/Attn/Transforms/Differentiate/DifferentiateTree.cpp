@@ -9,19 +9,22 @@
 // Functions on trees are linear. Their transposes are sums over children and
 // shares of parents, level by level, in time O(nodes F):
 //
-//   tree_materialize   S = sums of the tokens' adjoints under every node; what
-//                      a root gives, every other node takes away
-//   tree_fetch         S = sums of the rows' adjoints under every node,
-//   likewise tree_build         a row's adjoint is that of its own node, taken
-//   away, and
-//                      of its children, and a share of its parent's
-//   tree_update        tokens move by the difference of a node's new row and
-//   its
-//                      old one: tree_build's, then sums under the listed nodes
+// - tree_materialize: sums of the tokens' adjoints under every node; what a
+// root
+//   gives, every other node takes away.
+// - tree_fetch: sums of the rows' adjoints under every node, likewise.
+// - tree_build: a row's adjoint is that of its own node, taken away, and of its
+//   children, and a share of its parent's.
+// - tree_update: tokens move by the difference of a node's new row and its old
+//   one: tree_build's, then sums under the listed nodes.
+// - tree_select: a candidate's score gets the sum of the adjoints of the
+// factors
+//   below it, of which there are none unless it is split.
 //
 //===----------------------------------------------------------------------===//
 
 #include "DifferentiateRules.h"
+#include "Expand/ExpandPatterns.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -56,6 +59,10 @@ public:
   Value build(Value dTree, Value counts);
   /// That of the tree that rows were fetched from.
   Value fetch(Value dRows, Value positions);
+  /// Sums of the rows of listed nodes over all below each node, not of its own.
+  Levels sumBelow(Value rows, Value positions);
+  /// The rows of listed nodes of a level, by their indices.
+  Value pick(Value level, Value indices);
   /// The sums at listed nodes, like `rows`: zeros where no token is present.
   Value gather(const Levels &sums, Value positions, Value rows, Value counts);
   Value positions(Value level, Value index);
@@ -75,6 +82,7 @@ private:
                 ValueRange inputs, function_ref<Value(ValueRange)> body);
   Value forEachNode(Value list, Value carried,
                     function_ref<Value(Value, Value, Value, Value)> body);
+  Levels scatter(Value rows, Value positions);
   Value getRow(Value rows, Value entry, Value row);
   Value setRow(Value row, Value rows, Value entry, Value at);
 
@@ -353,19 +361,43 @@ Value TreeTranspose::setRow(Value row, Value rows, Value entry, Value at) {
                                        {one, one, one});
 }
 
-Value TreeTranspose::fetch(Value dRows, Value positions) {
+/// Rows of listed nodes at their nodes, zeros at others.
+Levels TreeTranspose::scatter(Value rows, Value positions) {
   // A node may be listed twice.
   Value nodes = zeros(getNumNodes());
-  nodes = forEachNode(
+  return split(forEachNode(
       positions, nodes, [&](Value entry, Value j, Value at, Value sums) {
         Value sum = arith::AddFOp::create(b, getRow(sums, entry, at),
-                                          getRow(dRows, entry, j));
+                                          getRow(rows, entry, j));
         return setRow(sum, sums, entry, at);
-      });
-  Levels sums = split(nodes);
+      }));
+}
+
+Value TreeTranspose::fetch(Value dRows, Value positions) {
+  Levels sums = scatter(dRows, positions);
   for (int64_t level = 1; level <= shape.getLevels(); ++level)
     sums[level] = addChildren(sums[level], sums[level - 1]);
   return packSums(sums);
+}
+
+Levels TreeTranspose::sumBelow(Value rows, Value positions) {
+  Levels sums = scatter(rows, positions), below = {zeros(getNumRows(0))};
+  for (int64_t level = 1; level <= shape.getLevels(); ++level) {
+    below.push_back(addChildren(zeros(getNumRows(level)), sums[level - 1]));
+    sums[level] = arith::AddFOp::create(b, sums[level], below[level]);
+  }
+  return below;
+}
+
+Value TreeTranspose::pick(Value level, Value indices) {
+  OpFoldResult sizes[] = {batch,
+                          tensor::getMixedSize(b, b.getLoc(), indices, 1),
+                          b.getIndexAttr(width)};
+  return forEachNode(indices, tensor::EmptyOp::create(b, sizes, state),
+                     [&](Value entry, Value j, Value at, Value picked) {
+                       return setRow(getRow(level, entry, at), picked, entry,
+                                     j);
+                     });
 }
 
 Value TreeTranspose::gather(const Levels &sums, Value positions, Value rows,
@@ -446,8 +478,88 @@ static LogicalResult differentiate(TreeUpdateOp op, OpBuilder &b,
   return success();
 }
 
+/// Differentiates what `expand` puts before `op`, whose results it replaces;
+/// `seed` gives adjoints to values of that.
+static LogicalResult differentiateExpansion(Operation *op, OpBuilder &b,
+                                            Adjoints &adjoints,
+                                            function_ref<void()> expand,
+                                            function_ref<void()> seed) {
+  // Between these two.
+  OpBuilder before(op);
+  Operation *begin = arith::ConstantIndexOp::create(before, op->getLoc(), 0);
+  before.setInsertionPointAfter(op);
+  Operation *end = arith::ConstantIndexOp::create(before, op->getLoc(), 0);
+  expand();
+  SmallVector<Operation *> ops;
+  for (Operation *added = begin->getNextNode(); added != end;
+       added = added->getNextNode()) {
+    adjoints.activateResults(added);
+    ops.push_back(added);
+  }
+  begin->erase();
+  end->erase();
+  seed();
+  return adjoints.emitVJPs(b, ops);
+}
+
+/// A score becomes attention, which has a gradient.
+static LogicalResult differentiate(TreeScoreOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Value adjoint = adjoints.find(op->getResult(0)), score;
+  return differentiateExpansion(
+      op, b, adjoints,
+      [&] {
+        OpBuilder before(op);
+        score = fovea::attn::detail::expandTreeScore(before, op);
+        op->getResult(0).replaceAllUsesWith(score);
+        op.erase();
+      },
+      [&] { adjoints.set(score, adjoint); });
+}
+
+/// Nothing goes through the choice; the factor of a node passes its gradient to
+/// the scores that its ancestors were split for.
+static LogicalResult differentiate(TreeSelectOp op, OpBuilder &b,
+                                   Adjoints &adjoints) {
+  Location loc = op.getLoc();
+  Value dFactor = adjoints.find(op->getResult(2)), tree = op.getTree();
+  Type state = getElementTypeOrSelf(dFactor);
+  // Factors as rows of one column.
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, dFactor);
+  sizes.push_back(b.getIndexAttr(1));
+  auto type = cast<RankedTensorType>(dFactor.getType());
+  SmallVector<ReassociationIndices> columns = {{0}, {1, 2}};
+  Value rows = tensor::ExpandShapeOp::create(
+      b, loc,
+      RankedTensorType::get({type.getDimSize(0), type.getDimSize(1), 1}, state),
+      dFactor, columns, sizes);
+  SmallVector<OpFoldResult> nodes = tensor::getMixedSizes(b, loc, tree);
+  nodes.back() = b.getIndexAttr(1);
+  TreeTranspose transpose(b, op, op.getShape(),
+                          tensor::EmptyOp::create(b, loc, nodes, state));
+  Levels below = transpose.sumBelow(
+      rows, transpose.positions(op->getResult(0), op->getResult(1)));
+
+  SmallVector<fovea::attn::detail::ScoredLevel> scored;
+  return differentiateExpansion(
+      op, b, adjoints,
+      [&] { scored = fovea::attn::detail::expandTreeSelect(op); },
+      [&] {
+        for (const fovea::attn::detail::ScoredLevel &level : scored) {
+          Value sums = below[level.level];
+          if (level.candidates)
+            sums = transpose.pick(sums, level.candidates);
+          auto scores = cast<RankedTensorType>(level.scores.getType());
+          adjoints.add(b, level.scores,
+                       tensor::CollapseShapeOp::create(
+                           b, loc, scores.clone(state), sums, columns));
+        }
+      });
+}
+
 namespace {
-/// The first result has an adjoint; counts and log weights depend on no row.
+/// The first result has an adjoint; counts and log weights depend on no row. Of
+/// attn.tree_select the factor has.
 template <typename OpTy>
 struct TreeModel
     : DifferentiableOpInterface::ExternalModel<TreeModel<OpTy>, OpTy> {
@@ -456,7 +568,8 @@ struct TreeModel
     return differentiate(cast<OpTy>(op), builder, adjoints);
   }
   bool hasAdjoint(Operation *, OpResult result) const {
-    return result.getResultNumber() == 0;
+    return result.getResultNumber() ==
+           (std::is_same_v<OpTy, TreeSelectOp> ? 2 : 0);
   }
 };
 } // namespace
@@ -467,6 +580,7 @@ template <typename... OpTys> static void attach(MLIRContext *context) {
 
 void fovea::attn::registerTreeRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    attach<TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeUpdateOp>(context);
+    attach<TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+           TreeSelectOp, TreeUpdateOp>(context);
   });
 }

@@ -90,6 +90,16 @@ void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
 /// Every attn.stream_backward and attn.summarize_backward gets destinations of
 /// the type that sums are kept in, which are rounded behind it.
 void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);
+/// The scores of `op`, on tensors, from attn.dense.
+mlir::Value expandTreeScore(mlir::OpBuilder &builder, TreeScoreOp op);
+/// A level of attn.tree_select at which some candidates are split and some not:
+/// their scores `[B, c]` and which nodes they are, null for all roots.
+struct ScoredLevel {
+  int64_t level;
+  mlir::Value scores, candidates;
+};
+/// Replaces `op` by the operations of its levels.
+llvm::SmallVector<ScoredLevel> expandTreeSelect(TreeSelectOp op);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations; `automatic` is
 /// taken where both are auto.

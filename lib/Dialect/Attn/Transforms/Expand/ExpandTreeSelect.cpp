@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -30,7 +30,8 @@ public:
         batch(tensor::getMixedSize(b, op.getLoc(), op.getTree(), 0)),
         treeType(cast<RankedTensorType>(op.getTree().getType())) {}
 
-  void expand() {
+  SmallVector<fovea::attn::detail::ScoredLevel> expand() {
+    SmallVector<fovea::attn::detail::ScoredLevel> scored;
     TreeAttr shape = op.getShape();
     int64_t ratio = shape.getRatio();
     int64_t candidates = op.getNumRoots(), listed = candidates;
@@ -41,8 +42,10 @@ public:
       if (budget == 0 && frontierLevel)
         break;
       Value scores;
-      if (budget != 0 && budget != candidates)
+      if (budget != 0 && budget != candidates) {
         scores = score(level, candidates, indices);
+        scored.push_back({level, scores, indices});
+      }
       listed += budget * (ratio - 1);
       bool isLast = level == 1 || op.getBudget(level - 1) == 0;
       Value newLevel = isLast ? op.getLevel() : makeList(listed);
@@ -58,8 +61,15 @@ public:
       indices = split.getResult(2);
       candidates = budget * ratio;
     }
-    op.replaceAllUsesWith(ValueRange{frontierLevel, frontierIndex});
+    SmallVector<Value> results = {frontierLevel, frontierIndex};
+    if (Value factor = op.getFactor()) {
+      Value one = arith::ConstantOp::create(
+          b, b.getFloatAttr(getStateType(), /*value=*/1.0));
+      results.push_back(linalg::FillOp::create(b, one, factor).getResult(0));
+    }
+    op.replaceAllUsesWith(results);
     op.erase();
+    return scored;
   }
 
 private:
@@ -154,13 +164,21 @@ private:
   RankedTensorType treeType;
 };
 
+} // namespace
+
+SmallVector<fovea::attn::detail::ScoredLevel>
+fovea::attn::detail::expandTreeSelect(TreeSelectOp op) {
+  return Expander(op).expand();
+}
+
+namespace {
 struct ExpandTreeSelectPass
     : fovea::attn::impl::ExpandTreeSelectPassBase<ExpandTreeSelectPass> {
   void runOnOperation() override {
     SmallVector<TreeSelectOp> ops;
     getOperation().walk([&](TreeSelectOp op) { ops.push_back(op); });
     for (TreeSelectOp op : ops)
-      Expander(op).expand();
+      fovea::attn::detail::expandTreeSelect(op);
   }
 };
 } // namespace

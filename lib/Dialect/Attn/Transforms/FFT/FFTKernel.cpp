@@ -50,13 +50,15 @@ Value fovea::attn::emitTwiddles(KernelBuilder &b, Operation *op,
       {integer(encodeRadices(radices)), integer(b.getStateType().isF64())});
 }
 
-/// Bytes of the first cache that one tile may take, of the second that a tile
-/// of a long transform may take, and of a transform that is not long.
-static constexpr int64_t kFirstCache = 16 << 10, kSecondCache = 512 << 10,
-                         kShort = 1 << 20;
-/// Neighbouring bytes that a tile takes of each row, so that whole lines come
-/// and their successors are fetched ahead.
-static constexpr int64_t kRun = 256, kLongRun = 1024;
+/// Bytes of a transform that the second cache holds, with its source and other
+/// data.
+static constexpr int64_t kShort = 1 << 20;
+/// Rows of a tile whose rows are far apart, and neighbouring bytes that it
+/// takes of each.
+static constexpr int64_t kFarRows = 64, kRun = 256;
+/// Bytes from which on the first sweep has one stage: rows so far apart, and
+/// those that they are written to, compete for the same lines of all caches.
+static constexpr int64_t kHuge = 64 << 20;
 
 FFTKernel::FFTKernel(KernelBuilder &builder, ArrayRef<int64_t> radices,
                      Value twiddles, int64_t numGroups)
@@ -83,35 +85,30 @@ static int64_t bytesOfRow(KernelBuilder &b) {
   return 2 * b.getLanes() * b.getStateType().getWidth() / 8;
 }
 
-bool FFTKernel::isLong() const {
-  return sweeps.size() > 1 && length * bytesOfRow(b) > kShort;
+int64_t FFTKernel::chooseNumGroups(KernelBuilder &b, int64_t available) {
+  int64_t most = std::max<int64_t>(kRun / bytesOfRow(b), 1);
+  while (available % most != 0)
+    --most;
+  return most;
 }
 
 void FFTKernel::planSweeps() {
-  unsigned numStages = radices.size();
-  int64_t rowBytes = bytesOfRow(b);
-  if (numStages == 1 || length * rowBytes <= 2 * kFirstCache) {
-    sweeps.push_back({0, numStages, 1, length, 1, 1});
-    return;
+  unsigned numStages = radices.size(), begin = 0;
+  int64_t rowBytes = numGroups * bytesOfRow(b), blocks = 1, left = length;
+  while (begin + 1 < numStages && left * rowBytes > kShort) {
+    unsigned end = begin;
+    int64_t rows = 1;
+    bool isHuge = begin == 0 && length * rowBytes >= kHuge;
+    while (rows < (isHuge ? 2 : kFarRows) && end + 1 < numStages)
+      rows *= radices[end++];
+    left /= rows;
+    int64_t neighbours = std::clamp<int64_t>(kRun / rowBytes, 1, left);
+    neighbours = llvm::bit_floor(static_cast<uint64_t>(neighbours));
+    sweeps.push_back({begin, end, blocks, rows, left, neighbours});
+    blocks *= rows;
+    begin = end;
   }
-  // As equal as the radices allow, and rather more rows in the second, which
-  // are neighbours.
-  unsigned split = 0;
-  int64_t rows = 1;
-  while (split + 1 < numStages &&
-         rows * radices[split] <= length / rows / radices[split])
-    rows *= radices[split++];
-  if (split == 0)
-    rows *= radices[split++];
-  int64_t stride = length / rows;
-  bool isLong = length * rowBytes > kShort;
-  int64_t bytes = numGroups * rowBytes,
-          neighbours = (isLong ? kLongRun : kRun) / bytes,
-          most = (isLong ? kSecondCache : kFirstCache) / (rows * bytes);
-  neighbours = std::max<int64_t>(std::min({neighbours, most, stride}), 1);
-  neighbours = llvm::bit_floor(static_cast<uint64_t>(neighbours));
-  sweeps.push_back({0, split, 1, rows, stride, neighbours});
-  sweeps.push_back({split, numStages, rows, stride, 1, 1});
+  sweeps.push_back({begin, numStages, blocks, left, 1, 1});
 }
 
 //===----------------------------------------------------------------------===//
@@ -136,7 +133,7 @@ Value FFTKernel::makeBuffer(const Sweep &sweep, const Steps &steps) {
   bool isLast = sweep.end == radices.size();
   if (sweep.begin + 1 == sweep.end || (isLast && steps.isDense))
     return Value();
-  return b.scratch({sweep.neighbours * numGroups, sweep.rows, 2 * b.getLanes()},
+  return b.scratch({sweep.neighbours, sweep.rows, numGroups * 2 * b.getLanes()},
                    b.getStateType());
 }
 
@@ -202,43 +199,80 @@ void FFTKernel::emitStages(const Tile &tile, unsigned stage, Value base,
 }
 
 //===----------------------------------------------------------------------===//
+// Negative frequencies
+//===----------------------------------------------------------------------===//
+
+// The negative of a number in mixed radices keeps its lowest zeros, negates the
+// next digit and complements those above. The lowest digit comes first here, so
+// the outputs of a stage but the first one are reversed as a whole.
+
+SmallVector<std::pair<int64_t, int64_t>> FFTKernel::listMirrors() const {
+  SmallVector<std::pair<int64_t, int64_t>> mirrors;
+  int64_t rows = length;
+  for (int64_t radix : radices) {
+    int64_t part = rows / radix;
+    mirrors.push_back({part, rows + part - 1});
+    rows = part;
+  }
+  return mirrors;
+}
+
+Value FFTKernel::mirror(Value position) {
+  Value result = b.index(0);
+  auto mirrors = listMirrors();
+  for (auto [first, sum] : llvm::reverse(mirrors))
+    result = b.select(b.less(position, b.index(first)), result,
+                      b.sub(b.index(sum), position));
+  return result;
+}
+
+void FFTKernel::forEachMirrored(function_ref<void(Value, Value)> body) {
+  body(b.index(0), b.index(0));
+  for (auto [first, sum] : listMirrors())
+    b.loop(b.index(first), b.index(sum / 2 + 1), 1,
+           [&, sum = sum](Value one) { body(one, b.sub(b.index(sum), one)); });
+}
+
+//===----------------------------------------------------------------------===//
 // Stages
 //===----------------------------------------------------------------------===//
 
 void FFTKernel::forEachButterfly(
     const Tile &tile, int64_t count,
-    function_ref<void(Value butterfly, Value neighbour, Value group)> body) {
+    function_ref<void(Value butterfly, Value neighbour)> body) {
   loopOver(b, count, [&](Value butterfly) {
-    loopOver(b, tile.sweep.neighbours, [&](Value neighbour) {
-      loopOver(b, numGroups,
-               [&](Value group) { body(butterfly, neighbour, group); });
-    });
+    loopOver(b, tile.sweep.neighbours,
+             [&](Value neighbour) { body(butterfly, neighbour); });
   });
+}
+
+Value FFTKernel::columnOf(Value group, int64_t part) {
+  return b.add(b.mul(group, 2 * b.getLanes()), part * b.getLanes());
 }
 
 ComplexRow FFTKernel::loadRow(const Tile &tile, Value row, Value neighbour,
                               Value group, bool fromBuffer) {
-  if (!fromBuffer || !tile.buffer) {
-    Value at =
-        b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
-    return fromBuffer ? tile.steps.load(at, group) : tile.load(at, group);
-  }
-  Value column = b.add(b.mul(neighbour, numGroups), group);
-  return {b.loadVector(tile.buffer, {column, row, b.index(0)}),
-          b.loadVector(tile.buffer, {column, row, b.index(b.getLanes())})};
+  if (fromBuffer && tile.buffer)
+    return {b.loadVector(tile.buffer, {neighbour, row, columnOf(group, 0)}),
+            b.loadVector(tile.buffer, {neighbour, row, columnOf(group, 1)})};
+  Value at =
+      b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
+  return fromBuffer ? tile.steps.load(at, group) : tile.load(at, group);
 }
 
 void FFTKernel::storeRow(const Tile &tile, Value row, Value neighbour,
                          Value group, ComplexRow numbers, bool toBuffer) {
-  if (!toBuffer || !tile.buffer) {
-    Value at =
-        b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
-    return toBuffer ? tile.steps.store(at, group, numbers)
-                    : tile.store(at, group, numbers);
+  if (toBuffer && tile.buffer) {
+    b.storeVector(numbers.re, tile.buffer,
+                  {neighbour, row, columnOf(group, 0)});
+    b.storeVector(numbers.im, tile.buffer,
+                  {neighbour, row, columnOf(group, 1)});
+    return;
   }
-  Value column = b.add(b.mul(neighbour, numGroups), group);
-  b.storeVector(numbers.re, tile.buffer, {column, row, b.index(0)});
-  b.storeVector(numbers.im, tile.buffer, {column, row, b.index(b.getLanes())});
+  Value at =
+      b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
+  return toBuffer ? tile.steps.store(at, group, numbers)
+                  : tile.store(at, group, numbers);
 }
 
 void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
@@ -252,41 +286,43 @@ void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
     factors = loadFactors(firstFactor[stage], radix,
                           b.add(b.mul(tile.block, blocks), b.div(base, rows)));
   }
-  forEachButterfly(
-      tile, step, [&](Value butterfly, Value neighbour, Value group) {
-        Value first = b.add(base, butterfly);
-        Rows values(radix);
-        for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
-          values[t] = loadRow(tile, b.add(first, t * step), neighbour, group,
-                              /*fromBuffer=*/stage != tile.sweep.begin);
-        values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
-        for (int64_t k = 0; k < radix; ++k)
-          storeRow(tile, b.add(first, k * step), neighbour, group, values[k],
-                   /*toBuffer=*/stage + 1 != tile.sweep.end);
-      });
+  forEachButterfly(tile, step, [&](Value butterfly, Value neighbour) {
+    Value first = b.add(base, butterfly);
+    loopOver(b, numGroups, [&](Value group) {
+      Rows values(radix);
+      for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
+        values[t] = loadRow(tile, b.add(first, t * step), neighbour, group,
+                            /*fromBuffer=*/stage != tile.sweep.begin);
+      values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
+      for (int64_t k = 0; k < radix; ++k)
+        storeRow(tile, b.add(first, k * step), neighbour, group, values[k],
+                 /*toBuffer=*/stage + 1 != tile.sweep.end);
+    });
+  });
 }
 
 void FFTKernel::emitInverseStage(const Tile &tile, unsigned stage, Value base,
                                  int64_t rows) {
   int64_t radix = radices[stage], step = rows / radix;
   Half wanted = stage == 0 ? tile.steps.wanted : Half::None;
-  forEachButterfly(
-      tile, step, [&](Value butterfly, Value neighbour, Value group) {
-        Value entry = b.add(b.mul(butterfly, tile.sweep.stride),
-                            b.add(tile.neighbour, neighbour));
-        Factors factors = loadFactors(firstInverseFactor[stage], radix, entry);
-        Value first = b.add(base, butterfly);
-        Rows values(radix);
-        for (int64_t k = 0; k < radix; ++k)
-          values[k] = loadRow(tile, b.add(first, k * step), neighbour, group,
-                              /*fromBuffer=*/stage + 1 != tile.sweep.end);
-        values = evaluate(values, factors, /*inverse=*/true,
-                          /*isHalfZero=*/false, wanted);
-        for (int64_t t = 0; t < radix; ++t)
-          if (isWanted(wanted, t, radix))
-            storeRow(tile, b.add(first, t * step), neighbour, group, values[t],
-                     /*toBuffer=*/stage != tile.sweep.begin);
-      });
+  forEachButterfly(tile, step, [&](Value butterfly, Value neighbour) {
+    Value entry = b.add(b.mul(butterfly, tile.sweep.stride),
+                        b.add(tile.neighbour, neighbour));
+    Factors factors = loadFactors(firstInverseFactor[stage], radix, entry);
+    Value first = b.add(base, butterfly);
+    loopOver(b, numGroups, [&](Value group) {
+      Rows values(radix);
+      for (int64_t k = 0; k < radix; ++k)
+        values[k] = loadRow(tile, b.add(first, k * step), neighbour, group,
+                            /*fromBuffer=*/stage + 1 != tile.sweep.end);
+      values = evaluate(values, factors, /*inverse=*/true,
+                        /*isHalfZero=*/false, wanted);
+      for (int64_t t = 0; t < radix; ++t)
+        if (isWanted(wanted, t, radix))
+          storeRow(tile, b.add(first, t * step), neighbour, group, values[t],
+                   /*toBuffer=*/stage != tile.sweep.begin);
+    });
+  });
 }
 
 /// The last stage, whose butterflies give neighbouring rows of the spectrum,
@@ -295,17 +331,19 @@ void FFTKernel::emitSpectrumStage(const Tile &tile, unsigned stage,
                                   Value base) {
   int64_t radix = radices[stage];
   bool isOnly = stage == 0, isBuffered = stage != tile.sweep.begin;
+  bool isHalfZero = isOnly && tile.steps.isHalfZero;
   Half wanted = isOnly ? tile.steps.wanted : Half::None;
   Value zero = b.index(0);
   Value position = b.add(tile.firstRow, base);
+  Factors factors;
+  if (tile.direction.forward && !isOnly)
+    factors = loadFactors(firstFactor[stage], radix, b.div(position, radix));
+  if (tile.steps.prefetch && sweeps.size() > 1)
+    for (int64_t t = 0; t < radix; ++t)
+      tile.steps.prefetch(b.add(position, tile.sweep.rows + t));
   loopOver(b, numGroups, [&](Value group) {
     Rows values(radix);
     if (tile.direction.forward) {
-      bool isHalfZero = isOnly && tile.steps.isHalfZero;
-      Factors factors;
-      if (!isOnly)
-        factors =
-            loadFactors(firstFactor[stage], radix, b.div(position, radix));
       for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
         values[t] = loadRow(tile, b.add(base, t), zero, group, isBuffered);
       values = evaluate(values, factors, /*inverse=*/false, isHalfZero);

@@ -19,11 +19,10 @@
 // them, so its factors come before the additions and are one with them. Those
 // of the forward transform are the same for all rows of a sub-transform.
 //
-// Stages are grouped in *sweeps*, each of which reads and writes every row
-// once: tiles of a sweep are brought to a buffer that a cache holds, where its
-// other stages work, depth first. Transforms that fit the first cache have one
-// sweep; longer ones have two, the first of which takes rows far apart, for a
-// few neighbours at a time.
+// Stages are grouped in *sweeps*, each of which brings every row to the caches
+// once: tiles of a sweep are transformed depth first, in place or in a buffer.
+// Transforms that fit the second cache have one sweep; longer ones have two,
+// the first of which takes rows far apart.
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,6 +69,8 @@ public:
     /// Whether these lie close enough to each other for the stages of the last
     /// sweep to work on them, instead of on a buffer.
     bool isDense = false;
+    /// For the last of several sweeps: asks for a row of the next tile.
+    llvm::function_ref<void(Value row)> prefetch = nullptr;
     /// For a forward transform: its input. Rows from L / 2 on are zero and not
     /// loaded if `isHalfZero`.
     LoadRow source = nullptr;
@@ -90,6 +91,10 @@ public:
   FFTKernel(KernelBuilder &builder, llvm::ArrayRef<int64_t> radices,
             Value twiddles, int64_t numGroups = 1);
 
+  /// The largest divisor of `available` that are worth transforming together:
+  /// these lie next to each other and share factors.
+  static int64_t chooseNumGroups(KernelBuilder &builder, int64_t available);
+
   int64_t getLength() const { return length; }
 
   /// Emits a transform, or a forward one and its inverse with the spectrum in
@@ -99,13 +104,18 @@ public:
 
   /// Whether rows do not fit the caches between two sweeps, so that each sweep
   /// should be shared by all threads.
-  bool isLong() const;
+  bool isLong() const { return sweeps.size() > 1; }
   int64_t getNumSweeps() const { return sweeps.size(); }
   /// Tiles of a sweep, which are independent of each other.
   int64_t getNumTiles(unsigned sweep) const;
   /// Emits one tile of a sweep; a sweep with both directions is the last.
   void emitTile(unsigned sweep, Value tile, Direction direction,
                 const Steps &steps, VisitSpectrum visit);
+
+  /// Where the negative of the frequency at `position` is.
+  Value mirror(Value position);
+  /// Visits every pair of such positions once, those that are their own, too.
+  void forEachMirrored(llvm::function_ref<void(Value one, Value other)> body);
 
   /// `a * b`.
   ComplexRow multiply(ComplexRow a, ComplexRow b);
@@ -132,6 +142,9 @@ private:
   using Factors = llvm::SmallVector<ComplexRow, 4>;
 
   void planSweeps();
+  /// Of each stage, first to last: the number of positions that its first
+  /// output has, and the sum of one of the others and of its mirror image.
+  llvm::SmallVector<std::pair<int64_t, int64_t>> listMirrors() const;
   Value makeBuffer(const Sweep &sweep, const Steps &steps);
   void emitTile(const Sweep &sweep, Value tile, Value buffer,
                 Direction direction, const Steps &steps, VisitSpectrum visit);
@@ -141,12 +154,12 @@ private:
   void emitInverseStage(const Tile &tile, unsigned stage, Value base,
                         int64_t rows);
   void emitSpectrumStage(const Tile &tile, unsigned stage, Value base);
-  /// Visits butterflies of a stage of a sub-transform of a tile, for all of its
-  /// columns.
+  /// Visits butterflies of a stage of a sub-transform of a tile.
   void forEachButterfly(
       const Tile &tile, int64_t count,
-      llvm::function_ref<void(Value butterfly, Value neighbour, Value group)>
-          body);
+      llvm::function_ref<void(Value butterfly, Value neighbour)> body);
+  /// Where the real (0) or imaginary (1) part of a group lies in a buffer.
+  Value columnOf(Value group, int64_t part);
   /// Access to a row of a tile.
   ComplexRow loadRow(const Tile &tile, Value row, Value neighbour, Value group,
                      bool fromBuffer);
@@ -172,7 +185,7 @@ private:
   int64_t length = 1;
   Value twiddles;
   int64_t numGroups;
-  llvm::SmallVector<Sweep, 2> sweeps;
+  llvm::SmallVector<Sweep, 3> sweeps;
   /// Where the factors of each stage begin.
   llvm::SmallVector<int64_t> firstFactor, firstInverseFactor;
 };

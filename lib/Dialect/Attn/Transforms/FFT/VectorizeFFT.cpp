@@ -47,6 +47,9 @@ public:
     storePart(numbers.re, row, group, 0);
     storePart(numbers.im, row, group, b.getLanes());
   }
+  void prefetch(Value row) {
+    b.prefetch(memref, {batch, row, column}, /*locality=*/2);
+  }
 
 private:
   Value columnOf(Value group, int64_t offset) {
@@ -98,7 +101,8 @@ public:
           cast<FloatType>(
               cast<MemRefType>(spectrum.getType()).getElementType()),
           form.getLanes()),
-        op(op), form(form), spectrum(spectrum) {}
+        op(op), form(form), spectrum(spectrum),
+        together(FFTKernel::chooseNumGroups(b, getNumGroups())) {}
 
   void emit(FFTForwardOp forward) {
     int64_t numRows =
@@ -110,12 +114,13 @@ public:
       auto store = [&](Value row, Value group, ComplexRow numbers) {
         rows.store(row, group, numbers);
       };
+      auto prefetch = [&](Value row) { rows.prefetch(row); };
       auto source = [&](Value row, Value group) {
         return loadOrZero(input, row, group, numRows);
       };
       FFTKernel::Steps steps = {load, store};
-      // Rows of one line in two still use half of the sets of a cache.
-      steps.isDense = getNumGroups() <= 2;
+      steps.prefetch = prefetch;
+      steps.isDense = together == getNumGroups();
       steps.source = source;
       steps.isHalfZero = 2 * numRows <= form.getLength();
       emit(steps, [&](Value position, Value group, FFTKernel::Rows &values) {
@@ -130,8 +135,15 @@ public:
     int64_t numRows =
         cast<MemRefType>(inverse.getOutput().getType()).getDimSize(1);
     Value scale = b.splat(1.0 / length), shared;
-    auto type = cast<MemRefType>(spectrum.getType());
-    if (makeKernel().isLong())
+    auto type = cast<MemRefType>(spectrum.getType()),
+         outputType = cast<MemRefType>(inverse.getOutput().getType());
+    // Stages may work where the result goes if it has all rows and columns.
+    bool isWhole = outputType.getElementType() == type.getElementType() &&
+                   numRows == length &&
+                   outputType.getDimSize(2) == type.getDimSize(2);
+    if (isWhole)
+      shared = inverse.getOutput();
+    else if (makeKernel().isLong())
       shared = memref::AllocOp::create(
           b, MemRefType::get(type.getShape(), type.getElementType()),
           type.isDynamicDim(0) ? ValueRange(b.extent(spectrum, 0))
@@ -139,9 +151,9 @@ public:
           b.getI64IntegerAttr(64));
     forEachTask(FFTKernel::kInverse, [&](Value batch, Value column, Emit emit) {
       bool isShared = static_cast<bool>(shared);
-      Value work =
-          isShared ? shared
-                   : b.scratch({1, length, form.getGroup()}, b.getStateType());
+      Value work = isShared ? shared
+                            : b.scratch({1, length, together * form.getGroup()},
+                                        b.getStateType());
       RowAccess input(b, spectrum, batch, column),
           rows(b, work, isShared ? batch : b.index(0),
                isShared ? column : b.index(0)),
@@ -163,7 +175,7 @@ public:
         b.ifThen(isIn, write);
       };
       FFTKernel::Steps steps = {load, store};
-      steps.isDense = !isShared;
+      steps.isDense = !isShared || together == getNumGroups();
       steps.sink = sink;
       if (first + numRows <= length / 2)
         steps.wanted = FFTKernel::Half::First;
@@ -174,7 +186,7 @@ public:
           value = input.load(b.add(position, k), group);
       });
     });
-    if (shared)
+    if (shared && !isWhole)
       memref::DeallocOp::create(b, shared);
   }
 
@@ -225,8 +237,8 @@ private:
   int64_t getNumGroups() {
     return cast<MemRefType>(spectrum.getType()).getDimSize(2) / form.getGroup();
   }
-  FFTKernel makeKernel(int64_t numGroups = 1) {
-    return FFTKernel(b, form.getRadices(), twiddles, numGroups);
+  FFTKernel makeKernel() {
+    return FFTKernel(b, form.getRadices(), twiddles, together);
   }
 
   void forAll(ArrayRef<Value> counts, function_ref<void(ValueRange)> body) {
@@ -246,32 +258,26 @@ private:
   void forEachTask(FFTKernel::Direction direction,
                    function_ref<void(Value batch, Value column, Emit)> body) {
     twiddles = emitTwiddles(b, op, form.getRadices());
-    Value batches = b.extent(spectrum, 0);
     FFTKernel kernel = makeKernel();
-    if (kernel.isLong())
-      return forEachTile(direction, body);
-    forAll({batches, b.index(getNumGroups())}, [&](ValueRange task) {
-      body(task[0], b.mul(task[1], form.getGroup()),
-           [&](const FFTKernel::Steps &steps, FFTKernel::VisitSpectrum visit) {
-             kernel.emit(direction, steps, visit);
-           });
-    });
-  }
-
-  void forEachTile(FFTKernel::Direction direction,
-                   function_ref<void(Value batch, Value column, Emit)> body) {
-    // Rows that are far apart are read as wide as they are, within limits.
-    int64_t together = std::min<int64_t>(getNumGroups(), 8);
-    while (getNumGroups() % together != 0)
-      --together;
-    for (unsigned index : {0, 1}) {
-      unsigned sweep = direction.forward ? index : 1 - index;
-      FFTKernel kernel = makeKernel(sweep == 0 ? together : 1);
-      int64_t groups = sweep == 0 ? together : 1;
-      forAll({b.extent(spectrum, 0), b.index(getNumGroups() / groups),
-              b.index(kernel.getNumTiles(sweep))},
+    Value batches = b.extent(spectrum, 0),
+          groups = b.index(getNumGroups() / together);
+    auto columnOf = [&](Value group) {
+      return b.mul(group, together * form.getGroup());
+    };
+    if (!kernel.isLong())
+      return forAll({batches, groups}, [&](ValueRange task) {
+        body(
+            task[0], columnOf(task[1]),
+            [&](const FFTKernel::Steps &steps, FFTKernel::VisitSpectrum visit) {
+              kernel.emit(direction, steps, visit);
+            });
+      });
+    unsigned numSweeps = kernel.getNumSweeps();
+    for (unsigned index = 0; index < numSweeps; ++index) {
+      unsigned sweep = direction.forward ? index : numSweeps - 1 - index;
+      forAll({batches, groups, b.index(kernel.getNumTiles(sweep))},
              [&](ValueRange task) {
-               body(task[0], b.mul(task[1], groups * form.getGroup()),
+               body(task[0], columnOf(task[1]),
                     [&](const FFTKernel::Steps &steps,
                         FFTKernel::VisitSpectrum visit) {
                       kernel.emitTile(sweep, task[2], direction, steps, visit);
@@ -284,6 +290,8 @@ private:
   Operation *op;
   SpectrumAttr form;
   Value spectrum, twiddles;
+  /// Groups of columns that are transformed together.
+  int64_t together;
 };
 
 struct VectorizeFFTPass

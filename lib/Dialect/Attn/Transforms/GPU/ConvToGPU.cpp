@@ -18,6 +18,7 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 
@@ -88,15 +89,20 @@ struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
     if (!math)
       return signalPassFailure();
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<ConvApplyOp, ConvRecoverOp>(op) || op->getNumResults() != 0)
+      if (!isa<ConvApplyOp, ConvRecoverOp, ConvApplyBackwardOp,
+               ConvRecoverBackwardOp>(op) ||
+          op->getNumResults() != 0)
         return WalkResult::advance();
       if (failed(verifyGPUElementTypes(op)))
         return WalkResult::interrupt();
       OpBuilder builder(op);
-      if (auto recover = dyn_cast<ConvRecoverOp>(op))
-        emitConvRecoverLoops(builder, recover, *math);
-      else
-        emitConvApply(builder, cast<ConvApplyOp>(op), *math);
+      llvm::TypeSwitch<Operation *>(op)
+          .Case([&](ConvApplyOp op) { emitConvApply(builder, op, *math); })
+          .Case([&](ConvApplyBackwardOp op) {
+            emitConvGradientLoops(builder, op, *math);
+          })
+          .Case<ConvRecoverOp, ConvRecoverBackwardOp>(
+              [&](auto op) { emitConvRecoverLoops(builder, op, *math); });
       op->erase();
       return WalkResult::advance();
     });

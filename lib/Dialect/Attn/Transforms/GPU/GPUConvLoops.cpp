@@ -27,17 +27,18 @@ static constexpr int64_t kRadix = 16, kMaxLevels = 5;
 /// Rows that a sequence has at most, for bounds of sums.
 static constexpr int kLogMaxRows = 20;
 
-ConvLoops::ConvLoops(OpBuilder &builder, ConvApplyOp op, F32Math math)
-    : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
+ConvLoops::ConvLoops(OpBuilder &builder, Location loc,
+                     const ConvOperands &operands, F32Math math)
+    : operands(operands), b(loc, builder, builder.getF32Type(), /*lanes=*/0),
       math(math),
-      width(cast<MemRefType>(op.getValue().getType()).getDimSize(3)),
-      batches(b.extent(op.getBasis(), 0)), heads(b.extent(op.getBasis(), 1)),
+      width(cast<MemRefType>(operands.value.getType()).getDimSize(3)),
+      batches(b.extent(operands.basis, 0)), heads(b.extent(operands.basis, 1)),
       // Without heads there are no key heads to divide by.
-      headsOfKey(b.max(b.div(heads, b.max(b.extent(op.getValue(), 1), 1)), 1)),
-      numBases(b.extent(op.getBasis(), 2)),
-      numTokens(b.extent(op.getBasis(), 3)) {
+      headsOfKey(b.max(b.div(heads, b.max(b.extent(operands.value, 1), 1)), 1)),
+      numBases(b.extent(operands.basis, 2)),
+      numTokens(b.extent(operands.basis, 3)) {
   // Narrow values are tf32 numbers, and weights are rounded as they were.
-  Type type = cast<MemRefType>(op.getValue().getType()).getElementType();
+  Type type = cast<MemRefType>(operands.value.getType()).getElementType();
   if (!type.isF32() && math == F32Math::TF32x3)
     this->math = F32Math::TF32;
 }
@@ -51,14 +52,15 @@ void ConvLoops::emit() {
   reciprocals = allocate({batches, heads, numTokens}, number);
   marks = allocate({batches, heads, numTokens}, b.getI32Type());
   listed = allocate({batches, heads, numTokens}, b.getI32Type());
+  if (!operands.recomputed)
+    operands.recomputed = allocate({batches, heads}, b.getI32Type());
   findSegments();
   storeProfiles(findTops());
   sumWeights();
   findNormalisers();
   prepareProduct();
   judgeRows();
-  emitProduct();
-  emitExactRows();
+  emitRows();
   for (Value buffer : llvm::reverse(buffers))
     memref::DeallocOp::create(b, buffer);
 }
@@ -85,7 +87,7 @@ Value ConvLoops::firstKey(RowBuilder &k, ValueRange head, Value segment) {
       k.less(segment, numBases), k.getIndexType(),
       [&] {
         Value at[] = {head[0], head[1], segment};
-        return k.sub(numTokens, k.loadIndex(op.getSizes(), at));
+        return k.sub(numTokens, k.loadIndex(operands.sizes, at));
       },
       [&] { return numTokens; });
 }
@@ -116,12 +118,12 @@ Values ConvLoops::visitLag(
   carried = b.loop(
       b.index(0), numBases, 1, carried,
       [&](Value segment, ValueRange carried) -> Values {
-        Value size = b.loadIndex(op.getSizes(), {head[0], head[1], segment});
+        Value size = b.loadIndex(operands.sizes, {head[0], head[1], segment});
         Value exists = b.less(lag, size);
         Value term = b.select(
             exists, b.getF64Type(),
             [&] {
-              return loadWide(op.getBasis(), {head[0], head[1], segment, lag});
+              return loadWide(operands.basis, {head[0], head[1], segment, lag});
             },
             [&] { return wide(b, 0.0); });
         Values next = {b.fadd(carried[0], term)};
@@ -282,42 +284,73 @@ void ConvLoops::judgeRows() {
         Value mark = k.loadIndex(marks, {at[0], at[1], row});
         return k.equal(mark, k.index(1));
       },
-      listed, op.getRecomputed());
+      listed, operands.recomputed);
 }
 
 //===----------------------------------------------------------------------===//
-// Exact rows
+// Listed rows
 //===----------------------------------------------------------------------===//
 
-/// The greatest score of every listed row, by a warp.
-Value ConvLoops::findRowTops() {
-  Value tops = allocate({batches, heads, numTokens}, b.getF32Type());
-  GPUKernelBuilder k(op.getLoc(), b, kWarpSize);
+Value ConvLoops::sumOverKeys(GPUKernelBuilder &k, ValueRange head, Value row,
+                             function_ref<Value(Value, Value)> add,
+                             double start) {
+  Value lane = k.toIndex(k.lane());
+  Value first = k.add(firstKey(k, head, k.index(0)), lane);
+  return k.loop(first, k.add(row, 1), kWarpSize, {k.scalar(start)},
+                [&](Value key, ValueRange running) -> Values {
+                  Value place[] = {head[0], head[1], segmentOf(k, head, key),
+                                   k.sub(row, key)};
+                  return {add(k.loadScalar(scores, place), running[0])};
+                })[0];
+}
+
+void ConvLoops::forListedRows(
+    function_ref<void(GPUKernelBuilder &, ValueRange, Value, Value)> body) {
+  OpBuilder::InsertionGuard guard(b);
+  GPUKernelBuilder k(b.getLoc(), b, kWarpSize);
   Values at = beginBlocks(k, {batches, heads, numTokens});
-  Value count = k.loadIndex(op.getRecomputed(), {at[0], at[1]});
-  k.ifThen(k.less(at[2], count), [&] {
-    Value row = k.loadIndex(listed, at), lane = k.toIndex(k.lane());
-    Value first = k.add(firstKey(k, at, k.index(0)), lane);
-    Value top = k.loop(first, k.add(row, 1), kWarpSize, {k.scalar(-kInfinity)},
-                       [&](Value key, ValueRange top) -> Values {
-                         Value place[] = {at[0], at[1], segmentOf(k, at, key),
-                                          k.sub(row, key)};
-                         return {k.fmax(k.loadScalar(scores, place), top[0])};
-                       })[0];
+  k.ifThen(isListed(k, at, at[2]), [&] {
+    Value row = k.loadIndex(listed, at);
+    auto greater = [&](Value score, Value top) { return k.fmax(score, top); };
+    Value top = sumOverKeys(k, at, row, greater, -kInfinity);
     for (int64_t mask = 1; mask < kWarpSize; mask *= 2)
       top = k.fmax(k.shuffleXor(top, mask), top);
     // Without an entry all weights are zero, whatever is taken off.
     Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, top,
                                           k.scalar(-kInfinity));
-    top = k.select(isEmpty, k.scalar(0.0), top);
-    k.ifThen(k.equal(lane, k.index(0)), [&] { k.storeScalar(top, tops, at); });
+    body(k, at, row, k.select(isEmpty, k.scalar(0.0), top));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// attn.conv_apply
+//===----------------------------------------------------------------------===//
+
+ConvApplyLoops::ConvApplyLoops(OpBuilder &builder, ConvApplyOp op, F32Math math)
+    : ConvLoops(
+          builder, op.getLoc(),
+          {op.getBasis(), op.getSizes(), op.getValue(), op.getRecomputed()},
+          math),
+      op(op) {}
+
+void ConvApplyLoops::emitRows() {
+  emitProduct();
+  emitExactRows();
+}
+
+/// The greatest score of every listed row.
+Value ConvApplyLoops::findRowTops() {
+  Value tops = allocate({batches, heads, numTokens}, b.getF32Type());
+  forListedRows([&](GPUKernelBuilder &k, ValueRange at, Value, Value top) {
+    k.ifThen(k.equal(k.lane(), k.i32(0)),
+             [&] { k.storeScalar(top, tops, at); });
   });
   return tops;
 }
 
 /// Listed rows from their scores, with the row's own maximum taken off: a
 /// soft-max that nothing else can spoil.
-void ConvLoops::emitExactRows() {
+void ConvApplyLoops::emitExactRows() {
   Value tops = findRowTops();
   Value sums =
       allocate({batches, heads, numTokens, b.index(width + 1)}, b.getF32Type());
@@ -394,9 +427,9 @@ void ConvLoops::emitExactRows() {
 //===----------------------------------------------------------------------===//
 
 namespace {
-class ConvToeplitzLoops : public ConvLoops {
+class ConvToeplitzLoops : public ConvApplyLoops {
 public:
-  using ConvLoops::ConvLoops;
+  using ConvApplyLoops::ConvApplyLoops;
 
 private:
   void emitProduct() override;

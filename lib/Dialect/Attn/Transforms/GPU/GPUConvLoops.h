@@ -14,30 +14,36 @@
 
 namespace fovea::attn {
 
-/// Code of one attn.conv_apply on memrefs, all heads at once. Keys between the
-/// first one of a basis and that of the next are a *segment*: they share one
-/// profile of weights by lag, the distance of query and key.
+/// What a sum of convolutions is made of, as in attn.conv_apply.
+struct ConvOperands {
+  mlir::Value basis, sizes, value;
+  /// How many rows of each head are listed [B, H], if it is asked for.
+  mlir::Value recomputed = {};
+};
+
+/// Code of a sum of convolutions on memrefs, all heads at once. Keys between
+/// the first one of a basis and that of the next are a *segment*: they share
+/// one profile of weights by lag, the distance of query and key.
 ///
 ///   segments     of every key
 ///   profiles     from score sums in f64, the head's greatest one taken off
 ///   normalisers  sums of weights in f64, without subtraction
-///   (product)    weights times values
 ///   judge        rows that rounding may have spoilt are listed
-///   exact rows   listed rows once more, from the scores
+///   (rows)       what becomes of the weights
 class ConvLoops {
 public:
   using Value = mlir::Value;
   using ValueRange = mlir::ValueRange;
   using Values = KernelBuilder::Values;
 
-  ConvLoops(mlir::OpBuilder &builder, ConvApplyOp op, F32Math math);
+  ConvLoops(mlir::OpBuilder &builder, mlir::Location loc,
+            const ConvOperands &operands, F32Math math);
   virtual ~ConvLoops() = default;
 
   void emit();
 
 protected:
-  /// Writes all rows but those that are listed.
-  virtual void emitProduct() = 0;
+  virtual void emitRows() = 0;
   /// What has to be known before rows are judged.
   virtual void prepareProduct() {}
   /// Whether rounding errors of a row are small next to its normaliser; null
@@ -53,11 +59,24 @@ protected:
   Value firstKey(RowBuilder &k, ValueRange head, Value segment);
   /// The segment of a key that is none before the first one.
   Value segmentOf(RowBuilder &k, ValueRange head, Value key);
+  Value isListed(RowBuilder &k, ValueRange head, Value number) {
+    Value at[] = {head[0], head[1]};
+    return k.less(number, k.loadIndex(operands.recomputed, at));
+  }
+  /// Runs `body` in a warp for every listed row, with the number of the row in
+  /// the list, the row, and its greatest score or 0.
+  void forListedRows(llvm::function_ref<void(GPUKernelBuilder &, ValueRange at,
+                                             Value row, Value top)>
+                         body);
+  /// `sum` over the keys of a row, a lane for every 32nd.
+  Value sumOverKeys(GPUKernelBuilder &k, ValueRange head, Value row,
+                    llvm::function_ref<Value(Value score, Value running)> add,
+                    double start);
   // Numbers in f64.
   Value wide(KernelBuilder &k, double number);
   Value loadWide(Value memref, ValueRange at);
 
-  ConvApplyOp op;
+  ConvOperands operands;
   RowBuilder b;
   F32Math math;
   int64_t width;
@@ -67,6 +86,8 @@ protected:
   /// [B, H, N]: sums of weights in f64, and what rows are multiplied by: 0 for
   /// those that are listed.
   Value normalisers, reciprocals;
+  /// Rows to be done again [B, H, N].
+  Value listed;
 
 private:
   void findSegments();
@@ -80,13 +101,29 @@ private:
   Value sumWindow(ValueRange head, Value segment, Value low, Value high);
   void findNormalisers();
   void judgeRows();
+
+  /// Sums of 16, 256, .. weights.
+  Values pyramid;
+  Value marks;
+  Values buffers;
+};
+
+/// Code of one attn.conv_apply: weights times values, then listed rows once
+/// more, from the scores.
+class ConvApplyLoops : public ConvLoops {
+public:
+  ConvApplyLoops(mlir::OpBuilder &builder, ConvApplyOp op, F32Math math);
+
+protected:
+  /// Writes all rows but those that are listed.
+  virtual void emitProduct() = 0;
+
+  ConvApplyOp op;
+
+private:
+  void emitRows() override;
   Value findRowTops();
   void emitExactRows();
-
-  /// Sums of 16, 256, .. weights; rows to be done again [B, H, N].
-  Values pyramid;
-  Value marks, listed;
-  Values buffers;
 };
 
 void emitConvToeplitzLoops(mlir::OpBuilder &builder, ConvApplyOp op,
@@ -96,7 +133,11 @@ void emitConvTransformLoops(mlir::OpBuilder &builder, ConvApplyOp op,
                             F32Math math, int64_t block);
 /// Whether the runtime has Fourier transforms on the GPU, as an i1.
 mlir::Value emitHasTransforms(KernelBuilder &builder, mlir::Operation *op);
+void emitConvGradientLoops(mlir::OpBuilder &builder, ConvApplyBackwardOp op,
+                           F32Math math);
 void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverOp op,
+                          F32Math math);
+void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverBackwardOp op,
                           F32Math math);
 
 } // namespace fovea::attn

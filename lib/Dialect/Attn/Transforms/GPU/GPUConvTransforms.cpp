@@ -42,11 +42,11 @@ struct Complex {
   Value re, im;
 };
 
-class ConvTransformLoops : public ConvLoops {
+class ConvTransformLoops : public ConvApplyLoops {
 public:
   ConvTransformLoops(OpBuilder &builder, ConvApplyOp op, F32Math math,
                      int64_t block)
-      : ConvLoops(builder, op, math), block(block), length(2 * block),
+      : ConvApplyLoops(builder, op, math), block(block), length(2 * block),
         pairs(llvm::divideCeil(width, 2)) {}
 
 private:

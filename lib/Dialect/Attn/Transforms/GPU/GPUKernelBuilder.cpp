@@ -16,6 +16,7 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -40,6 +41,14 @@ void GPUKernelBuilder::begin() {
   laneId = rem(threadId, kWarpSize);
   warpId = div(threadId, kWarpSize);
   sharedMemory = Value();
+}
+
+void GPUKernelBuilder::inGroup(int64_t first, int64_t count,
+                               function_ref<void()> body) {
+  llvm::SaveAndRestore thread(threadId, sub(threadId, i32(first)));
+  llvm::SaveAndRestore warp(warpId, sub(warpId, i32(first / kWarpSize)));
+  llvm::SaveAndRestore number(numThreads, count);
+  body();
 }
 
 void GPUKernelBuilder::barrier() { gpu::BarrierOp::create(*this); }

@@ -59,6 +59,9 @@ public:
   Value thread() const { return threadId; }
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
+  /// Runs `body` as code of the `count` threads from `first` on, which then
+  /// number from 0. Both are multiples of a warp.
+  void inGroup(int64_t first, int64_t count, llvm::function_ref<void()> body);
   void barrier();
   /// Waits for the warp's lanes and orders what they read and write.
   void warpBarrier();

@@ -26,6 +26,17 @@ LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
   return success();
 }
 
+LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
+  constexpr int64_t kMaxWidth = 256;
+  for (Value operand : operands) {
+    int64_t width = cast<MemRefType>(operand.getType()).getShape().back();
+    if (width > kMaxWidth)
+      return op->emitOpError("has heads of width ")
+             << width << ", but GPU kernels take at most " << kMaxWidth;
+  }
+  return success();
+}
+
 std::optional<F32Math> fovea::attn::requireF32Math(Operation *op,
                                                    StringRef name) {
   std::optional<F32Math> math = parseF32Math(name);
@@ -83,6 +94,25 @@ KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
   b.setInsertionPointToStart(&launch.getBody().front());
   b.begin();
   return splitNumber(b, launch.getBlockIds().x, extents);
+}
+
+void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
+                              double factor, Value dots, Value minus) {
+  int64_t width = cast<MemRefType>(left.getType()).getShape().back();
+  Value extents[] = {b.extent(left, 0), b.extent(left, 1), b.extent(left, 2)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value start = b.scalar(0.0);
+    if (minus)
+      start = b.fsub(start, b.loadScalar(minus, at));
+    Value dot =
+        b.loop(b.index(0), b.index(width), 1, {start},
+               [&](Value column, ValueRange sum) -> KernelBuilder::Values {
+                 Value place[] = {at[0], at[1], at[2], column};
+                 return {b.fma(b.loadScalar(left, place),
+                               b.loadScalar(right, place), sum[0])};
+               })[0];
+    b.storeScalar(b.fmul(dot, b.scalar(factor)), dots, at);
+  });
 }
 
 /// A warp goes through the numbers, 32 at a time; a vote says which are listed,

@@ -18,6 +18,10 @@ namespace fovea::attn {
 /// An error for an operation on memrefs of f64.
 mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
 
+/// An error for heads of operands that are wider than kernels take.
+mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
+                                    mlir::ValueRange operands);
+
 /// What an option `f32` of a pass says, or an error.
 std::optional<F32Math> requireF32Math(mlir::Operation *op,
                                       llvm::StringRef name);
@@ -42,6 +46,11 @@ KernelBuilder::Values splitNumber(KernelBuilder &builder, mlir::Value number,
 KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
                                   mlir::ValueRange extents,
                                   int64_t sharedBytes = 0);
+
+/// `dots[b, h, n] = factor (left[b, h, n, :] . right[b, h, n, :] - minus[b, h,
+/// n])` in f32; `minus` may be null.
+void emitRowDots(KernelBuilder &builder, mlir::Value left, mlir::Value right,
+                 double factor, mlir::Value dots, mlir::Value minus = {});
 
 /// Lists for every point of a grid which numbers below `extent` a condition
 /// holds for, in order: `list` is [grid..., extent] and `counts` [grid...], of

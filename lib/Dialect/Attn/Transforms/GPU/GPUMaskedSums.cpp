@@ -18,6 +18,9 @@
 //                                                    interval; other keys one
 //                                                    by one
 //
+// Transposed, distinct rows are distinct columns and the other way round, and
+// what changes from row to row has intervals.
+//
 // Node n of 1 .. runs - 1 of the tree is the sum of nodes 2 n and 2 n + 1, and
 // run r is node runs + r.
 //
@@ -25,6 +28,7 @@
 
 #include "GPULaunch.h"
 #include "GPULowRankKernels.h"
+#include "LowRank/ChangeList.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -36,8 +40,10 @@ using Values = KernelBuilder::Values;
 namespace {
 class MaskedLoops : public LowRankLoops {
 public:
-  MaskedLoops(OpBuilder &builder, LowRankOp op, F32Math math)
-      : LowRankLoops(builder, op, math), run(llvm::alignTo(rank, kWarpSize)) {}
+  MaskedLoops(OpBuilder &builder, Location loc, const LowRankSum &sum,
+              F32Math math)
+      : LowRankLoops(builder, loc, sum, math),
+        run(llvm::alignTo(rank, kWarpSize)) {}
 
 protected:
   static constexpr int64_t kMaxLevels = 32;
@@ -79,14 +85,20 @@ private:
   void emitRuns();
   void emitTree();
   void emitRow(GPUKernelBuilder &k, ValueRange at);
+  void addInterval(GPUKernelBuilder &k, ValueRange at, Value first, Value last);
   Value addNodes(GPUKernelBuilder &k, ValueRange at, Value begin, Value end,
                  Value column, Value sum);
+
+  /// The rows at which each column of a transposed mask enters or leaves.
+  ChangeList changes;
+  /// Of keys beside whole runs, in shared memory.
+  Value weights;
 };
 } // namespace
 
 Value MaskedLoops::keepsEntry(KernelBuilder &k, Value batch, Value head,
                               Value group, Value position) {
-  Value part = op.getMaskParts()[1];
+  Value part = sum.parts[1];
   return memref::LoadOp::create(k, part,
                                 ValueRange{k.broadcastIndex(part, 0, batch),
                                            k.broadcastIndex(part, 1, head),
@@ -97,8 +109,7 @@ Value MaskedLoops::addNode(KernelBuilder &k, ValueRange row, Value group,
                            Value node, Value column, Value sum) {
   return k.loop(k.index(0), k.index(rank), 1, {sum},
                 [&](Value d, ValueRange running) -> Values {
-                  Value factor =
-                      k.loadScalar(op.getU1(), {row[0], row[1], row[2], d});
+                  Value factor = loadLeft(k, row[0], row[1], row[2], d);
                   Value entry =
                       k.loadScalar(sums, {row[0], group, node, d, column});
                   return {k.fma(factor, entry, running[0])};
@@ -111,11 +122,11 @@ Value MaskedLoops::addNode(KernelBuilder &k, ValueRange row, Value group,
 
 void GroupLoops::listKeys() {
   auto isKept = [&](GPUKernelBuilder &k, ValueRange at, Value key) {
-    return op.getMask() == RowMask::DistinctRows
+    return sum.hasRowGroups()
                ? keepsEntry(k, at[0], at[1], at[2], key)
-               : k.equal(loadPart(k, 0, at[0], at[1], key), at[2]);
+               : k.equal(sum.loadPart(k, 0, at[0], at[1], key), at[2]);
   };
-  listNumbers(b, {batches, heads, numNodes}, numKeys, isKept, keys, counts);
+  listNumbers(b, {batches, heads, numNodes}, numColumns, isKept, keys, counts);
 }
 
 void GroupLoops::emitSums() {
@@ -126,12 +137,12 @@ void GroupLoops::emitSums() {
     return std::pair(k.index(0), k.loadIndex(counts, at));
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value number) {
-    return k.loadScalar(op.getU2(),
-                        {at[0], keyHead(k, at[1]), keyOf(k, at, number), d});
+    return loadRight(k, at[0], columnHead(k, at[1]), keyOf(k, at, number), d);
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value number,
                    Value column) {
-    return loadValue(k, at[0], keyHead(k, at[1]), keyOf(k, at, number), column);
+    return loadValue(k, at[0], columnHead(k, at[1]), keyOf(k, at, number),
+                     column);
   };
   auto store = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value column,
                    Value sum) {
@@ -149,20 +160,20 @@ void GroupLoops::emitSums() {
 }
 
 void GroupLoops::emitRows() {
-  numNodes = b.extent(op.getMaskParts()[1], 2);
+  numNodes = b.extent(sum.parts[1], 2);
   sums = allocate({batches, heads, numNodes}, {rank, columns}, b.getF32Type());
-  keys = allocate({batches, heads, numNodes, numKeys}, {}, b.getI32Type());
+  keys = allocate({batches, heads, numNodes, numColumns}, {}, b.getI32Type());
   counts = allocate({batches, heads, numNodes}, {}, b.getI32Type());
   listKeys();
   emitSums();
   parallelLoop(
       b, {batches, heads, numRows, b.index(columns)}, [&](ValueRange at) {
-        Value row = at[2], zero = b.scalar(0.0), sum;
-        if (op.getMask() == RowMask::DistinctRows) {
-          Value group = loadPart(b, 0, at[0], at[1], row);
-          sum = addNode(b, at, at[1], group, at[3], zero);
+        Value row = at[2], zero = b.scalar(0.0), total;
+        if (sum.hasRowGroups()) {
+          Value group = sum.loadPart(b, 0, at[0], at[1], row);
+          total = addNode(b, at, at[1], group, at[3], zero);
         } else {
-          sum = b.loop(
+          total = b.loop(
               b.index(0), numNodes, 1, {zero},
               [&](Value group, ValueRange running) -> Values {
                 return {b.select(
@@ -173,7 +184,7 @@ void GroupLoops::emitRows() {
                     [&] { return running[0]; })};
               })[0];
         }
-        b.storeScalar(sum, rows, at);
+        b.storeScalar(total, rows, at);
       });
 }
 
@@ -185,10 +196,10 @@ void IntervalLoops::emitRuns() {
   Value numRuns = b.div(numNodes, 2);
   auto depth = [&](GPUKernelBuilder &k, ValueRange at, Value, Value) {
     Value first = k.mul(at[2], run);
-    return std::pair(first, k.min(k.add(first, run), numKeys));
+    return std::pair(first, k.min(k.add(first, run), numColumns));
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value key) {
-    return k.loadScalar(op.getU2(), {at[0], at[1], key, d});
+    return loadRight(k, at[0], at[1], key, d);
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
                    Value column) {
@@ -199,7 +210,7 @@ void IntervalLoops::emitRuns() {
     Value node = k.add(at[2], numRuns);
     k.storeScalar(sum, sums, {at[0], at[1], node, d, column});
   };
-  TileProduct product = {{batches, keyHeads, numRuns},
+  TileProduct product = {{batches, columnHeads, numRuns},
                          b.index(rank),
                          columns,
                          depth,
@@ -213,7 +224,7 @@ void IntervalLoops::emitRuns() {
 /// The inner nodes from the leaves up, a thread for each element of all.
 void IntervalLoops::emitTree() {
   Value one = b.index(1), numRuns = b.div(numNodes, 2);
-  parallelLoop(b, {batches, keyHeads, b.index(rank), b.index(columns)},
+  parallelLoop(b, {batches, columnHeads, b.index(rank), b.index(columns)},
                [&](ValueRange at) {
                  auto place = [&](Value node) {
                    return Values{at[0], at[1], node, at[2], at[3]};
@@ -233,7 +244,7 @@ void IntervalLoops::emitTree() {
 Value IntervalLoops::addNodes(GPUKernelBuilder &k, ValueRange at, Value begin,
                               Value end, Value column, Value sum) {
   Value runs = k.div(numNodes, 2), one = k.index(1), zero = k.index(0);
-  Value group = keyHead(k, at[1]);
+  Value group = columnHead(k, at[1]);
   auto addIf = [&](Value condition, Value node, Value sum) {
     return k.select(
         condition, k.getF32Type(),
@@ -255,13 +266,11 @@ Value IntervalLoops::addNodes(GPUKernelBuilder &k, ValueRange at, Value begin,
                 })[2];
 }
 
-/// A block of threads: weights of the keys beside whole runs, then a thread for
-/// each column.
-void IntervalLoops::emitRow(GPUKernelBuilder &k, ValueRange at) {
-  Value group = keyHead(k, at[1]), thread = k.toIndex(k.thread());
-  Value weights = k.sharedBuffer(0, {2 * run}, k.getF32Type());
-  Value first = loadPart(k, 0, at[0], at[1], at[2]);
-  Value last = k.add(loadPart(k, 1, at[0], at[1], at[2]), 1);
+/// Adds keys `first .. last - 1` to the columns of the row: weights of the keys
+/// beside whole runs, then a thread for each column.
+void IntervalLoops::addInterval(GPUKernelBuilder &k, ValueRange at, Value first,
+                                Value last) {
+  Value group = columnHead(k, at[1]), thread = k.toIndex(k.thread());
   Value begin = k.ceilDiv(first, run), end = k.div(last, run);
   Value hasRuns = k.less(begin, end);
   // Keys up to the first run, and from the last one on.
@@ -275,47 +284,76 @@ void IntervalLoops::emitRow(GPUKernelBuilder &k, ValueRange at) {
   };
   k.loop(thread, count, kNumThreads, [&](Value number) {
     Value key = keyOf(number);
-    Value weight =
-        k.loop(k.index(0), k.index(rank), 1, {k.scalar(0.0)},
-               [&](Value d, ValueRange sum) -> Values {
-                 Value x = k.loadScalar(op.getU1(), {at[0], at[1], at[2], d});
-                 Value y = k.loadScalar(op.getU2(), {at[0], group, key, d});
-                 return {k.fma(x, y, sum[0])};
-               })[0];
+    Value weight = k.loop(k.index(0), k.index(rank), 1, {k.scalar(0.0)},
+                          [&](Value d, ValueRange sum) -> Values {
+                            Value x = loadLeft(k, at[0], at[1], at[2], d);
+                            Value y = loadRight(k, at[0], group, key, d);
+                            return {k.fma(x, y, sum[0])};
+                          })[0];
     k.storeScalar(weight, weights, number);
   });
   k.barrier();
   k.loop(thread, k.index(columns), kNumThreads, [&](Value column) {
-    Value sum =
-        k.loop(k.index(0), count, 1, {k.scalar(0.0)},
+    Value place[] = {at[0], at[1], at[2], column};
+    Value total =
+        k.loop(k.index(0), count, 1, {k.loadScalar(rows, place)},
                [&](Value number, ValueRange sum) -> Values {
                  Value value =
                      loadValue(k, at[0], group, keyOf(number), column);
                  return {k.fma(k.loadScalar(weights, number), value, sum[0])};
                })[0];
     // No runs are as many from nowhere to nowhere.
-    sum = addNodes(k, at, k.select(hasRuns, begin, end), end, column, sum);
-    k.storeScalar(sum, rows, {at[0], at[1], at[2], column});
+    total = addNodes(k, at, k.select(hasRuns, begin, end), end, column, total);
+    k.storeScalar(total, rows, place);
+  });
+}
+
+/// A block of threads, which has a column for each of them.
+void IntervalLoops::emitRow(GPUKernelBuilder &k, ValueRange at) {
+  weights = k.sharedBuffer(0, {2 * run}, k.getF32Type());
+  k.loop(k.toIndex(k.thread()), k.index(columns), kNumThreads,
+         [&](Value column) {
+           k.storeScalar(k.scalar(0.0), rows, {at[0], at[1], at[2], column});
+         });
+  if (sum.mask == RowMask::RowInterval)
+    return addInterval(k, at, sum.loadPart(k, 0, at[0], at[1], at[2]),
+                       k.add(sum.loadPart(k, 1, at[0], at[1], at[2]), 1));
+  // Every other change begins an interval, which ends at the next.
+  auto [begin, end] = changes.getRange(k, at[0], at[1], at[2]);
+  k.loop(begin, end, 2, [&, last = end](Value change) {
+    Value next = k.add(change, 1);
+    Value after = k.select(
+        k.less(next, last), k.getIndexType(),
+        [&] { return changes.load(k, at[0], at[1], next); },
+        [&] { return numColumns; });
+    addInterval(k, at, changes.load(k, at[0], at[1], change), after);
+    // All threads have read the weights.
+    k.barrier();
   });
 }
 
 void IntervalLoops::emitRows() {
-  numNodes = b.mul(b.ceilDiv(numKeys, run), 2);
-  sums =
-      allocate({batches, keyHeads, numNodes}, {rank, columns}, b.getF32Type());
+  if (sum.mask == RowMask::RowChange)
+    changes = ChangeList::fromChanges(b, sum);
+  numNodes = b.mul(b.ceilDiv(numColumns, run), 2);
+  sums = allocate({batches, columnHeads, numNodes}, {rank, columns},
+                  b.getF32Type());
   emitRuns();
   emitTree();
-  OpBuilder::InsertionGuard guard(b);
-  GPUKernelBuilder k(op.getLoc(), b, kNumThreads);
-  Values at =
-      beginBlocks(k, {batches, heads, numRows}, 2 * run * sizeof(float));
-  emitRow(k, at);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    GPUKernelBuilder k(b.getLoc(), b, kNumThreads);
+    Values at =
+        beginBlocks(k, {batches, heads, numRows}, 2 * run * sizeof(float));
+    emitRow(k, at);
+  }
+  changes.free(b);
 }
 
-void fovea::attn::emitMaskedLowRankLoops(OpBuilder &builder, LowRankOp op,
-                                         F32Math math) {
-  if (op.getMask() == RowMask::RowInterval)
-    IntervalLoops(builder, op, math).emit();
+void fovea::attn::emitMaskedLoops(OpBuilder &builder, Location loc,
+                                  const LowRankSum &sum, F32Math math) {
+  if (sum.hasIntervals())
+    IntervalLoops(builder, loc, sum, math).emit();
   else
-    GroupLoops(builder, op, math).emit();
+    GroupLoops(builder, loc, sum, math).emit();
 }

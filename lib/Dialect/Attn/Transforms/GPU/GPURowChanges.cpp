@@ -10,15 +10,19 @@
 // thread for each 256th column reads all of them. Then a thread for each head
 // and column of the values goes through the rows, with its column of
 //
-//   C = sum_j u2[j, :] (x) [value[j, :], 1]        [rank][columns]
+//   C = sum_j right[j, :] (x) [value[j, :], 1]     [rank][columns]
 //
 // in f64, where products of f32 numbers are exact, and with what each addition
 // rounds off; a row without keys starts from zero again.
+//
+// Transposed intervals are such changes: a row of attn.low_rank, now a column,
+// enters at its first column and leaves after its last.
 //
 //===----------------------------------------------------------------------===//
 
 #include "GPULaunch.h"
 #include "GPULowRankKernels.h"
+#include "LowRank/ChangeList.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -44,6 +48,18 @@ private:
   /// A builder at the same place that computes in f64.
   KernelBuilder wide() { return {b.getLoc(), b, b.getF64Type(), /*lanes=*/0}; }
 
+  // Where the changes of a row end, and the column of a change.
+  Value loadEnd(ValueRange at, Value row) {
+    return sum.transposed ? changes.getRange(b, at[0], at[1], row).second
+                          : sum.loadPart(b, 0, at[0], at[1], row);
+  }
+  Value loadColumn(ValueRange at, Value change) {
+    return sum.transposed ? changes.load(b, at[0], at[1], change)
+                          : sum.loadPart(b, 1, at[0], at[1], change);
+  }
+
+  /// Of a transposed mask.
+  ChangeList changes;
   /// Which columns are there [B, H, M]; 1 or -1 for every change [B, H, K].
   Value present, signs;
   /// [B, H, rank, columns].
@@ -52,20 +68,25 @@ private:
 } // namespace
 
 void RowChangeLoops::findSigns() {
-  Value numChanges = b.extent(op.getMaskParts()[1], 2);
+  Value numChanges =
+      sum.transposed ? b.mul(numColumns, 2) : b.extent(sum.parts[1], 2);
   Type type = b.getI32Type();
-  present = allocate({batches, heads, numKeys}, {}, type);
+  present = allocate({batches, heads, numColumns}, {}, type);
   signs = allocate({batches, heads, numChanges}, {}, type);
   auto number = [&](int64_t value) -> Value {
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
   };
   parallelLoop(b, {batches, heads, b.index(kNumShares)}, [&](ValueRange at) {
-    b.loop(at[2], numKeys, kNumShares, [&](Value column) {
+    b.loop(at[2], numColumns, kNumShares, [&](Value column) {
       memref::StoreOp::create(b, number(-1), present,
                               ValueRange{at[0], at[1], column});
     });
-    b.loop(b.index(0), numChanges, 1, [&](Value change) {
-      Value column = loadPart(b, 1, at[0], at[1], change);
+    Value last = b.sub(numRows, b.index(1));
+    Value end = b.select(
+        b.less(b.index(0), numRows), b.getIndexType(),
+        [&] { return loadEnd(at, last); }, [&] { return b.index(0); });
+    b.loop(b.index(0), end, 1, [&](Value change) {
+      Value column = loadColumn(at, change);
       b.ifThen(b.equal(b.rem(column, kNumShares), at[2]), [&] {
         Value place[] = {at[0], at[1], column};
         Value sign = b.sub(
@@ -88,8 +109,8 @@ void RowChangeLoops::clearSums(ValueRange at) {
 
 /// Lets a column enter or leave; takes and returns how many are there.
 Value RowChangeLoops::takeChange(ValueRange at, Value change, Value count) {
-  Value column = loadPart(b, 1, at[0], at[1], change);
-  Value group = keyHead(b, at[1]);
+  Value column = loadColumn(at, change);
+  Value group = columnHead(b, at[1]);
   Value sign =
       memref::LoadOp::create(b, signs, ValueRange{at[0], at[1], change});
   Value value = loadValue(b, at[0], group, column, at[2]);
@@ -98,8 +119,10 @@ Value RowChangeLoops::takeChange(ValueRange at, Value change, Value count) {
   Value factor = arith::ExtFOp::create(k, k.getF64Type(), value);
   k.loop(k.index(0), k.index(rank), 1, [&](Value d) {
     Value place[] = {at[0], at[1], d, at[2]};
+    KernelBuilder narrow(k.getLoc(), k, b.getF32Type(), /*lanes=*/0);
+    Value number = loadRight(narrow, at[0], group, column, d);
     Value product =
-        k.fmul(factor, k.loadScalar(op.getU2(), {at[0], group, column, d}));
+        k.fmul(factor, arith::ExtFOp::create(k, k.getF64Type(), number));
     Value old = k.loadScalar(sums, place), sum = k.fadd(old, product);
     k.storeScalar(sum, sums, place);
     // What the sum lost of either, exactly (Knuth).
@@ -121,8 +144,10 @@ Value RowChangeLoops::sumRow(ValueRange at, Value row) {
                   Value place[] = {at[0], at[1], d, at[2]};
                   Value entry = k.fadd(k.loadScalar(sums, place),
                                        k.loadScalar(errors, place));
-                  Value factor =
-                      k.loadScalar(op.getU1(), {at[0], at[1], row, d});
+                  KernelBuilder narrow(k.getLoc(), k, b.getF32Type(),
+                                       /*lanes=*/0);
+                  Value factor = loadLeft(narrow, at[0], at[1], row, d);
+                  factor = arith::ExtFOp::create(k, k.getF64Type(), factor);
                   return {k.fadd(k.fmul(factor, entry), sum[0])};
                 })[0];
 }
@@ -132,7 +157,7 @@ void RowChangeLoops::emitColumn(ValueRange at) {
   Value zero = b.index(0);
   b.loop(zero, numRows, 1, {zero, zero},
          [&](Value row, ValueRange carried) -> Values {
-           Value end = loadPart(b, 0, at[0], at[1], row);
+           Value end = loadEnd(at, row);
            Value count = b.loop(carried[1], end, 1, {carried[0]},
                                 [&](Value change, ValueRange count) -> Values {
                                   return {takeChange(at, change, count[0])};
@@ -145,15 +170,18 @@ void RowChangeLoops::emitColumn(ValueRange at) {
 }
 
 void RowChangeLoops::emitRows() {
+  if (sum.transposed)
+    changes = ChangeList::fromIntervals(b, sum);
   findSigns();
   Type type = b.getF64Type();
   sums = allocate({batches, heads}, {rank, columns}, type);
   errors = allocate({batches, heads}, {rank, columns}, type);
   parallelLoop(b, {batches, heads, b.index(columns)},
                [&](ValueRange at) { emitColumn(at); });
+  changes.free(b);
 }
 
-void fovea::attn::emitRowChangeLowRankLoops(OpBuilder &builder, LowRankOp op,
-                                            F32Math math) {
-  RowChangeLoops(builder, op, math).emit();
+void fovea::attn::emitRowChangeLoops(OpBuilder &builder, Location loc,
+                                     const LowRankSum &sum, F32Math math) {
+  RowChangeLoops(builder, loc, sum, math).emit();
 }

@@ -19,33 +19,17 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-static constexpr int64_t kNumWarps = kGradientTile / kFragmentRows;
 
 static int64_t getWidth(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back();
 }
 
-/// The tile that is kept lies behind what the multiplier needs; an odd stride
-/// keeps threads of neighbouring rows on different banks.
-static constexpr int64_t kStride = kGradientTile + 1;
-
 GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
                            F32Math math)
-    : b(builder), op(op), source(source), deltas(deltas),
-      numQueries(b.extent(op.getQuery(), 2)), numRows(b.extent(source.keys, 2)),
-      multiplier(builder, math, kGradientTile) {
-  tile =
-      b.sharedBuffer(TileMultiplier::getSharedBytes(kNumWarps, kGradientTile),
-                     {kGradientTile, kStride}, b.getF32Type());
-}
-
-int64_t GradientTile::getNumThreads() { return kNumWarps * kWarpSize; }
-
-int64_t GradientTile::getSharedBytes() {
-  return TileMultiplier::getSharedBytes(kNumWarps, kGradientTile) +
-         kGradientTile * kStride * sizeof(float);
-}
+    : SquareTile(builder, math), op(op), source(source), deltas(deltas),
+      numQueries(b.extent(op.getQuery(), 2)),
+      numRows(b.extent(source.keys, 2)) {}
 
 //===----------------------------------------------------------------------===//
 // Queries and rows
@@ -197,33 +181,22 @@ GradientTile::Entries GradientTile::compute(const Place &place,
   auto multiply = [&](Value ofQueries, Value ofRows) {
     auto queries = queryElement(ofQueries);
     auto rows = rowElement(ofRows);
-    Value end = b.index(getWidth(ofRows)), zero = b.index(0);
-    if (rowsAreQueries)
-      return multiplier.multiply(zero, end, makeSums(), queries, rows,
-                                 /*leftAlongRows=*/false,
-                                 /*rightAlongDepth=*/true);
-    return multiplier.multiply(zero, end, makeSums(), rows, queries,
-                               /*leftAlongRows=*/false,
-                               /*rightAlongDepth=*/true);
+    int64_t depth = getWidth(ofRows);
+    return rowsAreQueries ? SquareTile::multiply(depth, queries, rows)
+                          : SquareTile::multiply(depth, rows, queries);
   };
   Values scores = multiply(op.getQuery(), source.keys);
   Values products = multiply(op.getDOutput(), source.values);
   // What queries and rows need is loaded once for each row and column.
   SmallVector<Query> queries;
   SmallVector<Row> rows;
-  for (int64_t i = 0; i < int64_t(scores.size()); ++i) {
-    bool isFirstOfRow = i == 0 || i == 2, isFirstOfColumn = i % 4 < 2;
-    if (rowsAreQueries ? isFirstOfRow : isFirstOfColumn)
-      queries.push_back(loadQuery(place, rowsAreQueries
-                                             ? multiplier.rowOf(i)
-                                             : multiplier.columnOf(i)));
-    if (rowsAreQueries ? isFirstOfColumn : isFirstOfRow)
-      rows.push_back(loadRow(place, rowsAreQueries ? multiplier.columnOf(i)
-                                                   : multiplier.rowOf(i)));
-  }
+  for (Value number : rowsAreQueries ? getRows() : getColumns())
+    queries.push_back(loadQuery(place, number));
+  for (Value number : rowsAreQueries ? getColumns() : getRows())
+    rows.push_back(loadRow(place, number));
   Entries entries;
   for (int64_t i = 0; i < int64_t(scores.size()); ++i) {
-    int64_t ofRow = i % 4 / 2, ofColumn = i / 4 * 2 + i % 2;
+    int64_t ofRow = rowOfSum(i), ofColumn = columnOfSum(i);
     const Query &query = queries[rowsAreQueries ? ofRow : ofColumn];
     const Row &row = rows[rowsAreQueries ? ofColumn : ofRow];
     weigh(place, query, row, scores[i], products[i], entries);
@@ -235,34 +208,10 @@ GradientTile::Entries GradientTile::compute(const Place &place,
 // Sums
 //===----------------------------------------------------------------------===//
 
-void GradientTile::forEach(ValueRange sums,
-                           function_ref<void(Value, Value, Value)> body) {
-  for (auto [i, sum] : llvm::enumerate(sums))
-    body(b.toIndex(multiplier.rowOf(i)), b.toIndex(multiplier.columnOf(i)),
-         sum);
-}
-
-void GradientTile::keep(ValueRange numbers, double factor) {
-  // All threads have read the tile before.
-  b.barrier();
-  forEach(numbers, [&](Value row, Value column, Value number) {
-    b.storeScalar(b.fmul(number, b.scalar(factor)), tile, {row, column});
-  });
-  b.barrier();
-}
-
-Value GradientTile::loadKept(Value row, Value column) {
-  return b.loadScalar(tile, {row, column});
-}
-
 Values GradientTile::addKept(ValueRange sums, Value memref, Value batch,
                              Value head, Value first, int64_t column) {
-  auto left = [&](Value row, Value k) { return loadKept(row, k); };
-  auto right = [&](Value number, Value k) {
+  return SquareTile::addKept(sums, [&](Value number, Value k) {
     return loadElement(memref, batch, head, b.add(first, k),
                        b.add(number, column));
-  };
-  return multiplier.multiply(b.index(0), b.index(kGradientTile), sums, left,
-                             right, /*leftAlongRows=*/false,
-                             /*rightAlongDepth=*/false);
+  });
 }

@@ -16,7 +16,7 @@
 namespace fovea::attn {
 
 /// Queries, and rows of a source, of a tile.
-constexpr int64_t kGradientTile = kTileRows;
+constexpr int64_t kGradientTile = SquareTile::kSize;
 
 /// Code of a block of threads that computes the weights of a tile of 64 queries
 /// and 64 rows of a source again, and the gradients of their scores:
@@ -25,12 +25,8 @@ constexpr int64_t kGradientTile = kTileRows;
 ///   P = exp(scale S + terms - lse), dS = P (T - delta)      in registers
 ///
 /// Rows of the tile are the queries or the rows of the source.
-class GradientTile {
+class GradientTile : public SquareTile {
 public:
-  using Value = mlir::Value;
-  using ValueRange = mlir::ValueRange;
-  using Values = KernelBuilder::Values;
-
   /// Which queries and rows a tile has.
   struct Place {
     Value batch, head, keyHead, firstQuery, firstRow;
@@ -42,25 +38,15 @@ public:
 
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                const StreamSource &source, Value deltas, F32Math math);
-  static int64_t getNumThreads();
-  static int64_t getSharedBytes();
 
   /// The first row of the source that some query of a tile reads, and the one
   /// after the last.
   std::pair<Value, Value> findRows(Value firstQuery);
   Entries compute(const Place &place, bool rowsAreQueries);
 
-  Values makeSums() { return multiplier.makeSums(); }
-  /// Puts a tile, times `factor`, in shared memory for all threads.
-  void keep(ValueRange numbers, double factor);
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
   Values addKept(ValueRange sums, Value memref, Value batch, Value head,
                  Value first, int64_t column);
-  /// Runs `body` with the row and column of the tile of every sum.
-  void
-  forEach(ValueRange sums,
-          llvm::function_ref<void(Value row, Value column, Value sum)> body);
-  Value loadKept(Value row, Value column);
 
 private:
   struct Query {
@@ -81,11 +67,9 @@ private:
   Value loadElement(Value memref, Value batch, Value head, Value row,
                     Value column);
 
-  GPUKernelBuilder &b;
   StreamBackwardOp op;
   StreamSource source;
-  Value deltas, numQueries, numRows, tile;
-  TileMultiplier multiplier;
+  Value deltas, numQueries, numRows;
 };
 
 } // namespace fovea::attn

@@ -36,6 +36,13 @@ void GPUStreamKernel::loadQueries() {
            });
 }
 
+/// A row of the source for row `row` of a tile, and whether it is the tile's.
+std::pair<Value, Value> GPUStreamKernel::findRow(const Tile &tile, Value row) {
+  Value exists = b.less(row, tile.count);
+  Value last = b.sub(tile.count, b.i32(1));
+  return {getRow(tile, b.min(row, last)), exists};
+}
+
 /// Copies the rows of operand `view` of the tile's source that `toRow` gives
 /// for the rows of the source.
 void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
@@ -43,12 +50,11 @@ void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
                                const ColumnRange &columns,
                                function_ref<Value(Value)> toRow) {
   Value sharedRow = b.mul(stage, keyTile);
-  Value last = b.sub(tile.count, b.i32(1));
   auto copy = [&](Value source, int64_t bytes) {
     copyRows(b, source, shared, sharedRow, keyTile, columns, bytes,
              [&](Value row) {
-               Value exists = b.less(row, tile.count);
-               return std::pair(toRow(getRow(tile, b.min(row, last))), exists);
+               auto [own, exists] = findRow(tile, row);
+               return std::pair(toRow(own), exists);
              });
   };
   Type elementType = getElementType(sources.front().*view);
@@ -76,6 +82,29 @@ void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
                                                               source.*view);
                       }),
        bytes);
+}
+
+/// The same for one source, to rows of boxes: the boxes of a tile lie one after
+/// another. `columns` of the `numColumns` of the boxes there are.
+void GPUStreamKernel::copyToBoxes(const Tile &tile, const SourceView &source,
+                                  Value SourceView::*view,
+                                  const SharedMatrix &boxes, Value stage,
+                                  int64_t columns, int64_t numColumns) {
+  int64_t perBox = boxes.chunks * boxes.chunkElements;
+  int64_t numBoxes = llvm::divideCeil(numColumns, perBox);
+  Value codes = view == &SourceView::keys ? source.codes : Value();
+  for (int64_t box = 0; box < numBoxes; ++box) {
+    Value sharedRow = b.mul(b.add(b.mul(stage, numBoxes), box), keyTile);
+    int64_t first = box * perBox;
+    copyRows(b, source.*view, boxes, sharedRow, keyTile,
+             {b.i32(first), std::min(perBox, numColumns - first), columns},
+             getRowBytes(source.*view), [&](Value row) {
+               auto [own, exists] = findRow(tile, row);
+               if (codes)
+                 own = memref::LoadOp::create(b, codes, b.toIndex(own));
+               return std::pair(own, exists);
+             });
+  }
 }
 
 /// The row of the keys that row `row` of the source is.
@@ -110,7 +139,7 @@ void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
 /// squared scores, the roots of these numbers.
 void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
   forEachOwn(b, keyTile, [&](Value number) {
-    Value row = getRow(tile, b.min(number, b.sub(tile.count, b.i32(1))));
+    Value row = findRow(tile, number).first;
     auto load = [&](const SourceView &source) -> Value {
       if (!source.logWeight)
         return b.scalar(0.0);

@@ -67,7 +67,7 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
 
 GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   TilesAttr tiles = *op.getTiles();
-  int64_t bytes = getProductType(op).getWidth() / 8;
+  int64_t elementBytes = getProductType(op).getWidth() / 8;
   int64_t width = getExtent(op.getQuery(), 3);
   int64_t valueWidth = getExtent(op.getOutput(), 3);
   // Wide values are summed in passes of equal width.
@@ -79,24 +79,23 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   tableRows = RangeAnalysis(op).getMaxTableRows();
   if (tiles.getLanes() == kWarpgroupRows) {
     placeBoxes(tiles.getQueryLanes(), tiles.getKey(), width);
-    return;
+  } else {
+    auto matrix = [&](int64_t rows, int64_t columns) {
+      return place(rows * SharedMatrix::getChunks(columns * elementBytes) *
+                   kChunkBytes);
+    };
+    queries = matrix(tiles.getQueryLanes(), width);
+    keys = matrix(2 * tiles.getKey(), width);
+    values = matrix(2 * tiles.getKey(), valueColumns);
   }
-
-  int64_t next = 0;
-  auto place = [&](int64_t size) {
-    int64_t offset = next;
-    next += llvm::alignTo(size, 128);
-    return offset;
-  };
-  auto matrix = [&](int64_t rows, int64_t columns) {
-    return place(rows * SharedMatrix::getChunks(columns * bytes) * kChunkBytes);
-  };
-  queries = matrix(tiles.getQueryLanes(), width);
-  keys = matrix(2 * tiles.getKey(), width);
-  values = matrix(2 * tiles.getKey(), valueColumns);
   weights = place(op.getLogWeights().empty() ? 0 : 2 * tiles.getKey() * 4);
   table = place(tableRows * 4);
-  this->bytes = next;
+}
+
+int64_t GPUStreamLayout::place(int64_t size) {
+  int64_t offset = bytes;
+  bytes += llvm::alignTo(size, 128);
+  return offset;
 }
 
 int64_t GPUStreamKernel::getNumThreads(StreamOp op) {
@@ -140,18 +139,21 @@ void GPUStreamKernel::placeLane() {
   warpRow = b.mul(b.warp(), kWarpRows);
 }
 
+void GPUStreamKernel::placeTerms() {
+  if (hasWeights)
+    sharedWeights =
+        b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
+  if (layout.tableRows)
+    table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
+}
+
 void GPUStreamKernel::emit() {
   b.begin();
   sharedQueries = b.sharedMatrix(layout.queries, queryTile, width, type);
   sharedKeys = b.sharedMatrix(layout.keys, 2 * keyTile, width, type);
   sharedValues =
       b.sharedMatrix(layout.values, 2 * keyTile, layout.valueColumns, type);
-  if (hasWeights)
-    sharedWeights =
-        b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
-  if (layout.tableRows)
-    table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
-
+  placeTerms();
   placeLane();
   // Matrices of values are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
   valueSwizzle = b.bitXor(b.div(b.lane(), 16), b.swizzle(sharedValues, lane8));
@@ -246,6 +248,8 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
     SourceView view;
     view.keys = broadcast(source.keys, ownHead, /*hasBlocks=*/false);
     view.values = broadcast(source.values, ownHead, source.hasValueBlocks());
+    if (source.hasValueBlocks())
+      view.valueBlock = b.toI32(blockIndex);
     view.rows = b.extent(source.getRowsOperand(), 2);
     view.attr = source.attr;
     if (Value weight = source.logWeight)

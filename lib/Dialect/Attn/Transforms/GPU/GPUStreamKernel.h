@@ -51,29 +51,34 @@ mlir::LogicalResult verifyGPUStream(StreamOp op);
 class GPUStreamLayout {
 public:
   explicit GPUStreamLayout(StreamOp op);
-  /// Where the barriers of a warpgroup kernel are.
-  int64_t barriers = 0;
+  /// Where a warpgroup kernel has its barriers, and what its tiles are.
+  int64_t barriers = 0, tiles = 0;
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
   int64_t queries, keys, values, weights, table; // offsets in bytes
-  int64_t tableRows, bytes;
+  int64_t tableRows, bytes = 0;
 
 private:
+  int64_t place(int64_t size);
   void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
 };
 
 /// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
-/// compute a stream: one source of rows as they lie in memory, and no terms.
+/// compute a stream.
 bool canUseWarpgroups(StreamOp op);
 
 /// The map of a tensor, a pointer for copies by boxes, and where in it an
 /// operand of the kernel begins, in 32 bits.
 struct TensorMap {
-  mlir::Value map;
+  mlir::Value map; // null if threads copy the operand row by row
   llvm::SmallVector<mlir::Value> offsets;
 };
 struct TensorMaps {
-  TensorMap query, key, value;
+  struct Source {
+    TensorMap keys, values;
+  };
+  TensorMap query;
+  llvm::SmallVector<Source> sources;
 };
 
 class GPUStreamWarpgroups;
@@ -98,6 +103,7 @@ private:
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
+    Value valueBlock; // of 32 bits; null unless values differ by block
     SourceAttr attr;
   };
 
@@ -127,6 +133,7 @@ private:
   };
 
   void placeLane();
+  void placeTerms();
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
@@ -142,6 +149,8 @@ private:
   Tile getTile(Value number);
   Values pack(const Tile &tile);
   Tile unpack(mlir::ValueRange values);
+  /// Of what pack returns.
+  llvm::SmallVector<mlir::Type> getTileTypes();
   /// Where `offset` rows into the tile lie in the source.
   Value getRow(const Tile &tile, Value offset);
   Value selectBySource(const Tile &tile,
@@ -154,6 +163,10 @@ private:
                 const SharedMatrix &shared, Value stage,
                 const ColumnRange &columns,
                 llvm::function_ref<Value(Value)> toRow);
+  void copyToBoxes(const Tile &tile, const SourceView &source,
+                   Value SourceView::*view, const SharedMatrix &boxes,
+                   Value stage, int64_t columns, int64_t numColumns);
+  std::pair<Value, Value> findRow(const Tile &tile, Value row);
   Value getKeyRow(const Tile &tile, Value row);
   void loadWeights(const Tile &tile, Value stage);
 

@@ -157,6 +157,17 @@ GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
   return values;
 }
 
+SmallVector<Type> GPUStreamKernel::getTileTypes() {
+  SmallVector<Type> types(4, b.getI32Type());
+  if (sources.size() > 1)
+    types.push_back(b.getI32Type());
+  if (layout.tableRows)
+    types.push_back(b.getI1Type());
+  if (hasLocalBias)
+    types.push_back(b.getI32Type());
+  return types;
+}
+
 GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
   Tile tile;
   tile.row = values[0];

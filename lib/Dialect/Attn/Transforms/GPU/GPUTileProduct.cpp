@@ -106,6 +106,72 @@ Values TileMultiplier::multiplyShared(ValueRange sums) {
 }
 
 //===----------------------------------------------------------------------===//
+// Tiles that are kept
+//===----------------------------------------------------------------------===//
+
+/// The tile that is kept lies behind what the multiplier needs; an odd stride
+/// keeps threads of neighbouring rows, or diagonals, on different banks.
+static constexpr int64_t kStride = SquareTile::kSize + 1;
+
+static int64_t getKeptOffset() {
+  return TileMultiplier::getSharedBytes(SquareTile::kNumThreads / kWarpSize,
+                                        SquareTile::kSize);
+}
+
+SquareTile::SquareTile(GPUKernelBuilder &builder, F32Math math)
+    : b(builder), multiplier(builder, math, kSize) {
+  tile = b.sharedBuffer(getKeptOffset(), {kSize, kStride}, b.getF32Type());
+}
+
+int64_t SquareTile::getSharedBytes() {
+  return getKeptOffset() + kSize * kStride * sizeof(float);
+}
+
+Values SquareTile::multiply(int64_t depth, Element left, Element right) {
+  return multiplier.multiply(b.index(0), b.index(depth), makeSums(), left,
+                             right, /*leftAlongRows=*/false,
+                             /*rightAlongDepth=*/true);
+}
+
+void SquareTile::keep(ValueRange numbers, double factor) {
+  // All threads have read the tile before.
+  b.barrier();
+  forEach(numbers, [&](Value row, Value column, Value number) {
+    b.storeScalar(b.fmul(number, b.scalar(factor)), tile, {row, column});
+  });
+  b.barrier();
+}
+
+Value SquareTile::loadKept(Value row, Value column) {
+  return b.loadScalar(tile, {row, column});
+}
+
+Values SquareTile::addKept(ValueRange sums, Element element) {
+  auto left = [&](Value row, Value k) { return loadKept(row, k); };
+  return multiplier.multiply(b.index(0), b.index(kSize), sums, left, element,
+                             /*leftAlongRows=*/false,
+                             /*rightAlongDepth=*/false);
+}
+
+void SquareTile::forEach(ValueRange sums,
+                         function_ref<void(Value, Value, Value)> body) {
+  for (auto [i, sum] : llvm::enumerate(sums))
+    body(b.toIndex(multiplier.rowOf(i)), b.toIndex(multiplier.columnOf(i)),
+         sum);
+}
+
+Values SquareTile::getRows() {
+  return {multiplier.rowOf(0), multiplier.rowOf(2)};
+}
+
+Values SquareTile::getColumns() {
+  Values columns;
+  for (int64_t i = 0; i < kSize / 2; i += 4)
+    columns.append({multiplier.columnOf(i), multiplier.columnOf(i + 1)});
+  return columns;
+}
+
+//===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 

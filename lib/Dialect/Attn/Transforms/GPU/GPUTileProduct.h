@@ -86,6 +86,49 @@ private:
   Value firstRow, firstColumn;
 };
 
+/// A block of threads that computes 64 x 64 numbers, as the sums of a
+/// TileMultiplier lie, and may put them in shared memory: to be the left factor
+/// of another product, or for any thread to read.
+class SquareTile {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  using Values = KernelBuilder::Values;
+  using Element = TileMultiplier::Element;
+
+  static constexpr int64_t kSize = kTileRows;
+  static constexpr int64_t kNumThreads = kSize / kFragmentRows * kWarpSize;
+  static int64_t getSharedBytes();
+
+  SquareTile(GPUKernelBuilder &builder, F32Math math);
+
+  Values makeSums() { return multiplier.makeSums(); }
+  /// `left right^T`, whose rows lie side by side in memory.
+  Values multiply(int64_t depth, Element left, Element right);
+  /// Puts a tile, times `factor`, in shared memory for all threads.
+  void keep(ValueRange numbers, double factor);
+  Value loadKept(Value row, Value column);
+  /// Adds `kept tile` times a matrix of 64 rows, `element(column, row)`.
+  Values addKept(ValueRange sums, Element element);
+  /// Runs `body` with the row and column of the tile of every sum.
+  void
+  forEach(ValueRange sums,
+          llvm::function_ref<void(Value row, Value column, Value sum)> body);
+
+protected:
+  /// The rows and columns of a thread, in 32 bits, and which of them a sum has.
+  Values getRows();
+  Values getColumns();
+  static int64_t rowOfSum(int64_t i) { return i % 4 / 2; }
+  static int64_t columnOfSum(int64_t i) { return i / 4 * 2 + i % 2; }
+
+  GPUKernelBuilder &b;
+
+private:
+  TileMultiplier multiplier;
+  Value tile;
+};
+
 /// Emits a kernel with a block of threads for every tile of every point. Sums
 /// are f32, products as `math` says.
 void emitTileProduct(KernelBuilder &builder, F32Math math,

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/Transforms.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace fovea::attn {
@@ -91,9 +92,12 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     IRRewriter rewriter(&getContext());
     SmallVector<linalg::LinalgOp> linalgOps;
     SmallVector<memref::CopyOp> copies;
+    SmallVector<scf::ForallOp> foralls;
     getOperation().walk([&](Operation *op) {
       if (isInKernel(op))
         return;
+      if (auto forall = dyn_cast<scf::ForallOp>(op))
+        foralls.push_back(forall);
       if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
         linalgOps.push_back(linalgOp);
       auto copy = dyn_cast<memref::CopyOp>(op);
@@ -101,6 +105,11 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
           !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget())))
         copies.push_back(copy);
     });
+    for (scf::ForallOp forall : foralls) {
+      rewriter.setInsertionPoint(forall);
+      if (failed(scf::forallToParallelLoop(rewriter, forall)))
+        return signalPassFailure();
+    }
     llvm::for_each(copies, lowerStridedCopy);
     for (linalg::LinalgOp op : linalgOps) {
       rewriter.setInsertionPoint(op);

@@ -30,9 +30,11 @@ using namespace mlir;
 using namespace fovea::attn;
 
 /// The frequencies of a rope, in a constant of the module.
-static Value makeFrequencies(RopeOp op, SymbolTableCollection &symbols) {
+template <typename OpTy>
+static Value makeFrequencies(OpTy op, SymbolTableCollection &symbols) {
   OpBuilder builder(op);
-  int64_t pairs = cast<MemRefType>(op.getInput().getType()).getDimSize(3) / 2;
+  Value rows = op.getDpsInits().front();
+  int64_t pairs = cast<MemRefType>(rows.getType()).getDimSize(3) / 2;
   SmallVector<int64_t> frequencies;
   for (int64_t pair = 0; pair < pairs; ++pair)
     frequencies.push_back(
@@ -60,28 +62,34 @@ struct LowRankToGPUPass
       return signalPassFailure();
     SymbolTableCollection symbols;
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<RopeOp, PolynomialFeaturesOp, LowRankOp>(op) ||
+      if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+               PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(
+              op) ||
           op->getNumResults() != 0)
         return WalkResult::advance();
       if (failed(verifyGPUElementTypes(op)))
         return WalkResult::interrupt();
       OpBuilder builder(op);
-      bool isDone = llvm::TypeSwitch<Operation *, bool>(op)
-                        .Case([&](RopeOp op) {
-                          Value frequencies = makeFrequencies(op, symbols);
-                          if (frequencies)
-                            emitRopeLoops(builder, op, frequencies);
-                          return frequencies != nullptr;
-                        })
-                        .Case([&](PolynomialFeaturesOp op) {
-                          emitPolynomialLoops(builder, op);
-                          return true;
-                        })
-                        .Case([&](LowRankOp op) {
-                          emitLowRankLoops(builder, op, *math);
-                          return true;
-                        });
-      if (!isDone)
+      LogicalResult isDone =
+          llvm::TypeSwitch<Operation *, LogicalResult>(op)
+              .Case<RopeOp, RopeBackwardOp>([&](auto op) {
+                Value frequencies = makeFrequencies(op, symbols);
+                if (frequencies)
+                  emitRopeLoops(builder, op, frequencies);
+                return success(frequencies != nullptr);
+              })
+              .Case([&](PolynomialFeaturesOp op) {
+                emitPolynomialLoops(builder, op);
+                return success();
+              })
+              .Case([&](PolynomialFeaturesBackwardOp op) {
+                return emitPolynomialLoops(builder, op);
+              })
+              .Case<LowRankOp, LowRankBackwardOp>([&](auto op) {
+                emitLowRankLoops(builder, op, *math);
+                return success();
+              });
+      if (failed(isDone))
         return WalkResult::interrupt();
       op->erase();
       return WalkResult::advance();

@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
+#include <limits>
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_SELECTGPUTILESPASS
@@ -39,16 +40,57 @@ static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
                         /*vectors=*/warps, /*keys=*/8, /*columns=*/8);
 }
 
+/// The rows of a tile of keys, at most `mostKeys`, that a block of warpgroups
+/// takes the least time with: tiles that are filled badly cost as much as full
+/// ones, and each costs what is not products, an estimate. Ranges of unknown
+/// lengths fill tiles of any size.
+static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
+  constexpr int64_t kTileCost = 24, kStep = 16;
+  RangeAnalysis ranges(op);
+  // Of tiles of their own: a table is one list, whatever its ranges.
+  SmallVector<int64_t> lengths;
+  for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+    int64_t listed = 0;
+    for (size_t number = 0; number < source.attr.getRanges().size(); ++number) {
+      std::optional<int64_t> length = ranges.getMaxLength(index, number);
+      if (!length)
+        return mostKeys;
+      if (ranges.getKind(index, number) == RangeKind::Table)
+        listed += *length;
+      else
+        lengths.push_back(*length);
+    }
+    lengths.push_back(listed);
+  }
+  int64_t best = mostKeys, least = std::numeric_limits<int64_t>::max();
+  for (int64_t keys = mostKeys; keys >= std::min<int64_t>(mostKeys, 48);
+       keys -= kStep) {
+    int64_t cost = 0;
+    for (int64_t length : lengths)
+      cost += llvm::divideCeil(length, keys) * (keys + kTileCost);
+    if (cost < least) {
+      least = cost;
+      best = keys;
+    }
+  }
+  return best;
+}
+
 /// Tiles of warpgroups, of 64 queries each: two of them share a tile of keys.
 /// The sums of a thread, the scores of two tiles and the weights of one fit its
-/// 240 registers for at most as many keys as here; more are spilled.
+/// 240 registers, 232 with terms, for at most as many keys as here; more are
+/// spilled.
 static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
-  if (!canUseWarpgroups(op) || op.getFirstRow())
+  // Blocks of threads begin where blocks of the sequence do.
+  if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()))
     return {};
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto output = cast<ShapedType>(op.getOutput().getType());
   int64_t width = std::max(query.getDimSize(3), output.getDimSize(3));
-  int64_t keys = width <= 64 ? 128 : width <= 128 ? 112 : 48;
+  bool hasWeights = !op.getLogWeights().empty();
+  int64_t mostKeys = width <= 64    ? (hasWeights ? 112 : 128)
+                     : width <= 128 ? 112
+                                    : (hasWeights ? 32 : 48);
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows;
   for (int64_t vectors : {2, 1}) {
@@ -56,13 +98,15 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
     // A block of threads has one block of queries.
     if ((vectors > 1 && isShort) || block % queries != 0)
       continue;
-    auto tiles =
-        TilesAttr::get(op.getContext(), queries, keys, /*lanes=*/kWarpgroupRows,
-                       vectors, /*keys=*/8, /*columns=*/8);
-    op.setTilesAttr(tiles);
-    GPUStreamLayout layout(op);
-    if (layout.bytes <= sharedBytes && layout.tableRows == 0)
-      return tiles;
+    auto setTiles = [&](int64_t keys) {
+      op.setTilesAttr(TilesAttr::get(op.getContext(), queries, keys,
+                                     /*lanes=*/kWarpgroupRows, vectors,
+                                     /*keys=*/8, /*columns=*/8));
+    };
+    setTiles(mostKeys);
+    setTiles(chooseKeys(op, mostKeys));
+    if (GPUStreamLayout(op).bytes <= sharedBytes)
+      return *op.getTiles();
   }
   op.removeTilesAttr();
   return {};
@@ -102,10 +146,12 @@ struct SelectGPUTilesPass
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
       bool isKnown =
           isa<StreamOp, StreamBackwardOp, SummarizeOp, SummarizeBackwardOp,
-              QuantizeOp, CodebookAccumulateOp, CodebookScanOp,
+              VQBackwardOp, QuantizeOp, CodebookAccumulateOp, CodebookScanOp,
               CodebookUpdateOp, LogCountOp, CheckCodesOp, CheckIntervalsOp,
-              RopeOp, PolynomialFeaturesOp, LowRankOp, ConvApplyOp,
-              ConvRecoverOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
+              RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+              PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp,
+              ConvApplyOp, ConvApplyBackwardOp, ConvRecoverOp,
+              ConvRecoverBackwardOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
               FFTAccumulateOp, TreeBuildOp, TreeFetchOp, TreeUpdateOp,
               TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)

@@ -60,14 +60,13 @@ public:
 private:
   using Source = StreamSourceGradient;
 
-  void computeDeltas();
   /// A gradient as sums are kept: f32, rounded to where it belongs at the end.
   Value getSums(Value gradient);
   void roundSums();
 
   /// Goes into a kernel with a block of threads for each point.
   GPUKernelBuilder makeBuilder() {
-    return {op.getLoc(), b, GradientTile::getNumThreads()};
+    return {op.getLoc(), b, GradientTile::kNumThreads};
   }
   void emitQueries(const Source &source, Value sums, bool isFirst);
   void emitRows(const Source &source, Value keySums, Value valueSums);
@@ -98,25 +97,6 @@ StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
   if (!getType(op.getQuery()).getElementType().isF32() &&
       math == F32Math::TF32x3)
     this->math = F32Math::TF32;
-}
-
-/// What a query's gradients of scores have in common.
-void StreamBackwardLoops::computeDeltas() {
-  deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
-  int64_t width = getWidth(op.getOutput());
-  parallelLoop(b, {batches, heads, numQueries}, [&](ValueRange at) {
-    Value start = op.getDLse()
-                      ? b.fsub(b.scalar(0.0), b.loadScalar(op.getDLse(), at))
-                      : b.scalar(0.0);
-    Value sum =
-        b.loop(b.index(0), b.index(width), 1, {start},
-               [&](Value column, ValueRange sum) -> Values {
-                 Value place[] = {at[0], at[1], at[2], column};
-                 return {b.fma(b.loadScalar(op.getDOutput(), place),
-                               b.loadScalar(op.getOutput(), place), sum[0])};
-               })[0];
-    b.storeScalar(sum, deltas, at);
-  });
 }
 
 Value StreamBackwardLoops::getSums(Value gradient) {
@@ -223,28 +203,28 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
     return next;
   };
   Value firstHead = k.mul(at[1], headsOfKey);
-  carried = k.loop(firstHead, k.add(firstHead, headsOfKey), 1, carried,
-                   [&](Value head, ValueRange running) {
-                     place.head = head;
-                     return k.loop(
-                         k.index(0), numQueries, kGradientTile, running,
-                         [&](Value query, ValueRange running) -> Values {
-                           place.firstQuery = query;
-                           auto [low, high] = tile.findRows(query);
-                           Value isRead = k.both(k.less(low, endRow),
-                                                 k.less(place.firstRow, high));
-                           auto read =
-                               scf::IfOp::create(k, TypeRange(running), isRead,
-                                                 /*addThenBlock=*/true,
-                                                 /*addElseBlock=*/true);
-                           OpBuilder::InsertionGuard guard(k);
-                           k.setInsertionPointToStart(read.thenBlock());
-                           scf::YieldOp::create(k, addTile(running));
-                           k.setInsertionPointToStart(read.elseBlock());
-                           scf::YieldOp::create(k, running);
-                           return Values(read.getResults());
-                         });
-                   });
+  Value endHead = k.min(k.add(firstHead, headsOfKey), heads);
+  carried = k.loop(
+      firstHead, endHead, 1, carried, [&](Value head, ValueRange running) {
+        place.head = head;
+        return k.loop(k.index(0), numQueries, kGradientTile, running,
+                      [&](Value query, ValueRange running) -> Values {
+                        place.firstQuery = query;
+                        auto [low, high] = tile.findRows(query);
+                        Value isRead = k.both(k.less(low, endRow),
+                                              k.less(place.firstRow, high));
+                        auto read =
+                            scf::IfOp::create(k, TypeRange(running), isRead,
+                                              /*addThenBlock=*/true,
+                                              /*addElseBlock=*/true);
+                        OpBuilder::InsertionGuard guard(k);
+                        k.setInsertionPointToStart(read.thenBlock());
+                        scf::YieldOp::create(k, addTile(running));
+                        k.setInsertionPointToStart(read.elseBlock());
+                        scf::YieldOp::create(k, running);
+                        return Values(read.getResults());
+                      });
+      });
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;
     store(k, tile, ValueRange(carried).slice(part * size, size),
@@ -318,7 +298,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
   // A thread for each number that is left, which adds up the others.
   Value numColumns = sumsRows ? one : tileSize;
   Value count = k.mul(sumsQueries ? one : tileSize, numColumns);
-  k.loop(k.toIndex(k.thread()), count, GradientTile::getNumThreads(),
+  k.loop(k.toIndex(k.thread()), count, GradientTile::kNumThreads,
          [&](Value number) {
            Value row = k.div(number, numColumns);
            Value column = k.rem(number, numColumns);
@@ -342,7 +322,10 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
 }
 
 void StreamBackwardLoops::emit() {
-  computeDeltas();
+  // What a query's gradients of scores have in common.
+  deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
+  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
+              op.getDLse());
   Value querySums = getSums(op.getDQuery());
   for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
     emitQueries(source, querySums, /*isFirst=*/i == 0);
@@ -354,18 +337,6 @@ void StreamBackwardLoops::emit() {
   }
   roundSums();
   memref::DeallocOp::create(b, deltas);
-}
-
-static LogicalResult verifyStreamBackward(StreamBackwardOp op) {
-  if (failed(verifyGPUElementTypes(op)))
-    return failure();
-  constexpr int64_t kMaxWidth = 256;
-  for (Value operand : {op.getQuery(), op.getOutput()})
-    if (getWidth(operand) > kMaxWidth)
-      return op.emitOpError("has heads of width ")
-             << getWidth(operand) << ", but GPU kernels take at most "
-             << kMaxWidth;
-  return success();
 }
 
 namespace {
@@ -383,7 +354,8 @@ struct StreamBackwardToGPUPass
         ops.push_back(op);
     });
     for (StreamBackwardOp op : ops) {
-      if (failed(verifyStreamBackward(op)))
+      if (failed(verifyGPUElementTypes(op)) ||
+          failed(verifyGPUWidths(op, {op.getQuery(), op.getOutput()})))
         return signalPassFailure();
       OpBuilder builder(op);
       StreamBackwardLoops(builder, op, *math).emit();

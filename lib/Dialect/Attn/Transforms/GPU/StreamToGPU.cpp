@@ -8,6 +8,7 @@
 
 #include "GPULaunch.h"
 #include "GPUStreamKernel.h"
+#include "RowAlignment.h"
 #include "WarpgroupBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
@@ -58,7 +59,8 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
   OpBuilder host(launch), inside(op);
   Location loc = op.getLoc();
   KernelBuilder b(loc, inside, inside.getF32Type(), /*lanes=*/0);
-  SmallVector<Value> offsets(4, b.index(0));
+  int64_t rank = cast<MemRefType>(operand.getType()).getRank();
+  SmallVector<Value> offsets(rank, b.index(0));
   while (launch.getBody().isAncestor(operand.getParentRegion())) {
     if (auto cast = operand.getDefiningOp<memref::CastOp>()) {
       operand = cast.getSource();
@@ -77,8 +79,11 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
 
   auto type = cast<MemRefType>(operand.getType());
   int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
+  SmallVector<int64_t> extents(rank, 1);
+  extents[rank - 2] = rows;
+  extents[rank - 1] = columns;
   SmallVector<Value> box;
-  for (int64_t extent : {int64_t(1), int64_t(1), rows, columns})
+  for (int64_t extent : extents)
     box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
   auto boxType = MemRefType::get(
       {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
@@ -104,14 +109,31 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
   TilesAttr tiles = *op.getTiles();
   TensorMaps maps;
-  for (auto [map, operand, rows] :
-       {std::tuple(&maps.query, op.getQuery(), tiles.getQueryLanes()),
-        std::tuple(&maps.key, op.getKeys()[0], tiles.getKey()),
-        std::tuple(&maps.value, op.getValues()[0], tiles.getKey())}) {
+  auto make = [&](TensorMap &map, Value operand, int64_t rows) {
     FailureOr<TensorMap> made = makeTensorMap(launch, op, operand, rows);
-    if (failed(made))
+    if (succeeded(made))
+      map = *made;
+    return made;
+  };
+  if (failed(make(maps.query, op.getQuery(), tiles.getQueryLanes())))
+    return failure();
+  RangeAnalysis ranges(op);
+  Type type = getProductType(op);
+  for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+    TensorMaps::Source &map = maps.sources.emplace_back();
+    // Rows that are listed, or not known to lie 16 bytes apart, are no boxes.
+    auto hasBoxes = [&, index = index](Value operand) {
+      auto shaped = cast<MemRefType>(operand.getType());
+      return ranges.hasRuns(index) && shaped.getElementType() == type &&
+             getCopyBytes(operand, type.getIntOrFloatBitWidth() / 8) ==
+                 kChunkBytes;
+    };
+    if (!source.codes && hasBoxes(source.keys) &&
+        failed(make(map.keys, source.keys, tiles.getKey())))
       return failure();
-    *map = *made;
+    if (hasBoxes(source.values) &&
+        failed(make(map.values, source.values, tiles.getKey())))
+      return failure();
   }
   GPUStreamKernel(op, builder, F32Math::TF32).emitWarpgroups(maps);
   return success();

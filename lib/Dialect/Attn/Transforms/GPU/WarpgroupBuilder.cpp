@@ -44,6 +44,10 @@ void WarpgroupBuilder::initBarrier(Value barrier, int64_t count) {
 
 void WarpgroupBuilder::publishBarriers() {
   NVVM::FenceMbarrierInitOp::create(b);
+  publishWrites();
+}
+
+void WarpgroupBuilder::publishWrites() {
   NVVM::FenceProxyOp::create(
       b, NVVM::ProxyKind::async_shared,
       NVVM::SharedSpaceAttr::get(b.getContext(),
@@ -58,6 +62,10 @@ void WarpgroupBuilder::arriveExpecting(Value barrier, int64_t bytes) {
   NVVM::MBarrierArriveExpectTxOp::create(
       b, /*res=*/Type(), barrier, b.i32(bytes), NVVM::MemScopeKind::CTA,
       /*relaxed=*/false, /*predicate=*/Value());
+}
+
+void WarpgroupBuilder::expect(Value barrier, int64_t bytes) {
+  NVVM::MBarrierExpectTxOp::create(b, barrier, b.i32(bytes));
 }
 
 void WarpgroupBuilder::wait(Value barrier, Value parity) {

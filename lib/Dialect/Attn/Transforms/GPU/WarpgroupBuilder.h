@@ -49,6 +49,8 @@ public:
   void publishBarriers();
   void arrive(Value barrier);
   void arriveExpecting(Value barrier, int64_t bytes);
+  /// Announces bytes without arriving.
+  void expect(Value barrier, int64_t bytes);
   /// Waits for the phase of this parity, 0 first; one before the first is over.
   void wait(Value barrier, Value parity);
 
@@ -58,6 +60,10 @@ public:
 
   /// Raises or lowers the registers of the warpgroup's threads.
   void setRegisters(int64_t count, bool raises);
+
+  /// To be called between the thread's ordinary writes to shared memory and
+  /// what tells others to read them by products.
+  void publishWrites();
 
   // Products. Operands in shared memory are rows of boxes.
   /// `bytes` from one box to the next.

@@ -12,15 +12,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// A polynomial in `square`, constant term first.
-static Value emitPolynomial(KernelBuilder &k, Value square,
-                            ArrayRef<double> coefficients) {
-  Value sum = k.splat(coefficients.back());
-  for (double coefficient : llvm::reverse(coefficients.drop_back()))
-    sum = k.fma(sum, square, k.splat(coefficient));
-  return sum;
-}
-
 std::pair<Value, Value>
 fovea::attn::emitCosineSine(KernelBuilder &k, Value angle, Value quarters) {
   // Taylor; the first terms left out are below 2e-9 (f32), 5e-17 (f64).
@@ -30,8 +21,8 @@ fovea::attn::emitCosineSine(KernelBuilder &k, Value angle, Value quarters) {
     cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
   }
   Value square = k.fmul(angle, angle);
-  Value sine = k.fmul(angle, emitPolynomial(k, square, sineTerms));
-  Value cosine = emitPolynomial(k, square, cosineTerms);
+  Value sine = k.fmul(angle, k.polynomial(square, sineTerms));
+  Value cosine = k.polynomial(square, cosineTerms);
 
   // Every quarter swaps the two and changes a sign.
   auto integer = [&](int64_t value) -> Value {

@@ -37,6 +37,42 @@ void fovea::attn::emitLowRankSum(OpBuilder &builder, Location loc,
   emitMaskedSum(builder, loc, sum, registers);
 }
 
+LowRankSum fovea::attn::getLowRankSum(LowRankOp op) {
+  return {/*left=*/{op.getU1()},
+          /*right=*/{op.getU2()},
+          /*value=*/{op.getValue()},
+          op.getMask(),
+          op.getMaskParts(),
+          /*transposed=*/false,
+          LowRankSum::Result::Means,
+          op.getOutput()};
+}
+
+void fovea::attn::forGradientSums(LowRankBackwardOp op, Value inverses,
+                                  Value deltas,
+                                  function_ref<void(const LowRankSum &)> emit) {
+  using Result = LowRankSum::Result;
+  PackedRows rows = {op.getU1()}, scaledRows = {op.getU1(), inverses};
+  PackedRows keys = {op.getU2()}, gradients = {op.getDOutput()};
+  PackedRows shifted = {op.getDOutput(), /*scale=*/Value(), deltas};
+  PackedRows values = {op.getValue(), /*scale=*/Value(), /*last=*/Value(),
+                       /*hasOnes=*/true};
+  auto emitOne = [&](const PackedRows &left, const PackedRows &right,
+                     const PackedRows &value, bool transposed, Result result,
+                     Value output, Value scale = {}) {
+    emit({left, right, value, op.getMask(), op.getMaskParts(), transposed,
+          result, output, scale});
+  };
+  emitOne(rows, keys, {}, /*transposed=*/false, Result::InverseTotals,
+          inverses);
+  emitOne(shifted, values, keys, /*transposed=*/false, Result::Sums,
+          op.getDU1(), inverses);
+  emitOne(values, shifted, scaledRows, /*transposed=*/true, Result::Sums,
+          op.getDU2());
+  emitOne(keys, scaledRows, gradients, /*transposed=*/true, Result::Sums,
+          op.getDValue());
+}
+
 /// Stores `-d_output[i] . output[i]` to `deltas`.
 static void emitDeltas(RowBuilder &b, LowRankBackwardOp op, Value deltas) {
   Value dOutput = op.getDOutput(), rows = b.extent(dOutput, 2);
@@ -78,7 +114,6 @@ static void clearWithoutHeads(RowBuilder &b, Value heads, Value gradient) {
 
 void fovea::attn::emitLowRankBackward(OpBuilder &builder, LowRankBackwardOp op,
                                       RegisterFile registers) {
-  using Result = LowRankSum::Result;
   Location loc = op.getLoc();
   Value u1 = op.getU1();
   FloatType state =
@@ -89,26 +124,9 @@ void fovea::attn::emitLowRankBackward(OpBuilder &builder, LowRankBackwardOp op,
   Value deltas = b.allocate(extents, {}, state);
   emitDeltas(b, op, deltas);
 
-  PackedRows rows = {u1}, scaledRows = {u1, inverses}, keys = {op.getU2()};
-  PackedRows gradients = {op.getDOutput()};
-  PackedRows shifted = {op.getDOutput(), /*scale=*/Value(), deltas};
-  PackedRows values = {op.getValue(), /*scale=*/Value(), /*last=*/Value(),
-                       /*hasOnes=*/true};
-  auto emit = [&](const PackedRows &left, const PackedRows &right,
-                  const PackedRows &value, bool transposed, Result result,
-                  Value output, Value scale = {}) {
-    emitLowRankSum(builder, loc,
-                   {left, right, value, op.getMask(), op.getMaskParts(),
-                    transposed, result, output, scale},
-                   registers);
-  };
-  emit(rows, keys, {}, /*transposed=*/false, Result::InverseTotals, inverses);
-  emit(shifted, values, keys, /*transposed=*/false, Result::Sums, op.getDU1(),
-       inverses);
-  emit(values, shifted, scaledRows, /*transposed=*/true, Result::Sums,
-       op.getDU2());
-  emit(keys, scaledRows, gradients, /*transposed=*/true, Result::Sums,
-       op.getDValue());
+  forGradientSums(op, inverses, deltas, [&](const LowRankSum &sum) {
+    emitLowRankSum(builder, loc, sum, registers);
+  });
   clearWithoutHeads(b, extents[1], op.getDU2());
   clearWithoutHeads(b, extents[1], op.getDValue());
   memref::DeallocOp::create(b, inverses);

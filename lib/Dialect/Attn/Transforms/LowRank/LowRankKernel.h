@@ -87,6 +87,14 @@ struct LowRankSum {
   }
 };
 
+LowRankSum getLowRankSum(LowRankOp op);
+/// Calls `emit` with each of the sums that a gradient is made of, in order.
+/// `inverses` is made by the first one; `deltas` has `-d_output . output`. Both
+/// have a number for each row.
+void forGradientSums(LowRankBackwardOp op, mlir::Value inverses,
+                     mlir::Value deltas,
+                     llvm::function_ref<void(const LowRankSum &)> emit);
+
 /// What the kernels of all masks share.
 class LowRankKernel {
 public:

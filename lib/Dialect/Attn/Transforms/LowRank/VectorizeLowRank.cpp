@@ -26,20 +26,6 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-static void emitLowRank(OpBuilder &builder, LowRankOp op,
-                        RegisterFile registers) {
-  emitLowRankSum(builder, op.getLoc(),
-                 {{op.getU1()},
-                  {op.getU2()},
-                  {op.getValue()},
-                  op.getMask(),
-                  op.getMaskParts(),
-                  /*transposed=*/false,
-                  LowRankSum::Result::Means,
-                  op.getOutput()},
-                 registers);
-}
-
 namespace {
 struct VectorizeLowRankPass
     : fovea::attn::impl::VectorizeLowRankPassBase<VectorizeLowRankPass> {
@@ -63,7 +49,9 @@ struct VectorizeLowRankPass
           .Case([&](PolynomialFeaturesBackwardOp op) {
             emitPolynomialFeaturesBackward(builder, op, vectorBits);
           })
-          .Case([&](LowRankOp op) { emitLowRank(builder, op, registers); })
+          .Case([&](LowRankOp op) {
+            emitLowRankSum(builder, op.getLoc(), getLowRankSum(op), registers);
+          })
           .Case([&](LowRankBackwardOp op) {
             emitLowRankBackward(builder, op, registers);
           });

@@ -72,56 +72,59 @@ void VQBackwardKernel::storeSums(Value sums, Value gradient) {
 
 /// Means and counts of the values before every block, or of all values.
 void VQBackwardKernel::emitMeans() {
-  Value value = op.getValue();
-  auto shape = getType(value).getShape();
-  SmallVector<Value> extents;
-  for (int64_t dim : {0, 1})
-    if (getType(value).isDynamicDim(dim))
-      extents.push_back(b.extent(value, dim));
-  auto allocate = [&](ArrayRef<int64_t> trailing, Type elementType,
-                      Value dynamic) -> Value {
-    SmallVector<int64_t> full{shape[0], shape[1]};
-    full.append(trailing.begin(), trailing.end());
-    SmallVector<Value> dynamicExtents(extents);
-    if (dynamic)
-      dynamicExtents.push_back(dynamic);
-    return memref::AllocOp::create(b, MemRefType::get(full, elementType),
-                                   dynamicExtents, b.getI64IntegerAttr(64));
-  };
+  SmallVector<Value> leading{b.extent(values, 0), b.extent(values, 1)};
   Type integer = b.getI32Type();
-  Value mean = allocate({numCodes, valueWidth}, state, {});
-  Value number = allocate({numCodes}, integer, {});
-  clearRows(mean);
-  b.forAll({b.extent(value, 0), b.extent(value, 1)}, [&](ValueRange at) {
-    b.loop(zero, b.index(numCodes), 1, [&](Value code) {
-      b.storeIndex(zero, number, {at[0], at[1], code});
+  Value mean, number;
+  if (hasState()) {
+    mean = op.getState()[0];
+    number = op.getState()[1];
+  } else {
+    mean = b.allocate(leading, {numCodes, valueWidth}, state);
+    number = b.allocate(leading, {numCodes}, integer);
+    clearRows(mean);
+    b.forAll(leading, [&](ValueRange at) {
+      b.loop(zero, b.index(numCodes), 1, [&](Value code) {
+        b.storeIndex(zero, number, {at[0], at[1], code});
+      });
     });
-  });
+  }
   if (!op.getCausal()) {
-    CodebookAccumulateOp::create(b, TypeRange(), op.getCodes(), value, mean,
-                                 number);
+    CodebookAccumulateOp::create(b, TypeRange(), codes, values, mean, number);
     means = mean;
     counts = number;
     return;
   }
-  // Block n reads the entry of block n - 1.
-  Value entries =
-      b.max(b.sub(b.ceilDiv(b.extent(value, 2), block), b.index(1)), 1);
-  int64_t dynamic = ShapedType::kDynamic;
-  means = allocate({dynamic, numCodes, valueWidth}, state, entries);
-  counts = allocate({dynamic, numCodes}, integer, entries);
-  CodebookScanOp::create(b, TypeRange(), op.getCodes(), value, mean, number,
-                         means, counts, b.getI64IntegerAttr(block),
+  // Block n reads the entry of block n - 1; the next state may have one more.
+  Value entries = b.ceilDiv(numTokens, block);
+  if (op.getDNextState().empty())
+    entries = b.sub(entries, b.index(1));
+  leading.push_back(b.max(entries, 1));
+  means = b.allocate(leading, {numCodes, valueWidth}, state);
+  counts = b.allocate(leading, {numCodes}, integer);
+  CodebookScanOp::create(b, TypeRange(), codes, values, mean, number, means,
+                         counts, b.getI64IntegerAttr(block),
                          ReductionAttr::get(b.getContext(), Reduction::Serial));
+  if (hasState())
+    return;
   memref::DeallocOp::create(b, mean);
   memref::DeallocOp::create(b, number);
 }
 
 void VQBackwardKernel::emit() {
-  numTokens = b.extent(op.getQuery(), 2);
+  codes = op.getCodes();
+  values = op.getValue();
+  numBefore = position = zero;
+  if (hasState())
+    prependKept();
+  numTokens = b.extent(values, 2);
   emitMeans();
-  dKey = getSums(op.getDKey());
-  dValue = getSums(op.getDValue());
+  if (passesState()) {
+    dKey = rowsOfTokens(width, state);
+    dValue = rowsOfTokens(valueWidth, state);
+  } else {
+    dKey = getSums(op.getDKey());
+    dValue = getSums(op.getDValue());
+  }
   if (op.getDBias()) {
     ArrayRef<int64_t> shape = getType(op.getDBias()).getShape();
     sumsBias = llvm::is_contained(shape.take_front(3), 1);
@@ -142,12 +145,21 @@ void VQBackwardKernel::emit() {
     });
   else
     b.forAll({batches, heads}, [&](ValueRange at) { emitTask(at[0], at[1]); });
-  storeSums(dKey, op.getDKey());
-  storeSums(dValue, op.getDValue());
+  if (passesState()) {
+    storeTokenGradients(dKey, op.getDKey(), /*part=*/1);
+    storeTokenGradients(dValue, op.getDValue(), /*part=*/2);
+  } else {
+    storeSums(dKey, op.getDKey());
+    storeSums(dValue, op.getDValue());
+  }
   if (sumsBias)
     storeSums(dBias, op.getDBias());
   memref::DeallocOp::create(b, means);
   memref::DeallocOp::create(b, counts);
+  if (hasState()) {
+    memref::DeallocOp::create(b, codes);
+    memref::DeallocOp::create(b, values);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -181,6 +193,7 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
     b.loop(zero, blocks, 1, [&](Value step) {
       emitBlock(b.sub(b.sub(blocks, b.index(1)), step));
     });
+    storeMeanGradient();
   } else {
     b.loop(zero, numTokens, tile, [&](Value low) {
       first = low;
@@ -195,7 +208,7 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
 
 void VQBackwardKernel::takeValueGradients(Value low, Value high) {
   b.loop(low, high, 1, [&](Value token) {
-    Value code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
+    Value code = b.loadIndex(codes, {batch, keyHead, token});
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
       k.storeVector(k.loadVector(sums, {code, column}), dValue,
                     {batch, keyHead, token, column});
@@ -221,20 +234,32 @@ void VQBackwardKernel::emitBlock(Value n) {
   Value isLast = b.equal(blockEnd, numTokens);
   Value end = b.select(isLast, blockEnd, blockBegin);
   clearKeyGradients(before, end);
-  if (op.getBias())
-    takeValueGradients(before, end);
-  Value tiles = b.ceilDiv(b.sub(blockEnd, blockBegin), tile);
+  if (op.getBias()) {
+    takeValueGradients(blockBegin, end);
+    addNextMean(b.add(n, 1));
+    takeValueGradients(before, blockBegin);
+  } else {
+    addNextMean(b.add(n, 2));
+  }
+  // Tokens that were kept have no queries here.
+  Value begin = blockBegin;
+  if (hasState())
+    begin = b.clamp(numBefore, blockBegin, blockEnd);
+  Value tiles = b.ceilDiv(b.sub(blockEnd, begin), tile);
   b.loop(zero, tiles, 1, [&](Value step) {
     Value index = b.sub(b.sub(tiles, b.index(1)), step);
-    first = b.add(blockBegin, b.mul(index, tile));
+    first = b.add(begin, b.mul(index, tile));
     count = b.min(b.sub(blockEnd, first), tile);
     if (!op.getBias())
       takeValueGradients(first, b.add(first, count));
     emitTile();
   });
+  if (hasState() && !op.getBias())
+    takeValueGradients(blockBegin, begin);
 }
 
 void VQBackwardKernel::emitTile() {
+  firstRow = b.sub(first, numBefore);
   Value heads = b.div(b.extent(op.getQuery(), 1), b.extent(op.getValue(), 1));
   b.loop(zero, heads, 1, [&](Value i) {
     head = b.add(b.mul(keyHead, heads), i);
@@ -252,7 +277,8 @@ void VQBackwardKernel::emitHead() {
     return;
   }
   emitLocal();
-  Value hasCache = b.less(b.index(1), blockIndex);
+  // The first block with one before it has none older, but for the state's.
+  Value hasCache = b.less(b.index(hasState() ? 0 : 1), blockIndex);
   b.ifThen(hasCache, [&] { emitCache(); });
   emitQueryGradient();
   if (op.getBias())
@@ -295,7 +321,7 @@ void VQBackwardKernel::loadRows() {
   b.emitTransposition({op.getQuery(),
                        queries,
                        {batch, head},
-                       first,
+                       firstRow,
                        count,
                        zero,
                        b.index(width),
@@ -303,7 +329,7 @@ void VQBackwardKernel::loadRows() {
   b.emitTransposition({op.getDOutput(),
                        dOutputs,
                        {batch, head},
-                       first,
+                       firstRow,
                        count,
                        zero,
                        b.index(valueWidth)});
@@ -315,8 +341,8 @@ void VQBackwardKernel::loadRows() {
     b.storeScalar(b.scalar(0.0), deltas, {row});
   });
   b.loop(zero, count, 1, [&](Value row) {
-    Value token = b.add(first, row);
-    Value lse = b.loadScalar(op.getLse(), {batch, head, token});
+    Value query = b.add(firstRow, row);
+    Value lse = b.loadScalar(op.getLse(), {batch, head, query});
     // A row that read nothing passes nothing on.
     Value isEmpty = arith::CmpFOp::create(
         b, arith::CmpFPredicate::OEQ, lse,
@@ -324,9 +350,9 @@ void VQBackwardKernel::loadRows() {
     Value offset = b.fmul(lse, b.scalar(-softmax::kLog2E));
     b.storeScalar(b.select(isEmpty, masked, offset), offsets, {row});
     Value delta =
-        emitDot(op.getOutput(), op.getDOutput(), {batch, head, token});
+        emitDot(op.getOutput(), op.getDOutput(), {batch, head, query});
     if (op.getDLse())
-      delta = b.fsub(delta, b.loadScalar(op.getDLse(), {batch, head, token}));
+      delta = b.fsub(delta, b.loadScalar(op.getDLse(), {batch, head, query}));
     b.storeScalar(delta, deltas, {row});
   });
 }
@@ -392,7 +418,8 @@ void VQBackwardKernel::lookAhead(Value code) {
       continue;
     for (int64_t i = 0; i < lines; ++i) {
       Value line = b.add(b.mul(b.div(code, b.kTileRows), lines), i);
-      Value row = b.add(b.sub(first, b.index(tile)), b.div(line, linesPerRow));
+      Value start = memref == dValue ? first : firstRow;
+      Value row = b.add(b.sub(start, b.index(tile)), b.div(line, linesPerRow));
       Value column = b.mul(b.rem(line, linesPerRow), lineElements);
       b.prefetch(memref, {batch, index, row, column}, /*locality=*/2);
     }
@@ -466,7 +493,7 @@ void VQBackwardKernel::emitQueryGradient() {
     b.forColumns(width, [&](KernelBuilder &k, Value column) {
       Value sum = k.loadVector(dQueries, {row, column});
       k.storeVector(k.fmul(sum, k.splat(scale)), op.getDQuery(),
-                    {batch, head, k.add(first, row), column});
+                    {batch, head, k.add(firstRow, row), column});
     });
   });
 }
@@ -480,7 +507,7 @@ void VQBackwardKernel::addToSums() {
                  [&](KernelBuilder &kb, Value k, Value column) {
                    return kb.loadVector(
                        op.getDOutput(),
-                       {batch, head, kb.add(first, k), column});
+                       {batch, head, kb.add(firstRow, k), column});
                  },
                  [&](KernelBuilder &kb, Value code, Value column, Value sum) {
                    Value old = kb.loadVector(sums, {code, column});

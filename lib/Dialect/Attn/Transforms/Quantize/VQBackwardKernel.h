@@ -23,6 +23,12 @@
 // takes its gradient from U, and only its own tile is added. With a bias that
 // holds for cached tokens, and local ones are added one by one.
 //
+// With a state, the tokens of the block that the window begins in and of the
+// one before it, which the state keeps, come before the window's as tokens
+// without queries, so that blocks are those of the sequence: a token is a row
+// of queries plus `numBefore`. The scan of means starts with those of the
+// state, whose tokens take count_s U[s] from the last U.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_QUANTIZE_VQBACKWARDKERNEL_H
@@ -51,6 +57,16 @@ private:
   Value getSums(Value gradient);
   void storeSums(Value sums, Value gradient);
   void clearRows(Value memref);
+
+  // With a state or gradients for one.
+  bool hasState() { return !op.getState().empty(); }
+  bool passesState() { return hasState() || !op.getDNextState().empty(); }
+  void prependKept();
+  Value rowsOfTokens(int64_t columns, mlir::Type elementType);
+  Value keptRow(Value token);
+  void addNextMean(Value nextBlock);
+  void storeMeanGradient();
+  void storeTokenGradients(Value sums, Value gradient, unsigned part);
 
   // One task.
   void emitTask(Value batch, Value head);
@@ -97,12 +113,13 @@ private:
   bool sumsBias = false; // the gradient of a bias that broadcasts
 
   // Of all tasks: means and counts, sums of gradients in the state type.
-  Value means, counts, dKey, dValue, dBias;
+  Value codes, values, means, counts, dKey, dValue, dBias;
+  Value position, numBefore, numTokens;
   // Of a task: memory, and where it is.
   Value queries, dOutputs, dQueries, offsets, deltas, factors, dScores, weights,
       dLocal, biases, sums;
-  Value batch, keyHead, word, head, numTokens, blockIndex, blockBegin, blockEnd,
-      first, count;
+  Value batch, keyHead, word, head, blockIndex, blockBegin, blockEnd, first,
+      firstRow, count;
 };
 
 void emitBackward(mlir::OpBuilder &builder, VQBackwardOp op,

@@ -39,20 +39,20 @@ void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
   else if (dBias)
     storeBiasGradient(low, number);
   Value scale = b.scalar(getScale());
-  b.emitProduct({number, count, width,
-                 [&](KernelBuilder &kb, Value row, Value k) {
-                   return kb.loadScalar(dLocal, {row, k});
-                 },
-                 [&](KernelBuilder &kb, Value k, Value column) {
-                   return kb.loadVector(
-                       op.getQuery(), {batch, head, kb.add(first, k), column});
-                 },
-                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-                   Value at[] = {batch, keyHead, kb.add(low, row), column};
-                   Value scaled = kb.fmul(sum, kb.broadcast(scale));
-                   kb.storeVector(kb.fadd(kb.loadVector(dKey, at), scaled),
-                                  dKey, at);
-                 }});
+  b.emitProduct(
+      {number, count, width,
+       [&](KernelBuilder &kb, Value row, Value k) {
+         return kb.loadScalar(dLocal, {row, k});
+       },
+       [&](KernelBuilder &kb, Value k, Value column) {
+         return kb.loadVector(op.getQuery(),
+                              {batch, head, kb.add(firstRow, k), column});
+       },
+       [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+         Value at[] = {batch, keyHead, kb.add(low, row), column};
+         Value scaled = kb.fmul(sum, kb.broadcast(scale));
+         kb.storeVector(kb.fadd(kb.loadVector(dKey, at), scaled), dKey, at);
+       }});
   // Without a bias the values of earlier tokens take their part from U.
   if (!isOwn && !op.getBias())
     return;
@@ -63,7 +63,7 @@ void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
        },
        [&](KernelBuilder &kb, Value k, Value column) {
          return kb.loadVector(op.getDOutput(),
-                              {batch, head, kb.add(first, k), column});
+                              {batch, head, kb.add(firstRow, k), column});
        },
        [&](KernelBuilder &kb, Value row, Value column, Value sum) {
          Value at[] = {batch, keyHead, kb.add(low, row), column};
@@ -78,7 +78,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
         {op.getBias(),
          biases,
          {biasIndex(op.getBias(), 0, batch), biasIndex(op.getBias(), 1, head)},
-         first,
+         firstRow,
          count,
          b.add(b.sub(low, blockBegin), block),
          number,
@@ -90,8 +90,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
   b.emitProduct(
       {number, b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(op.getValue(),
-                              {batch, keyHead, kb.add(low, row), k});
+         return kb.loadScalar(values, {batch, keyHead, kb.add(low, row), k});
        },
        [&](KernelBuilder &kb, Value k, Value column) {
          return kb.loadVector(dOutputs, {k, column});
@@ -122,7 +121,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
        },
        [&](Value row) {
          token = b.add(low, row);
-         code = b.loadIndex(op.getCodes(), {batch, keyHead, token});
+         code = b.loadIndex(codes, {batch, keyHead, token});
        }});
 }
 
@@ -132,7 +131,8 @@ void VQBackwardKernel::addBiasGradient(Value low, Value number) {
   b.loop(zero, count, 1, [&](Value row) {
     b.loop(zero, number, 1, [&](Value i) {
       Value at[] = {biasIndex(dBias, 0, batch), biasIndex(dBias, 1, head),
-                    biasIndex(dBias, 2, b.add(first, row)), b.add(column, i)};
+                    biasIndex(dBias, 2, b.add(firstRow, row)),
+                    b.add(column, i)};
       Value gradient = b.loadScalar(dLocal, {i, row});
       b.storeScalar(b.fadd(b.loadScalar(dBias, at), gradient), dBias, at);
     });
@@ -143,7 +143,7 @@ void VQBackwardKernel::storeBiasGradient(Value low, Value number) {
   Value column = b.add(b.sub(low, blockBegin), block);
   int64_t lanes = b.getLanes();
   auto at = [&](Value row, Value i) -> Values {
-    return {batch, head, b.add(first, row), b.add(column, i)};
+    return {batch, head, b.add(firstRow, row), b.add(column, i)};
   };
   auto storeElements = [&](Value begin) {
     b.loop(zero, count, 1, [&](Value row) {
@@ -182,8 +182,9 @@ Value VQBackwardKernel::isBiasAligned() {
   constexpr int64_t lineBytes = 64;
   auto type = cast<MemRefType>(dBias.getType());
   int64_t bytes = type.getElementTypeBitWidth() / 8;
-  if (b.getLanes() * bytes != lineBytes || block % b.getLanes() != 0 ||
-      !type.getLayout().isIdentity())
+  // Tiles begin anywhere in a block that the state has begun.
+  if (hasState() || b.getLanes() * bytes != lineBytes ||
+      block % b.getLanes() != 0 || !type.getLayout().isIdentity())
     return Value();
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, dBias);
   return b.equal(b.rem(base, lineBytes), zero);
@@ -196,7 +197,7 @@ void VQBackwardKernel::clearBiasGradient() {
   b.loop(zero, count, 1, [&](Value row) {
     auto clear = [&](KernelBuilder &k, Value column) {
       k.storeVector(k.splat(0.0), dBias,
-                    {batch, head, k.add(first, row), column});
+                    {batch, head, k.add(firstRow, row), column});
     };
     b.forColumns(zero, begin, clear);
     b.forColumns(end, b.index(2 * block), clear);

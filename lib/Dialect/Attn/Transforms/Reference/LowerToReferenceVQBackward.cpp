@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every query passes something on to every token before it, one by one.
+// Every query passes something on to every token before it, one by one, but for
+// those that came with the state as means.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,73 +17,80 @@ using namespace mlir;
 using namespace fovea::attn;
 
 namespace {
+/// A query: where it is, and the token at column 0 of its bias, which may lie
+/// before the sequence.
+struct Query {
+  Value batch, head, keyHead, row, biasBegin, delta;
+};
+
+/// Something that a query reads: a row of values with its code, and where its
+/// gradients go. Buffers of gradients that nobody wants are null.
+struct Entry {
+  Value code, values, row, dKeys, dValues;
+  /// The number of its tokens, null for one.
+  Value count = {};
+  /// The token, null where it is not read one by one.
+  Value token = {};
+};
+
 class QuantizedGradient {
 public:
   QuantizedGradient(ReferenceBuilder &ref, VQBackwardOp op)
-      : ref(ref), op(op), zero(ref.index(0)), block(ref.index(op.getBlock())) {}
+      : ref(ref), op(op), zero(ref.index(0)), block(ref.index(op.getBlock())),
+        kept(ref.index(2 * op.getBlock())),
+        numTokens(ref.extent(op.getQuery(), 2)) {
+    position = hasState() ? ref.loadIndex(op.getState()[4], {}) : zero;
+    firstKept = startOfPreviousBlock(position);
+  }
 
   void emit() {
-    dQuery = allocateZeros(op.getDQuery());
-    dKey = allocateZeros(op.getDKey());
-    dValue = allocateZeros(op.getDValue());
+    SmallVector<Value> sums;
+    for (Value gradient : op.getDpsInits())
+      sums.push_back(ref.allocateZeros(gradient));
+    dQuery = sums[0];
+    dKey = sums[1];
+    dValue = sums[2];
     if (op.getDBias())
-      dBias = allocateZeros(op.getDBias());
-    ref.forEach(ref.extent(op.getQuery(), 0), [&](Value b) {
-      ref.forEach(ref.extent(op.getQuery(), 1), [&](Value h) {
-        Value g = ref.keyHead(op.getQuery(), op.getValue(), h);
-        Value tokens = ref.extent(op.getQuery(), 2);
-        ref.forEach(tokens, [&](Value i) {
-          Value delta = emitDelta(b, h, i);
-          Value last = op.getCausal() ? ref.add(i, ref.index(1)) : tokens;
-          ref.forEach(zero, last,
-                      [&](Value j) { emitEntry(b, h, g, i, j, delta); });
-        });
-      });
-    });
-    copy(dQuery, op.getDQuery(), {});
-    copy(dKey, op.getDKey(), {});
-    copy(dValue, op.getDValue(), {});
-    if (op.getDBias())
-      copy(dBias, op.getDBias(), {});
+      dBias = sums[3];
+    if (!op.getDState().empty())
+      dState.assign(sums.end() - 3, sums.end());
+    else
+      dState.assign(3, Value());
+    attend();
+    if (!op.getDNextState().empty())
+      passNextState();
+    for (auto [sum, gradient] : llvm::zip_equal(sums, op.getDpsInits()))
+      ref.storeAll(sum, gradient);
   }
 
 private:
+  bool hasState() { return !op.getState().empty(); }
   bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
 
-  /// A buffer of f64 of the shape of `like`.
-  Value allocateZeros(Value like) {
-    auto type = cast<MemRefType>(like.getType());
-    SmallVector<Value> extents;
-    for (int64_t dim = 0; dim < type.getRank(); ++dim)
-      if (type.isDynamicDim(dim))
-        extents.push_back(ref.extent(like, dim));
-    Value buffer = ref.allocate(type.getShape(), extents);
-    forEachElement(buffer, {}, [&](ValueRange at) {
-      ref.store(ref.number(0.0), buffer, at);
-    });
-    return buffer;
+  /// The first token of the block before the one that `token` lies in.
+  Value startOfPreviousBlock(Value token) {
+    Value start = ref.mul(ref.div(token, block), block);
+    return ref.max(ref.sub(start, block), zero);
   }
-
-  void forEachElement(Value buffer, SmallVector<Value> position,
-                      function_ref<void(ValueRange)> body) {
-    int64_t dim = position.size();
-    if (dim == cast<MemRefType>(buffer.getType()).getRank())
-      return body(position);
-    ref.forEach(ref.extent(buffer, dim), [&](Value i) {
-      SmallVector<Value> next(position);
-      next.push_back(i);
-      forEachElement(buffer, next, body);
-    });
+  /// The row that keeps token `token`.
+  Value keptRow(Value token) {
+    return ref.sub(token, ref.mul(ref.div(token, kept), kept));
   }
-
-  void copy(Value from, Value to, SmallVector<Value> position) {
-    forEachElement(from, position, [&](ValueRange at) {
-      ref.store(ref.load(from, at), to, at);
-    });
-  }
-
   void addTo(Value buffer, ValueRange at, Value number) {
-    ref.store(ref.addNumbers(ref.load(buffer, at), number), buffer, at);
+    if (buffer)
+      ref.addTo(buffer, at, number);
+  }
+
+  void attend() {
+    ref.forEach(ref.extent(op.getQuery(), 0), [&](Value b) {
+      ref.forEach(ref.extent(op.getQuery(), 1), [&](Value h) {
+        Value g = ref.keyHead(op.getQuery(), op.getValue(), h);
+        ref.forEach(numTokens, [&](Value i) {
+          Value start = ref.mul(ref.div(ref.add(position, i), block), block);
+          emitRow({b, h, g, i, ref.sub(start, block), emitDelta(b, h, i)});
+        });
+      });
+    });
   }
 
   /// `d_output . output - d_lse`, 0 without a normaliser.
@@ -96,68 +104,180 @@ private:
     return delta;
   }
 
-  /// P and dS of an entry with that score.
-  std::pair<Value, Value> emitWeight(Value score, Value dProduct, Value delta,
-                                     Value b, Value h, Value i) {
-    if (!isSoftmax()) {
-      Value positive = ref.maxNumbers(score, ref.number(0.0));
-      Value twice = ref.addNumbers(positive, positive);
-      return {ref.mulNumbers(positive, positive),
-              ref.mulNumbers(twice, dProduct)};
+  /// All that a query reads.
+  void emitRow(const Query &at) {
+    Value b = at.batch, g = at.keyHead;
+    if (hasState()) {
+      OperandRange state = op.getState();
+      ref.forEach(ref.extent(op.getCodebook(), 1), [&](Value code) {
+        Value count = ref.loadIndex(state[1], {b, g, code});
+        // Codewords of no token have no mean.
+        ref.forEach(ref.min(count, ref.index(1)), [&](Value) {
+          emitEntry(at, {code, state[0], code, /*dKeys=*/Value(), dState[0],
+                         ref.toNumber(count)});
+        });
+      });
+      ref.forEach(firstKept, position, [&](Value token) {
+        Value row = keptRow(token);
+        emitEntry(at, {ref.loadIndex(state[2], {b, g, row}), state[3], row,
+                       dState[1], dState[2], /*count=*/Value(), token});
+      });
     }
-    Value lse = ref.load(op.getLse(), {b, h, i});
-    // A row that reads nothing passes nothing on.
-    Value weight = ref.select(ref.isMinusInfinity(lse), ref.number(0.0),
-                              ref.exp(ref.subNumbers(score, lse)));
-    return {weight, ref.mulNumbers(weight, ref.subNumbers(dProduct, delta))};
+    Value last = op.getCausal() ? ref.add(at.row, ref.index(1)) : numTokens;
+    ref.forEach(zero, last, [&](Value row) {
+      Value token = op.getCausal() ? ref.add(position, row) : Value();
+      emitEntry(at, {ref.loadIndex(op.getCodes(), {b, g, row}), op.getValue(),
+                     row, dKey, dValue, /*count=*/Value(), token});
+    });
   }
 
-  void emitEntry(Value b, Value h, Value g, Value i, Value j, Value delta) {
+  /// P and dS of an entry with that score.
+  std::pair<Value, Value> emitWeight(const Query &at, const Entry &entry,
+                                     Value score, Value dProduct) {
+    Value weight, dScore;
+    if (isSoftmax()) {
+      Value lse = ref.load(op.getLse(), {at.batch, at.head, at.row});
+      // A row that reads nothing passes nothing on.
+      weight = ref.select(ref.isMinusInfinity(lse), ref.number(0.0),
+                          ref.exp(ref.subNumbers(score, lse)));
+      dScore = ref.mulNumbers(weight, ref.subNumbers(dProduct, at.delta));
+    } else {
+      Value positive = ref.maxNumbers(score, ref.number(0.0));
+      weight = ref.mulNumbers(positive, positive);
+      dScore = ref.mulNumbers(ref.addNumbers(positive, positive), dProduct);
+    }
+    if (entry.count) {
+      weight = ref.mulNumbers(weight, entry.count);
+      dScore = ref.mulNumbers(dScore, entry.count);
+    }
+    return {weight, dScore};
+  }
+
+  void emitEntry(const Query &at, const Entry &entry) {
+    Value b = at.batch, h = at.head, g = at.keyHead, i = at.row;
     bool isShared =
         cast<MemRefType>(op.getCodebook().getType()).getDimSize(0) == 1;
-    Value word[] = {isShared ? zero : g,
-                    ref.loadIndex(op.getCodes(), {b, g, j})};
+    Value word[] = {isShared ? zero : g, entry.code};
     Value scale = ref.number(op.getScale().convertToDouble());
     Value score = ref.mulNumbers(
         scale, ref.dot(op.getQuery(), {b, h, i}, op.getCodebook(), word));
-    // Column 0 of the bias is the first token of the block before the query's.
-    Value begin = ref.sub(ref.mul(ref.div(i, block), block), block);
-    Value column = ref.sub(j, begin);
-    Value isNear = op.getCausal() ? ref.lessOrEqual(zero, column) : Value();
-    Value clamped = ref.max(column, zero);
-    if (op.getBias())
+    Value column, isNear;
+    if (entry.token) {
+      column = ref.sub(entry.token, at.biasBegin);
+      isNear = ref.lessOrEqual(zero, column);
+      column = ref.max(column, zero);
+    }
+    auto ifNear = [&](Value number) {
+      return ref.select(isNear, number, ref.number(0.0));
+    };
+    if (op.getBias() && isNear)
       score = ref.addNumbers(
-          score, ref.select(isNear,
-                            ref.loadBroadcast(op.getBias(), {b, h, i, clamped}),
-                            ref.number(0.0)));
+          score, ifNear(ref.loadBroadcast(op.getBias(), {b, h, i, column})));
     Value dProduct =
-        ref.dot(op.getDOutput(), {b, h, i}, op.getValue(), {b, g, j});
-    Value weight, dScore;
-    std::tie(weight, dScore) = emitWeight(score, dProduct, delta, b, h, i);
+        ref.dot(op.getDOutput(), {b, h, i}, entry.values, {b, g, entry.row});
+    auto [weight, dScore] = emitWeight(at, entry, score, dProduct);
 
-    ref.forEach(ref.extent(op.getValue(), 3), [&](Value e) {
+    ref.forEach(ref.extent(op.getValue(), 3), [&, weight = weight](Value e) {
       Value dOutput = ref.load(op.getDOutput(), {b, h, i, e});
-      addTo(dValue, {b, g, j, e}, ref.mulNumbers(weight, dOutput));
+      addTo(entry.dValues, {b, g, entry.row, e},
+            ref.mulNumbers(weight, dOutput));
     });
-    Value dProductScale = ref.mulNumbers(scale, dScore);
-    Value dKeyScale = isNear
-                          ? ref.select(isNear, dProductScale, ref.number(0.0))
-                          : ref.number(0.0);
+    Value scaled = ref.mulNumbers(scale, dScore);
     ref.forEach(ref.extent(op.getQuery(), 3), [&](Value d) {
       Value c = ref.load(op.getCodebook(), {word[0], word[1], d});
-      addTo(dQuery, {b, h, i, d}, ref.mulNumbers(dProductScale, c));
+      addTo(dQuery, {b, h, i, d}, ref.mulNumbers(scaled, c));
+      if (!isNear || !entry.dKeys)
+        return;
       Value q = ref.load(op.getQuery(), {b, h, i, d});
-      addTo(dKey, {b, g, j, d}, ref.mulNumbers(dKeyScale, q));
+      addTo(entry.dKeys, {b, g, entry.row, d},
+            ref.mulNumbers(ifNear(scaled), q));
     });
-    if (op.getDBias())
-      addTo(dBias, ref.broadcastIndices(dBias, {b, h, i, clamped}),
-            ref.select(isNear, dScore, ref.number(0.0)));
+    if (isNear)
+      addTo(dBias, {b, h, i, column}, ifNear(dScore));
+  }
+
+  /// Adds what the state after the window passes back.
+  void passNextState() {
+    Value end = ref.add(position, numTokens);
+    Value limit = startOfPreviousBlock(end);
+    Value counts = ref.allocate(
+        {cast<MemRefType>(op.getCodebook().getType()).getDimSize(1)});
+    ref.forEach(ref.extent(op.getValue(), 0), [&](Value b) {
+      ref.forEach(ref.extent(op.getValue(), 1), [&](Value g) {
+        // Tokens kept, and those of the window, that go to the means.
+        auto forEachTaken = [&](function_ref<void(Value, Value, Value)> body) {
+          if (hasState())
+            ref.forEach(firstKept, ref.min(position, limit), [&](Value token) {
+              body(op.getState()[2], keptRow(token), dState[2]);
+            });
+          ref.forEach(position, limit, [&](Value token) {
+            body(op.getCodes(), ref.sub(token, position), dValue);
+          });
+        };
+        passMeans(b, g, counts, forEachTaken);
+        passKept(b, g);
+      });
+    });
+  }
+
+  void passMeans(Value b, Value g, Value counts,
+                 function_ref<void(function_ref<void(Value, Value, Value)>)>
+                     forEachTaken) {
+    auto initialCount = [&](Value code) {
+      return hasState()
+                 ? ref.toNumber(ref.loadIndex(op.getState()[1], {b, g, code}))
+                 : ref.number(0.0);
+    };
+    Value numCodes = ref.extent(op.getCodebook(), 1);
+    ref.forEach(numCodes, [&](Value code) {
+      ref.store(initialCount(code), counts, {code});
+    });
+    forEachTaken([&](Value codes, Value row, Value) {
+      ref.addTo(counts, {ref.loadIndex(codes, {b, g, row})}, ref.number(1.0));
+    });
+    auto pass = [&](Value code, Value tokens, Value row, Value gradient) {
+      Value count = ref.maxNumbers(ref.load(counts, {code}), ref.number(1.0));
+      Value share = ref.divNumbers(tokens, count);
+      ref.forEach(ref.extent(op.getValue(), 3), [&](Value e) {
+        Value dMean = ref.load(op.getDNextState()[0], {b, g, code, e});
+        addTo(gradient, {b, g, row, e}, ref.mulNumbers(dMean, share));
+      });
+    };
+    forEachTaken([&](Value codes, Value row, Value gradient) {
+      pass(ref.loadIndex(codes, {b, g, row}), ref.number(1.0), row, gradient);
+    });
+    ref.forEach(numCodes, [&](Value code) {
+      pass(code, initialCount(code), code, dState[0]);
+    });
+  }
+
+  /// Rows of the state that the window leaves as they were pass their gradients
+  /// on.
+  void passKept(Value b, Value g) {
+    for (auto [next, window, state] :
+         {std::tuple(op.getDNextState()[1], dKey, dState[1]),
+          std::tuple(op.getDNextState()[2], dValue, dState[2])}) {
+      auto pass = [&, next = next](Value age, Value gradient, Value row) {
+        Value nextRow = keptRow(ref.add(position, age));
+        ref.forEach(ref.extent(next, 3), [&](Value column) {
+          addTo(gradient, {b, g, row ? row : nextRow, column},
+                ref.load(next, {b, g, nextRow, column}));
+        });
+      };
+      Value first = ref.max(ref.sub(numTokens, kept), zero);
+      ref.forEach(first, numTokens,
+                  [&, window = window](Value row) { pass(row, window, row); });
+      ref.forEach(numTokens, kept, [&, state = state](Value age) {
+        pass(age, state, /*row=*/Value());
+      });
+    }
   }
 
   ReferenceBuilder &ref;
   VQBackwardOp op;
-  Value zero, block;
+  Value zero, block, kept, numTokens, position, firstKept;
   Value dQuery, dKey, dValue, dBias;
+  SmallVector<Value> dState;
 };
 } // namespace
 

@@ -53,6 +53,7 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
   biasLocality = 2;
   columnVectors =
       std::max<int64_t>(1, tiles.getKeys() * tiles.getVectors() / kRows);
+  divideHeads();
 }
 
 //===----------------------------------------------------------------------===//
@@ -83,6 +84,12 @@ void StreamBackwardKernel::allocateScratch() {
   if (int64_t rows = ranges.getMaxTableRows()) {
     table = b.scratch({rows}, b.getIndexType());
     tableWeights = b.scratch({rows}, state);
+    if (isChunked())
+      tableTargets = b.scratch({rows}, b.getIndexType());
+  }
+  if (isChunked() && windowRows) {
+    windowKeys = b.scratch({windowRows, width}, state);
+    windowValues = b.scratch({windowRows, valueWidth}, state);
   }
   if (hasBias)
     packedBias = b.scratch({tileRows, queries}, state);
@@ -123,21 +130,29 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
                                     Value end) {
   viewHead(batch, head);
   viewGradients(batch, head);
-  // The first query head of a key head starts the sums, and leaves no row
-  // without one.
+  // One query head of a key head starts the sums, and leaves no row without
+  // one: the last one where heads are items, which are taken from the last one
+  // on.
   if (!isOrdered) {
     Value group = b.div(b.extent(backward.getQuery(), 1),
                         b.extent(backward.getKeys().front(), 1));
-    b.ifThen(b.equal(b.rem(head, group), b.index(0)), [&] {
-      for (unsigned source = 0; source < gradients.size(); ++source)
-        memref::StoreOp::create(b, b.index(0), clearedRows, b.index(source));
-    });
+    Value number = b.rem(head, group);
+    if (isChunked()) {
+      beginChunk(begin, end, b.equal(number, b.sub(group, b.index(1))));
+    } else {
+      b.ifThen(b.equal(number, b.index(0)), [&] {
+        for (unsigned source = 0; source < gradients.size(); ++source)
+          memref::StoreOp::create(b, b.index(0), clearedRows, b.index(source));
+      });
+    }
   }
   forEachQueryBlock(begin, end,
                     [&](Value query, Value numQueries, Value blockIndex) {
                       emitQueryBlock(query, numQueries, blockIndex);
                     });
-  if (!isOrdered)
+  if (isChunked())
+    endChunk();
+  else if (!isOrdered)
     for (unsigned source = 0; source < gradients.size(); ++source)
       clearRowsBefore(source, sources[source].rows);
 }
@@ -157,24 +172,30 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
       b.storeVector(b.splat(0.0), queryGradients, {row, b.index(column)});
   });
   clearTermSums();
-  if (!isOrdered)
+  if (isChunked()) {
+    waitForBlock(blockIndex);
+    if (placedSource)
+      clearRowsBefore(*placedSource,
+                      b.min(placedBounds(blockIndex).high, chunkEnd));
+  } else if (!isOrdered) {
     for (auto [index, source] : llvm::enumerate(sources))
       for (AffineMap range : source.attr.getRanges())
         clearRowsBefore(
             index,
             emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
+  }
   SmallVector<Segment> segments, shorts;
   collectSegments(blockIndex, segments, shorts);
   segments.append(shorts);
   for (const Segment &segment : segments)
     lookAheadInTable(segment);
   // Down the rows, as the items of a chain follow each other.
-  llvm::stable_sort(segments, [](const Segment &a, const Segment &b) {
-    return a.source < b.source;
-  });
-  for (const Segment &segment : segments)
-    b.loop(b.index(0), segment.count, tileRows,
-           [&](Value offset) { emitTile(slice(segment, offset, tileRows)); });
+  for (unsigned source = 0; source < sources.size(); ++source)
+    for (const Segment &segment : segments)
+      if (segment.source == source)
+        b.loop(b.index(0), segment.count, tileRows, [&](Value offset) {
+          emitTile(slice(segment, offset, tileRows));
+        });
   storeQueryGradients();
   storeTermSums();
 }
@@ -196,15 +217,17 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   Value end = b.add(view.firstRow, tile.kind == Segment::Table
                                        ? sources[tile.source].rows
                                        : b.add(tile.row, tile.count));
-  waitForTurn(end);
-  addRowGradients(
-      tile, {scores, gradientTile, view.values, valueWidth, ahead.values});
+  if (isOrdered)
+    waitForTurn(end);
+  addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
+                         ahead.values});
   addRowGradients(tile,
-                  {scoreGradients, queryTile, view.keys, width, ahead.keys,
-                   b.splat(op.getScale().convertToDouble()),
+                  {scoreGradients, queryTile, keyTarget(tile), width,
+                   ahead.keys, b.splat(op.getScale().convertToDouble()),
                    [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
-  endTurn(end);
+  if (isOrdered)
+    endTurn(end);
 }
 
 //===----------------------------------------------------------------------===//
@@ -275,10 +298,13 @@ void StreamBackwardKernel::lookAheadInTable(const Segment &segment) {
   if (!manageCache || segment.kind != Segment::Table)
     return;
   const GradientView &view = views[segment.source];
+  Values memrefs = {segment.keys, segment.values};
+  // Windows are in the cache.
+  if (!isChunked())
+    memrefs.append({view.keys, view.values});
   b.loop(b.index(0), segment.count, 1, [&](Value entry) {
     Value row = tableRow(segment, entry);
-    for (Value memref :
-         {segment.keys, segment.values, view.keys, view.values}) {
+    for (Value memref : memrefs) {
       auto type = cast<MemRefType>(memref.getType());
       int64_t lineElements = 512 / type.getElementTypeBitWidth();
       for (int64_t column = 0; column < type.getDimSize(1);
@@ -395,6 +421,12 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
   });
 }
 
+Value StreamBackwardKernel::targetRow(const Segment &tile, Value entry) {
+  if (!hasWindow(tile))
+    return sourceRow(tile, entry);
+  return memref::LoadOp::create(b, tableTargets, b.add(tile.table, entry));
+}
+
 void StreamBackwardKernel::addRowGradients(const Segment &tile,
                                            const RowProduct &product) {
   Segment segment = tile;
@@ -425,7 +457,7 @@ void StreamBackwardKernel::addRowGradients(const Segment &tile,
                                 {column, product.columns});
             });
         for (int64_t i = 0; i < step; ++i)
-          addToRow(product.target, sourceRow(tile, b.add(offset, i)), column,
+          addToRow(product.target, targetRow(tile, b.add(offset, i)), column,
                    product.columns, ArrayRef(sums).slice(i * count, count),
                    product.factor);
       });

@@ -23,7 +23,8 @@
 // Rows are shared by the blocks of queries, and by the query heads of a key
 // head: such a *chain* adds in one order, whatever the number of threads. Where
 // every block goes through all rows in order, blocks are tasks that follow each
-// other down the rows; elsewhere a chain is one task.
+// other down the rows; where ranges follow the queries, chunks of blocks are
+// (StreamBackwardChunks.cpp), or else a chain is one task.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +65,15 @@ private:
     Value chainHeads;             // chains of one batch entry
     Value spanBatches, spanHeads; // batch entries and query heads of a chain
     Value tasks;                  // of one query head
+    int64_t taskQueries;          // queries of one, where there are several
     Value numChains, numItems;    // items of a chain, which follow each other
+  };
+  /// Sums of gradients of listed rows, for the chunk of a task.
+  struct Window {
+    unsigned source;
+    llvm::SmallVector<unsigned> ranges;
+    int64_t rows, start = 0; // the most rows, and the first one in the scratch
+    Value low = {}, high = {}; // rows of the source
   };
   /// The gradients of one source for one batch entry and head.
   struct GradientView {
@@ -84,6 +93,20 @@ private:
   void emitItem(const Schedule &schedule, Value item, Value chain);
   void emitHead(Value batch, Value head, Value begin, Value end);
   void viewGradients(Value batch, Value head);
+  bool isChunked() const { return chunkBlocks != 0; }
+
+  // Chunks of blocks (StreamBackwardChunks.cpp).
+  void divideHeads();
+  void makeWindows(llvm::ArrayRef<StaticRanges> facts, int64_t blocks);
+  RangeBounds boundsOf(unsigned source, llvm::ArrayRef<unsigned> numbers,
+                       Value block);
+  RangeBounds placedBounds(Value block);
+  void beginChunk(Value query, Value end, Value starts);
+  void forEachWindowRow(const Window &window,
+                        llvm::function_ref<void(Value, Value)> body);
+  void waitForBlock(Value block);
+  void endChunk();
+
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitTile(Segment tile);
   /// What will be read soon, one line in every turn of a product: more at once
@@ -119,6 +142,17 @@ private:
     llvm::function_ref<void(Value)> endRows = {};
   };
   void addRowGradients(const Segment &tile, const RowProduct &product);
+  /// Where the gradients of the rows of a tile are summed.
+  bool hasWindow(const Segment &tile) const {
+    return isChunked() && tile.kind == Segment::Table;
+  }
+  Value keyTarget(const Segment &tile) {
+    return hasWindow(tile) ? windowKeys : views[tile.source].keys;
+  }
+  Value valueTarget(const Segment &tile) {
+    return hasWindow(tile) ? windowValues : views[tile.source].values;
+  }
+  Value targetRow(const Segment &tile, Value entry);
   void addToRow(Value target, Value row, Value column, int64_t columns,
                 mlir::ValueRange sums, Value factor);
   void storeQueryGradients();
@@ -155,16 +189,22 @@ private:
   int64_t tileRows, columnVectors;
   /// Every block of queries goes through the rows of all sources in order.
   bool isOrdered;
+  /// Blocks of a chunk, or 0; the source whose rows chunks have in common, the
+  /// windows of the others, and how many rows these have together.
+  int64_t chunkBlocks = 0;
+  std::optional<unsigned> placedSource;
+  llvm::SmallVector<Window> windows;
+  int64_t windowRows = 0;
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
-  Value rowLse, rowDelta, tail, clearedRows;
+  Value rowLse, rowDelta, tail, clearedRows, windowKeys, windowValues;
   llvm::SmallVector<TermSums> termSums;
 
   // The present item, head and query block.
   Value progress, chainNumber, itemNumber, numItems, numChains;
   llvm::SmallVector<GradientView> views;
-  Value dOutputRows, dLseRow, dQueryRows, queryTile, gradientTile;
+  Value dOutputRows, dLseRow, dQueryRows, queryTile, gradientTile, chunkEnd;
 };
 
 } // namespace fovea::attn

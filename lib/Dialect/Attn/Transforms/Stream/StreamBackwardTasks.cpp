@@ -47,9 +47,11 @@ StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
       b.mul(sharesBatches ? one : batches, schedule.chainHeads);
   schedule.tasks = one;
   schedule.numItems = one;
-  if (isOrdered) {
+  schedule.taskQueries =
+      isOrdered ? tiles.getQuery() : chunkBlocks * op.getBlock();
+  if (isOrdered || isChunked()) {
     schedule.tasks =
-        b.ceilDiv(b.extent(backward.getQuery(), 2), tiles.getQuery());
+        b.ceilDiv(b.extent(backward.getQuery(), 2), schedule.taskQueries);
     schedule.numItems =
         b.mul(b.mul(schedule.spanBatches, schedule.spanHeads), schedule.tasks);
   }
@@ -61,7 +63,7 @@ void StreamBackwardKernel::emit() {
   Schedule schedule = makeSchedule();
   numItems = schedule.numItems;
   numChains = schedule.numChains;
-  if (isOrdered) {
+  if (isOrdered || isChunked()) {
     SmallVector<OpFoldResult> sizes = {
         getAsOpFoldResult(schedule.numChains),
         getAsOpFoldResult(b.mul(numItems, kProgressStride))};
@@ -119,7 +121,8 @@ void StreamBackwardKernel::clearRowsBefore(unsigned source, Value row) {
 void StreamBackwardKernel::clearDestinations() {
   SmallVector<Value> destinations;
   for (auto [index, source] : llvm::enumerate(gradients)) {
-    if (isOrdered)
+    // Rows that follow the queries are cleared on the way.
+    if (isOrdered || (isChunked() && placedSource != index))
       destinations.append({source.keys, source.values});
     if (source.logWeight)
       destinations.push_back(source.logWeight);
@@ -159,26 +162,30 @@ void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
   itemNumber = item;
   chainNumber = chain;
   Value rows = b.extent(backward.getQuery(), 2);
-  auto emitPlace = [&](Value place) {
-    Value instance = b.div(place, schedule.tasks);
+  auto emitTask = [&](Value instance, Value task) {
     Value batch =
         b.add(b.mul(b.div(chain, schedule.chainHeads), schedule.spanBatches),
               b.div(instance, schedule.spanHeads));
     Value head =
         b.add(b.mul(b.rem(chain, schedule.chainHeads), schedule.spanHeads),
               b.rem(instance, schedule.spanHeads));
-    if (!isOrdered)
+    if (!task)
       return emitHead(batch, head, b.index(0), rows);
-    Value begin = b.mul(b.rem(place, schedule.tasks), tiles.getQuery());
-    emitHead(batch, head, begin, b.min(b.add(begin, tiles.getQuery()), rows));
+    Value begin = b.mul(task, schedule.taskQueries);
+    emitHead(batch, head, begin,
+             b.min(b.add(begin, schedule.taskQueries), rows));
   };
-  if (isOrdered) {
-    emitPlace(item);
+  Value instances = b.mul(schedule.spanBatches, schedule.spanHeads);
+  if (isOrdered)
+    emitTask(b.div(item, schedule.tasks), b.rem(item, schedule.tasks));
+  else if (isChunked())
+    // Heads that share rows follow each other down the same chunk.
+    emitTask(b.rem(item, instances), b.div(item, instances));
+  else
+    b.loop(b.index(0), instances, 1,
+           [&](Value instance) { emitTask(instance, /*task=*/Value()); });
+  if (isOrdered || isChunked())
     endTurn(b.index(kLastTurn));
-  } else {
-    b.loop(b.index(0), b.mul(schedule.spanBatches, schedule.spanHeads), 1,
-           emitPlace);
-  }
   b.freeScratch();
 }
 
@@ -188,6 +195,9 @@ void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
 
 void StreamBackwardKernel::callWithTurn(StringRef function,
                                         ValueRange arguments) {
+  // A chain that is one task waits for nobody.
+  if (!progress)
+    return;
   calls.getBuilder().restoreInsertionPoint(b.saveInsertionPoint());
   SmallVector<Value> operands = {calls.address(progress, chainNumber),
                                  calls.integer(itemNumber)};
@@ -200,12 +210,10 @@ void StreamBackwardKernel::callWithTurn(StringRef function,
 /// Waits until all later items of the chain have added to the rows before
 /// `position`.
 void StreamBackwardKernel::waitForTurn(Value position) {
-  if (isOrdered)
-    callWithTurn("fovea_rt_wait_for_turn", {numItems, numChains, position});
+  callWithTurn("fovea_rt_wait_for_turn", {numItems, numChains, position});
 }
 
 /// Says that this item has added to all rows before `position`.
 void StreamBackwardKernel::endTurn(Value position) {
-  if (isOrdered)
-    callWithTurn("fovea_rt_end_turn", position);
+  callWithTurn("fovea_rt_end_turn", position);
 }

@@ -159,16 +159,16 @@ void StreamBackwardKernel::addColumnSums(const Segment &tile) {
 }
 
 /// Whether every element of a bias is that of one score: ranges of a source do
-/// not overlap, so its gradient is stored once.
+/// not overlap, so its gradient is stored once. One row of queries or keys is
+/// summed like one that many share.
 bool StreamBackwardKernel::isExclusiveBias(const StreamSourceGradient &source) {
   auto type = cast<MemRefType>(source.bias.getType());
   auto query = cast<MemRefType>(backward.getQuery().getType());
-  auto isWhole = [&](int64_t dim, int64_t extent) {
-    return type.getDimSize(dim) != 1 || extent == 1;
+  auto isWhole = [&](int64_t dim) {
+    return type.getDimSize(dim) != 1 || query.getDimSize(dim) == 1;
   };
-  return isWhole(0, query.getDimSize(0)) && isWhole(1, query.getDimSize(1)) &&
-         isWhole(2, query.getDimSize(2)) &&
-         isWhole(3, cast<MemRefType>(source.keys.getType()).getDimSize(2));
+  return isWhole(0) && isWhole(1) && type.getDimSize(2) != 1 &&
+         type.getDimSize(3) != 1;
 }
 
 /// Whether the gradient of the bias is that of single scores: then whole
@@ -245,10 +245,13 @@ void StreamBackwardKernel::addBiases(const Segment &tile) {
   };
   if (!hasBiasSquares(tile))
     return addElements(tile.skip, b.index(0), blockQueries);
+  bool spreads = spreadsBiasSquares(tile);
   Value length = b.max(b.sub(tile.count, tile.skip), b.index(0));
-  Value fullRows = b.add(tile.skip, b.roundDown(length, lanes));
+  // Squares that are spread go with whole register tiles only.
+  int64_t rows = spreads ? std::max(lanes, kRows) : lanes;
+  Value fullRows = b.add(tile.skip, b.roundDown(length, rows));
   Value fullQueries = b.roundDown(blockQueries, lanes);
-  if (!spreadsBiasSquares(tile))
+  if (!spreads)
     b.loop(tile.skip, fullRows, lanes, [&](Value offset) {
       b.loop(b.index(0), fullQueries, lanes,
              [&](Value query) { addBiasSquare(tile, offset, query); });

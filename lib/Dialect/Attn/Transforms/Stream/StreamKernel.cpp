@@ -198,14 +198,13 @@ void StreamKernel::forEachQueryBlock(
   if (block == 0)
     return emitQueries(begin, end, b.index(0));
   // A query block must not reach into the next block of the sequence.
-  Value rows = b.extent(op.getQuery(), 2);
   Value blockSize = b.index(block), one = b.index(1);
-  Value firstBlock = b.floorDiv(firstRow, blockSize);
-  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
+  Value firstBlock = b.floorDiv(b.add(firstRow, begin), blockSize);
+  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, end), one), blockSize);
   b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
-    Value begin = b.sub(b.mul(index, blockSize), firstRow);
-    Value low = b.max(begin, b.index(0));
-    Value high = b.min(b.add(begin, blockSize), rows);
+    Value first = b.sub(b.mul(index, blockSize), firstRow);
+    Value low = b.max(first, begin);
+    Value high = b.min(b.add(first, blockSize), end);
     emitQueries(low, high, index);
   });
 }

@@ -71,6 +71,8 @@ public:
     Value weights, weightRow; // where weights go, and the first row of them
     Value table;              // first entry of the row table
     llvm::SmallVector<Lookahead> lookahead;
+    /// What is asked for during the product with the values, if anything.
+    std::optional<Lookahead> nextBias;
   };
 
   struct Options {
@@ -83,6 +85,10 @@ public:
   void emit();
 
 protected:
+  /// Rows of values in one turn of their product, where there is something to
+  /// do in every turn.
+  static constexpr int64_t kProductUnroll = 4;
+
   /// How the rows of a source are multiplied.
   enum class Arithmetic {
     InPlace,   // they have the state's type: read where they lie
@@ -135,8 +141,7 @@ protected:
   void viewHead(Value batch, Value head);
   void emitHead(Value batch, Value head);
   /// Calls `body(first query, number of queries, block index)` for the blocks
-  /// of queries `[begin, end)`; for all queries where ranges depend on the
-  /// block.
+  /// of queries `[begin, end)`.
   void forEachQueryBlock(Value begin, Value end,
                          llvm::function_ref<void(Value, Value, Value)> body);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
@@ -182,7 +187,7 @@ protected:
   void packBias(const Segment &segment);
 
   // Prefetching and streaming stores (StreamPrefetch.cpp).
-  void lookAhead(Segment &tile);
+  void lookAhead(Segment &tile, int64_t numRows);
   void lookAhead(llvm::MutableArrayRef<Segment> segments);
   /// What the next block of queries reads, with how many rows of a table it is
   /// prefetched during.
@@ -192,6 +197,9 @@ protected:
   int64_t getUnroll(const Segment &segment, int64_t width);
   void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll,
                 int64_t width);
+  void prefetchLines(const Lookahead &ahead, Value firstRow, Value firstLine,
+                     int64_t count);
+  void prefetchBias(const Segment &segment, Value column, Value offset);
   int64_t getLineElements(const Segment &segment);
   Value canStream(Value view);
   Value hasAlignedRows(Value view);
@@ -285,6 +293,10 @@ protected:
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
   Value chunkWeights;
   Value stagedKeys, stagedValues, table, tableWeights, packedBias;
+  /// Where gradients of listed rows go: rows of windows (StreamBackwardKernel),
+  /// so much further than in the source, by source and range.
+  Value tableTargets;
+  llvm::SmallVector<Values> tableShifts;
   Value stagedPairs, queryPairs, weightPairs, valuePairs;
 
   // The present head and query block.

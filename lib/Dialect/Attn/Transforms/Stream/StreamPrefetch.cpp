@@ -31,17 +31,32 @@ static int64_t getElementBytes(Value memref) {
   return type.getElementType().getIntOrFloatBitWidth() / 8;
 }
 
+static int64_t getColumns(const StreamKernel::Lookahead &ahead) {
+  auto type = cast<MemRefType>(ahead.memref.getType());
+  return ahead.columns ? ahead.columns : type.getDimSize(1);
+}
+
+static int64_t getLinesPerRow(const StreamKernel::Lookahead &ahead) {
+  return llvm::divideCeil(getColumns(ahead),
+                          kLineBytes / getElementBytes(ahead.memref));
+}
+
 int64_t StreamKernel::getLineElements(const Segment &segment) {
   return kLineBytes / getElementBytes(sources[segment.source].keys);
 }
 
 /// A streamed tile asks for the next one: its keys are needed first and at
-/// once, so they go to the first cache level, the values to the second.
-void StreamKernel::lookAhead(Segment &tile) {
-  if (!manageCache || tile.kind != Segment::Rows ||
-      sources[tile.source].keyTable)
+/// once, so they go to the first cache level, the values to the second. A tile
+/// that takes a bias asks for what the next block of queries has of it.
+void StreamKernel::lookAhead(Segment &tile, int64_t numRows) {
+  if (!manageCache || tile.kind != Segment::Rows)
     return;
   const SourceView &source = sources[tile.source];
+  if (op.getBlock() != 0 && takesBiasInPlace(tile))
+    tile.nextBias = {source.bias, b.add(blockQuery, tiles.getQueryLanes()), 2,
+                     tile.biasColumn, numRows};
+  if (source.keyTable)
+    return;
   Value next = b.add(tile.row, tiles.getKey());
   tile.lookahead = {{source.keys, next, 3}, {source.values, next, 2}};
 }
@@ -77,18 +92,17 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
   // At least one line in every turn of the loop of products, and few.
   int64_t turns = width / getUnroll(table, width);
   auto add = [&](Lookahead ahead) {
-    int64_t columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
-    if (ShapedType::isDynamic(columns))
+    if (ShapedType::isDynamic(getColumns(ahead)))
       return;
-    int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
-    int64_t lines = queries * llvm::divideCeil(columns, lineElements);
+    int64_t lines = queries * getLinesPerRow(ahead);
     int64_t perTurn = llvm::divideCeil(lines * step, numRows * turns);
     ahead.linesPerTile = std::min(perTurn, kMaxPerTurn) * turns;
     int64_t rows = llvm::divideCeil(lines, ahead.linesPerTile) * step;
     result.push_back({std::min(rows, numRows), ahead});
   };
   // The next block needs as many new rows of queries and values as it has
-  // queries, and a row of the bias for each of them.
+  // queries, and a row of the bias for each of them: here, what it has of the
+  // rows on this block's diagonal and on its own.
   Value next = b.add(blockQuery, queries);
   add({queryRows, next, 2});
   for (auto [number, segment] : llvm::enumerate(segments)) {
@@ -100,9 +114,8 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
     const Segment &full = segments[number - 1];
     if (!takesBiasInPlace(full))
       continue;
-    Value end = b.add(segment.biasColumn, b.add(segment.count, queries));
-    Value last = b.sub(b.min(end, b.extent(source.bias, 1)), b.index(1));
-    add({source.bias, next, 2, full.biasColumn, /*columns=*/0, last});
+    Value last = b.sub(b.extent(source.bias, 1), b.index(1));
+    add({source.bias, next, 2, segment.biasColumn, 2 * queries, last});
   }
   return result;
 }
@@ -120,30 +133,54 @@ int64_t StreamKernel::getUnroll(const Segment &segment, int64_t width) {
 void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
                             int64_t unroll, int64_t width) {
   for (const Lookahead &ahead : segment.lookahead) {
-    int64_t columns = ahead.columns;
-    if (columns == 0)
-      columns = cast<MemRefType>(ahead.memref.getType()).getDimSize(1);
-    int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
-    int64_t linesPerRow = llvm::divideCeil(columns, lineElements);
-    int64_t lines = tiles.getKeys() * linesPerRow;
+    int64_t lines = tiles.getKeys() * getLinesPerRow(ahead);
     Value firstRow = b.add(ahead.row, offset), firstLine = b.index(0);
     if (ahead.linesPerTile) {
       lines = ahead.linesPerTile;
       firstRow = ahead.row;
       firstLine = b.mul(b.div(offset, tiles.getKeys()), lines);
     }
-    int64_t perTurn = llvm::divideCeil(lines, width / unroll);
+    // A loop shorter than that has one turn.
+    int64_t turns = std::max<int64_t>(width / unroll, 1);
+    int64_t perTurn = llvm::divideCeil(lines, turns);
     firstLine = b.add(firstLine, b.mul(b.div(k, unroll), perTurn));
-    for (int64_t i = 0; i < perTurn; ++i) {
-      Value line = b.add(firstLine, i);
-      Value row = b.div(line, linesPerRow);
-      Value column = b.mul(b.rem(line, linesPerRow), lineElements);
-      if (ahead.column)
-        column = b.add(ahead.column, column);
-      if (ahead.lastColumn)
-        column = b.min(column, ahead.lastColumn);
-      b.prefetch(ahead.memref, {b.add(firstRow, row), column}, ahead.locality);
-    }
+    prefetchLines(ahead, firstRow, firstLine, perTurn);
+  }
+}
+
+/// Emitted in each turn of the product of a segment's rows from `offset` on
+/// with a tile of value columns from `column` on.
+void StreamKernel::prefetchBias(const Segment &segment, Value column,
+                                Value offset) {
+  const Lookahead &ahead = *segment.nextBias;
+  int64_t lines = tiles.getQueryLanes() * getLinesPerRow(ahead);
+  int64_t turnsPerTile = ahead.columns / kProductUnroll;
+  int64_t turns = valueWidth / tiles.getColumns() * turnsPerTile;
+  if (turns == 0)
+    return;
+  int64_t perTurn =
+      std::min(kMaxPerTurn, int64_t(llvm::divideCeil(lines, turns)));
+  Value turn = b.add(b.mul(b.div(column, tiles.getColumns()), turnsPerTile),
+                     b.div(offset, kProductUnroll));
+  // Wide values have more turns than there are lines.
+  Value line = b.min(b.mul(turn, perTurn), lines - perTurn);
+  prefetchLines(ahead, ahead.row, line, perTurn);
+}
+
+/// Lines `firstLine ...` of the rows from `firstRow` on.
+void StreamKernel::prefetchLines(const Lookahead &ahead, Value firstRow,
+                                 Value firstLine, int64_t count) {
+  int64_t linesPerRow = getLinesPerRow(ahead);
+  int64_t lineElements = kLineBytes / getElementBytes(ahead.memref);
+  for (int64_t i = 0; i < count; ++i) {
+    Value line = b.add(firstLine, i);
+    Value row = b.div(line, linesPerRow);
+    Value column = b.mul(b.rem(line, linesPerRow), lineElements);
+    if (ahead.column)
+      column = b.add(ahead.column, column);
+    if (ahead.lastColumn)
+      column = b.min(column, ahead.lastColumn);
+    b.prefetch(ahead.memref, {b.add(firstRow, row), column}, ahead.locality);
   }
 }
 

@@ -68,6 +68,22 @@ static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {
   return bound;
 }
 
+/// The rows of a range for one block, as emitRangeBounds has them.
+static std::pair<int64_t, int64_t> evaluateBounds(AffineMap range,
+                                                  int64_t block, int64_t rows,
+                                                  int64_t numQueries) {
+  int64_t symbols[2] = {rows, numQueries};
+  auto bound = [&](unsigned result) {
+    return evaluate(range.getResult(result), block, symbols);
+  };
+  int64_t low = std::max<int64_t>(bound(0), 0), high = std::min(bound(1), rows);
+  if (range.getNumResults() == 4) {
+    low = std::max(low, bound(2));
+    high = std::min(high, bound(3));
+  }
+  return {low, high};
+}
+
 /// The most rows that `range` names for any block, if that can be known.
 static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
                                            int64_t rows,
@@ -78,38 +94,37 @@ static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
       block ? llvm::divideCeil(*numQueries, static_cast<uint64_t>(block)) : 1;
   if (numBlocks > kMaxBlocks)
     return getUniformLength(range, rows);
-  int64_t symbols[2] = {rows, *numQueries}, longest = 0;
+  int64_t longest = 0;
   for (int64_t index = 0; index < numBlocks; ++index) {
-    auto bound = [&](unsigned result) {
-      return evaluate(range.getResult(result), index, symbols);
-    };
-    int64_t low = std::max<int64_t>(bound(0), 0);
-    int64_t high = std::min(bound(1), rows);
-    if (range.getNumResults() == 4) {
-      low = std::max(low, bound(2));
-      high = std::min(high, bound(3));
-    }
+    auto [low, high] = evaluateBounds(range, index, rows, *numQueries);
     longest = std::max(longest, high - low);
   }
   return longest;
 }
 
-RangeAnalysis::RangeAnalysis(StreamOp op) {
-  std::optional<int64_t> numQueries;
-  int64_t extent = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
+/// The length of the sequence that the queries are of, if it is static.
+static std::optional<int64_t> getNumQueries(StreamOp op) {
   if (op.getNumRows())
-    numQueries = getConstantIntValue(op.getNumRows());
-  else if (!ShapedType::isDynamic(extent))
-    numQueries = extent;
+    return getConstantIntValue(op.getNumRows());
+  int64_t extent = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
+  if (ShapedType::isDynamic(extent))
+    return std::nullopt;
+  return extent;
+}
+
+RangeAnalysis::RangeAnalysis(StreamOp op) {
+  std::optional<int64_t> numQueries = getNumQueries(op);
 
   for (const StreamOp::Source &source : op.getSourceList()) {
     int64_t rows =
         cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
     int64_t tableRows = 0;
     auto &sourceKinds = kinds.emplace_back();
+    auto &sourceLengths = lengths.emplace_back();
     for (AffineMap range : source.attr.getRanges()) {
       std::optional<int64_t> length =
-          getMaxLength(range, op.getBlock(), rows, numQueries);
+          ::getMaxLength(range, op.getBlock(), rows, numQueries);
+      sourceLengths.push_back(length);
       if (length && *length == 0) {
         sourceKinds.push_back(RangeKind::Empty);
       } else if (length && *length <= kMaxTableRange &&
@@ -138,6 +153,58 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     tableStarts.push_back(maxTableRows);
     maxTableRows += tableRows;
   }
+}
+
+std::optional<StaticRanges> StaticRanges::get(StreamOp op, unsigned number) {
+  StreamOp::Source source = op.getSourceList()[number];
+  StaticRanges result;
+  llvm::append_range(result.ranges, source.attr.getRanges());
+  result.rows =
+      cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
+  std::optional<int64_t> numQueries = getNumQueries(op);
+  if (ShapedType::isDynamic(result.rows) || !numQueries || op.getBlock() == 0)
+    return std::nullopt;
+  result.numQueries = *numQueries;
+  result.numBlocks = llvm::divideCeil(*numQueries, op.getBlock());
+  if (result.numBlocks > kMaxBlocks)
+    return std::nullopt;
+  return result;
+}
+
+bool StaticRanges::ascend() const {
+  return llvm::all_of(ranges, [&](AffineMap range) {
+    auto before = evaluateBounds(range, 0, rows, numQueries);
+    for (int64_t block = 1; block < numBlocks; ++block) {
+      auto bounds = evaluateBounds(range, block, rows, numQueries);
+      if (bounds.first < before.first || bounds.second < before.second)
+        return false;
+      before = bounds;
+    }
+    return true;
+  });
+}
+
+int64_t StaticRanges::getMaxRows(ArrayRef<unsigned> numbers,
+                                 int64_t chunk) const {
+  int64_t most = 0;
+  for (int64_t first = 0; first < numBlocks; first += chunk) {
+    int64_t last = std::min(first + chunk, numBlocks) - 1;
+    int64_t low = rows, high = 0;
+    for (unsigned number : numbers) {
+      low = std::min(
+          low, evaluateBounds(ranges[number], first, rows, numQueries).first);
+      high = std::max(
+          high, evaluateBounds(ranges[number], last, rows, numQueries).second);
+    }
+    most = std::max(most, high - low);
+  }
+  return most;
+}
+
+bool RangeAnalysis::hasRuns(unsigned source) const {
+  return llvm::any_of(kinds[source], [](RangeKind kind) {
+    return kind == RangeKind::Short || kind == RangeKind::Long;
+  });
 }
 
 RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,

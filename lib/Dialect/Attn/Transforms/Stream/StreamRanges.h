@@ -32,6 +32,12 @@ public:
   RangeKind getKind(unsigned source, unsigned range) const {
     return kinds[source][range];
   }
+  /// The most rows that a range names for any block, if that is known.
+  std::optional<int64_t> getMaxLength(unsigned source, unsigned range) const {
+    return lengths[source][range];
+  }
+  /// Whether some range of `source` is neither empty nor in a table.
+  bool hasRuns(unsigned source) const;
   /// Rows that all short ranges and tables name together, at most.
   int64_t getMaxShortRows() const { return maxShortRows; }
   /// Segments that short ranges and tables become, at most.
@@ -43,9 +49,29 @@ public:
 
 private:
   llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
+  llvm::SmallVector<llvm::SmallVector<std::optional<int64_t>>> lengths;
   llvm::SmallVector<int64_t> tableStarts;
   int64_t maxShortRows = 0, maxTableRows = 0, numShortRanges = 0;
   bool anyLong = false;
+};
+
+/// The ranges of one source, where the numbers of queries, blocks and rows are
+/// static: what is the same for all neighbouring blocks.
+class StaticRanges {
+public:
+  static std::optional<StaticRanges> get(StreamOp op, unsigned source);
+
+  int64_t getNumBlocks() const { return numBlocks; }
+  unsigned getNumRanges() const { return ranges.size(); }
+  /// No range begins or ends before where it does for an earlier block.
+  bool ascend() const;
+  /// The most rows from the first to the last one that the ranges numbered
+  /// `numbers` name for `chunk` blocks, if they ascend.
+  int64_t getMaxRows(llvm::ArrayRef<unsigned> numbers, int64_t chunk) const;
+
+private:
+  llvm::SmallVector<mlir::AffineMap> ranges;
+  int64_t rows, numQueries, numBlocks;
 };
 
 /// A range for one block, clamped to the rows that exist. Empty ranges may have

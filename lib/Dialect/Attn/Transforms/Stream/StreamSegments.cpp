@@ -112,6 +112,9 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
       if (source.logWeight)
         weight = logWeightAt(source, row);
       memref::StoreOp::create(b, weight, tableWeights, entry);
+      if (!tableShifts.empty())
+        memref::StoreOp::create(b, b.add(row, tableShifts[index][number]),
+                                tableTargets, entry);
     });
     count = b.add(count, length);
   }
@@ -123,6 +126,10 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   b.loop(count, padded, 1, [&](Value entry) {
     Value last = memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
     memref::StoreOp::create(b, last, table, entry);
+    if (!tableShifts.empty())
+      memref::StoreOp::create(
+          b, memref::LoadOp::create(b, tableTargets, b.sub(count, b.index(1))),
+          tableTargets, entry);
     memref::StoreOp::create(b, b.scalar(softmax::kMasked), tableWeights, entry);
   });
   Segment segment;

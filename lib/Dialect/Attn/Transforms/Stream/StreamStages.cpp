@@ -65,7 +65,7 @@ void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
         b.loop(b.index(0), segment.count, step, carried,
                [&](Value offset, ValueRange values) {
                  Segment tile = slice(segment, offset, step);
-                 lookAhead(tile);
+                 lookAhead(tile, step);
                  State next;
                  next.maximum.assign(values.begin(), values.begin() + vectors);
                  next.sum.assign(values.begin() + vectors, values.end());
@@ -468,7 +468,7 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
         carried.push_back(accumulators[c * vectors + v]);
     bool gathers = segment.kind == Segment::Table &&
                    arithmeticOf(segment) == Arithmetic::InPlace;
-    carried = b.loop(low, high, 1, carried, [&](Value offset, ValueRange sums) {
+    auto multiply = [&](Value offset, ValueRange sums) {
       Value row =
           gathers ? tableRow(segment, offset) : b.add(segment.base, offset);
       Value weightRow = b.add(segment.weightRow, offset);
@@ -488,7 +488,13 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
           next.push_back(b.fma(value, weights[v], sums[c * live + v]));
       }
       return next;
-    });
+    };
+    if (segment.nextBias && numColumns == tiles.getColumns())
+      carried = b.unrolledLoop(
+          low, high, kProductUnroll, carried, multiply,
+          [&](Value offset) { prefetchBias(segment, column, offset); });
+    else
+      carried = b.loop(low, high, 1, carried, multiply);
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = 0; v < live; ++v)
         accumulators[c * vectors + first + v] = carried[c * live + v];

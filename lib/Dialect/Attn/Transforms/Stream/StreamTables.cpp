@@ -186,6 +186,8 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
             Value query = b.min(b.add(blockQuery, v * lanes + i), lastQuery);
             tile.push_back(b.loadVector(source.bias, {query, column}));
           }
+          // Maxima of some rows each: one chain would be waited for.
+          Values maxima(std::min<int64_t>(4, lanes));
           for (auto [i, bias] : llvm::enumerate(b.transpose(tile))) {
             Value score =
                 b.loadVector(source.keyTable->scores, {rows[i], lane});
@@ -196,8 +198,11 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
                            b.fma(bias, termScale, score));
             b.storeVector(score, scores,
                           {b.add(b.add(segment.scoreRow, offset), i), lane});
-            next[v] = b.fmax(next[v], score);
+            Value &top = maxima[i % maxima.size()];
+            top = top ? b.fmax(top, score) : score;
           }
+          for (Value top : maxima)
+            next[v] = b.fmax(next[v], top);
         }
         return next;
       });

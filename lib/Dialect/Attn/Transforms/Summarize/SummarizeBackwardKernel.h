@@ -8,16 +8,21 @@
 //
 // All levels of one input together. A *strip* is a coarsest interval of one
 // head of one batch entry; rows at the same place of different strips share the
-// weights of every level. For a chunk of rows, inside one interval of every
-// level, and a block of strips:
+// weights of every level. For a block of strips, chunks of rows go by, each
+// inside one interval of every level:
 //
-//   pack  X[strip][row], G[strip][sum of any level], W[sum][row]
 //   d_input[strip][row]   += sum_sums   W[sum][row] G[strip][sum]
 //   d_weights[sum][row]   += sum_strips X[strip][row] G[strip][sum]
 //
 // Both are register tiles, 4 rows by 4 strips and 4 rows by 4 sums, vectorised
-// over the columns. Packing is worth it because rows and whole intervals are
-// powers of two apart, and in place compete for a few sets of the caches.
+// over the columns. Whatever they multiply is packed in the order of the tiles.
+//
+// Rows at the same place of strips, and of the weights of long intervals, are
+// powers of two apart and compete for a few sets of the caches: what is asked
+// for early is gone before it is used. So nothing is left there: while one
+// group of strips is multiplied, the rows of the next one are copied, and the
+// row of the strip behind is asked for; likewise the weights of the next chunk,
+// during d_weights. Gradients are asked for one row tile ahead.
 //
 // A task is a set of weights and a slice of the columns: so tasks write to
 // different places, and sums over heads and batch entries have one order.
@@ -44,56 +49,76 @@ public:
   void emit();
 
 private:
-  /// Rows of a chunk and where they lie.
+  /// Rows that lie in one interval of every level.
   struct Chunk {
+    Value number;
     Value start; // inside a coarsest interval
     Value rows;
+    Value parity; // which half of what is staged is its own
   };
-  /// A strip of the present block.
+  /// Strips of a chunk whose rows are staged together.
+  struct Group {
+    Chunk chunk;
+    Value firstStrip;
+  };
+  /// A strip of the present block, with the end of its head's rows.
   struct Strip {
-    Value batch, head, row;
+    Value batch, head, row, end;
+  };
+  /// Weights whose gradients are one register tile.
+  struct WeightTile {
+    size_t level;
+    int64_t firstSum, count;
+    Value firstRow, vector; // in the chunk, in the task
   };
 
   void emitTask(Value set, Value slice);
-  void emitBlock(Value interval);
-  void packGradients(Value interval);
-  void packWeights(const Chunk &chunk);
-  void packRows(const Chunk &chunk);
-  void addToInput(const Chunk &chunk, Value vector);
-  void addToWeights(const Chunk &chunk, Value vector);
+  void emitBlock();
+  void listStrips(Value first);
+  void packWeights(size_t level, const Chunk &chunk, Value number);
+  void packGradients(const Chunk &chunk);
+  void stageRow(const Group &group, Value number);
+  void stageWeights(size_t level, const Chunk &next, Value number,
+                    int64_t share);
+  void addToInput(const Group &group, int64_t tiles, const Group &next,
+                  Value vector);
+  void multiplyTile(Value left, mlir::ValueRange leftAt, Value right,
+                    mlir::ValueRange rightAt, int64_t count, int64_t stride,
+                    Values &sums);
+  void addInputTile(const Group &group, Value vector, Value rowTile,
+                    Value stripTile, mlir::ValueRange sums);
+  void prefetchTile(const Group &group, const Group &next, Value number,
+                    Value stripTile, Value turn, int64_t perTurn);
+  void addToWeights(const Chunk &chunk, const Chunk &next, Value vector);
+  void forEachWeight(
+      const WeightTile &tile, const Chunk &chunk,
+      llvm::function_ref<void(int64_t, Value, mlir::ValueRange)> body);
   void addToBiases(Value vector);
 
   Strip getStrip(Value number);
-  Values rowOfStrip(Value number, Value row, Value column);
-  Values
-  loopWithPrefetch(Value end, int64_t accumulators, bool prefetches,
-                   llvm::function_ref<void(Value)> prefetch,
-                   llvm::function_ref<Values(Value, mlir::ValueRange)> body);
+  Chunk getChunk(Value number);
+  Values rowOf(const Strip &strip, Value start, Value row, Value vector);
+  Value isPresent(const Strip &strip, Value row);
+  bool isLong(size_t level);
   Value getColumn(Value vector);
-  /// No strip ends early.
-  bool hasWholeStrips() {
-    auto type = llvm::cast<mlir::MemRefType>(input.getType());
-    return !type.isDynamicDim(2) && type.getDimSize(2) % coarsest == 0;
-  }
-  /// Calls `body(first, count)` for tiles of `size` numbers below `end`, and
-  /// for the rest one by one.
-  void forEachTile(Value end, int64_t size,
-                   llvm::function_ref<void(Value, int64_t)> body);
+  void forEachVector(llvm::function_ref<void(Value)> body);
   void addVector(Value vector, Value memref, mlir::ValueRange indices);
 
   KernelBuilder b;
   llvm::SmallVector<SummarizeBackwardOp> levels;
-  Value input;
-  int64_t rank, sets, finest, coarsest, numSums, chunkRows;
-  int64_t vectorsPerTask, numVectors;
+  Value input, dInput;
+  int64_t rank, sets, finest, coarsest, numSums, chunkRows, rowTiles;
+  int64_t vectorsPerTask, numVectors, groupStrips;
+  /// There are whole tiles of strips, and no strip and no chunk ends early.
+  bool allPresent;
 
   // Values of the enclosing function.
   Value rows, headsPerSet, stripsPerHead, numStrips;
   // Values of the task and of the block of strips.
-  Value set, firstVector, taskVectors, firstStrip, blockStrips;
-  /// Batch entry, head, first row and present rows of every strip of the block.
+  Value set, firstVector, numChunks, blockStrips;
+  /// Batch entry, head, first row and end of every strip of the block.
   Value strips;
-  Value packedInput, packedGradients, packedWeights;
+  Value stagedInput, packedGradients, packedWeights;
 };
 
 } // namespace fovea::attn

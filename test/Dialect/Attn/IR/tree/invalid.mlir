@@ -498,3 +498,25 @@ func.func @select(%t: memref<1x7x4xf32>, %l: memref<1x3xi32>, %s: tensor<1x?xf32
   }
   return
 }
+
+// -----
+
+func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32>, %f: tensor<1x3xf64>) -> tensor<1x3xi32> {
+  // expected-error @below {{'attn.tree_select' op expects straight_through to hold 'f32', but got 'f64'}}
+  %0, %1, %2 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) straight_through(%f : tensor<1x3xf64>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x3xi32>, tensor<1x3xi32>, tensor<1x3xf64> score {
+  ^bb0(%rows: tensor<1x?x4xf32>):
+    attn.yield %s : tensor<1x?xf32>
+  }
+  return %0 : tensor<1x3xi32>
+}
+
+// -----
+
+func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32>, %f: tensor<1x4xf32>) -> tensor<1x3xi32> {
+  // expected-error @below {{'attn.tree_select' op expects extent 1 of straight_through to be 3 (nodes that the budgets leave), but got 4}}
+  %0, %1, %2 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) straight_through(%f : tensor<1x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x3xi32>, tensor<1x3xi32>, tensor<1x4xf32> score {
+  ^bb0(%rows: tensor<1x?x4xf32>):
+    attn.yield %s : tensor<1x?xf32>
+  }
+  return %0 : tensor<1x3xi32>
+}

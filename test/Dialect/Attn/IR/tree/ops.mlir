@@ -32,6 +32,19 @@ func.func @select_with_weights(%t: tensor<2x26x4xf64>, %n: tensor<2x26xi32>, %l:
   return %level : tensor<2x8xi32>
 }
 
+// CHECK-LABEL: func @straight_through(
+// CHECK: attn.tree_select ins(%{{.*}} : tensor<2x26x4xf16>) outs(%{{.*}}, %{{.*}} : tensor<2x8xi32>, tensor<2x8xi32>) straight_through(%{{.*}} : tensor<2x8xf32>)
+// CHECK-SAME: -> tensor<2x8xi32>, tensor<2x8xi32>, tensor<2x8xf32> score
+func.func @straight_through(%t: tensor<2x26x4xf16>, %s: tensor<2x?xf32>, %l: tensor<2x8xi32>, %i: tensor<2x8xi32>, %f: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %level, %index, %factor = attn.tree_select ins(%t : tensor<2x26x4xf16>)
+      outs(%l, %i : tensor<2x8xi32>, tensor<2x8xi32>) straight_through(%f : tensor<2x8xf32>)
+      {shape = #tree, budgets = array<i64: 2, 1>} -> tensor<2x8xi32>, tensor<2x8xi32>, tensor<2x8xf32> score {
+  ^bb0(%rows: tensor<2x?x4xf16>):
+    attn.yield %s : tensor<2x?xf32>
+  }
+  return %factor : tensor<2x8xf32>
+}
+
 // CHECK-LABEL: func @split_all(
 // CHECK: attn.tree_split frontier(%{{.*}}, %{{.*}}, %{{.*}} : tensor<1x3xi32>, tensor<1x4xi32>, tensor<1x4xi32>) counts(%{{.*}} : tensor<1x26xi32>) outs
 func.func @split_all(%c: tensor<1x3xi32>, %l: tensor<1x4xi32>, %n: tensor<1x26xi32>, %o: tensor<1x10xi32>, %ci: tensor<1x9xi32>) -> tensor<1x9xi32> {

@@ -24,6 +24,29 @@ func.func @everything(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, %v: tenso
   return %0#1 : tensor<2x2x?x8xf32>
 }
 
+// A window of a sequence: gradients from the next state, and for this one.
+// CHECK-LABEL: func @window(
+// CHECK: attn.vq_backward ins(
+// CHECK-SAME: state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>)
+// CHECK-SAME: gradient(%{{[^ ,)]*}} : tensor<1x2x3x6xf16>)
+// CHECK-SAME: d_next_state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>)
+// CHECK-SAME: outs(
+// CHECK-SAME: d_state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>)
+// CHECK-SAME: -> tensor<1x2x3x8xf16>, tensor<1x1x3x8xf16>, tensor<1x1x3x6xf16>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>
+func.func @window(%q: tensor<1x2x3x8xf16>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf16>, %c: tensor<1x5x8xf16>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf16>, %p: tensor<i64>,
+    %o: tensor<1x2x3x6xf16>, %l: tensor<1x2x3xf32>, %dk: tensor<1x1x3x8xf16>, %dkk: tensor<1x1x8x8xf32>) -> tensor<1x1x5x6xf32> {
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf16>, tensor<1x1x3xi32>, tensor<1x1x3x6xf16>, tensor<1x5x8xf16>)
+      state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>)
+      forward(%o, %l : tensor<1x2x3x6xf16>, tensor<1x2x3xf32>)
+      gradient(%o : tensor<1x2x3x6xf16>)
+      d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>)
+      outs(%q, %dk, %v : tensor<1x2x3x8xf16>, tensor<1x1x3x8xf16>, tensor<1x1x3x6xf16>)
+      d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>)
+      {block = 4 : i64, causal}
+      -> tensor<1x2x3x8xf16>, tensor<1x1x3x8xf16>, tensor<1x1x3x6xf16>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf16>
+  return %0#3 : tensor<1x1x5x6xf32>
+}
+
 // Without a normaliser, on memrefs: reads its inputs and writes its gradients.
 // CHECK-LABEL: func @memrefs(
 // CHECK: memref.load

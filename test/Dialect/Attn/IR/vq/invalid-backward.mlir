@@ -188,3 +188,77 @@ func.func @f(%q: memref<1x1x7x8xf32>, %z: memref<1x1x7xi32>, %c: memref<1x5x8xf3
       {block = 4 : i64, weighting = #attn.weighting<squared_relu>}
   return
 }
+
+// -----
+
+// States and their gradients.
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects 5 operands of state (mean, count, kept codes, kept values, position), but got 4}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects no state without causal: every query reads the whole sequence then}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects no state without causal: every query reads the whole sequence then}}
+  %0:3 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) {block = 4 : i64, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects no d_state without a state}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) gradient(%d : tensor<1x2x3x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects 3 operands of d_next_state (mean, kept keys, kept values), but got 2}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x5x6xf64>) {
+  // expected-error @below {{'attn.vq_backward' op expects mean of d_next_state to hold 'f32', but got 'f64'}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%bad, %dkk, %kv : tensor<1x1x5x6xf64>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of kept keys of d_state to be 8 (from query, value, codebook and block), but got 6}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %kv, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x6xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x6xf32>, tensor<1x1x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x7x6xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept values of d_state to be 8 (from value), but got 7}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %bad : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x?x8xf32>) {
+  // expected-error @below {{'attn.vq_backward' op expects kept keys of d_state to have 8 rows, but got a dynamic extent}}
+  %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %bad, %kv : tensor<1x1x5x6xf32>, tensor<1x1x?x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x?x8xf32>, tensor<1x1x8x6xf32>
+  return
+}

@@ -47,3 +47,18 @@ func.func @quantized(%k: tensor<1x1x9x4xf32>, %c: tensor<1x5x4xf32>, %z: tensor<
       outs(%m4, %n4 : tensor<1x1x4x4xf32>, tensor<1x1x4xi32>) -> tensor<1x1x4x4xf32>, tensor<1x1x4xi32>
   return %0#1, %1#1 : tensor<1x1x5xi32>, tensor<1x1x4xi32>
 }
+
+// So are those that a state keeps.
+
+// CHECK-LABEL: func.func @state(
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_decode: codes"} : memref<1x1x1xi32>
+//  CHECK-NEXT:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_decode: kept codes"} : memref<1x1x8xi32>
+//  CHECK-NEXT:   attn.vq_decode
+func.func @state(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5x4xf32>, %mean: memref<1x1x5x4xf32>, %count: memref<1x1x5xi32>,
+                 %codes: memref<1x1x8xi32>, %values: memref<1x1x8x4xf32>, %position: memref<i64>, %out: memref<1x1x1x4xf32>) {
+  attn.vq_decode ins(%q, %z, %q, %c : memref<1x1x1x4xf32>, memref<1x1x1xi32>, memref<1x1x1x4xf32>, memref<1x5x4xf32>)
+      outs(%out : memref<1x1x1x4xf32>)
+      state(%mean, %count, %codes, %values, %position : memref<1x1x5x4xf32>, memref<1x1x5xi32>, memref<1x1x8xi32>, memref<1x1x8x4xf32>, memref<i64>)
+      {block = 4 : i64}
+  return
+}

@@ -78,6 +78,37 @@ func.func @recover(%q: memref<1x4x100x16xf32>, %k: memref<1x2x100x16xf32>, %b: m
   return
 }
 
+// Listed rows get a normaliser of their own; gradients of values are a product,
+// which heads that share them add up; those of profiles a block of threads for
+// each of 5 distances of tiles, and two heads.
+// CHECK-LABEL: func.func @gradient
+// CHECK: nvvm.vote.sync
+// CHECK: nvvm.shfl.sync
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c10,
+// CHECK: nvvm.mma.sync
+// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c10,
+// CHECK: nvvm.mma.sync
+// CHECK: math.exp2
+// CHECK: scf.parallel
+// CHECK-NOT: scf.parallel
+func.func @gradient(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x300x64xf16>,
+                    %o: memref<1x2x300x64xf16>, %d: memref<1x2x300x64xf16>, %db: memref<1x2x3x300xf32>, %dv: memref<1x1x300x64xf16>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x300xf32>, memref<1x2x3xi32>, memref<1x1x300x64xf16>)
+      forward(%o : memref<1x2x300x64xf16>) gradient(%d : memref<1x2x300x64xf16>) outs(%db, %dv : memref<1x2x3x300xf32>, memref<1x1x300x64xf16>)
+  return
+}
+
+// CHECK-LABEL: func.func @recover_gradient
+// CHECK-COUNT-2: gpu.launch
+// CHECK: scf.parallel
+func.func @recover_gradient(%q: memref<1x2x300x8xf32>, %k: memref<1x1x300x8xf32>, %m: memref<1x2x3xi32>, %d: memref<1x2x3x300xf32>,
+                            %dq: memref<1x2x300x8xf32>, %dk: memref<1x1x300x8xf32>) {
+  attn.conv_recover_backward ins(%q, %k, %m : memref<1x2x300x8xf32>, memref<1x1x300x8xf32>, memref<1x2x3xi32>)
+      gradient(%d : memref<1x2x3x300xf32>) outs(%dq, %dk : memref<1x2x300x8xf32>, memref<1x1x300x8xf32>)
+  return
+}
+
 // -----
 
 func.func @f64(%b: memref<1x1x1x8xf64>, %m: memref<1x1x1xi32>, %v: memref<1x1x8x4xf64>, %n: memref<1x1xi32>) {

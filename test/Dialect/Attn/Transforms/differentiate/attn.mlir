@@ -141,6 +141,38 @@ func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1
 
 // -----
 
+// Two windows: what the second one has for its state is what the first one gets
+// for the state that it leaves. Kept codes have adjoints, too: those of the keys.
+
+// CHECK-LABEL: func.func @vq_windows_vjp(
+//       CHECK:   %[[FIRST:.*]]:7 = attn.vq ins(%[[Q:.*]], %[[Z:.*]], %[[V:.*]], %[[C:[^ ]*]] : {{.*}} next_state(
+//       CHECK:   %[[SECOND:.*]]:2 = attn.vq ins({{.*}} state(%[[FIRST]]#2, %[[FIRST]]#3, %[[FIRST]]#4, %[[FIRST]]#5, %[[FIRST]]#6 :
+//       CHECK:   %[[D:.*]]:6 = attn.vq_backward ins({{.*}} state(%[[FIRST]]#2, %[[FIRST]]#3, %[[FIRST]]#4, %[[FIRST]]#5, %[[FIRST]]#6 : {{.*}} forward(%[[SECOND]]#0, %[[SECOND]]#1 :
+//  CHECK-SAME:       d_state(%{{.*}} : tensor<1x1x8x16xf64>, tensor<1x1x32x16xf64>, tensor<1x1x32x16xf64>)
+//       CHECK:   attn.vq_backward ins({{.*}} forward(%[[FIRST]]#0, %[[FIRST]]#1 :
+//  CHECK-SAME:       d_next_state(%[[D]]#3, %[[D]]#4, %[[D]]#5 : tensor<1x1x8x16xf64>, tensor<1x1x32x16xf64>, tensor<1x1x32x16xf64>)
+func.func @vq_windows(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1x1x64x16xf64>, %c: tensor<1x8x16xf64>)
+    -> tensor<1x2x64x16xf64> {
+  %z_init = tensor.empty() : tensor<1x1x64xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%z_init : tensor<1x1x64xi32>) -> tensor<1x1x64xi32>
+  %init = tensor.empty() : tensor<1x2x64x16xf64>
+  %s0 = tensor.empty() : tensor<1x1x8x16xf64>
+  %s1 = tensor.empty() : tensor<1x1x8xi32>
+  %s2 = tensor.empty() : tensor<1x1x32xi32>
+  %s3 = tensor.empty() : tensor<1x1x32x16xf64>
+  %s4 = tensor.empty() : tensor<i64>
+  %first:6 = attn.vq ins(%q, %z, %v, %c : tensor<1x2x64x16xf64>, tensor<1x1x64xi32>, tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      outs(%init : tensor<1x2x64x16xf64>) next_state(%s0, %s1, %s2, %s3, %s4 : tensor<1x1x8x16xf64>, tensor<1x1x8xi32>, tensor<1x1x32xi32>, tensor<1x1x32x16xf64>, tensor<i64>)
+      {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>, tensor<1x1x8x16xf64>, tensor<1x1x8xi32>, tensor<1x1x32xi32>, tensor<1x1x32x16xf64>, tensor<i64>
+  %out = attn.vq ins(%first#0, %z, %v, %c : tensor<1x2x64x16xf64>, tensor<1x1x64xi32>, tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
+      state(%first#1, %first#2, %first#3, %first#4, %first#5 : tensor<1x1x8x16xf64>, tensor<1x1x8xi32>, tensor<1x1x32xi32>, tensor<1x1x32x16xf64>, tensor<i64>)
+      outs(%init : tensor<1x2x64x16xf64>) {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>
+  return %out : tensor<1x2x64x16xf64>
+}
+
+// -----
+
 // Features of queries and keys, low-rank attention with them, and the way back.
 
 // CHECK-LABEL: func.func @low_rank_vjp(
@@ -247,4 +279,19 @@ func.func @conv(%q: tensor<1x2x20x6xf32>, %p: tensor<1x1x20xi32>) -> tensor<1x2x
       outs(%o, %n, %n : tensor<1x2x20x6xf32>, tensor<1x2xi32>, tensor<1x2xi32>)
       {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64} -> tensor<1x2x20x6xf32>, tensor<1x2xi32>, tensor<1x2xi32>
   return %out#0 : tensor<1x2x20x6xf32>
+}
+
+// -----
+
+// A score is made of attention, whose gradients are those of the score.
+
+// CHECK-LABEL: func.func @score_vjp(
+//       CHECK:   %[[ONE:.*]]:2 = attn.dense ins(%[[Q:.*]], %[[K:[^ ,]*]], %{{.*}} : {{.*}}) outs(
+//       CHECK:   %[[TWO:.*]]:2 = attn.dense ins(%[[K]], %[[Q]], %{{.*}} : {{.*}}) log_weight(
+//       CHECK:   attn.dense_backward ins(%[[K]], %[[Q]], {{.*}} forward(%[[TWO]]#0, %[[TWO]]#1 :
+//       CHECK:   attn.dense_backward ins(%[[Q]], %[[K]], {{.*}} forward(%[[ONE]]#0, %[[ONE]]#1 :
+func.func @score(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x9x4xf32>) -> tensor<1x9xf32> {
+  %init = tensor.empty() : tensor<1x9xf32>
+  %s = attn.tree_score ins(%q, %k : tensor<1x2x3x4xf32>, tensor<1x2x9x4xf32>) outs(%init : tensor<1x9xf32>) -> tensor<1x9xf32>
+  return %s : tensor<1x9xf32>
 }

@@ -157,3 +157,35 @@ func.func @codes(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x4x16xf32>, %z: tensor<
       outs(%init : tensor<1x1x8x16xf32>) {scale = 2.5e-01 : f64} -> tensor<1x1x8x16xf32>
   return %out : tensor<1x1x8x16xf32>
 }
+
+// -----
+
+// Codes may be cut, since keys are, but not put together.
+
+func.func @codes(%q: tensor<1x1x4x2xf32>, %k: tensor<1x1x2x2xf32>, %v: tensor<1x1x4x2xf32>, %c: tensor<1x3x2xf32>) -> tensor<1x1x4x2xf32> {
+  %zi = tensor.empty() : tensor<1x1x2xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x2x2xf32>, tensor<1x3x2xf32>) outs(%zi : tensor<1x1x2xi32>) -> tensor<1x1x2xi32>
+  // expected-error @below {{'tensor.concat' op has no gradient for the keys of its codes}}
+  %zz = tensor.concat dim(2) %z, %z : (tensor<1x1x2xi32>, tensor<1x1x2xi32>) -> tensor<1x1x4xi32>
+  %o = tensor.empty() : tensor<1x1x4x2xf32>
+  %r = attn.vq ins(%q, %zz, %v, %c : tensor<1x1x4x2xf32>, tensor<1x1x4xi32>, tensor<1x1x4x2xf32>, tensor<1x3x2xf32>)
+      outs(%o : tensor<1x1x4x2xf32>) {block = 2 : i64, causal} -> tensor<1x1x4x2xf32>
+  return %r : tensor<1x1x4x2xf32>
+}
+
+// -----
+
+// A gradient has none itself: there are no second derivatives.
+
+func.func @second(%q: tensor<1x1x4x2xf32>, %l: tensor<1x1x4xf32>, %n: tensor<1x1x4xi32>) -> tensor<1x1x4x2xf32> {
+  %o = tensor.empty() : tensor<1x1x4x2xf32>
+  // expected-error @below {{'attn.dense_backward' op has no gradient, but results of '@second' depend on it}}
+  %d:3 = attn.dense_backward ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      forward(%q, %l : tensor<1x1x4x2xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x2xf32>)
+      outs(%o, %o, %o : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      -> tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>
+  // expected-note @below {{'attn.rope_backward' op has none, either}}
+  %r = attn.rope_backward ins(%n : tensor<1x1x4xi32>) gradient(%d#0 : tensor<1x1x4x2xf32>)
+      outs(%o : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
+  return %r : tensor<1x1x4x2xf32>
+}

@@ -46,3 +46,23 @@ func.func @roots(%t: tensor<1x20x8xf32>, %l: tensor<1x7xi32>, %i: tensor<1x7xi32
   }
   return %index : tensor<1x7xi32>
 }
+
+// -----
+
+// The factor of every node is 1.
+
+// CHECK-LABEL: func @factor(
+// CHECK-SAME: %[[F:[^:]*]]: tensor<1x7xf32>)
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK: %[[ONES:.*]] = linalg.fill ins(%[[ONE]] : f32) outs(%[[F]] : tensor<1x7xf32>)
+// CHECK: return %[[ONES]]
+func.func @factor(%t: tensor<1x20x8xf32>, %l: tensor<1x7xi32>, %f: tensor<1x7xf32>) -> tensor<1x7xf32> {
+  %level, %index, %factor = attn.tree_select ins(%t : tensor<1x20x8xf32>) outs(%l, %l : tensor<1x7xi32>, tensor<1x7xi32>)
+      straight_through(%f : tensor<1x7xf32>)
+      {shape = #attn.tree<ratio = 4, levels = 1>, budgets = array<i64: 1>} -> tensor<1x7xi32>, tensor<1x7xi32>, tensor<1x7xf32> score {
+  ^bb0(%rows: tensor<1x4x8xf32>):
+    %s = tensor.extract_slice %rows[0, 0, 0] [1, 4, 1] [1, 1, 1] : tensor<1x4x8xf32> to tensor<1x4xf32>
+    attn.yield %s : tensor<1x4xf32>
+  }
+  return %factor : tensor<1x7xf32>
+}

@@ -88,6 +88,41 @@ func.func @changes(%u: memref<1x1x8x4xf32>, %e: memref<1x1x8xi32>, %o: memref<1x
   return
 }
 
+// Angles of the same table, turned back.
+// CHECK-LABEL: func.func @rope_backward
+// CHECK: memref.get_global @[[$TABLE]]
+// CHECK: scf.parallel
+// CHECK: arith.negf
+func.func @rope_backward(%p: memref<1x1x8xi32>, %d: memref<1x2x8x4xf16>, %o: memref<1x2x8x4xf16>) {
+  attn.rope_backward ins(%p : memref<1x1x8xi32>) gradient(%d : memref<1x2x8x4xf16>) outs(%o : memref<1x2x8x4xf16>)
+  return
+}
+
+// A warp for each row; sums of columns are in shared memory.
+// CHECK-LABEL: func.func @features_backward
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+func.func @features_backward(%x: memref<1x1x8x4xf32>, %d: memref<1x1x8x15xf32>, %o: memref<1x1x8x4xf32>) {
+  attn.polynomial_features_backward ins(%x : memref<1x1x8x4xf32>) gradient(%d : memref<1x1x8x15xf32>)
+      outs(%o : memref<1x1x8x4xf32>) {degree = 2 : i64, scale = 1.0 : f64}
+  return
+}
+
+// Products of rows; the totals of rows; and three gradients, each of sums of
+// chunks, their scan, weights within chunks, rows, and what becomes of them.
+// CHECK-LABEL: func.func @causal_backward
+// CHECK-COUNT-2: memref.alloc() {{.*}} : memref<1x2x200xf32>
+// CHECK: scf.parallel
+// CHECK-COUNT-12: gpu.launch
+// CHECK-NOT: gpu.launch
+func.func @causal_backward(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf32>, %v: memref<1x1x200x32xf32>, %o: memref<1x2x200x32xf32>,
+                           %d: memref<1x2x200x32xf32>, %d1: memref<1x2x200x16xf32>, %d2: memref<1x1x200x16xf32>, %dv: memref<1x1x200x32xf32>) {
+  attn.low_rank_backward ins(%u1, %u2, %v : memref<1x2x200x16xf32>, memref<1x1x200x16xf32>, memref<1x1x200x32xf32>)
+      forward(%o : memref<1x2x200x32xf32>) gradient(%d : memref<1x2x200x32xf32>)
+      outs(%d1, %d2, %dv : memref<1x2x200x16xf32>, memref<1x1x200x16xf32>, memref<1x1x200x32xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
 // -----
 
 func.func @f64(%x: memref<1x2x8x4xf64>, %p: memref<1x1x8xi32>) {

@@ -27,3 +27,13 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
       outs(%o, %c : memref<1x2x200x64xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<toeplitz>}
   return
 }
+
+// Many small heads are tasks; what lies inside of one is not parallel.
+// CHECK-LABEL: func @many_heads(
+// CHECK: scf.forall {{.*}} in (4, 8)
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<3xindex>
+func.func @many_heads(%b: memref<4x8x2x64xf32>, %m: memref<4x8x2xi32>, %v: memref<4x2x64x64xf32>, %o: memref<4x8x64x64xf32>, %c: memref<4x8xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<4x8x2x64xf32>, memref<4x8x2xi32>, memref<4x2x64x64xf32>)
+      outs(%o, %c : memref<4x8x64x64xf32>, memref<4x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>}
+  return
+}

@@ -11,7 +11,7 @@
 // CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 2)
 // CHECK: vector.reduction <add>
 // CHECK: vector.fma
-// CHECK: arith.shli
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
 // CHECK: vector.fma
 // CHECK: llvm.call @fovea_rt_wait_for_turn(
 // CHECK: vector.fma
@@ -29,7 +29,8 @@ func.func @dense(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memref
   return
 }
 
-// Ranges that follow the queries: a task is all of a key head, and nobody waits.
+// Ranges that follow the queries, and few of them: a task is all of a key head,
+// and nobody waits.
 // CHECK-LABEL: func @blocks(
 // CHECK-NOT: fovea_rt
 // CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 1)
@@ -42,6 +43,39 @@ func.func @blocks(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memre
           ranges [affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>] mask <causal>
       forward(%q, %l : memref<1x2x128x16xf32>, memref<1x2x128xf32>) gradient(%d : memref<1x2x128x16xf32>)
       outs(%dq, %dk, %dv : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>, memref<1x2x128x16xf32>)
+      {block = 64 : i64, scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}
+
+// More of them: a task is a chunk of 512 queries. It sums gradients of summaries
+// in a window of its own, waits for the chunk behind it before every block, and
+// adds the window when that has ended.
+// CHECK-LABEL: func @chunks(
+// CHECK: %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x16xi64>
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (1, 2)
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK: scf.for
+// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK: llvm.call @fovea_rt_wait_for_turn(
+// CHECK: vector.fma
+// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK: llvm.call @fovea_rt_wait_for_turn(
+// CHECK: arith.addf
+// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK-NOT: fovea_rt
+// CHECK: return
+func.func @chunks(%q: memref<1x1x1024x16xf32>, %s: memref<1x1x64x16xf32>, %l: memref<1x1x1024xf32>,
+                  %d: memref<1x1x1024x16xf32>, %dq: memref<1x1x1024x16xf32>,
+                  %dk: memref<1x1x1024x16xf32>, %dv: memref<1x1x1024x16xf32>,
+                  %dsk: memref<1x1x64x16xf32>, %dsv: memref<1x1x64x16xf32>) {
+  attn.stream_backward query(%q : memref<1x1x1024x16xf32>)
+      source(%q, %q : memref<1x1x1024x16xf32>, memref<1x1x1024x16xf32>)
+          ranges [affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>] mask <causal>
+      source(%s, %s : memref<1x1x64x16xf32>, memref<1x1x64x16xf32>)
+          ranges [affine_map<(b)[rows, n] -> ((b floordiv 2) * 8 - 8, b * 4 - 4)>]
+      forward(%q, %l : memref<1x1x1024x16xf32>, memref<1x1x1024xf32>) gradient(%d : memref<1x1x1024x16xf32>)
+      outs(%dq, %dk, %dsk, %dv, %dsv : memref<1x1x1024x16xf32>, memref<1x1x1024x16xf32>, memref<1x1x64x16xf32>, memref<1x1x1024x16xf32>, memref<1x1x64x16xf32>)
       {block = 64 : i64, scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }

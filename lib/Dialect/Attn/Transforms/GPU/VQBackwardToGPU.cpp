@@ -1,0 +1,497 @@
+//===- VQBackwardToGPU.cpp - GPU kernels of gradients of attn.vq ----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Queries read tokens of their block and the one before one by one, and older
+// ones as codewords with mean values:
+//
+//   queries   for each 64 queries of a block: dQ = scale dS K over these tokens
+//             and over all codewords
+//   tokens    for each 64 tokens: dK = scale dS^T Q, dV = P^T dO over the
+//             queries of two blocks, and the heads that share them
+//   codes     for each 64 codewords and block of queries: U = P^T dO, the
+//             gradient of the value of any older token with that code
+//   values    U summed over later blocks, and added to dV by the token's code
+//   bias      for each 64 queries of a block and 64 columns: dS
+//
+// Tiles of scores and their gradients are made again in each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPULaunch.h"
+#include "GPUVQTile.h"
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_VQBACKWARDTOGPUPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+static constexpr int64_t kTile = SquareTile::kSize;
+/// Queries that add to the same sums of codewords where nothing is causal.
+static constexpr int64_t kGroupQueries = 512;
+
+static MemRefType getType(Value memref) {
+  return cast<MemRefType>(memref.getType());
+}
+static int64_t getWidth(Value memref) {
+  return getType(memref).getShape().back();
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+class VQBackwardLoops {
+public:
+  VQBackwardLoops(OpBuilder &builder, VQBackwardOp op, F32Math math);
+
+  void emit();
+
+private:
+  using Place = VQTile::Place;
+
+  Value allocate(ArrayRef<Value> extents, Type type) {
+    return buffers.emplace_back(b.allocate(extents, {}, type));
+  }
+  void fillZero(Value memref);
+  void summarize();
+  /// The queries of tile number `tile` of block `block`.
+  void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
+  void emitQueries();
+  void emitTokens();
+  void emitCodes();
+  void storeValues();
+  void emitBias();
+  Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
+                       function_ref<Values(Value head, ValueRange)> body);
+  /// Stores parts of 64 columns of rows `first .. end - 1`.
+  void store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts, Value memref,
+             ValueRange leading, Value first, Value end);
+  GPUKernelBuilder makeBuilder() {
+    return {op.getLoc(), b, VQTile::kNumThreads};
+  }
+  static int64_t getNumParts(int64_t width) {
+    return llvm::divideCeil(width, kTile);
+  }
+
+  VQBackwardOp op;
+  RowBuilder b;
+  VQGradient problem;
+  int64_t width, valueWidth, numCodes;
+  Value batches, heads, keyHeads, headsOfKey, numTokens;
+  /// Blocks of queries with a cache of their own, their length and tiles: one
+  /// of all queries where nothing is causal.
+  Value numBlocks, blockLength, tilesOfBlock;
+  /// Gradients of values from queries that read tokens one by one [B, G, N, E],
+  /// and of the value of any older token with a code, [B, G, groups of queries,
+  /// S, E].
+  Value valueSums, numGroups, codeSums;
+  Values buffers;
+};
+} // namespace
+
+VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
+                                 F32Math math)
+    : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
+      width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
+      batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
+      keyHeads(b.extent(op.getValue(), 1)),
+      // Without heads there are no key heads to divide by.
+      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
+      numTokens(b.extent(op.getQuery(), 2)) {
+  // Narrow numbers are tf32 numbers, and weights are rounded as they were.
+  if (!getType(op.getQuery()).getElementType().isF32() &&
+      math == F32Math::TF32x3)
+    math = F32Math::TF32;
+  problem = {op, math, numTokens, Value(), Value(), Value()};
+  numCodes = problem.getNumCodes();
+  int64_t block = problem.getBlock();
+  bool isCausal = op.getCausal();
+  numBlocks = isCausal ? b.ceilDiv(numTokens, block) : b.index(1);
+  blockLength = isCausal ? b.index(block) : numTokens;
+  tilesOfBlock = b.ceilDiv(blockLength, kTile);
+}
+
+void VQBackwardLoops::fillZero(Value memref) {
+  Values extents;
+  for (int64_t dim = 0; dim < getType(memref).getRank(); ++dim)
+    extents.push_back(b.extent(memref, dim));
+  Value zero = arith::ConstantOp::create(
+      b, b.getZeroAttr(getType(memref).getElementType()));
+  parallelLoop(b, extents, [&](ValueRange at) {
+    memref::StoreOp::create(b, zero, memref, at);
+  });
+}
+
+/// Means and counts of the values before every block, or of all values.
+void VQBackwardLoops::summarize() {
+  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
+  Type integer = b.getI32Type();
+  Value mean = allocate(extents, b.getF32Type());
+  Value count = allocate(ArrayRef(extents).drop_back(), integer);
+  fillZero(mean);
+  fillZero(count);
+  problem.means = mean;
+  problem.counts = count;
+  if (!op.getCausal()) {
+    CodebookAccumulateOp::create(b, TypeRange(), op.getCodes(), op.getValue(),
+                                 mean, count);
+    return;
+  }
+  // Block n reads the entry of block n - 1.
+  Value entries = b.max(b.sub(numBlocks, b.index(1)), 1);
+  Value all[] = {batches, keyHeads, entries, extents[2], extents[3]};
+  problem.means = allocate(all, b.getF32Type());
+  problem.counts = allocate(ArrayRef(all).drop_back(), integer);
+  CodebookScanOp::create(
+      b, TypeRange(), op.getCodes(), op.getValue(), mean, count, problem.means,
+      problem.counts, b.getI64IntegerAttr(problem.getBlock()),
+      ReductionAttr::get(b.getContext(), Reduction::Associative));
+}
+
+void VQBackwardLoops::setQueries(KernelBuilder &k, Place &place, Value block,
+                                 Value tile) {
+  place.block = block;
+  Value begin = k.mul(block, blockLength);
+  place.firstQuery = k.add(begin, k.mul(tile, kTile));
+  place.endQuery = k.min(k.add(begin, blockLength), numTokens);
+}
+
+Values
+VQBackwardLoops::loopOverHeads(GPUKernelBuilder &k, Value keyHead,
+                               ValueRange running,
+                               function_ref<Values(Value, ValueRange)> body) {
+  Value first = k.mul(keyHead, headsOfKey);
+  return k.loop(first, k.min(k.add(first, headsOfKey), heads), 1, running,
+                body);
+}
+
+void VQBackwardLoops::store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts,
+                            Value memref, ValueRange leading, Value first,
+                            Value end) {
+  size_t size = tile.makeSums().size();
+  for (size_t part = 0; part * size < parts.size(); ++part)
+    tile.forEach(parts.slice(part * size, size),
+                 [&](Value ofRow, Value ofColumn, Value sum) {
+                   Values to(leading);
+                   to.push_back(k.add(first, ofRow));
+                   to.push_back(k.add(ofColumn, part * kTile));
+                   Value exists =
+                       k.both(k.less(to.end()[-2], end),
+                              k.less(to.back(), k.index(getWidth(memref))));
+                   k.ifThen(exists, [&] { k.storeScalar(sum, memref, to); });
+                 });
+}
+
+void VQBackwardLoops::emitQueries() {
+  GPUKernelBuilder k = makeBuilder();
+  Values at = beginBlocks(k, {batches, heads, numBlocks, tilesOfBlock},
+                          VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], at[1], k.div(at[1], headsOfKey)};
+  setQueries(k, place, at[2], at[3]);
+  Value isTile = k.less(place.firstQuery, place.endQuery), zero = k.index(0);
+  Values sums;
+  for (int64_t part = 0; part < getNumParts(width); ++part)
+    sums.append(tile.makeSums());
+  size_t size = tile.makeSums().size();
+  auto addRows = [&](Value begin, Value end, bool isCache) {
+    place.isCache = isCache;
+    sums = k.loop(
+        begin, k.select(isTile, end, zero), kTile, sums,
+        [&](Value firstRow, ValueRange running) -> Values {
+          place.firstRow = firstRow;
+          VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
+                                                 /*hasGradients=*/true);
+          tile.keep(entries.gradients, op.getScale().convertToDouble());
+          Values next;
+          for (int64_t part = 0; part < getNumParts(width); ++part)
+            next.append(tile.addKeys(place, running.slice(part * size, size),
+                                     part * kTile));
+          return next;
+        });
+  };
+  Value hasCache = isTile;
+  if (op.getCausal()) {
+    Value begin = k.max(k.mul(k.sub(at[2], k.index(1)), blockLength), 0);
+    addRows(begin, k.min(k.add(place.firstQuery, kTile), place.endQuery),
+            /*isCache=*/false);
+    hasCache = k.less(k.index(1), at[2]);
+  }
+  addRows(zero, k.select(hasCache, k.index(numCodes), zero),
+          /*isCache=*/true);
+  store(k, tile, sums, op.getDQuery(), {at[0], at[1]}, place.firstQuery,
+        place.endQuery);
+}
+
+/// Gradients of tokens from the queries of their own and the next block.
+void VQBackwardLoops::emitTokens() {
+  GPUKernelBuilder k = makeBuilder();
+  Values at = beginBlocks(k, {batches, keyHeads, numBlocks, tilesOfBlock},
+                          VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], Value(), at[1]};
+  setQueries(k, place, at[2], at[3]);
+  place.firstRow = place.firstQuery;
+  Value endRow = place.endQuery;
+  place.endQuery = k.min(k.add(endRow, blockLength), numTokens);
+  Value endLoop =
+      k.select(k.less(place.firstRow, endRow), place.endQuery, k.index(0));
+  int64_t keyParts = getNumParts(width),
+          parts = keyParts + getNumParts(valueWidth);
+  Values sums;
+  for (int64_t part = 0; part < parts; ++part)
+    sums.append(tile.makeSums());
+  size_t size = tile.makeSums().size();
+  auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
+    place.firstQuery = firstQuery;
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
+                                           /*hasGradients=*/true);
+    Values next;
+    for (int64_t part = 0; part < parts; ++part) {
+      bool isKey = part < keyParts;
+      if (part == 0)
+        tile.keep(entries.gradients, op.getScale().convertToDouble());
+      if (part == keyParts)
+        tile.keep(entries.weights, 1.0);
+      next.append(tile.addQueries(place, running.slice(part * size, size),
+                                  isKey ? op.getQuery() : op.getDOutput(),
+                                  (isKey ? part : part - keyParts) * kTile));
+    }
+    return next;
+  };
+  sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
+    place.head = head;
+    return k.loop(place.firstRow, endLoop, kTile, running, addTile);
+  });
+  ValueRange all(sums);
+  store(k, tile, all.take_front(keyParts * size), op.getDKey(), {at[0], at[1]},
+        place.firstRow, endRow);
+  store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
+        place.firstRow, endRow);
+}
+
+/// Gradients of the values of older tokens by their codes: of block n + 2 in
+/// group n, or of any queries.
+void VQBackwardLoops::emitCodes() {
+  GPUKernelBuilder k = makeBuilder();
+  Values at = beginBlocks(
+      k, {batches, keyHeads, numGroups, b.index(getNumParts(numCodes))},
+      VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], Value(), at[1]};
+  place.isCache = true;
+  place.firstRow = k.mul(at[3], kTile);
+  Value first;
+  if (op.getCausal()) {
+    setQueries(k, place, k.add(at[2], 2), k.index(0));
+    first = place.firstQuery;
+  } else {
+    first = k.mul(at[2], kGroupQueries);
+    place.endQuery = k.min(k.add(first, kGroupQueries), numTokens);
+  }
+  int64_t parts = getNumParts(valueWidth);
+  Values sums;
+  for (int64_t part = 0; part < parts; ++part)
+    sums.append(tile.makeSums());
+  size_t size = tile.makeSums().size();
+  auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
+    place.firstQuery = firstQuery;
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
+                                           /*hasGradients=*/false);
+    tile.keep(entries.weights, 1.0);
+    Values next;
+    for (int64_t part = 0; part < parts; ++part)
+      next.append(tile.addQueries(place, running.slice(part * size, size),
+                                  op.getDOutput(), part * kTile));
+    return next;
+  };
+  sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
+    place.head = head;
+    return k.loop(first, place.endQuery, kTile, running, addTile);
+  });
+  store(k, tile, sums, codeSums, {at[0], at[1], at[2]}, place.firstRow,
+        k.index(numCodes));
+}
+
+/// Every token takes the sum over the groups of queries that are after it.
+void VQBackwardLoops::storeValues() {
+  Value codes = b.index(numCodes), columns = b.index(valueWidth),
+        one = b.index(1);
+  parallelLoop(b, {batches, keyHeads, codes, columns}, [&](ValueRange at) {
+    b.loop(b.index(0), numGroups, 1, {b.scalar(0.0)},
+           [&](Value step, ValueRange sum) -> Values {
+             Value group = b.sub(b.sub(numGroups, one), step);
+             Value place[] = {at[0], at[1], group, at[2], at[3]};
+             Value total = b.fadd(sum[0], b.loadScalar(codeSums, place));
+             b.storeScalar(total, codeSums, place);
+             return {total};
+           });
+  });
+  parallelLoop(b, {batches, keyHeads, numTokens, columns}, [&](ValueRange at) {
+    Value group = op.getCausal() ? b.div(at[2], blockLength) : b.index(0);
+    Value sum = op.getCausal() ? b.loadScalar(valueSums, at) : b.scalar(0.0);
+    Value older = b.select(
+        b.less(group, numGroups), b.getF32Type(),
+        [&] {
+          Value code = b.loadIndex(op.getCodes(), at.take_front(3));
+          return b.loadScalar(codeSums, {at[0], at[1], group, code, at[3]});
+        },
+        [&] { return b.scalar(0.0); });
+    b.storeScalar(b.fadd(sum, older), op.getDValue(), at);
+  });
+}
+
+/// Any of the first three axes may have an extent of 1 and stand for all.
+void VQBackwardLoops::emitBias() {
+  Value dBias = op.getDBias();
+  int64_t numColumns = 2 * problem.getBlock();
+  bool sumsBatches = getType(dBias).getDimSize(0) == 1;
+  bool sumsHeads = getType(dBias).getDimSize(1) == 1;
+  bool sumsQueries = getType(dBias).getDimSize(2) == 1;
+  Value numTiles = b.mul(numBlocks, tilesOfBlock);
+  GPUKernelBuilder k = makeBuilder();
+  Value one = k.index(1), zero = k.index(0);
+  Values at = beginBlocks(k,
+                          {b.extent(dBias, 0), b.extent(dBias, 1),
+                           sumsQueries ? b.index(1) : numTiles,
+                           b.index(getNumParts(numColumns))},
+                          VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Value firstColumn = k.mul(at[3], kTile);
+  Place place;
+  auto sumOver = [&](Value number, Value all, bool isSummed, ValueRange running,
+                     function_ref<Values(Value, ValueRange)> body) {
+    return k.loop(isSummed ? zero : number, isSummed ? all : k.add(number, one),
+                  1, running, body);
+  };
+  auto setTile = [&](Value number) {
+    setQueries(k, place, k.div(number, tilesOfBlock),
+               k.rem(number, tilesOfBlock));
+  };
+  auto addTile = [&](Value number, ValueRange running) -> Values {
+    setTile(number);
+    // The first block has none before it.
+    Value begin = k.mul(k.sub(place.block, one), blockLength);
+    place.firstRow = k.add(begin, firstColumn);
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
+                                           /*hasGradients=*/true);
+    Values next;
+    for (auto [sum, gradient] : llvm::zip(running, entries.gradients))
+      next.push_back(k.fadd(sum, gradient));
+    return next;
+  };
+  auto addHead = [&](Value head, ValueRange running) {
+    place.head = head;
+    place.keyHead = k.div(head, headsOfKey);
+    return sumOver(at[2], numTiles, sumsQueries, running, addTile);
+  };
+  auto addBatch = [&](Value batch, ValueRange running) {
+    place.batch = batch;
+    return sumOver(at[1], heads, sumsHeads, running, addHead);
+  };
+  Values total =
+      sumOver(at[0], batches, sumsBatches, tile.makeSums(), addBatch);
+  Value end = k.index(numColumns);
+  if (!sumsQueries) {
+    setTile(at[2]);
+    tile.forEach(total, [&](Value row, Value column, Value sum) {
+      Value to[] = {at[0], at[1], k.add(place.firstQuery, row),
+                    k.add(firstColumn, column)};
+      k.ifThen(k.both(k.less(to[2], place.endQuery), k.less(to[3], end)),
+               [&] { k.storeScalar(sum, dBias, to); });
+    });
+    return;
+  }
+  tile.keep(total, 1.0);
+  k.loop(k.toIndex(k.thread()), k.index(kTile), VQTile::kNumThreads,
+         [&](Value column) {
+           Value sum =
+               k.loop(zero, k.index(kTile), 1, {k.scalar(0.0)},
+                      [&](Value row, ValueRange sum) -> Values {
+                        return {k.fadd(sum[0], tile.loadKept(row, column))};
+                      })[0];
+           Value to[] = {at[0], at[1], zero, k.add(firstColumn, column)};
+           k.ifThen(k.less(to[3], end), [&] { k.storeScalar(sum, dBias, to); });
+         });
+}
+
+void VQBackwardLoops::emit() {
+  bool isCausal = op.getCausal();
+  Type number = b.getF32Type();
+  if (problem.isSoftmax()) {
+    problem.deltas = allocate({batches, heads, numTokens}, number);
+    emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0,
+                problem.deltas, op.getDLse());
+  }
+  summarize();
+  emitQueries();
+  if (isCausal) {
+    valueSums =
+        allocate({batches, keyHeads, numTokens, b.index(valueWidth)}, number);
+    emitTokens();
+  } else {
+    fillZero(op.getDKey());
+  }
+  numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(2)), 0)
+                       : b.ceilDiv(numTokens, kGroupQueries);
+  codeSums = allocate(
+      {batches, keyHeads, numGroups, b.index(numCodes), b.index(valueWidth)},
+      number);
+  emitCodes();
+  storeValues();
+  if (op.getDBias())
+    emitBias();
+  for (Value buffer : llvm::reverse(buffers))
+    memref::DeallocOp::create(b, buffer);
+}
+
+namespace {
+struct VQBackwardToGPUPass
+    : fovea::attn::impl::VQBackwardToGPUPassBase<VQBackwardToGPUPass> {
+  using VQBackwardToGPUPassBase::VQBackwardToGPUPassBase;
+
+  void runOnOperation() override {
+    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
+    if (!math)
+      return signalPassFailure();
+    SmallVector<VQBackwardOp> ops;
+    getOperation().walk([&](VQBackwardOp op) {
+      if (op->getNumResults() == 0)
+        ops.push_back(op);
+    });
+    for (VQBackwardOp op : ops) {
+      if (!op.getState().empty() || !op.getDNextState().empty()) {
+        op.emitOpError("has no kernel for GPUs with a state: expected none");
+        return signalPassFailure();
+      }
+      if (failed(verifyGPUElementTypes(op)) ||
+          failed(verifyGPUWidths(op, {op.getQuery(), op.getValue()})))
+        return signalPassFailure();
+      OpBuilder builder(op);
+      VQBackwardLoops(builder, op, *math).emit();
+      op.erase();
+    }
+  }
+};
+} // namespace

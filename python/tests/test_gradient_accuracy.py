@@ -1,0 +1,165 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients in float32 at 4096 tokens: at most twice as far from those in float64
+as what the plain formula gives with every operation in float32.  (Those of dense
+attention: test/Integration/CPU/backward-accuracy.test.)"""
+
+import sys
+
+import numpy as np
+import pytest
+
+import fovea
+from fovea import reference
+
+N, D = 4096, 64
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def in_float32(function):
+    """A reference whose arguments, and with them all that it computes, are float32."""
+    modules = [m for name, m in sys.modules.items() if name.startswith("fovea.reference.") and hasattr(m, "_array")]
+
+    def run(*arguments, **options):
+        old = [module._array for module in modules]
+        try:
+            for module in modules:
+                module._array = lambda name, value, rank, layout: np.asarray(value).astype(np.float32)
+            return function(*arguments, **options)
+        finally:
+            for module, array in zip(modules, old):
+                module._array = array
+
+    return run
+
+
+def rows(count=1, width=D, seed=0):
+    return normal(1, count, N, width, seed=seed)
+
+
+def vq_case(bias):
+    q, v, codebook, d_out = rows(), rows(seed=1), normal(1, 128, D, seed=2), rows(seed=3)
+    codes = np.random.default_rng(4).integers(0, 128, (1, 1, N)).astype(np.int32)
+    options = {"block": 128, "scale": 1 / 8}
+    if bias:
+        options["bias"] = normal(1, 1, N, 256, seed=5)
+    out, lse = fovea.vq(q, codes, v, codebook, **options, return_lse=True)
+    found = fovea.vq_backward(d_out, q, codes, v, codebook, out, lse, **options)
+    return found, reference.vq_backward, (d_out, q, codes, v, codebook), options
+
+
+def conv_apply_case():
+    b, v, d_out = 0.5 * normal(1, 1, 2, N), rows(seed=1), rows(seed=3)
+    sizes = np.array([[[N, N // 3]]], np.int32)
+    # That of Fourier transforms has a bound of its own.
+    out = fovea.conv_apply(b, sizes, v, algorithm="toeplitz")
+    found = fovea.conv_apply_backward(d_out, b, sizes, v, out, algorithm="toeplitz")
+    return found, reference.conv_apply_backward, (d_out, b, sizes, v), {}
+
+
+def conv_recover_case():
+    q, k, d_b = rows(), rows(seed=1), normal(1, 1, 3, N, seed=2)
+    sizes = np.array([[[N, 2000, 77]]], np.int32)
+    found = fovea.conv_recover_backward(d_b, q, k, sizes)
+    return found, reference.conv_recover_backward, (d_b, q, k, sizes), {}
+
+
+def conv_case():
+    q, k, v, d_out = (0.3 * rows(), 0.3 * rows(seed=1), rows(seed=2), rows(seed=3))
+    options = {"num_basis": 2, "window": 4, "delta": 1.0, "epsilon": 0.1}
+    out = fovea.conv(q, k, v, **options)
+    found = fovea.conv_backward(d_out, q, k, v, out, **options)
+    return found, reference.conv_backward, (d_out, q, k, v), options
+
+
+def low_rank_case():
+    u1, u2 = abs(rows(width=32)), abs(rows(width=32, seed=1))
+    v, d_out, mask = rows(seed=2), rows(seed=3), fovea.Causal()
+    out = fovea.low_rank(u1, u2, v, mask=mask)
+    found = fovea.low_rank_backward(d_out, u1, u2, v, out, mask=mask)
+    return found, reference.low_rank_backward, (d_out, u1, u2, v, np.tri(N, dtype=bool)), {}
+
+
+def features_case():
+    options = {"degree": 2, "scale": 0.125}
+    x, d_out = rows(width=16), rows(width=153, seed=1)
+    found = (fovea.polynomial_features_backward(d_out, x, **options),)
+    return found, reference.polynomial_features_backward, (d_out, x), options
+
+
+def score_case():
+    query, key, d_out = normal(1, 4, 48, D), normal(1, 4, N, D, seed=1), normal(1, N, seed=2)
+    text = (
+        "func.func @f(%q: tensor<1x4x48x64xf32>, %k: tensor<1x4x4096x64xf32>) -> tensor<1x4096xf32> {\n"
+        "  %e = tensor.empty() : tensor<1x4096xf32>\n"
+        "  %s = attn.tree_score ins(%q, %k : tensor<1x4x48x64xf32>, tensor<1x4x4096x64xf32>)"
+        " outs(%e : tensor<1x4096xf32>) -> tensor<1x4096xf32>\n  return %s : tensor<1x4096xf32>\n}\n"
+    )
+    found = fovea.compile(text).vjp()(query, key, d_out)
+    return found, reference.head_probability_backward, (d_out, query, key), {}
+
+
+def plain_rope(d_out, positions):
+    """Every operation but the angles in float32."""
+    angles = np.asarray(positions)[:, None] * 10000.0 ** (-np.arange(0, D, 2) / D)
+    cosines, sines = (f(angles).astype(np.float32) for f in (np.cos, np.sin))
+    even, odd = d_out[..., 0::2], d_out[..., 1::2]
+    return np.stack([even * cosines + odd * sines, odd * cosines - even * sines], -1).reshape(d_out.shape)
+
+
+def rope_case():
+    d_out, positions = rows(), np.arange(N)
+    found = (fovea.rope_backward(d_out, positions),)
+    return found, reference.rope_backward, (d_out, positions), {}
+
+
+CASES = {
+    "vq": lambda: vq_case(False), "vq, bias": lambda: vq_case(True), "conv_apply": conv_apply_case,
+    "conv_recover": conv_recover_case, "conv": conv_case, "low_rank": low_rank_case,
+    "polynomial_features": features_case, "tree_score": score_case, "rope": rope_case,
+}  # fmt: skip
+
+
+def as_tuple(gradients):
+    return tuple(g for g in (gradients if isinstance(gradients, tuple) else (gradients,)) if g is not None)
+
+
+def errors(found, exact, plain):
+    for one, want, simple in zip(found, exact, plain, strict=True):
+        assert simple.shape == want.shape == one.shape
+        yield tuple(np.abs(x - want).max() / np.abs(want).max() for x in (one, simple))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_float32(case):
+    found, function, arguments, options = CASES[case]()
+    exact = as_tuple(function(*arguments, **options))
+    plain = as_tuple((plain_rope if case == "rope" else in_float32(function))(*arguments, **options))
+    for index, (error, bound) in enumerate(errors(found, exact, plain)):
+        print(f"{case}, gradient {index}: error {error:.3g}, that of the plain formula {bound:.3g}")
+        assert 1e-9 < bound < 1e-3
+        assert error <= 2 * bound, index
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_bits_for_any_number_of_threads(case):
+    found = []
+    try:
+        for threads in (1, 2, 3, 7):
+            fovea.set_num_threads(threads)
+            found.append(CASES[case]()[0])
+    finally:
+        fovea.set_num_threads(0)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_a_less_exact_gradient_is_seen():
+    found, function, arguments, options = low_rank_case()
+    exact, plain = function(*arguments, **options), in_float32(function)(*arguments, **options)
+    worse = [x.astype(np.float16).astype(np.float32) for x in found]
+    assert all(error > 2 * bound for error, bound in errors(worse, exact, plain))

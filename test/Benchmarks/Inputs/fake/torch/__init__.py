@@ -1,0 +1,119 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""As much of PyTorch, over NumPy, as benchmarks/gpu/run.py uses: a rehearsal on a
+machine with neither. A device's memory is that of the host."""
+
+import ctypes
+import time
+import types
+
+import numpy as np
+from ml_dtypes import bfloat16  # noqa: F401
+
+from . import nn
+
+__version__ = "rehearsal"
+uint8, inf = np.uint8, np.inf
+_rng = np.random.default_rng(0)
+
+
+class Tensor(np.ndarray):
+    def data_ptr(self):
+        return self.ctypes.data
+
+    def numel(self):
+        return self.size
+
+    def zero_(self):
+        self[...] = 0
+
+    def copy_(self, other):
+        self[...] = other
+
+    def double(self):
+        return self.astype(np.float64)
+
+    def abs(self):
+        return np.abs(self)
+
+    def repeat_interleave(self, count, dim):
+        return np.repeat(self, count, dim)
+
+    def transpose(self, a, b):
+        return np.swapaxes(self, a, b)
+
+    def masked_fill_(self, mask, value):
+        self[np.broadcast_to(mask, self.shape)] = value
+
+    def softmax(self, dim):
+        p = np.exp(self - self.max(axis=dim, keepdims=True))
+        return p / p.sum(axis=dim, keepdims=True)
+
+    def max(self, axis=None, keepdims=False):
+        return np.max(np.asarray(self), axis=axis, keepdims=keepdims)
+
+
+def manual_seed(_):
+    pass
+
+
+def empty(*shape, device, dtype):
+    shape = shape[0] if isinstance(shape[0], (list, tuple)) else shape
+    return np.empty(shape, dtype).view(Tensor)
+
+
+def randn(*shape, device, dtype):
+    tensor = empty(*shape, device=device, dtype=dtype)
+    tensor[...] = _rng.standard_normal(tensor.shape)
+    return tensor
+
+
+def empty_like(tensor):
+    return np.empty_like(tensor)
+
+
+def randn_like(tensor):
+    return randn(*tensor.shape, device="cuda", dtype=tensor.dtype)
+
+
+def randint(low, high, shape, device):
+    return _rng.integers(low, high, shape).view(Tensor)
+
+
+def arange(count, device):
+    return np.arange(count).view(Tensor)
+
+
+def compile(function):
+    raise RuntimeError("the rehearsal has no compiler")
+
+
+class _Event:
+    def __init__(self, enable_timing):
+        self.time = None
+
+    def record(self):
+        self.time = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end):
+        return (end.time - self.time) * 1e3
+
+
+def _copy(target, source, bytes, kind):
+    ctypes.memmove(target, source, bytes)
+    return 0
+
+
+cuda = types.SimpleNamespace(
+    is_available=lambda: True,
+    synchronize=lambda: None,
+    Event=_Event,
+    get_device_name=lambda: "rehearsal",
+    get_device_capability=lambda: (8, 0),
+    current_stream=lambda: types.SimpleNamespace(cuda_stream=None),
+    cudart=lambda: types.SimpleNamespace(cudaMemcpy=_copy),
+)

@@ -1,0 +1,41 @@
+// RUN: fovea-opt %s --attn-vq-backward-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --attn-vq-backward-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+
+// Products of rows; means of older tokens; 4 heads and 3 blocks of 2 tiles of
+// queries; 2 key heads and as many tiles of tokens; 1 block that has older
+// tokens, with 2 tiles of codewords; their sums, and those of values.
+// CHECK-LABEL: func.func @causal
+// CHECK: scf.parallel
+// CHECK: attn.codebook_scan
+// CHECK-SAME: reduction = #attn.reduction<associative>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c24,
+// CHECK-COUNT-2: scf.for
+// CHECK: nvvm.mma.sync
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK: nvvm.mma.sync
+// CHECK: memref.alloc() {{.*}} : memref<1x2x1x80x16xf32>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
+// CHECK: nvvm.mma.sync
+// CHECK-COUNT-2: scf.parallel
+// CHECK-NOT: scf.parallel
+// CHECK-NOT: attn.vq_backward
+func.func @causal(%q: memref<1x4x300x8xf32>, %z: memref<1x2x300xi32>, %v: memref<1x2x300x16xf32>, %c: memref<1x80x8xf32>,
+                  %o: memref<1x4x300x16xf32>, %l: memref<1x4x300xf32>, %d: memref<1x4x300x16xf32>,
+                  %dq: memref<1x4x300x8xf32>, %dk: memref<1x2x300x8xf32>, %dv: memref<1x2x300x16xf32>) {
+  attn.vq_backward ins(%q, %z, %v, %c : memref<1x4x300x8xf32>, memref<1x2x300xi32>, memref<1x2x300x16xf32>, memref<1x80x8xf32>)
+      forward(%o, %l : memref<1x4x300x16xf32>, memref<1x4x300xf32>) gradient(%d : memref<1x4x300x16xf32>)
+      outs(%dq, %dk, %dv : memref<1x4x300x8xf32>, memref<1x2x300x8xf32>, memref<1x2x300x16xf32>) {block = 128 : i64, causal}
+  return
+}
+
+// -----
+
+func.func @broad(%q: memref<1x1x4x300xf32>, %z: memref<1x1x4xi32>, %c: memref<1x3x300xf32>, %o: memref<1x1x4x300xf32>, %l: memref<1x1x4xf32>,
+                 %d: memref<1x1x4x300xf32>, %dq: memref<1x1x4x300xf32>, %dk: memref<1x1x4x300xf32>, %dv: memref<1x1x4x300xf32>) {
+  // expected-error@+1 {{has heads of width 300, but GPU kernels take at most 256}}
+  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x4x300xf32>, memref<1x1x4xi32>, memref<1x1x4x300xf32>, memref<1x3x300xf32>)
+      forward(%o, %l : memref<1x1x4x300xf32>, memref<1x1x4xf32>) gradient(%d : memref<1x1x4x300xf32>)
+      outs(%dq, %dk, %dv : memref<1x1x4x300xf32>, memref<1x1x4x300xf32>, memref<1x1x4x300xf32>) {block = 2 : i64, causal}
+  return
+}

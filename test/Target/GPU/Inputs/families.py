@@ -1,0 +1,158 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks the table of kernels in docs/results/gpu-kernels.md, of all operations that
+have a form for GPUs: their examples, and those of large heads. The PTX must have no
+calls, no local memory, and f64 only where it is meant; where there is ptxas, no
+register is spilled and no more are used than the page says.
+
+    families.py <fovea-compile> <source> [--ptxas PROGRAM] [--update] [--times]
+
+With --times, writes how long it takes to make PTX of each instead.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HEADER = "| kernels of | chip | number | registers | spilled | mma / ldmatrix / cp.async / wgmma / TMA |"
+TIMES_HEADER = "| MLIR to PTX | kernels | sm_80, ms | sm_90a, ms |"
+# Sums that are not to lose the small numbers among them.
+USES_F64 = {"conv_apply", "conv", "conv_recover", "conv_apply_backward", "conv_backward", "low_rank", "low_rank_backward"}
+COUNTED = (r"\bmma\.sync", r"\bldmatrix\.sync", r"\bcp\.async\.c[ga]", r"\bwgmma\.mma_async", r"\bcp\.async\.bulk\.tensor")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("compiler")
+parser.add_argument("source", type=pathlib.Path)
+parser.add_argument("--ptxas")
+parser.add_argument("--update", action="store_true")
+parser.add_argument("--times", action="store_true")
+options = parser.parse_args()
+page_path = options.source / "docs" / "results" / "gpu-kernels.md"
+sys.path.insert(0, str(options.source / "benchmarks" / "gpu"))
+import artefacts  # noqa: E402
+
+
+def large():
+    """Functions of heads of 128 columns, as benchmarks run them."""
+    q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
+    yield "fast_multipole, D = 128", "f", artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
+    yield "vq, D = 128", "f", artefacts.vq(128, 8192, 512, 512, 8, 2)
+    yield "dense with a bias, D = 128", "f", (
+        f"func.func @f(%q: {q}, %k: {k}, %b: tensor<1x8x4096x4096xbf16>, %o: {q}) -> {q} {{\n"
+        f"  %r = attn.dense ins(%q, %k, %k : {q}, {k}, {k}) bias(%b : tensor<1x8x4096x4096xbf16>)\n"
+        f"      outs(%o : {q}) -> {q}\n  return %r : {q}\n}}\n")
+    yield "dense_backward, D = 128", "f", (
+        f"func.func @f(%q: {q}, %k: {k}, %out: {q}, %lse: {l}, %d: {q}, %iq: {q}, %ik: {k}) -> ({q}, {k}, {k}) {{\n"
+        f"  %r:3 = attn.dense_backward ins(%q, %k, %k : {q}, {k}, {k}) forward(%out, %lse : {q}, {l}) gradient(%d : {q})\n"
+        f"      outs(%iq, %ik, %ik : {q}, {k}, {k}) {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}\n"
+        f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+
+
+def examples():
+    """Names, entries and texts of what is compiled."""
+    for path in sorted((options.source / "test" / "Dialect" / "Attn" / "IR").glob("*/doctest.mlir")):
+        text = path.read_text()
+        for name in re.findall(r"^func\.func @(\w+)\(", text, re.M):
+            yield name, name, text
+    yield from large()
+
+
+def compile_for(chip, entry, text):
+    """The PTX, or None if an operation has no form for GPUs."""
+    command = [options.compiler, "-", "--target=nvvm", f"--chip={chip}", f"--entry={entry}", "--emit=ptx", "-o", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout
+    for reason in ("has no form for GPUs", "GPU kernels take f16, bf16 and f32", "has no GPU kernels"):
+        if reason in done.stderr:
+            return None
+    raise SystemExit(f"@{entry}: {done.stderr.splitlines()[0]}")
+
+
+def run_ptxas(chip, ptx):
+    """The most registers, and bytes that are spilled."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        log = subprocess.run([options.ptxas, f"-arch={chip}", "-v", file.name, "-o", "/dev/null"],
+                             capture_output=True, text=True, check=True)
+    said = log.stdout + log.stderr
+    return (max(map(int, re.findall(r"Used (\d+) registers", said))),
+            sum(map(int, re.findall(r"(\d+) bytes spill", said))))
+
+
+def read_page(header):
+    page = page_path.read_text()
+    start = page.index(header)
+    end = page.index("\n\n", start)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page[start:end].splitlines()[2:]]
+    return page[:start], page[end:], {(row[0], row[1]): row[2:] for row in rows}
+
+
+def write_times():
+    """Seconds of whole processes, less those of one that compiles nothing."""
+    def run(chip, entry, text):
+        begin = time.perf_counter()
+        found = compile_for(chip, entry, text)
+        return time.perf_counter() - begin, found
+
+    empty = "func.func @f(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }\n"
+    start = min(run("sm_80", "f", empty)[0] for _ in range(5))
+    lines = [TIMES_HEADER, "|---|---|---|---|"]
+    for name, entry, text in examples():
+        taken = [run(chip, entry, text) for chip in ("sm_80", "sm_90a")]
+        if taken[0][1]:
+            number = len(re.findall(r"^\.visible \.entry", taken[0][1], re.M))
+            times = " | ".join(f"{1000 * (seconds - start):.0f}" for seconds, _ in taken)
+            lines.append(f"| {name} | {number} | {times} |")
+    before, after, _ = read_page(TIMES_HEADER)
+    page_path.write_text(before + "\n".join(lines) + after)
+
+
+if options.times:
+    write_times()
+    raise SystemExit
+
+before, after, stated = read_page(HEADER)
+lines, failures, refused = [HEADER, "|---|---|---|---|---|---|"], [], []
+for name, entry, text in examples():
+    codes = collections.OrderedDict()
+    ptx = compile_for("sm_80", entry, text)
+    if not ptx:
+        refused.append(name)
+        continue
+    codes["sm_80"] = ptx
+    # Kernels of their own have narrow products only.
+    if "m16n8k16" in ptx and "wgmma" in (ptx := compile_for("sm_90a", entry, text)):
+        codes["sm_90a"] = ptx
+    for chip, ptx in codes.items():
+        entries = len(re.findall(r"^\.visible \.entry|^\.entry", ptx, re.M))
+        if entries == 0:
+            continue
+        counts = " / ".join(str(len(re.findall(pattern, ptx))) for pattern in COUNTED)
+        wrong = [word for word in (".extern .func", "__nv_", ".local") if word in ptx]
+        if ".f64" in ptx and name.split(",")[0] not in USES_F64:
+            wrong.append(".f64")
+        failures += [f"{name} on {chip}: its PTX has {word}" for word in wrong]
+        registers, spilled, row = None, None, stated.get((name, chip), ["0", "0", "0", ""])
+        if options.ptxas:
+            registers, spilled = run_ptxas(chip, ptx)
+            if spilled > int(row[2]):
+                failures.append(f"{name} on {chip}: {spilled} bytes of registers are spilled; the page says {row[2]}")
+            if registers > int(row[1]):
+                failures.append(f"{name} on {chip}: {registers} registers; the page says {row[1]}")
+        if [str(entries), counts] != [row[0], row[3]]:
+            failures.append(f"{name} on {chip}: {entries} kernels, {counts}; the page says {row}")
+        lines.append(f"| {name} | {chip} | {entries} | {registers} | {spilled} | {counts} |")
+if options.update:
+    page_path.write_text(before + "\n".join(lines) + after)
+    failures = [line for line in failures if "the page says" not in line]
+print("\n".join(failures or [f"{len(lines) - 2} rows as stated"]))
+print("not for GPUs: " + (", ".join(refused) or "none"))
+raise SystemExit(bool(failures))

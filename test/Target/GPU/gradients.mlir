@@ -1,0 +1,39 @@
+// PTX of gradients: products on tensor cores, no number of f64, nothing of a
+// device library, and no arrays in local memory.
+
+// RUN: fovea-compile %s --entry=dense --target=nvvm --emit=ptx -o %t.dense
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.dense
+// RUN: FileCheck %s --input-file=%t.dense
+// RUN: fovea-compile %s --entry=wide --target=nvvm --emit=ptx -o %t.wide
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.wide
+// RUN: FileCheck %s --input-file=%t.wide
+// RUN: fovea-compile %s --entry=vq --target=nvvm --emit=ptx -o %t.vq
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.vq
+// RUN: FileCheck %s --input-file=%t.vq --check-prefixes=CHECK,VQ
+
+// CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+// CHECK-DAG: ex2.approx.ftz.f32
+// VQ-DAG: vote.sync.ballot
+
+!rows = tensor<1x8x?x64xbf16>
+!wide = tensor<1x8x?x128xf32>
+
+func.func @dense(%q: !rows, %k: !rows, %v: !rows, %o: !rows, %l: tensor<1x8x?xf32>, %d: !rows, %i: !rows) -> (!rows, !rows, !rows) {
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !rows, !rows, !rows) forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows)
+      outs(%i, %i, %i : !rows, !rows, !rows) {mask = #attn.mask<causal>} -> !rows, !rows, !rows
+  return %r#0, %r#1, %r#2 : !rows, !rows, !rows
+}
+
+func.func @wide(%q: !wide, %k: !wide, %v: !wide, %o: !wide, %l: tensor<1x8x?xf32>, %d: !wide, %i: !wide) -> (!wide, !wide, !wide) {
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !wide, !wide, !wide) forward(%o, %l : !wide, tensor<1x8x?xf32>) gradient(%d : !wide)
+      outs(%i, %i, %i : !wide, !wide, !wide) {mask = #attn.mask<causal>} -> !wide, !wide, !wide
+  return %r#0, %r#1, %r#2 : !wide, !wide, !wide
+}
+
+func.func @vq(%q: !rows, %z: tensor<1x8x?xi32>, %v: !rows, %c: tensor<8x512x64xbf16>, %o: !rows, %l: tensor<1x8x?xf32>, %d: !rows, %i: !rows)
+    -> (!rows, !rows, !rows) {
+  %r:3 = attn.vq_backward ins(%q, %z, %v, %c : !rows, tensor<1x8x?xi32>, !rows, tensor<8x512x64xbf16>)
+      forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows) outs(%i, %i, %i : !rows, !rows, !rows)
+      {block = 512 : i64, causal} -> !rows, !rows, !rows
+  return %r#0, %r#1, %r#2 : !rows, !rows, !rows
+}

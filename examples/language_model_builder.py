@@ -61,6 +61,8 @@ class Model:
                 for level, size in enumerate(self.intervals):
                     for side in ("ks", "vs"):
                         own[f"{side}{level}"] = (1, self.rank, size, self.head_width)
+            if self.attention == "vq":
+                own["bias"] = (self.heads, self.group, 2 * self.group)
             shapes.update({f"{name}_{layer}": shape for name, shape in own.items()})
         shapes.update({"gain": (F,), "unembedding": (F, BYTES)})
         return shapes
@@ -184,11 +186,33 @@ class ModelWriter(Writer):
                       "%s = arith.addf %acc, %p : $T", "linalg.yield %s : $T"),
             self.commitment or self.zeros(),
         )  # fmt: skip
+        bias, bias_type = self.local_bias(f"%bias_{layer}")
         return self.op(
-            f"attn.vq ins({q}, {nearest}, {v}, %codebook_{layer} : {t}, {codes}, {t}, {book}) "
+            f"attn.vq ins({q}, {nearest}, {v}, %codebook_{layer} : {t}, {codes}, {t}, {book}) bias({bias} : {bias_type}) "
             f"outs({self.empty(*shape)} : {t}) {{block = {m.group} : i64, causal, "
             f"scale = {m.head_width**-0.5:.17e} : f64}} -> {t}"
         )
+
+    def local_bias(self, table):
+        """[H,Lb,2 Lb], for every query of a block and every key of that and the
+        previous block, as the bias of all blocks, [1,H,N,2 Lb]."""
+        m = self.model
+        blocks = -(-m.context // m.group)
+        own, every = (m.heads, m.group, 2 * m.group), (1, m.heads, blocks, m.group, 2 * m.group)
+        repeated = self.generic(
+            [(table, self.tensor(*own))], ["d1, d3, d4"], self.tensor(*every), "d0, d1, d2, d3, d4",
+            ["parallel"] * 5, self.body("linalg.yield %i0 : $T"),
+        )  # fmt: skip
+        rows = self.tensor(1, m.heads, blocks * m.group, 2 * m.group)
+        joined = self.op(
+            f"tensor.collapse_shape {repeated} [[0], [1], [2, 3], [4]] : {self.tensor(*every)} into {rows}"
+        )
+        t = self.tensor(1, m.heads, m.context, 2 * m.group)
+        if t == rows:
+            return joined, t
+        sizes = f"[1, {m.heads}, {m.context}, {2 * m.group}]"
+        cut = f"tensor.extract_slice {joined}[0, 0, 0, 0] {sizes} [1, 1, 1, 1] : {rows} to {t}"
+        return self.op(cut), t
 
     def silu_gate(self, gate, up):
         m = self.model

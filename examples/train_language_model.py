@@ -51,12 +51,14 @@ def split(text, context):
 
 
 def initial_parameters(model, seed):
-    """Normal numbers that keep the size of what they multiply, ones for gains, and
-    means for the summaries of multipole attention."""
+    """Normal numbers that keep the size of what they multiply, ones for gains, zeros
+    for biases, and means for the summaries of multipole attention."""
     rng, result = np.random.default_rng(seed), {}
     for name, shape in model.parameters().items():
         if len(shape) == 1:
             values = np.ones(shape)
+        elif len(shape) == 3:
+            values = np.zeros(shape)
         elif len(shape) == 4:
             _, rank, size, _ = shape
             mine = np.arange(size) // (size // rank) == np.arange(rank)[:, None]

@@ -24,8 +24,10 @@
 // row of the strip behind is asked for; likewise the weights of the next chunk,
 // during d_weights. Gradients are asked for one row tile ahead.
 //
-// A task is a set of weights and a slice of the columns: so tasks write to
-// different places, and sums over heads and batch entries have one order.
+// A task is a set of weights and a part of every finest interval, the same in
+// all of them: a row of any weights is met by one task only. So tasks write to
+// different places, and sums have one order, however many tasks there are. Rows
+// that are very wide or very few are divided, too, by columns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,7 +74,8 @@ private:
     Value firstRow, vector; // in the chunk, in the task
   };
 
-  void emitTask(Value set, Value slice);
+  void divideWork(int64_t minTasks);
+  void emitTask(Value set, Value part, Value slice);
   void emitBlock();
   void listStrips(Value first);
   void packWeights(size_t level, const Chunk &chunk, Value number);
@@ -109,13 +112,15 @@ private:
   Value input, dInput;
   int64_t rank, sets, finest, coarsest, numSums, chunkRows, rowTiles;
   int64_t vectorsPerTask, numVectors, groupStrips;
+  /// Parts of a finest interval that are tasks, and their chunks.
+  int64_t parts, chunksPerPart;
   /// There are whole tiles of strips, and no strip and no chunk ends early.
   bool allPresent;
 
   // Values of the enclosing function.
   Value rows, headsPerSet, stripsPerHead, numStrips;
   // Values of the task and of the block of strips.
-  Value set, firstVector, numChunks, blockStrips;
+  Value set, firstVector, firstRow, numChunks, blockStrips;
   /// Batch entry, head, first row and end of every strip of the block.
   Value strips;
   Value stagedInput, packedGradients, packedWeights;

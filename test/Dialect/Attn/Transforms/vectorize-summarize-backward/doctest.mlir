@@ -4,12 +4,12 @@
 // rows by 4 strips and of 4 rows by 4 sums.
 // CHECK-LABEL: func @levels(
 // CHECK-NOT: attn.summarize_backward
-// CHECK-COUNT-1: scf.forall (%{{.*}}, %{{.*}}) in (1, 2)
+// CHECK-COUNT-1: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (1, 2, 1)
 // Rows of two chunks; gradients of 8 sums and 4 strips; weights of 8 sums and 4
 // rows.
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<2x2x4x128x16xf32>
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<2x8x32x16xf32>
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<2x4x32x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<2x4x4x128x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<4x8x32x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<4x4x32x16xf32>
 // CHECK-COUNT-16: vector.fma
 // CHECK-NOT: scf.forall
 // CHECK: return

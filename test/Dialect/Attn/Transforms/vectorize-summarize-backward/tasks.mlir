@@ -39,9 +39,9 @@ func.func @one_chunk(%x: memref<1x2x256x64xf32>, %w: memref<1x4x16x64xf32>, %g: 
 // EIGHT: scf.forall (%{{.*}}, %[[PART:.*]], %{{.*}}) in (2, 2, 2)
 // EIGHT: %[[FIRST:.*]] = arith.cmpi eq, %[[PART]], %{{.*}}
 // EIGHT: scf.if %[[FIRST]]
-func.func @sets_of_wide_rows(%x: memref<1x2x256x128xf32>, %w: memref<2x4x64x128xf32>, %g: memref<1x2x16x128xf32>,
-                             %dx: memref<1x2x256x128xf32>, %dw: memref<2x4x64x128xf32>, %db: memref<2x4x128xf32>) {
-  attn.summarize_backward ins(%x : memref<1x2x256x128xf32>) weights(%w : memref<2x4x64x128xf32>) gradient(%g : memref<1x2x16x128xf32>)
-      outs(%dx, %dw, %db : memref<1x2x256x128xf32>, memref<2x4x64x128xf32>, memref<2x4x128xf32>)
+func.func @sets_of_wide_rows(%x: memref<1x2x256x512xf32>, %w: memref<2x4x64x512xf32>, %g: memref<1x2x16x512xf32>,
+                             %dx: memref<1x2x256x512xf32>, %dw: memref<2x4x64x512xf32>, %db: memref<2x4x512xf32>) {
+  attn.summarize_backward ins(%x : memref<1x2x256x512xf32>) weights(%w : memref<2x4x64x512xf32>) gradient(%g : memref<1x2x16x512xf32>)
+      outs(%dx, %dw, %db : memref<1x2x256x512xf32>, memref<2x4x64x512xf32>, memref<2x4x512xf32>)
   return
 }

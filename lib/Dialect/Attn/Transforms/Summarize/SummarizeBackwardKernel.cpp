@@ -33,10 +33,11 @@ static constexpr int64_t kCachedRows = 8;
 /// Elements of the weights of a level that stay in the second-level cache while
 /// a pass goes through the others.
 static constexpr int64_t kCachedWeights = 1 << 16;
-/// Bits of a row that a task takes at most. Rows stay whole if possible: other
-/// tasks' parts of rows are fetched ahead for nothing. On one core of a Zen 4,
-/// 8 heads, whole rows and halves reach 60 and 42 % of peak for D = 64, 53 and
-/// 40 % for 128; whole rows, halves and quarters 51, 48 and 39 % for 256.
+/// Bits of a row that a task takes at most. Rows stay whole if possible:
+/// probably the hardware fetches the gaps between parts of rows, too. On one
+/// core of a Zen 4, 8 heads, whole rows and halves reach 60 and 42 % of peak
+/// for D = 64, 53 and 40 % for 128; whole rows, halves and quarters 51, 48 and
+/// 39 % for 256.
 static constexpr int64_t kRowBitsPerTask = 8192;
 
 SummarizeBackwardKernel::SummarizeBackwardKernel(

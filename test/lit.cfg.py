@@ -47,6 +47,7 @@ config.substitutions += [
     ("%shlibext", config.llvm_shlib_ext),
     ("%python", config.python_executable),
     ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea" + config.llvm_shlib_ext)),
+    ("%fake_cuda", os.path.join(config.fovea_binary_dir, "test/unit/Runtime/libFoveaFakeCuda.so")),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
     # A program that loads an instrumented library must be instrumented itself.

@@ -13,7 +13,6 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/Npy.h"
 #include "fovea_rt/fovea_rt.h"
-#include "fovea_rt/gpu.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
@@ -266,6 +265,22 @@ static Error checkAll(const Kernel &kernel, ArrayRef<OwnedTensor> results,
   return Error::success();
 }
 
+/// What --bench asks for.
+static Expected<run::Measurement> measure(const Kernel &kernel,
+                                          ArrayRef<TensorRef> inputs,
+                                          std::optional<double> usefulFlops) {
+  switch (options.compile.target) {
+  case Target::GPU:
+    return run::benchmarkOnDevice(kernel, inputs, *options.benchSeconds,
+                                  options.compile, usefulFlops);
+  case Target::GPUEmulator:
+    return run::countInEmulator(kernel, inputs, usefulFlops);
+  default:
+    return run::benchmark(kernel, inputs, *options.benchSeconds,
+                          options.benchClock, usefulFlops);
+  }
+}
+
 static int runMain() {
   if (options.numThreads > 0)
     fovea_rt_set_num_threads(options.numThreads);
@@ -328,20 +343,14 @@ static int runMain() {
   if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
   if (options.benchSeconds) {
-    bool isEmulated = options.compile.target == Target::GPUEmulator;
-    bool isGPU = isEmulated || options.compile.target == Target::GPU;
-    int32_t kind = isEmulated ? FOVEA_RT_GPU_EMULATOR : FOVEA_RT_GPU_CUDA;
-    Expected<run::Timing> timing =
-        isGPU ? run::benchmarkOnDevice(*kernel, refs, *options.benchSeconds,
-                                       kind, inspection.usefulFlops)
-              : run::benchmark(*kernel, refs, *options.benchSeconds,
-                               options.benchClock, inspection.usefulFlops);
-    if (!timing)
-      return fail(timing.takeError());
+    Expected<run::Measurement> measured =
+        measure(*kernel, refs, inspection.usefulFlops);
+    if (!measured)
+      return fail(measured.takeError());
     if (options.asJSON)
-      report["bench"] = timing->toJSON();
+      report["bench"] = std::move(measured->json);
     else
-      timing->print(*kernel, outs());
+      outs() << measured->text;
   }
   if (options.asJSON)
     outs() << json::Value(std::move(report)) << '\n';

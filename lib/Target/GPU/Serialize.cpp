@@ -43,15 +43,23 @@ static void exportDynamicSharedMemory(Module &module) {
 Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
                                          const GPUInfo &gpu,
                                          unsigned optLevel) {
-  LLVMInitializeNVPTXAsmPrinter();
   LLVMContext context;
-  std::string errors;
-  collectErrors(context, errors);
   std::unique_ptr<Module> module =
       mlir::translateModuleToLLVMIR(gpuModule, context, gpuModule.getName());
   if (!module)
     return createStringError("cannot translate GPU module '" +
                              gpuModule.getName() + "' to LLVM IR");
+  exportDynamicSharedMemory(*module);
+  return generateGPUCode(*module, gpu, optLevel);
+}
+
+Expected<GPUCode> fovea::generateGPUCode(Module &module, const GPUInfo &gpu,
+                                         unsigned optLevel) {
+  LLVMInitializeNVPTXAsmPrinter();
+  std::string errors;
+  collectErrors(module.getContext(), errors);
+  llvm::scope_exit restore(
+      [&] { module.getContext().setDiagnosticHandlerCallBack(nullptr); });
   Triple triple("nvptx64-nvidia-cuda");
   std::string error;
   const Target *target = TargetRegistry::lookupTarget(triple, error);
@@ -60,23 +68,22 @@ Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
   std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
       triple, gpu.chip, gpu.features, {}, {}, {},
       optLevel == 0 ? CodeGenOptLevel::None : CodeGenOptLevel::Aggressive));
-  module->setTargetTriple(triple);
-  module->setDataLayout(machine->createDataLayout());
-  exportDynamicSharedMemory(*module);
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
   // A function that nobody has defined would be left to the driver to find.
-  for (Function &function : *module)
+  for (Function &function : module)
     if (function.isDeclaration() && !function.isIntrinsic())
-      return createStringError("GPU module '" + gpuModule.getName() +
-                               "' calls '" + function.getName() +
+      return createStringError("GPU module '" + module.getName() + "' calls '" +
+                               function.getName() +
                                "', which it does not define");
-  runPasses(*module, machine.get(), [&](PassBuilder &builder) {
+  runPasses(module, machine.get(), [&](PassBuilder &builder) {
     return buildDefaultPipeline(builder, optLevel);
   });
 
   GPUCode code;
   {
     raw_string_ostream os(code.bitcode);
-    WriteBitcodeToFile(*module, os);
+    WriteBitcodeToFile(module, os);
   }
   SmallString<0> ptx;
   raw_svector_ostream os(ptx);
@@ -84,7 +91,7 @@ Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
   if (machine->addPassesToEmitFile(passes, os, nullptr,
                                    CodeGenFileType::AssemblyFile))
     return createStringError("LLVM cannot generate PTX");
-  passes.run(*module);
+  passes.run(module);
   if (!errors.empty())
     return createStringError(errors);
   code.ptx = ptx.str().str();

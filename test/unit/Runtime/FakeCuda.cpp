@@ -158,13 +158,16 @@ static void addOne(void **params) {
   for (int64_t i = 0; i < count; ++i)
     values[i] += 1;
 }
+static void doNothing(void **) {}
 using Kernel = void (*)(void **);
 
 EXPORT int cuModuleGetFunction(void **function, void *, const char *name) {
   ENTER("cuModuleGetFunction", true);
-  if (strcmp(name, "add_one") != 0)
+  bool isKnown = strcmp(name, "add_one") == 0;
+  const char *others = getenv("FAKE_CUDA_KERNELS");
+  if (!isKnown && (!others || !strstr(name, others)))
     return 500;
-  *function = reinterpret_cast<void *>(Kernel(addOne));
+  *function = reinterpret_cast<void *>(Kernel(isKnown ? addOne : doNothing));
   return 0;
 }
 EXPORT int cuFuncSetAttribute(void *, int attribute, int value) {

@@ -7,8 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // The tests of the GPU runtime load this library in place of libcuda. Device
-// memory is memory of the host; a kernel is one of a few functions in C. The
-// library counts what is alive and fails where it is told to.
+// memory is memory of the host; a kernel is a function in C, or, if its name
+// contains what the variable FAKE_CUDA_KERNELS says, does nothing. Whatever
+// events measure takes 1.5 ms.
+// The library counts what is alive and fails where it is told to.
 //
 //===----------------------------------------------------------------------===//
 

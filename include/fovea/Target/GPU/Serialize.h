@@ -12,6 +12,10 @@
 #include "fovea/Target/GPU/GPUInfo.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
+namespace llvm {
+class Module;
+} // namespace llvm
+
 namespace fovea {
 
 struct GPUCode {
@@ -24,6 +28,11 @@ struct GPUCode {
 /// Generates code of a module in the LLVM and NVVM dialects, inside the process
 /// and without a CUDA toolkit. `optLevel` is that of LLVM's optimizer, 0 to 3.
 llvm::Expected<GPUCode> generateGPUCode(mlir::gpu::GPUModuleOp module,
+                                        const GPUInfo &gpu,
+                                        unsigned optLevel = 3);
+
+/// The same for a module that is LLVM IR already; it is optimised in place.
+llvm::Expected<GPUCode> generateGPUCode(llvm::Module &module,
                                         const GPUInfo &gpu,
                                         unsigned optLevel = 3);
 

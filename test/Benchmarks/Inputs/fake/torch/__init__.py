@@ -37,14 +37,14 @@ class Tensor(np.ndarray):
     def abs(self):
         return np.abs(self)
 
-    def repeat_interleave(self, count, dim):
-        return np.repeat(self, count, dim)
-
     def transpose(self, a, b):
         return np.swapaxes(self, a, b)
 
-    def masked_fill_(self, mask, value):
-        self[np.broadcast_to(mask, self.shape)] = value
+    def masked_fill(self, mask, value):
+        return np.where(mask, value, self).view(Tensor)
+
+    def square(self):
+        return self * self
 
     def softmax(self, dim):
         p = np.exp(self - self.max(axis=dim, keepdims=True))
@@ -67,6 +67,14 @@ def randn(*shape, device, dtype):
     tensor = empty(*shape, device=device, dtype=dtype)
     tensor[...] = _rng.standard_normal(tensor.shape)
     return tensor
+
+
+def cat(tensors, dim):
+    return np.concatenate(tensors, dim).view(Tensor)
+
+
+def stack(tensors):
+    return np.stack(tensors).view(Tensor)
 
 
 def empty_like(tensor):

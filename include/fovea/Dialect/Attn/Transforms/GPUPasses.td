@@ -295,6 +295,13 @@ def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
   let description = [{
     Replaces linalg operations on memrefs, copies of strided buffers and every
     outermost `scf.parallel` by a `gpu.launch` of one thread for each iteration.
+
+    A linalg operation that reduces everything to one number takes three: of
+    16384 parts of the elements, of 128 parts of these sums, and of one thread.
+    An `scf.for` that loads or stores single elements, such as one over a list of
+    rows, becomes a launch of one block. Its threads go through the loop together,
+    share the iterations of parallel loops inside, and wait for each other after
+    each.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -8,6 +8,7 @@
 
 #include "GPUKernelBuilder.h"
 #include "GPULaunch.h"
+#include "GPUSerialLoops.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,7 +18,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/Transforms.h"
-#include "mlir/IR/IRMapping.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOOPSTOGPUPASS
@@ -56,33 +56,20 @@ static void lowerStridedCopy(memref::CopyOp op) {
   op.erase();
 }
 
-/// One thread for each iteration, numbered with the last loop varying fastest.
+/// One thread for each iteration.
 static void launchParallel(scf::ParallelOp loop) {
   OpBuilder builder(loop);
   Location loc = loop.getLoc();
   KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
-  SmallVector<Value> counts;
-  Value total = b.index(1);
-  for (auto [low, high, step] :
-       llvm::zip(loop.getLowerBound(), loop.getUpperBound(), loop.getStep())) {
-    Value length = b.max(b.sub(high, low), 0);
-    counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
-    total = b.mul(total, counts.back());
-  }
-  gpu::LaunchOp launch = createLaunch(b, loc, b.ceilDiv(total, kNumThreads),
-                                      kNumThreads, /*sharedBytes=*/0);
+  NumberedIterations iterations(b, loop);
+  gpu::LaunchOp launch =
+      createLaunch(b, loc, b.ceilDiv(iterations.total, kNumThreads),
+                   kNumThreads, /*sharedBytes=*/0);
   b.setInsertionPointToStart(&launch.getBody().front());
   Value number = b.add(b.mul(launch.getBlockIds().x, kNumThreads),
                        launch.getThreadIds().x);
-  b.ifThen(b.less(number, total), [&] {
-    IRMapping mapping;
-    for (auto [iv, low, at, step] :
-         llvm::zip(loop.getInductionVars(), loop.getLowerBound(),
-                   splitNumber(b, number, counts), loop.getStep()))
-      mapping.map(iv, b.add(low, b.mul(at, step)));
-    for (Operation &op : loop.getBody()->without_terminator())
-      b.clone(op, mapping);
-  });
+  b.ifThen(b.less(number, iterations.total),
+           [&] { iterations.emit(b, loop, number); });
   loop.erase();
 }
 
@@ -93,16 +80,21 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     SmallVector<linalg::LinalgOp> linalgOps;
     SmallVector<memref::CopyOp> copies;
     SmallVector<scf::ForallOp> foralls;
-    getOperation().walk([&](Operation *op) {
+    llvm::SetVector<scf::ForOp> serialLoops;
+    getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isInKernel(op))
         return;
+      auto loop = dyn_cast<scf::ForOp>(op);
+      if (loop && !isIn(loop, serialLoops) && isSerialLoop(loop))
+        serialLoops.insert(loop);
       if (auto forall = dyn_cast<scf::ForallOp>(op))
         foralls.push_back(forall);
       if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
         linalgOps.push_back(linalgOp);
       auto copy = dyn_cast<memref::CopyOp>(op);
       if (copy &&
-          !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget())))
+          (isIn(copy, serialLoops) ||
+           !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget()))))
         copies.push_back(copy);
     });
     for (scf::ForallOp forall : foralls) {
@@ -112,6 +104,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     }
     llvm::for_each(copies, lowerStridedCopy);
     for (linalg::LinalgOp op : linalgOps) {
+      if (!isIn(op, serialLoops) && splitWholeReduction(op))
+        continue;
       rewriter.setInsertionPoint(op);
       if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
         op.emitError("cannot be lowered to loops on buffers");
@@ -119,6 +113,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       }
       rewriter.eraseOp(op);
     }
+    for (scf::ForOp loop : serialLoops)
+      launchSerialLoop(loop, kNumThreads);
     SmallVector<scf::ParallelOp> loops;
     WalkResult result =
         getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -138,6 +134,11 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     if (result.wasInterrupted())
       return signalPassFailure();
     llvm::for_each(loops, launchParallel);
+  }
+
+  static bool isIn(Operation *op, const llvm::SetVector<scf::ForOp> &loops) {
+    return llvm::any_of(
+        loops, [&](scf::ForOp loop) { return loop->isProperAncestor(op); });
   }
 
   static bool isContiguous(Value memref) {

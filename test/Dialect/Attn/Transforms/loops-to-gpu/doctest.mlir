@@ -23,6 +23,56 @@ func.func @copy(%a: memref<4x8xf32>, %b: memref<4x8xf32, strided<[16, 1]>>, %c: 
   return
 }
 
+// A reduction to one number: many parts at once, sums of these, and one of all.
+// CHECK-LABEL: func.func @all
+// CHECK: %[[PARTS:.*]] = memref.alloc() : memref<16384xf32>
+// CHECK: %[[SUMS:.*]] = memref.alloc() : memref<128xf32>
+// CHECK: gpu.launch
+// CHECK: arith.mulf
+// CHECK: arith.addf
+// CHECK: memref.store %{{.*}}, %[[PARTS]]
+// CHECK: gpu.launch
+// CHECK: memref.load %[[PARTS]]
+// CHECK: arith.addf
+// CHECK: memref.store %{{.*}}, %[[SUMS]]
+// CHECK: gpu.launch
+// CHECK: memref.load %arg1[]
+// CHECK: memref.load %[[SUMS]]
+// CHECK: memref.store %{{.*}}, %arg1[]
+func.func @all(%a: memref<20x3000xf32>, %sum: memref<f32>) {
+  linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> ()>], iterator_types = ["reduction", "reduction"]}
+      ins(%a : memref<20x3000xf32>) outs(%sum : memref<f32>) {
+  ^bb0(%v: f32, %s: f32):
+    %square = arith.mulf %v, %v : f32
+    %next = arith.addf %s, %square : f32
+    linalg.yield %next : f32
+  }
+  return
+}
+
+// A loop over a list is one block, whose threads share the columns of a row.
+// CHECK-LABEL: func.func @listed
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c1,
+// CHECK: scf.for
+// CHECK: memref.load
+// CHECK: scf.for {{.*}} to %c40{{.*}} step %c256
+// CHECK: arith.addf
+// CHECK: gpu.barrier
+func.func @listed(%list: memref<8xi32>, %a: memref<8x40xf32>, %b: memref<5x40xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %c8 step %c1 {
+    %number = memref.load %list[%i] : memref<8xi32>
+    %row = arith.index_cast %number : i32 to index
+    %from = memref.subview %a[%i, 0] [1, 40] [1, 1] : memref<8x40xf32> to memref<1x40xf32, strided<[40, 1], offset: ?>>
+    %to = memref.subview %b[%row, 0] [1, 40] [1, 1] : memref<5x40xf32> to memref<1x40xf32, strided<[40, 1], offset: ?>>
+    linalg.add ins(%from, %to : memref<1x40xf32, strided<[40, 1], offset: ?>>, memref<1x40xf32, strided<[40, 1], offset: ?>>)
+        outs(%to : memref<1x40xf32, strided<[40, 1], offset: ?>>)
+  }
+  return
+}
+
 // -----
 
 func.func @sum(%a: memref<8xf32>) -> f32 {

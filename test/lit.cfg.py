@@ -149,8 +149,23 @@ def has_cuda_device():
     return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
 
 
+def has_cufft():
+    """Whether the runtime would find cuFFT."""
+    import ctypes
+
+    for name in ("libcufft.so.12", "libcufft.so.11", "libcufft.so"):
+        try:
+            ctypes.CDLL(name)
+            return True
+        except OSError:
+            pass
+    return False
+
+
 if has_cuda_device():
     config.available_features.add("cuda-device")
+    if has_cufft():
+        config.available_features.add("cufft")
 for folder in os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]:
     if os.path.exists(os.path.join(folder, "ptxas")):
         config.available_features.add("ptxas")

@@ -42,7 +42,8 @@ Workspace fovea::detail::findWorkspace(const Module &module) {
       if (name == "_mlir_memref_to_llvm_alloc")
         bytes = getConstant(*call, 0);
       else if (name == "_mlir_memref_to_llvm_aligned_alloc" ||
-               name == "fovea_rt_gpu_alloc")
+               name == "fovea_rt_gpu_alloc" ||
+               name == "fovea_rt_gpu_alloc_result")
         bytes = getConstant(*call, 1);
       else
         continue;
@@ -211,7 +212,10 @@ void HeaderWriter::write(StringRef packedName, StringRef target,
      << "/* Scratch memory of each thread that takes part, and all other "
         "memory "
         "that a\n   call allocates, results included; -1 if it depends on "
-        "extents. In bytes. */\n"
+        "extents. In bytes."
+     << (target.starts_with("GPU") ? "\n   Copies of arguments that lie in "
+                                     "host memory come on top. */\n"
+                                   : " */\n")
      << "#define " << guard << "_SCRATCH_BYTES_PER_THREAD "
      << workspace.scratchBytes << "\n#define " << guard << "_ALLOCATED_BYTES "
      << workspace.allocatedBytes.value_or(-1) << "\n\n"

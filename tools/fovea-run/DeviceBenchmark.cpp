@@ -304,8 +304,8 @@ run::countInEmulator(const Kernel &kernel, ArrayRef<TensorRef> inputs,
   // Names of instructions are those of intrinsics or of PTX.
   int64_t products = 0, warpgroupProducts = 0;
   for (const auto &[name, count] : operations)
-    if (StringRef(name).contains("wgmma.mma"))
-      warpgroupProducts += count;
+    if (StringRef(name).contains("wgmma."))
+      warpgroupProducts += StringRef(name).contains("mma_async") ? count : 0;
     else if (StringRef(name).contains("mma."))
       products += count;
 

@@ -7,6 +7,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 import fovea
 from fovea import reference
@@ -94,6 +95,26 @@ def test_tree():
         results.append((level, index, rows, fovea.tree_materialize(tree, target=target)))
     for a, b in zip(*results):
         assert error(a, b) < 5e-6
+
+
+@pytest.mark.parametrize("type", [np.float32, bfloat16])
+def test_tree_gradients(type):
+    c = normal(2, 36, 70, dtype=np.float32).astype(type)
+    # Lists in which rows are added one after the other; one node is there twice.
+    level = np.array([[2, 1, 0, 0, 1, 2], [0, 1, 1, 2, 0, 1]], np.int32)
+    index = np.array([[3, 2, 5, 5, 1, 0], [35, 0, 11, 1, 9, 3]], np.int32)
+    results = []
+    for target in ("gpu-sim", "cpu"):
+        tree = fovea.tree_build(c, ratio=3, levels=2, target=target)
+        rows = fovea.tree_fetch(tree, level, index, target=target)
+        results.append(
+            [
+                fovea.tree_fetch_backward(rows, tree, level, index, target=target),
+                *fovea.tree_update_backward(tree.nodes, tree, level, index, target=target),
+            ]
+        )
+    for a, b in zip(*results):
+        assert error(a, b) < (5e-6 if type == np.float32 else 1e-2)
 
 
 def test_low_rank():

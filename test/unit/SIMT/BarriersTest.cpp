@@ -119,6 +119,27 @@ join:
   EXPECT_THAT(run(text), HasSubstr("divergent warp: lane"));
 }
 
+TEST(Barriers, ReportsNameFileAndLine) {
+  std::string text = replace(
+      exchange, "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)", "");
+  text = replace(text, "define ptx_kernel void @k(ptr %out) {",
+                 "define ptx_kernel void @k(ptr %out) !dbg !3 {");
+  text = replace(text, "store i32 %tid, ptr addrspace(3) %p",
+                 "store i32 %tid, ptr addrspace(3) %p, !dbg !4");
+  text += R"(
+!llvm.dbg.cu = !{!0}
+!llvm.module.flags = !{!5}
+!0 = distinct !DICompileUnit(language: DW_LANG_C, file: !1, emissionKind: LineTablesOnly)
+!1 = !DIFile(filename: "exchange.mlir", directory: "/")
+!2 = !DISubroutineType(types: null)
+!3 = distinct !DISubprogram(name: "k", file: !1, line: 1, type: !2, unit: !0, spFlags: DISPFlagDefinition)
+!4 = !DILocation(line: 17, column: 3, scope: !3)
+!5 = !{i32 2, !"Debug Info Version", i32 3}
+)";
+  EXPECT_THAT(run(text), HasSubstr("race on shared +"));
+  EXPECT_THAT(run(text), HasSubstr("exchange.mlir:17"));
+}
+
 TEST(Barriers, ExitedThreadsAreNotWaitedFor) {
   std::string text = replace(
       exchange, "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",

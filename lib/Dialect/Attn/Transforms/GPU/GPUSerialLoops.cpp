@@ -151,6 +151,7 @@ bool fovea::attn::splitWholeReduction(linalg::LinalgOp op) {
 /// Whether all threads run the operation, rather than one of them a part of it.
 static bool isShared(Operation *op) {
   return !op->getParentOfType<scf::ParallelOp>() &&
+         !op->getParentOfType<scf::ForallOp>() &&
          !op->getParentOfType<linalg::LinalgOp>();
 }
 

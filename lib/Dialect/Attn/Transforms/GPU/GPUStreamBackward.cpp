@@ -159,13 +159,16 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
       b.either(readsNone, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
                                                 count, zero));
   weight = b.select(isNone, zero, b.fmul(weight, count));
-  Value gradient = b.fmul(weight, b.fsub(product, query.delta));
   entries.weights.push_back(weight);
+  if (!product)
+    return;
+  Value gradient = b.fmul(weight, b.fsub(product, query.delta));
   entries.gradients.push_back(b.select(isNone, zero, gradient));
 }
 
 GradientTile::Entries GradientTile::compute(const Place &place,
-                                            bool rowsAreQueries) {
+                                            bool rowsAreQueries,
+                                            bool hasGradients) {
   auto queryElement = [&](Value memref) {
     return [&, memref](Value number, Value k) {
       return loadElement(memref, place.batch, place.head,
@@ -186,7 +189,9 @@ GradientTile::Entries GradientTile::compute(const Place &place,
                           : SquareTile::multiply(depth, rows, queries);
   };
   Values scores = multiply(op.getQuery(), source.keys);
-  Values products = multiply(op.getDOutput(), source.values);
+  Values products(scores.size());
+  if (hasGradients)
+    products = multiply(op.getDOutput(), source.values);
   // What queries and rows need is loaded once for each row and column.
   SmallVector<Query> queries;
   SmallVector<Row> rows;

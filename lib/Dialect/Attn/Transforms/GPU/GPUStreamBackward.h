@@ -42,7 +42,9 @@ public:
   /// The first row of the source that some query of a tile reads, and the one
   /// after the last.
   std::pair<Value, Value> findRows(Value firstQuery);
-  Entries compute(const Place &place, bool rowsAreQueries);
+  /// Without `hasGradients`, weights alone.
+  Entries compute(const Place &place, bool rowsAreQueries,
+                  bool hasGradients = true);
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
   Values addKept(ValueRange sums, Value memref, Value batch, Value head,
@@ -59,6 +61,7 @@ private:
 
   Query loadQuery(const Place &place, Value number);
   Row loadRow(const Place &place, Value number);
+  /// Without a `product`, only the weight.
   void weigh(const Place &place, const Query &query, const Row &row,
              Value score, Value product, Entries &entries);
   /// How many ranges of the query have the row, as a number: 0 or 1 mostly.

@@ -9,8 +9,8 @@
 //   queries  a block of threads for 64 queries: dQ += scale dS K, source after
 //            source
 //   rows     one for 64 rows of a source: dK = scale dS^T Q and dV = P^T dO,
-//   over
-//            all queries that read them and all heads that share them, in order
+//            over all queries that read them and all heads that share them, in
+//            order; two blocks where one has no registers for both sums
 //   terms    one for 64 by 64 numbers of a term: the sum of dS along the axes
 //            that were broadcast
 //
@@ -43,6 +43,9 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 using Place = GradientTile::Place;
 
+/// Pieces of 64 columns that a block sums without spilling registers.
+static constexpr int64_t kMostParts = 2;
+
 static MemRefType getType(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
@@ -69,6 +72,7 @@ private:
     return {op.getLoc(), b, GradientTile::kNumThreads};
   }
   void emitQueries(const Source &source, Value sums, bool isFirst);
+  /// Either of the sums may be null, for another kernel.
   void emitRows(const Source &source, Value keySums, Value valueSums);
   void emitTerm(const Source &source, Value sums, bool isBias);
   /// Stores 64 columns of a tile from `column` on, added to what is there.
@@ -170,6 +174,11 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
           place.firstQuery, part * kGradientTile, /*adds=*/!isFirst);
 }
 
+/// Pieces of 64 columns; none of what is null.
+static int64_t countParts(Value memref) {
+  return memref ? llvm::divideCeil(getWidth(memref), kGradientTile) : 0;
+}
+
 void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                                    Value valueSums) {
   Value numRows = b.extent(source.forward.keys, 2);
@@ -180,15 +189,15 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   GradientTile tile(k, op, source.forward, deltas, math);
   Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
   Value endRow = k.add(place.firstRow, kGradientTile);
-  int64_t keyParts = llvm::divideCeil(getWidth(keySums), kGradientTile);
-  int64_t valueParts = llvm::divideCeil(getWidth(valueSums), kGradientTile);
+  int64_t keyParts = countParts(keySums), valueParts = countParts(valueSums);
   Values carried;
   for (int64_t part = 0; part < keyParts + valueParts; ++part)
     carried.append(tile.makeSums());
   size_t size = carried.size() / (keyParts + valueParts);
   auto addTile = [&](ValueRange running) {
     GradientTile::Entries entries =
-        tile.compute(place, /*rowsAreQueries=*/false);
+        tile.compute(place, /*rowsAreQueries=*/false,
+                     /*hasGradients=*/keyParts > 0);
     Values next;
     auto addParts = [&](int64_t first, int64_t numParts, Value memref) {
       for (int64_t part = 0; part < numParts; ++part)
@@ -196,10 +205,14 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                                  memref, place.batch, place.head,
                                  place.firstQuery, part * kGradientTile));
     };
-    tile.keep(entries.gradients, op.getScale().convertToDouble());
-    addParts(0, keyParts, op.getQuery());
-    tile.keep(entries.weights, 1.0);
-    addParts(keyParts, valueParts, op.getDOutput());
+    if (keyParts) {
+      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      addParts(0, keyParts, op.getQuery());
+    }
+    if (valueParts) {
+      tile.keep(entries.weights, 1.0);
+      addParts(keyParts, valueParts, op.getDOutput());
+    }
     return next;
   };
   Value firstHead = k.mul(at[1], headsOfKey);
@@ -329,7 +342,13 @@ void StreamBackwardLoops::emit() {
   Value querySums = getSums(op.getDQuery());
   for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
     emitQueries(source, querySums, /*isFirst=*/i == 0);
-    emitRows(source, getSums(source.keys), getSums(source.values));
+    Value keySums = getSums(source.keys), valueSums = getSums(source.values);
+    if (countParts(keySums) + countParts(valueSums) <= kMostParts) {
+      emitRows(source, keySums, valueSums);
+    } else {
+      emitRows(source, keySums, Value());
+      emitRows(source, Value(), valueSums);
+    }
     if (source.logWeight)
       emitTerm(source, getSums(source.logWeight), /*isBias=*/false);
     if (source.bias)

@@ -60,9 +60,15 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   attn::VectorizeTreePassOptions trees;
   trees.vectorBits = cpu.vectorBits;
   pm.addPass(attn::createVectorizeTreePass(trees));
-  pm.addPass(attn::createVectorizeConvPass(registers));
-  pm.addPass(attn::createVectorizeConvBackwardPass(registers));
-  pm.addPass(attn::createVectorizeFFTPass());
+  attn::VectorizeConvPassOptions convolutions = registers;
+  convolutions.separateAdds = cpu.hasSeparateAdds;
+  pm.addPass(attn::createVectorizeConvPass(convolutions));
+  attn::VectorizeConvBackwardPassOptions correlations = registers;
+  correlations.separateAdds = cpu.hasSeparateAdds;
+  pm.addPass(attn::createVectorizeConvBackwardPass(correlations));
+  attn::VectorizeFFTPassOptions transforms;
+  transforms.separateAdds = cpu.hasSeparateAdds;
+  pm.addPass(attn::createVectorizeFFTPass(transforms));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(registers));
   pm.addNestedPass<func::FuncOp>(

@@ -1,6 +1,7 @@
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=x86-64-v3 --dump-pass-pipeline -o /dev/null 2>&1 | FileCheck %s --check-prefix=PASSES
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=x86-64-v3 | FileCheck %s --check-prefixes=CHECK,AVX2
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=x86-64-v4 | FileCheck %s --check-prefixes=CHECK,AVX512
+// RUN: fovea-opt %s --attn-cpu-pipeline=cpu=znver4 --dump-pass-pipeline -o /dev/null 2>&1 | FileCheck %s --check-prefix=ZEN
 // RUN: fovea-opt %s --attn-cpu-pipeline=cpu=x86-64 | FileCheck %s --check-prefixes=CHECK,SSE
 
 // The order in which a pattern becomes code; a change of it has to be made here.
@@ -12,13 +13,18 @@
 // PASSES: convert-elementwise-to-linalg
 // PASSES: attn-fuse-elementwise
 // PASSES: empty-tensor-to-alloc-tensor
+// ZEN: attn-vectorize-conv{num-registers=32 separate-adds=true vector-bits=512}
+// ZEN: attn-vectorize-conv-backward{num-registers=32 separate-adds=true vector-bits=512}
+// ZEN: attn-vectorize-fft{separate-adds=true}
+
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
 // PASSES: attn-tile-stream
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
 // PASSES: optimize-allocation-liveness
-// PASSES: attn-vectorize-conv{num-registers=16 vector-bits=256}
-// PASSES: attn-vectorize-conv-backward{num-registers=16 vector-bits=256}
+// PASSES: attn-vectorize-conv{num-registers=16 separate-adds=false vector-bits=256}
+// PASSES: attn-vectorize-conv-backward{num-registers=16 separate-adds=false vector-bits=256}
+// PASSES: attn-vectorize-fft{separate-adds=false}
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward

@@ -61,9 +61,10 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
     } else if (subtarget->checkFeatures("+avx2,+fma")) {
       info.vectorBits = 256;
     }
+    bool isZen = llvm::StringRef(info.name).starts_with("znver");
+    info.hasSeparateAdds = isZen;
     bool hasBF16Dot = subtarget->checkFeatures("+avx512bf16");
-    info.hasFastBF16Dot =
-        hasBF16Dot && llvm::StringRef(info.name).starts_with("znver");
+    info.hasFastBF16Dot = hasBF16Dot && isZen;
     if (tuning == "+fast-bf16-dot" && !hasBF16Dot)
       return llvm::createStringError("CPU '" + info.name +
                                      "' has no dot product of bf16 pairs");

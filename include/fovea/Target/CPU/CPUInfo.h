@@ -25,6 +25,9 @@ struct CPUInfo {
   /// converting to f32. Zen 4 runs it at the rate of an f32 product, for twice
   /// the work; Sapphire Rapids at a quarter (measured: 86 against 175 GFLOP/s).
   bool hasFastBF16Dot = false;
+  /// Whether additions have ports of their own beside those of multiply-adds,
+  /// as on all Zen.
+  bool hasSeparateAdds = false;
 };
 
 /// Describes `cpu`: the name of a CPU that LLVM knows, such as `x86-64`,

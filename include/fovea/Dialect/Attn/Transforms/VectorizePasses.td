@@ -295,7 +295,9 @@ def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
+           "number of vector registers">,
+    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
+           "whether additions have ports of their own beside multiply-adds">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -319,7 +321,9 @@ def VectorizeConvBackwardPass
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
+           "number of vector registers">,
+    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
+           "whether additions have ports of their own beside multiply-adds">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -337,6 +341,10 @@ def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
     groups of columns. The form of the spectra says what a vector holds and what
     stages there are; factors are tables of the runtime.
   }];
+  let options = [
+    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
+           "whether additions have ports of their own beside multiply-adds">
+  ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",

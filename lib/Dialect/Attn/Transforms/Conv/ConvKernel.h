@@ -144,7 +144,9 @@ protected:
   void cutPieces();
   Piece loadPiece(Value index);
   Value loadInteger(Value memref, Value index);
-  FFTKernel makeTransform() { return FFTKernel(b, plan.radices, twiddles); }
+  FFTKernel makeTransform() {
+    return FFTKernel(b, plan.radices, twiddles, plan.separateAdds);
+  }
   /// Access to rows of `[.., rows, 2 lanes]`.
   ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
   void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);

@@ -24,6 +24,8 @@ struct ConvPlan {
   /// rows; of a tile of products, blocks, at most 4, and groups of columns.
   int64_t block, outputs, productGroups;
   llvm::SmallVector<int64_t> radices;
+  /// Whether additions of transforms have ports of their own.
+  bool separateAdds = false;
   /// Zeros before lag 0 of a profile, a multiple of the lanes; and what the
   /// lags of a profile are padded to a multiple of.
   int64_t front, lagMultiple;

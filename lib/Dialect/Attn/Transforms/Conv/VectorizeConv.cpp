@@ -36,6 +36,7 @@ struct VectorizeConvPass
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();
       ConvPlan plan = planConv(op, vectorBits, numRegisters);
+      plan.separateAdds = separateAdds;
       remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
                                       .category("attn-vectorize-conv"))
           << remark::metric("Algorithm", stringifyConvAlgorithm(plan.algorithm))

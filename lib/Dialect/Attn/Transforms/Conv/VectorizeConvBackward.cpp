@@ -35,6 +35,7 @@ struct VectorizeConvBackwardPass
 
   void emit(ConvApplyBackwardOp op) {
     ConvPlan plan = planConv(op, vectorBits, numRegisters);
+    plan.separateAdds = separateAdds;
     remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
                                     .category("attn-vectorize-conv-backward"))
         << remark::metric("Algorithm", stringifyConvAlgorithm(plan.algorithm))

@@ -53,16 +53,19 @@ Value fovea::attn::emitTwiddles(KernelBuilder &b, Operation *op,
 /// Bytes of a transform that the second cache holds, with its source and other
 /// data.
 static constexpr int64_t kShort = 1 << 20;
-/// Rows of a tile whose rows are far apart, and neighbouring bytes that it
-/// takes of each.
-static constexpr int64_t kFarRows = 64, kRun = 256;
-/// Bytes from which on the first sweep has one stage: rows so far apart, and
-/// those that they are written to, compete for the same lines of all caches.
-static constexpr int64_t kHuge = 64 << 20;
+/// Bytes of a row that are transformed together.
+static constexpr int64_t kRowBytes = 256;
+/// Rows of a tile whose rows are far apart, at least, and at most where that
+/// saves a sweep.
+static constexpr int64_t kFarRows = 64, kMostFarRows = 512;
+/// Neighbouring bytes that it takes of each: a page, which is what hardware
+/// fetches ahead within. The whole tile is to stay in the second cache.
+static constexpr int64_t kRun = 4096, kTile = 1 << 20;
 
 FFTKernel::FFTKernel(KernelBuilder &builder, ArrayRef<int64_t> radices,
-                     Value twiddles, int64_t numGroups)
-    : b(builder), radices(radices), twiddles(twiddles), numGroups(numGroups) {
+                     Value twiddles, bool separateAdds, int64_t numGroups)
+    : b(builder), radices(radices), twiddles(twiddles),
+      separateAdds(separateAdds), numGroups(numGroups) {
   for (int64_t radix : radices)
     length *= radix;
   // A butterfly of radix R has R / 2 factors.
@@ -86,7 +89,7 @@ static int64_t bytesOfRow(KernelBuilder &b) {
 }
 
 int64_t FFTKernel::chooseNumGroups(KernelBuilder &b, int64_t available) {
-  int64_t most = std::max<int64_t>(kRun / bytesOfRow(b), 1);
+  int64_t most = std::max<int64_t>(kRowBytes / bytesOfRow(b), 1);
   while (available % most != 0)
     --most;
   return most;
@@ -98,11 +101,13 @@ void FFTKernel::planSweeps() {
   while (begin + 1 < numStages && left * rowBytes > kShort) {
     unsigned end = begin;
     int64_t rows = 1;
-    bool isHuge = begin == 0 && length * rowBytes >= kHuge;
-    while (rows < (isHuge ? 2 : kFarRows) && end + 1 < numStages)
+    while (end + 1 < numStages &&
+           (rows < kFarRows ||
+            (rows < kMostFarRows && left / rows * rowBytes > kShort)))
       rows *= radices[end++];
     left /= rows;
-    int64_t neighbours = std::clamp<int64_t>(kRun / rowBytes, 1, left);
+    int64_t run = std::min(kRun, kTile / rows);
+    int64_t neighbours = std::clamp<int64_t>(run / rowBytes, 1, left);
     neighbours = llvm::bit_floor(static_cast<uint64_t>(neighbours));
     sweeps.push_back({begin, end, blocks, rows, left, neighbours});
     blocks *= rows;
@@ -338,9 +343,10 @@ void FFTKernel::emitSpectrumStage(const Tile &tile, unsigned stage,
   Factors factors;
   if (tile.direction.forward && !isOnly)
     factors = loadFactors(firstFactor[stage], radix, b.div(position, radix));
+  // Tasks of a parallel loop begin with the last.
   if (tile.steps.prefetch && sweeps.size() > 1)
     for (int64_t t = 0; t < radix; ++t)
-      tile.steps.prefetch(b.add(position, tile.sweep.rows + t));
+      tile.steps.prefetch(b.add(position, t - tile.sweep.rows));
   loopOver(b, numGroups, [&](Value group) {
     Rows values(radix);
     if (tile.direction.forward) {
@@ -461,6 +467,12 @@ FFTKernel::combine(ComplexRow a, ComplexRow c, ComplexRow factor,
     return {{b.fma(turned.re, root, a.re), b.fma(turned.im, root, a.im)},
             {b.fma(negate(turned.re), root, a.re),
              b.fma(negate(turned.im), root, a.im)}};
+  }
+  if (separateAdds) {
+    // The product takes 4 operations, and both sums are as good as free.
+    ComplexRow product = multiply(c, factor);
+    return {{b.fadd(a.re, product.re), b.fadd(a.im, product.im)},
+            {b.fsub(a.re, product.re), b.fsub(a.im, product.im)}};
   }
   ComplexRow minus = {negate(c.re), negate(c.im)};
   if (wanted == Half::Second) {

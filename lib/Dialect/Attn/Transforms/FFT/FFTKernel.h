@@ -69,7 +69,8 @@ public:
     /// Whether these lie close enough to each other for the stages of the last
     /// sweep to work on them, instead of on a buffer.
     bool isDense = false;
-    /// For the last of several sweeps: asks for a row of the next tile.
+    /// For the last of several sweeps, each a parallel loop: asks for a row of
+    /// the next tile, if there is one.
     llvm::function_ref<void(Value row)> prefetch = nullptr;
     /// For a forward transform: its input. Rows from L / 2 on are zero and not
     /// loaded if `isHalfZero`.
@@ -87,9 +88,10 @@ public:
                              kConvolve = {true, true};
 
   /// `twiddles` is what fovea_rt_fft_twiddles gives for the radices.
-  /// `numGroups` groups of columns are transformed together.
+  /// `separateAdds` says that additions have ports of their own, beside those
+  /// of multiply-adds. `numGroups` groups of columns are transformed together.
   FFTKernel(KernelBuilder &builder, llvm::ArrayRef<int64_t> radices,
-            Value twiddles, int64_t numGroups = 1);
+            Value twiddles, bool separateAdds, int64_t numGroups = 1);
 
   /// The largest divisor of `available` that are worth transforming together:
   /// these lie next to each other and share factors.
@@ -184,6 +186,7 @@ private:
   llvm::SmallVector<int64_t> radices;
   int64_t length = 1;
   Value twiddles;
+  bool separateAdds;
   int64_t numGroups;
   llvm::SmallVector<Sweep, 3> sweeps;
   /// Where the factors of each stage begin.

@@ -47,8 +47,11 @@ public:
     storePart(numbers.re, row, group, 0);
     storePart(numbers.im, row, group, b.getLanes());
   }
-  void prefetch(Value row) {
-    b.prefetch(memref, {batch, row, column}, /*locality=*/2);
+  /// Asks for `count` columns of a row.
+  void prefetch(Value row, int64_t count) {
+    int64_t line = 64 / (b.getStateType().getWidth() / 8);
+    for (int64_t at = 0; at < count; at += line)
+      b.prefetch(memref, {batch, row, b.add(column, at)}, /*locality=*/2);
   }
 
 private:
@@ -96,12 +99,13 @@ private:
 /// tiles of one sweep after the other.
 class FFTLoops {
 public:
-  FFTLoops(OpBuilder &builder, Operation *op, SpectrumAttr form, Value spectrum)
+  FFTLoops(OpBuilder &builder, Operation *op, SpectrumAttr form, Value spectrum,
+           bool separateAdds)
       : b(op->getLoc(), builder,
           cast<FloatType>(
               cast<MemRefType>(spectrum.getType()).getElementType()),
           form.getLanes()),
-        op(op), form(form), spectrum(spectrum),
+        op(op), form(form), spectrum(spectrum), separateAdds(separateAdds),
         together(FFTKernel::chooseNumGroups(b, getNumGroups())) {}
 
   void emit(FFTForwardOp forward) {
@@ -114,7 +118,9 @@ public:
       auto store = [&](Value row, Value group, ComplexRow numbers) {
         rows.store(row, group, numbers);
       };
-      auto prefetch = [&](Value row) { rows.prefetch(row); };
+      auto prefetch = [&](Value row) {
+        rows.prefetch(row, together * form.getGroup());
+      };
       auto source = [&](Value row, Value group) {
         return loadOrZero(input, row, group, numRows);
       };
@@ -191,7 +197,7 @@ public:
   }
 
   void emitProduct(Value factor, Value output, bool accumulates) {
-    FFTKernel kernel(b, form.getRadices(), /*twiddles=*/Value());
+    FFTKernel kernel(b, form.getRadices(), /*twiddles=*/Value(), separateAdds);
     int64_t numGroups = getNumGroups();
     forAll({b.extent(spectrum, 0), b.index(numGroups)}, [&](ValueRange task) {
       Value batch = task[0], column = b.mul(task[1], form.getGroup());
@@ -238,7 +244,7 @@ private:
     return cast<MemRefType>(spectrum.getType()).getDimSize(2) / form.getGroup();
   }
   FFTKernel makeKernel() {
-    return FFTKernel(b, form.getRadices(), twiddles, together);
+    return FFTKernel(b, form.getRadices(), twiddles, separateAdds, together);
   }
 
   void forAll(ArrayRef<Value> counts, function_ref<void(ValueRange)> body) {
@@ -290,12 +296,15 @@ private:
   Operation *op;
   SpectrumAttr form;
   Value spectrum, twiddles;
+  bool separateAdds;
   /// Groups of columns that are transformed together.
   int64_t together;
 };
 
 struct VectorizeFFTPass
     : fovea::attn::impl::VectorizeFFTPassBase<VectorizeFFTPass> {
+  using VectorizeFFTPassBase::VectorizeFFTPassBase;
+
   void runOnOperation() override {
     SmallVector<Operation *> ops;
     WalkResult result = getOperation().walk([&](Operation *op) {
@@ -310,10 +319,13 @@ struct VectorizeFFTPass
       OpBuilder builder(op);
       llvm::TypeSwitch<Operation *>(op)
           .Case<FFTForwardOp, FFTInverseOp>([&](auto fft) {
-            FFTLoops(builder, op, fft.getForm(), fft.getSpectrum()).emit(fft);
+            FFTLoops(builder, op, fft.getForm(), fft.getSpectrum(),
+                     separateAdds)
+                .emit(fft);
           })
           .Case<FFTMultiplyOp, FFTAccumulateOp>([&](auto product) {
-            FFTLoops(builder, op, product.getForm(), product.getSpectrum())
+            FFTLoops(builder, op, product.getForm(), product.getSpectrum(),
+                     separateAdds)
                 .emitProduct(product.getFactor(), product.getOutput(),
                              isa<FFTAccumulateOp>(op));
           });

@@ -1,4 +1,5 @@
 // RUN: fovea-opt %s --attn-vectorize-fft | FileCheck %s
+// RUN: fovea-opt %s --attn-vectorize-fft=separate-adds | FileCheck %s --check-prefix=ADDS
 
 #form = #attn.spectrum<lanes = 16, radices = [8, 4]>
 
@@ -28,6 +29,18 @@
 // CHECK-NOT: vector.fma
 // CHECK-COUNT-8: vector.store {{.*}} : memref<2x32x64xf32>
 // CHECK-NOT: attn.
+//
+// Where additions have ports of their own, the same butterflies are a product,
+// of four operations of which two are multiply-adds, and four additions.
+// ADDS-LABEL: func @forward(
+// ADDS-COUNT-16: vector.store {{.*}} : memref<2x32x64xf32>
+// ADDS-COUNT-8: vector.load {{.*}} : memref<2x32x64xf32>
+// ADDS-COUNT-2: vector.fma
+// ADDS: arith.addf
+// ADDS: arith.subf
+// ADDS-COUNT-6: vector.fma
+// ADDS-NOT: vector.fma
+// ADDS-COUNT-8: vector.store {{.*}} : memref<2x32x64xf32>
 func.func @forward(%x: memref<2x16x64xf32>, %s: memref<2x32x64xf32>) {
   attn.fft_forward ins(%x : memref<2x16x64xf32>) outs(%s : memref<2x32x64xf32>) {form = #form}
   return
@@ -79,11 +92,12 @@ func.func @wide(%x: memref<1x512x256xf32>, %s: memref<1x512x256xf32>) {
   return
 }
 
-// A longer one has a loop of tasks for each of two sweeps, over tiles: 64 rows
-// that are 512 apart, through a buffer, and 512 neighbouring rows.
+// A longer one has a loop of tasks for each of two sweeps, over tiles: 64 times
+// 16 neighbouring rows that are 512 apart, a page, through a buffer, and 512
+// neighbouring rows.
 // CHECK-LABEL: func @long(
-// CHECK: scf.forall {{.*}} in (1, 1, 512)
-// CHECK: memref.alloc() {{.*}} : memref<1x64x64xf32>
+// CHECK: scf.forall {{.*}} in (1, 1, 32)
+// CHECK: memref.alloc() {{.*}} : memref<16x64x64xf32>
 // CHECK: scf.forall {{.*}} in (1, 1, 64)
 // CHECK-NOT: scf.forall
 func.func @long(%x: memref<1x32768x64xf32>, %s: memref<1x32768x64xf32>) {

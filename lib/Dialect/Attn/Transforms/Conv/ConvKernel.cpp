@@ -292,8 +292,8 @@ void ConvKernel::prepareWeights() {
   storeProfiles(findTop());
 }
 
-/// Visits the score sums of a chunk of lags, in f64, segment by segment.
-/// `mask` is true for the lags that the segment has.
+/// Visits the score sums of a chunk of lags, in f64, segment by segment, as far
+/// as the segment has lags: `mask` is true for these.
 Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
   Value zeros =
@@ -305,8 +305,10 @@ Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
          [&](Value at) { vector::StoreOp::create(b, zeros, sums, at); });
   auto visitSegment = [&](Value segment, ValueRange carried) {
     Value size = b.sub(numTokens, firstColumn(segment));
+    // Later segments have no more.
+    Value end = b.min(count, b.sub(size, first));
     return b.loop(
-        b.index(0), count, lanes, carried, [&](Value at, ValueRange carried) {
+        b.index(0), end, lanes, carried, [&](Value at, ValueRange carried) {
           Value lag = b.add(first, at);
           Value mask = firstLanes(b.sub(size, lag));
           Value term =
@@ -372,6 +374,16 @@ void ConvKernel::storeProfiles(Value top) {
           b.storeVector(weight, weights, weightOffset(segment, lag));
           return carried;
         });
+    Value first = b.mul(task[0], kLagChunk);
+    Value end = b.min(b.add(first, kLagChunk), scoreRow);
+    b.loop(b.index(0), numBases, 1, [&](Value segment) {
+      Value size = b.sub(numTokens, firstColumn(segment));
+      Value behind = b.mul(b.ceilDiv(size, lanes), lanes);
+      b.loop(b.max(first, behind), end, lanes, [&](Value lag) {
+        b.storeVector(b.splat(-kInfinity), scores, scoreOffset(segment, lag));
+        b.storeVector(b.splat(0.0), weights, weightOffset(segment, lag));
+      });
+    });
   });
 }
 

@@ -150,6 +150,7 @@ protected:
   /// Access to rows of `[.., rows, 2 lanes]`.
   ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
   void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);
+  void prefetchRow(Value memref, mlir::ArrayRef<Value> indices);
   /// A vector of a row of `memref`; zeros unless `token` is one of `[begin,
   /// end)`.
   Value loadToken(Value memref, mlir::ArrayRef<Value> leading, Value token,
@@ -173,7 +174,8 @@ protected:
   /// `end` pieces may be multiplied for the block. Errors of `partner`, if
   /// there is one, are also those of the block.
   void boundNoise(Value block, Value end, Value partner = Value());
-  /// A parallel loop over frequencies.
+  /// A parallel loop over frequencies, each of which is followed by the one
+  /// below where one thread has both.
   void forAllFrequencies(llvm::function_ref<void(Value frequency)> body);
   /// Adds `row * factor`, a complex product, to two sums.
   void addProduct(ComplexRow row, Value re, Value im, Value minusIm,

@@ -13,6 +13,9 @@
 //   blocks    one inverse transform each, of which the second half is the
 //             result (overlap-save)
 //
+// Products take the place of pieces: those of a block that of its last piece,
+// which no block before it reads. So blocks are multiplied last to first.
+//
 // A group of columns that fills only the real part of a row has a second piece,
 // or block, as its imaginary part. Their spectra are those of real numbers: the
 // two are told apart by the negative frequencies, which need no products then.
@@ -31,9 +34,12 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Groups of columns that go through all steps together: spectra of more would
-/// only be further away when they are read.
-static constexpr int64_t kPassGroups = 2;
+/// Groups of columns that go through all steps together: as many as share the
+/// weights of a tile of products, since spectra of more would only be further
+/// away when they are read. With few blocks, products wait for spectra anyway.
+static constexpr int64_t kPassGroups = 2, kFewBlocks = 16;
+/// Groups of columns whose squares are summed at a time.
+static constexpr int64_t kMeasuredGroups = 4;
 
 namespace {
 class ConvPartitioned : public ConvApplyKernel {
@@ -42,16 +48,16 @@ public:
 
 private:
   void allocateBuffers() override;
-  void prepareShared() override;
   void emitProduct() override;
   void boundErrors() override;
   Value isQuiet(Value row, Value normaliser) override;
 
-  Value sumSquares(const Piece &piece, ArrayRef<Value> columns);
+  void measurePiece(Value index);
+  Value sumSquares(const Piece &piece, Value column);
   void storeNorm(Value index, Value columns, Value squares);
   void findGreatest();
+  void findPlaces();
   void emitPass(Value firstGroup, int64_t groups, bool hasHalf);
-  void transformWhole(Value index, Value columns, Value slot);
   void transformHalves(Value first, Value columns, Value slot);
   void multiplyFrequency(Value frequency, int64_t groups, bool hasHalf);
   Values multiplyTile(Value frequency, Value firstSlot, int64_t groups,
@@ -70,13 +76,14 @@ private:
   Value firstColumnOf(Value columns) {
     return b.mul(columns, plan.getColumns());
   }
+  Value placeOf(Value result) { return loadIndex(places, result); }
   bool hasHalf() const { return paddedWidth % plan.getColumns() != 0; }
 
   bool fuses() const { return plan.algorithm == ConvAlgorithm::Single; }
 
-  /// Spectra of results [results, slots, rows, 2 lanes].
-  Value resultSpectra, numResults;
-  /// The greatest value of a row and, for one head, of it and the rows before.
+  /// Results, which are those of blocks, and the spectra that they replace.
+  Value numResults, places;
+  /// The greatest value of a row, and of it and the rows before.
   Value rowValues, greatest;
 };
 } // namespace
@@ -87,50 +94,66 @@ private:
 
 void ConvPartitioned::allocateBuffers() {
   ConvApplyKernel::allocateBuffers();
+  int64_t tokens = cast<MemRefType>(basis.getType()).getDimSize(3);
+  bool hasFewBlocks = !ShapedType::isDynamic(tokens) &&
+                      llvm::divideCeil(tokens, plan.block) <= kFewBlocks;
   if (!fuses())
-    slots = std::min(numGroups, kPassGroups);
+    slots = std::min<int64_t>(numGroups, hasFewBlocks ? 1 : kPassGroups);
   allocatePieces();
   numResults = b.mul(b.ceilDiv(numBlocks, plan.outputs), plan.outputs);
-  if (!fuses())
-    resultSpectra = allocateSpectra(numResults, slots);
+  places = allocate(b.getIndexType(), {numResults});
+  rowValues = allocate(b.getStateType(), {numTokens});
   greatest = allocate(b.getF64Type(), {numTokens});
 }
 
-/// The greatest value of every row, for all heads that share it.
-void ConvPartitioned::prepareShared() {
-  rowValues = allocate(b.getStateType(),
-                       {b.extent(value, 0), b.extent(value, 1), numTokens});
-  forAllRows({b.extent(rowValues, 0), b.extent(rowValues, 1)},
-             [&](ValueRange task, Value row) {
-               Value top = b.splat(0.0);
-               for (int64_t column = 0; column < paddedWidth; column += lanes) {
-                 Value numbers = b.loadVector(
-                     values, {task[0], task[1], row, b.index(column)});
-                 top = b.fmax(top, math::AbsFOp::create(b, numbers));
-               }
-               Value most = vector::ReductionOp::create(
-                   b, vector::CombiningKind::MAXIMUMF, top);
-               b.storeScalar(most, rowValues, {task[0], task[1], row});
-             });
-}
-
-/// Sums the squares of the tokens of a piece over two columns of each lane, or
-/// one.
-Value ConvPartitioned::sumSquares(const Piece &piece, ArrayRef<Value> columns) {
+/// Finds the greatest value of every row of a piece, and the norms of groups of
+/// columns that fill both parts of a row.
+void ConvPartitioned::measurePiece(Value index) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
   Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  Values sums(columns.size(), zeros);
-  sums = b.loop(
-      piece.begin, piece.end, 1, sums, [&](Value token, ValueRange carried) {
-        Values next(carried);
-        for (auto [sum, column] : llvm::zip(next, columns)) {
-          Value numbers =
-              widen(b.loadVector(values, {batch, group, token, column}));
-          sum = b.fma(numbers, numbers, sum);
-        }
-        return next;
-      });
-  return sums.size() == 1 ? sums[0] : b.fadd(sums[0], sums[1]);
+  Piece piece = loadPiece(index);
+  int64_t whole = numGroups - hasHalf();
+  // As many groups at a time as there are registers for.
+  for (int64_t first = 0; first < numGroups; first += kMeasuredGroups) {
+    int64_t count = std::min(kMeasuredGroups, numGroups - first);
+    Values sums(count, zeros);
+    sums = b.loop(
+        piece.begin, piece.end, 1, sums, [&](Value token, ValueRange carried) {
+          Values next(carried);
+          Value top = b.splat(0.0);
+          for (int64_t g = 0; g < count; ++g)
+            for (int64_t part = 0; part < (first + g < whole ? 2 : 1); ++part) {
+              int64_t column = (first + g) * plan.getColumns() + part * lanes;
+              Value numbers =
+                  b.loadVector(values, {batch, group, token, b.index(column)});
+              top = b.fmax(top, math::AbsFOp::create(b, numbers));
+              Value wide = widen(numbers);
+              next[g] = b.fma(wide, wide, next[g]);
+            }
+          Value most = vector::ReductionOp::create(
+              b, vector::CombiningKind::MAXIMUMF, top);
+          if (first != 0)
+            most = arith::MaximumFOp::create(b, most,
+                                             b.loadScalar(rowValues, token));
+          b.storeScalar(most, rowValues, token);
+          return next;
+        });
+    for (int64_t g = 0; g < count; ++g)
+      if (first + g < whole)
+        storeNorm(index, b.index(first + g), sums[g]);
+  }
+}
+
+/// Sums the squares of the tokens of a piece over a column of each lane.
+Value ConvPartitioned::sumSquares(const Piece &piece, Value column) {
+  auto wideType = VectorType::get({lanes}, b.getF64Type());
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
+  return b.loop(
+      piece.begin, piece.end, 1, zeros, [&](Value token, ValueRange carried) {
+        Value numbers =
+            widen(b.loadVector(values, {batch, group, token, column}));
+        return Values{b.fma(numbers, numbers, carried[0])};
+      })[0];
 }
 
 /// The 2-norm over the two columns that share a complex transform, the greatest
@@ -142,14 +165,6 @@ void ConvPartitioned::storeNorm(Value index, Value columns, Value squares) {
   memref::StoreOp::create(b, norm, pieceNorms, ValueRange{index, columns});
 }
 
-void ConvPartitioned::transformWhole(Value index, Value columns, Value slot) {
-  Value column = firstColumnOf(columns);
-  storeNorm(index, columns,
-            sumSquares(loadPiece(index), {column, b.add(column, lanes)}));
-  if (!fuses())
-    transformPiece(index, slot, column);
-}
-
 /// The piece and the next, if there is one, in one transform. With z = x + i y,
 /// 2 X(f) = Z(f) + conj Z(-f) and 2 i Y(f) = Z(f) - conj Z(-f).
 void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
@@ -157,8 +172,7 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
   Piece one = loadPiece(first);
   Piece other = loadPiece(b.min(second, b.sub(numPieces, b.index(1))));
   other.end = b.select(b.less(second, numPieces), other.end, other.begin);
-  Value squares =
-      b.fadd(sumSquares(one, {column}), sumSquares(other, {column}));
+  Value squares = b.fadd(sumSquares(one, column), sumSquares(other, column));
   storeNorm(first, columns, squares);
   b.ifThen(b.less(second, numPieces),
            [&] { storeNorm(second, columns, squares); });
@@ -187,7 +201,7 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
 void ConvPartitioned::findGreatest() {
   b.loop(firstColumn(b.index(0)), numTokens, 1, wide(0.0),
          [&](Value row, ValueRange carried) {
-           Value value = widen(b.loadScalar(rowValues, {batch, group, row}));
+           Value value = widen(b.loadScalar(rowValues, row));
            Value top = arith::MaximumFOp::create(b, carried[0], value);
            memref::StoreOp::create(b, top, greatest, row);
            return Values{top};
@@ -224,11 +238,11 @@ void ConvPartitioned::boundErrors() {
 
 void ConvPartitioned::emitProduct() {
   cutPieces();
+  findPlaces();
+  forAll({numPieces}, [&](ValueRange task) { measurePiece(task[0]); });
   forAll({b.div(numWindows, lanes)},
          [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
   if (fuses()) {
-    forAll({b.index(numGroups), numPieces},
-           [&](ValueRange task) { transformWhole(task[1], task[0], Value()); });
     forAll({b.index(numGroups)},
            [&](ValueRange task) { convolveGroup(task[0]); });
     return;
@@ -240,12 +254,27 @@ void ConvPartitioned::emitProduct() {
     emitPass(b.index(groups - rest), rest, hasHalf());
 }
 
+/// A block whose rows come before the first column has no pieces: its result is
+/// behind those of all others, where no piece is.
+void ConvPartitioned::findPlaces() {
+  b.loop(b.index(0), numResults, 1, [&](Value result) {
+    Value block = b.sub(result, firstResult());
+    Value end = loadInteger(ends, b.max(block, 0));
+    Value hasNone =
+        b.either(b.less(block, b.index(0)), b.less(end, b.index(1)));
+    Value behind = b.sub(b.sub(maxPieces, b.index(1)), block);
+    storeIndex(b.select(hasNone, behind, b.sub(end, b.index(1))), places,
+               result);
+  });
+}
+
 /// All steps for a few groups of columns, the last of which may be half a one.
 void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
   Value half = b.index(groups), lastGroup = b.add(firstGroup, groups);
   if (groups != 0)
-    forAll({b.index(groups), numPieces}, [&](ValueRange task) {
-      transformWhole(task[1], b.add(firstGroup, task[0]), task[0]);
+    forAll({numPieces, b.index(groups)}, [&](ValueRange task) {
+      Value columns = b.add(firstGroup, task[1]);
+      transformPiece(task[0], task[1], firstColumnOf(columns));
     });
   if (hasHalf)
     forAll({b.ceilDiv(numPieces, 2)}, [&](ValueRange task) {
@@ -254,8 +283,8 @@ void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
   forAllFrequencies(
       [&](Value frequency) { multiplyFrequency(frequency, groups, hasHalf); });
   if (groups != 0)
-    forAll({b.index(groups), numBlocks}, [&](ValueRange task) {
-      invertWhole(task[1], b.add(firstGroup, task[0]), task[0]);
+    forAll({numBlocks, b.index(groups)}, [&](ValueRange task) {
+      invertWhole(task[0], b.add(firstGroup, task[1]), task[1]);
     });
   if (hasHalf)
     forAll({b.div(numResults, 2)}, [&](ValueRange task) {
@@ -270,13 +299,18 @@ void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
     for (int64_t u = 0; u < plan.outputs; ++u)
       for (int64_t g = 0; g < count; ++g) {
         Value *sum = &sums[(u * count + g) * 2];
-        storeRow({sum[0], sum[1]}, resultSpectra,
-                 {b.add(result, u), b.add(slot, g), frequency});
+        storeRow({sum[0], sum[1]}, pieceSpectra,
+                 {placeOf(b.add(result, u)), b.add(slot, g), frequency});
       }
+  };
+  auto forEachTile = [&](function_ref<void(Value result)> body) {
+    b.loop(b.index(0), numResults, plan.outputs, [&](Value done) {
+      body(b.sub(numResults, b.add(done, plan.outputs)));
+    });
   };
   int64_t whole = groups / plan.productGroups * plan.productGroups;
   if (groups != 0)
-    b.loop(b.index(0), numResults, plan.outputs, [&](Value result) {
+    forEachTile([&](Value result) {
       b.loop(b.index(0), b.index(whole), plan.productGroups,
              [&](Value slot) { multiply(result, slot, plan.productGroups); });
       for (int64_t slot = whole; slot < groups; ++slot)
@@ -286,7 +320,7 @@ void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
     return;
   Value mirror = makeTransform().mirror(frequency);
   b.ifThen(b.less(frequency, b.add(mirror, 1)), [&] {
-    b.loop(b.index(0), numResults, plan.outputs, [&](Value result) {
+    forEachTile([&](Value result) {
       Value slot = b.index(groups);
       Values sums = multiplyTile(frequency, slot, 1, result);
       storeHalves(sums, frequency, mirror, slot, result);
@@ -309,9 +343,12 @@ ConvPartitioned::Values ConvPartitioned::multiplyTile(Value frequency,
         Piece piece = loadPiece(index);
         Value window = b.add(piece.window, b.sub(firstBlock, piece.block));
         FFTKernel::Rows rows;
-        for (int64_t g = 0; g < groups; ++g)
-          rows.push_back(
-              loadRow(pieceSpectra, {index, b.add(firstSlot, g), frequency}));
+        for (int64_t g = 0; g < groups; ++g) {
+          Value slot = b.add(firstSlot, g);
+          rows.push_back(loadRow(pieceSpectra, {index, slot, frequency}));
+          prefetchRow(pieceSpectra,
+                      {index, slot, b.sub(frequency, b.index(1))});
+        }
         for (int64_t u = 0; u < plan.outputs; ++u) {
           auto coefficient = [&](int64_t part) {
             return b.broadcast(b.loadScalar(
@@ -333,11 +370,12 @@ void ConvPartitioned::storeHalves(ArrayRef<Value> sums, Value frequency,
   for (int64_t u = 0; u < plan.outputs; u += 2) {
     ComplexRow one = {sums[2 * u], sums[2 * u + 1]};
     ComplexRow other = {sums[2 * u + 2], sums[2 * u + 3]};
-    Value at = b.add(result, u);
-    storeRow({b.fadd(one.re, other.im), b.fsub(other.re, one.im)},
-             resultSpectra, {at, slot, mirror});
-    storeRow({b.fsub(one.re, other.im), b.fadd(one.im, other.re)},
-             resultSpectra, {at, slot, frequency});
+    // That of the second, which has pieces if the first has.
+    Value place = placeOf(b.add(result, u + 1));
+    storeRow({b.fadd(one.re, other.im), b.fsub(other.re, one.im)}, pieceSpectra,
+             {place, slot, mirror});
+    storeRow({b.fsub(one.re, other.im), b.fadd(one.im, other.re)}, pieceSpectra,
+             {place, slot, frequency});
   }
 }
 
@@ -392,8 +430,8 @@ void ConvPartitioned::convolveGroup(Value group) {
 
 void ConvPartitioned::invertWhole(Value block, Value columns, Value slot) {
   Value firstRow = b.mul(block, plan.block), column = firstColumnOf(columns);
-  Value result = b.add(block, firstResult());
-  invert(resultSpectra, result, slot, [&](Value at, ComplexRow numbers) {
+  Value place = placeOf(b.add(block, firstResult()));
+  invert(pieceSpectra, place, slot, [&](Value at, ComplexRow numbers) {
     storeResult({numbers.re, numbers.im}, b.add(firstRow, at), column,
                 1.0 / length);
   });
@@ -404,7 +442,8 @@ void ConvPartitioned::invertWhole(Value block, Value columns, Value slot) {
 void ConvPartitioned::invertHalves(Value result, Value columns, Value slot) {
   Value column = firstColumnOf(columns);
   Value firstRow = b.mul(b.sub(result, firstResult()), plan.block);
-  invert(resultSpectra, result, slot, [&](Value at, ComplexRow numbers) {
+  Value place = placeOf(b.add(result, 1));
+  invert(pieceSpectra, place, slot, [&](Value at, ComplexRow numbers) {
     Value row = b.add(firstRow, at), next = b.add(row, plan.block);
     auto store = [&](Value part, Value row) {
       b.ifThen(b.less(b.index(-1), row),

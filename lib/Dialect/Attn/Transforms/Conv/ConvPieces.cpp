@@ -105,6 +105,16 @@ ComplexRow ConvKernel::loadRow(Value memref, ArrayRef<Value> indices) {
   return {re, b.loadVector(memref, at)};
 }
 
+void ConvKernel::prefetchRow(Value memref, ArrayRef<Value> indices) {
+  Values at(indices);
+  int64_t line = 64 / (b.getStateType().getWidth() / 8);
+  for (int64_t column = 0; column < 2 * lanes; column += line) {
+    at.push_back(b.index(column));
+    b.prefetch(memref, at, /*locality=*/3);
+    at.pop_back();
+  }
+}
+
 void ConvKernel::storeRow(ComplexRow row, Value memref,
                           ArrayRef<Value> indices) {
   Values at(indices);
@@ -269,9 +279,11 @@ void ConvKernel::boundNoise(Value block, Value end, Value partner) {
 //===----------------------------------------------------------------------===//
 
 void ConvKernel::forAllFrequencies(function_ref<void(Value)> body) {
+  // Tasks begin with the last; so do their frequencies, in one direction.
   forAll({b.index(length / kFrequencies)}, [&](ValueRange task) {
-    Value first = b.mul(task[0], kFrequencies);
-    b.loop(first, b.add(first, kFrequencies), 1, body);
+    Value last = b.add(b.mul(task[0], kFrequencies), kFrequencies - 1);
+    b.loop(b.index(0), b.index(kFrequencies), 1,
+           [&](Value done) { body(b.sub(last, done)); });
   });
 }
 

@@ -130,8 +130,11 @@ Value ConvKernel::loadToken(Value memref, ArrayRef<Value> leading, Value token,
       b.both(b.less(b.sub(begin, b.index(1)), token), b.less(token, end));
   Value mask = vector::BroadcastOp::create(
       b, VectorType::get({lanes}, b.getI1Type()), isIn);
+  // CPUs take hundreds of cycles for a load whose mask is false and whose page
+  // there is not, so the address is that of a token of the piece.
+  Value inside = b.min(b.max(token, begin), b.sub(end, b.index(1)));
   Values at(leading);
-  at.append({token, column});
+  at.append({inside, column});
   return loadMasked(memref, at, mask, 0.0);
 }
 

@@ -76,7 +76,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(registers));
   pm.addNestedPass<func::FuncOp>(
       attn::createVectorizeConvRecoverPass(registers));
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLowRankPass(registers));
+  pm.addPass(attn::createVectorizeLowRankPass(registers));
   attn::VectorizeVQBackwardPassOptions gradients;
   gradients.vectorBits = cpu.vectorBits;
   pm.addNestedPass<func::FuncOp>(

@@ -90,6 +90,26 @@ def test_long_sums(mask):
     assert np.abs(found / v - 1).max() < BOUNDS["float32"]
 
 
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("heads, M", [((1, 1), 1100), ((2, 1), 1100), ((1, 1), 1400), ((1, 1), 700)])
+def test_segments_of_few_heads_are_tasks(type, heads, M):
+    """They take turns: the same bits for any number of threads."""
+    H, G = heads
+    u1, u2, v = factors(type, B=1, H=H, G=G, N=1100, M=M, r=17, E=40)
+    found = []
+    try:
+        for threads in (1, 2, 3, 7):
+            fovea.set_num_threads(threads)
+            found.append(fovea.low_rank(u1, u2, v, mask=fovea.Causal()))
+    finally:
+        fovea.set_num_threads(0)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+    check(found[0], reference.low_rank(u1, u2, v, reference.causal_mask(1100, M)), type)
+    # So are heads, where there are many.
+    many = fovea.low_rank(*(np.repeat(x, 4, axis=0) for x in (u1, u2, v)), mask=fovea.Causal())
+    assert all(np.array_equal(found[0][0], other) for other in many)
+
+
 def test_features_approximate_attention():
     rng = np.random.default_rng(4)
     q, k, v = (0.3 * rng.standard_normal((3, 1, 2, 70, 4))).astype(np.float32)

@@ -105,10 +105,11 @@ def test_no_rows_and_no_keys(target):
         assert not any(g.any() for g in found)
 
 
-def test_the_same_bits_for_any_number_of_threads():
-    u1, u2, v = factors(N=200, M=170)
-    d_out = np.random.default_rng(5).standard_normal((2, 4, 200, 11)).astype(np.float32)
-    for mask, _ in masks(200, 170):
+@pytest.mark.parametrize("B, H, N, M", [(2, 4, 200, 170), (1, 2, 400, 370)])
+def test_the_same_bits_for_any_number_of_threads(B, H, N, M):
+    u1, u2, v = factors(B=B, H=H, G=H // 2, N=N, M=M)
+    d_out = np.random.default_rng(5).standard_normal((B, H, N, 11)).astype(np.float32)
+    for mask, _ in masks(N, M):
         out = fovea.low_rank(u1, u2, v, mask=mask)
         found = []
         try:

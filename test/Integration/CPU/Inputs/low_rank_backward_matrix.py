@@ -16,8 +16,8 @@ MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_colu
 
 FACTORS = {
     "mask": MASKS,
-    # A chunk has 32 rows, a task of rows 64.
-    "rows": [0, 1, 32, 33, 150],
+    # A chunk has 16 or 32 rows, a segment 32 to 256, a task of rows 64.
+    "rows": [0, 1, 32, 33, 150, 270],
     # Columns of the mask, beside as many as rows.
     "columns": [None, 1, 65, 200],
     # A run of a tree has 32 columns, or 64.

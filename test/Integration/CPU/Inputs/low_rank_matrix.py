@@ -15,8 +15,9 @@ MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_colu
 
 FACTORS = {
     "mask": MASKS,
-    # A chunk has 32 rows, a task of rows 64.
-    "rows": [0, 1, 2, 17, 31, 32, 33, 64, 97, 211],
+    # A chunk has 16 rows under the causal mask and 32 under others, a segment 32
+    # to 256, a task of rows 64.
+    "rows": [0, 1, 2, 15, 16, 17, 31, 32, 33, 64, 97, 256, 257, 601],
     # Columns of the mask, beside as many as rows.
     "columns": [None, None, 1, 13, 32, 65, 200],
     "rank": [1, 2, 3, 5, 8, 16, 17, 33, 64],

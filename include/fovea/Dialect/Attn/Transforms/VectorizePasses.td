@@ -127,7 +127,7 @@ def VectorizeConvRecoverPass
 }
 
 def VectorizeLowRankPass
-    : Pass<"attn-vectorize-low-rank", "::mlir::func::FuncOp"> {
+    : Pass<"attn-vectorize-low-rank", "::mlir::ModuleOp"> {
   let summary = "lower low-rank attention on memrefs to parallel vector code";
   let description = [{
     Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope` and
@@ -135,7 +135,9 @@ def VectorizeLowRankPass
 
     A causal `attn.low_rank` goes through chunks of rows with running sums of outer
     products: products of register tiles with the sums, with the triangle of
-    weights on the diagonal, and of keys and values for the next sums. Other masks
+    weights on the diagonal, and of keys and values for the next sums. A task is a
+    head or, with few heads, a segment of its rows, which waits for its turn to add
+    to the sums. Other masks
     make sums by group, or a tree of sums, and apply them to rows. The gradient is
     three such sums, two of them under the transposed mask. See docs/Lowering.md.
   }];
@@ -143,10 +145,13 @@ def VectorizeLowRankPass
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
+           "number of vector registers">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
   ];

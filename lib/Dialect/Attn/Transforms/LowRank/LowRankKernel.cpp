@@ -106,7 +106,7 @@ void LowRankKernel::addCompensated(KernelBuilder &k, Value part, Value sums,
 }
 
 void LowRankKernel::addProducts(Value left, Value right, Value depth,
-                                Value sums, int64_t columns, Value carries) {
+                                Value before, Value sums, int64_t columns) {
   int64_t numVectors = columns / lanes;
   int64_t numPanels = llvm::divideCeil(numVectors, vectors);
   for (int64_t panel = 0; panel < numPanels; ++panel) {
@@ -132,10 +132,7 @@ void LowRankKernel::addProducts(Value left, Value right, Value depth,
         for (int64_t v = 0; v < count; ++v) {
           Value part = tile[i * count + v];
           Value at[] = {b.add(d, i), column(v)};
-          if (carries)
-            addCompensated(b, part, sums, carries, at);
-          else
-            b.storeVector(b.fadd(b.loadVector(sums, at), part), sums, at);
+          b.storeVector(b.fadd(b.loadVector(before, at), part), sums, at);
         }
     };
     b.loop(b.index(0), b.index(llvm::alignTo(rank, rows)), rows, addTile);

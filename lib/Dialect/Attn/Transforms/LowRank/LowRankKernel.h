@@ -87,6 +87,13 @@ struct LowRankSum {
   }
 };
 
+/// What loops are made for.
+struct LowRankTarget {
+  RegisterFile registers;
+  /// Tasks wanted, where shapes are known and allow it.
+  int64_t minTasks;
+};
+
 LowRankSum getLowRankSum(LowRankOp op);
 /// Calls `emit` with each of the sums that a gradient is made of, in order.
 /// `inverses` is made by the first one; `deltas` has `-d_output . output`. Both
@@ -141,11 +148,11 @@ protected:
   /// Zeros in columns `0 .. columns - 1` of `buffer[at, :]`.
   void fillZero(KernelBuilder &k, Value buffer, ValueRange at, int64_t columns);
 
-  /// `sums[d, :] += sum_(j < depth) left[j, d] right[j, :]` for all `d` of the
-  /// rank, where the sums over `j` start from zero. With `carries`, the sums
-  /// are compensated (Kahan); the buffer has what they lost.
-  void addProducts(Value left, Value right, Value depth, Value sums,
-                   int64_t columns, Value carries = {});
+  /// `sums[d, :] = before[d, :] + sum_(j < depth) left[j, d] right[j, :]` for
+  /// all `d` of the rank, where the sums over `j` start from zero.
+  void addProducts(Value left, Value right, Value depth, Value before,
+                   Value sums, int64_t columns);
+  /// `sums[at] += part`, compensated (Kahan): `carries` has what the sums lost.
   void addCompensated(KernelBuilder &k, Value part, Value sums, Value carries,
                       ValueRange at);
 
@@ -181,13 +188,13 @@ void emitPolynomialFeaturesBackward(mlir::OpBuilder &builder,
                                     PolynomialFeaturesBackwardOp op,
                                     int64_t vectorBits);
 void emitLowRankBackward(mlir::OpBuilder &builder, LowRankBackwardOp op,
-                         RegisterFile registers);
+                         const LowRankTarget &target);
 /// Emits loops for any mask, by the kernels below.
 void emitLowRankSum(mlir::OpBuilder &builder, mlir::Location loc,
-                    const LowRankSum &sum, RegisterFile registers);
+                    const LowRankSum &sum, const LowRankTarget &target);
 /// Emits loops for the causal mask.
 void emitCausalSum(mlir::OpBuilder &builder, mlir::Location loc,
-                   const LowRankSum &sum, RegisterFile registers);
+                   const LowRankSum &sum, const LowRankTarget &target);
 /// Emits loops for masks by rows or columns that are the same, and intervals.
 void emitMaskedSum(mlir::OpBuilder &builder, mlir::Location loc,
                    const LowRankSum &sum, RegisterFile registers);

@@ -129,7 +129,7 @@ void MaskedSumKernel::gather(Value first, Value last,
                        })
                     .front();
   b.ifThen(b.less(b.index(0), count),
-           [&] { addProducts(right, values, count, chosen, columns); });
+           [&] { addProducts(right, values, count, chosen, chosen, columns); });
 }
 
 /// The sum of the columns of a group.

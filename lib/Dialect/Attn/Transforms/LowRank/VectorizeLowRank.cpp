@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -32,7 +33,7 @@ struct VectorizeLowRankPass
   using VectorizeLowRankPassBase::VectorizeLowRankPassBase;
 
   void runOnOperation() override {
-    RegisterFile registers = {vectorBits, numRegisters};
+    LowRankTarget target = {{vectorBits, numRegisters}, minTasks};
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
       if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
                PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(op))
@@ -50,10 +51,10 @@ struct VectorizeLowRankPass
             emitPolynomialFeaturesBackward(builder, op, vectorBits);
           })
           .Case([&](LowRankOp op) {
-            emitLowRankSum(builder, op.getLoc(), getLowRankSum(op), registers);
+            emitLowRankSum(builder, op.getLoc(), getLowRankSum(op), target);
           })
           .Case([&](LowRankBackwardOp op) {
-            emitLowRankBackward(builder, op, registers);
+            emitLowRankBackward(builder, op, target);
           });
       op->erase();
       return WalkResult::advance();

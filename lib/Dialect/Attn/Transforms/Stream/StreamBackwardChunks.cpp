@@ -178,18 +178,18 @@ void StreamBackwardKernel::waitForBlock(Value block) {
   if (!placedSource)
     return;
   RangeBounds bounds = placedBounds(block);
-  endTurn(bounds.low);
-  waitForTurn(bounds.high);
+  turns.end(bounds.low);
+  turns.wait(bounds.high);
 }
 
 void StreamBackwardKernel::endChunk() {
   if (placedSource) {
     clearRowsBefore(*placedSource, chunkEnd);
-    endTurn(sources[*placedSource].rows);
+    turns.end(sources[*placedSource].rows);
   }
   if (windows.empty())
     return;
-  waitForTurn(b.index(kLastTurn));
+  turns.wait(b.index(Turns::kLast));
   for (const Window &window : windows) {
     const GradientView &view = views[window.source];
     forEachWindowRow(window, [&](Value from, Value row) {

@@ -42,7 +42,7 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
                                            StreamOp forward, OpBuilder &builder,
                                            ModuleOp module, Options options)
     : StreamKernel(forward, builder, options), backward(backward),
-      calls(module, backward), gradients(backward.getSourceList()),
+      turns(b, module), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
@@ -218,7 +218,7 @@ void StreamBackwardKernel::emitTile(Segment tile) {
                                        ? sources[tile.source].rows
                                        : b.add(tile.row, tile.count));
   if (isOrdered)
-    waitForTurn(end);
+    turns.wait(end);
   addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
                          ahead.values});
   addRowGradients(tile,
@@ -227,7 +227,7 @@ void StreamBackwardKernel::emitTile(Segment tile) {
                    [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
   if (isOrdered)
-    endTurn(end);
+    turns.end(end);
 }
 
 //===----------------------------------------------------------------------===//

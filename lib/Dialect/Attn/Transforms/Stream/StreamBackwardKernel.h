@@ -31,9 +31,8 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMBACKWARDKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_STREAM_STREAMBACKWARDKERNEL_H
 
-#include "ListCalls.h"
 #include "StreamKernel.h"
-#include <limits>
+#include "Turns.h"
 
 namespace fovea::attn {
 
@@ -50,8 +49,6 @@ public:
 private:
   /// Rows of a register tile of the products that give gradients.
   static constexpr int64_t kRows = 4;
-  /// Further than any row: where an item is that has ended.
-  static constexpr int64_t kLastTurn = std::numeric_limits<int64_t>::max() - 1;
 
   /// Sums for terms that are the same for all keys of a source: their gradients
   /// are no rows, and taken down the rows they would have no order. Null where
@@ -174,17 +171,12 @@ private:
   Value liveGradients(Value row, int64_t vector);
   Value sumLanes(Value vector);
 
-  // Turns of the items of a chain.
-  void callWithTurn(llvm::StringRef function, mlir::ValueRange arguments);
-  void waitForTurn(Value position);
-  void endTurn(Value position);
-
   /// Calls `body(column, count)` for tiles of `count` vectors of columns.
   void forEachColumns(int64_t columns,
                       llvm::function_ref<void(Value, int64_t)> body);
 
   StreamBackwardOp backward;
-  ListCalls calls;
+  Turns turns;
   llvm::SmallVector<StreamSourceGradient> gradients;
   int64_t tileRows, columnVectors;
   /// Every block of queries goes through the rows of all sources in order.
@@ -202,7 +194,6 @@ private:
   llvm::SmallVector<TermSums> termSums;
 
   // The present item, head and query block.
-  Value progress, chainNumber, itemNumber, numItems, numChains;
   llvm::SmallVector<GradientView> views;
   Value dOutputRows, dLseRow, dQueryRows, queryTile, gradientTile, chunkEnd;
 };

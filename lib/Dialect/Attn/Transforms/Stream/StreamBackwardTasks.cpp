@@ -16,9 +16,6 @@ using namespace fovea::attn;
 
 /// Rows that one task fills with zeros.
 static constexpr int64_t kClearedRows = 1024;
-/// Items of a chain tell the others how far they are in cache lines of their
-/// own.
-static constexpr int64_t kProgressStride = 8;
 
 //===----------------------------------------------------------------------===//
 // Tasks
@@ -61,36 +58,12 @@ StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
 void StreamBackwardKernel::emit() {
   clearDestinations();
   Schedule schedule = makeSchedule();
-  numItems = schedule.numItems;
-  numChains = schedule.numChains;
-  if (isOrdered || isChunked()) {
-    SmallVector<OpFoldResult> sizes = {
-        getAsOpFoldResult(schedule.numChains),
-        getAsOpFoldResult(b.mul(numItems, kProgressStride))};
-    auto [shape, dynamic] = decomposeMixedValues(sizes);
-    progress =
-        memref::AllocOp::create(b, MemRefType::get(shape, b.getI64Type()),
-                                dynamic, b.getI64IntegerAttr(64));
-    Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/64);
-    b.loop(b.index(0), schedule.numChains, 1, [&](Value chain) {
-      b.loop(b.index(0), numItems, 1, [&](Value item) {
-        memref::StoreOp::create(b, zero, progress,
-                                {chain, b.mul(item, kProgressStride)});
-      });
-    });
-  }
-  // The first dimension runs fastest, and indices are handed out in descending
-  // order: the last item of every chain first, and under a causal mask the
-  // longest. fovea_rt_wait_for_turn relies on it.
-  scf::ForallOp::create(
-      b, {getAsOpFoldResult(schedule.numChains), getAsOpFoldResult(numItems)},
-      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-      [&](OpBuilder &, Location, ValueRange ivs) {
-        emitItem(schedule, /*item=*/ivs[1], /*chain=*/ivs[0]);
-        scf::InParallelOp::create(b);
-      });
-  if (progress)
-    memref::DeallocOp::create(b, progress);
+  // Under a causal mask the last item of a chain, which starts first, is the
+  // longest.
+  turns.forAll(
+      schedule.numItems, schedule.numChains,
+      /*isOrdered=*/isOrdered || isChunked(),
+      [&](Value item, Value chain) { emitItem(schedule, item, chain); });
 }
 
 void StreamBackwardKernel::clearRow(Value destination, ValueRange leading) {
@@ -159,8 +132,6 @@ void StreamBackwardKernel::clearDestinations() {
 void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
                                     Value chain) {
   allocateScratch();
-  itemNumber = item;
-  chainNumber = chain;
   Value rows = b.extent(backward.getQuery(), 2);
   auto emitTask = [&](Value instance, Value task) {
     Value batch =
@@ -184,36 +155,6 @@ void StreamBackwardKernel::emitItem(const Schedule &schedule, Value item,
   else
     b.loop(b.index(0), instances, 1,
            [&](Value instance) { emitTask(instance, /*task=*/Value()); });
-  if (isOrdered || isChunked())
-    endTurn(b.index(kLastTurn));
+  turns.end(b.index(Turns::kLast));
   b.freeScratch();
-}
-
-//===----------------------------------------------------------------------===//
-// Turns
-//===----------------------------------------------------------------------===//
-
-void StreamBackwardKernel::callWithTurn(StringRef function,
-                                        ValueRange arguments) {
-  // A chain that is one task waits for nobody.
-  if (!progress)
-    return;
-  calls.getBuilder().restoreInsertionPoint(b.saveInsertionPoint());
-  SmallVector<Value> operands = {calls.address(progress, chainNumber),
-                                 calls.integer(itemNumber)};
-  for (Value argument : arguments)
-    operands.push_back(calls.integer(argument));
-  calls.call(function, operands);
-  b.restoreInsertionPoint(calls.getBuilder().saveInsertionPoint());
-}
-
-/// Waits until all later items of the chain have added to the rows before
-/// `position`.
-void StreamBackwardKernel::waitForTurn(Value position) {
-  callWithTurn("fovea_rt_wait_for_turn", {numItems, numChains, position});
-}
-
-/// Says that this item has added to all rows before `position`.
-void StreamBackwardKernel::endTurn(Value position) {
-  callWithTurn("fovea_rt_end_turn", position);
 }

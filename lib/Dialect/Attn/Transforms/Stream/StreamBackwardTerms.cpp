@@ -57,7 +57,7 @@ void StreamBackwardKernel::storeTermSums() {
   });
   if (!any)
     return;
-  waitForTurn(b.index(kLastTurn));
+  turns.wait(b.index(Turns::kLast));
   for (size_t index = 0; index < termSums.size(); ++index) {
     const TermSums &sums = termSums[index];
     const GradientView &view = views[index];

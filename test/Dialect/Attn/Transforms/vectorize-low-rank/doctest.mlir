@@ -1,26 +1,45 @@
 // RUN: fovea-opt %s -attn-vectorize-low-rank="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
 
-// Chunks of 32 rows with running sums: weights on the diagonal, rows of the
-// output from the sums and these weights, then the next sums, compensated.
+// Segments of 16 chunks of 16 rows. For each chunk weights on the diagonal and
+// the sum of its keys; then the running sums, compensated; then rows of the
+// output from the sums before each chunk and these weights.
 
 // CHECK-LABEL: func.func @causal(
 //  CHECK-SAME:   %[[U1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[U2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[V:[a-z0-9]+]]: memref<3x2x100x64xf32>, %[[O:[a-z0-9]+]]: memref<3x4x100x64xf32>
 //       CHECK:   scf.forall (%[[B:.*]], %[[H:.*]]) in (3, 4)
-//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+//   CHECK-NOT:     fovea_rt
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<16x16x16xf32>
+//       CHECK:     %[[LOCALS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<17x1x16x64xf32>
 //       CHECK:     %[[KH:.*]] = arith.divui %[[H]], %c2
-//       CHECK:     scf.for %[[FIRST:.*]] = %c0 to %c100 step %c32
-//       CHECK:       vector.load %[[U1]][%[[B]], %[[H]],
-//       CHECK:       vector.load %[[U2]][%[[B]], %[[KH]],
-//       CHECK:       vector.load %[[V]][%[[B]], %[[KH]],
-//       CHECK:       vector.shuffle
-//       CHECK:       scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
-//       CHECK:       arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xi1>, vector<16xf32>
-//       CHECK:       vector.reduction <add>
-//       CHECK:       arith.divf
+//       CHECK:     vector.load %[[U1]][%[[B]], %[[H]],
+//       CHECK:     vector.load %[[U2]][%[[B]], %[[KH]],
+//       CHECK:     vector.load %[[V]][%[[B]], %[[KH]],
+//       CHECK:     vector.shuffle
+//       CHECK:     scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+//       CHECK:     arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xi1>, vector<16xf32>
+//       CHECK:     memref.subview %[[LOCALS]]
+//       CHECK:     arith.divf {{.*}} : vector<16xf32>
 //       CHECK:       vector.store %{{.*}}, %[[O]][%[[B]], %[[H]],
 func.func @causal(%u1: memref<3x4x100x16xf32>, %u2: memref<3x2x100x16xf32>, %v: memref<3x2x100x64xf32>, %o: memref<3x4x100x64xf32>) {
   attn.low_rank ins(%u1, %u2, %v : memref<3x4x100x16xf32>, memref<3x2x100x16xf32>, memref<3x2x100x64xf32>)
       outs(%o : memref<3x4x100x64xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
+// With one head, segments are the tasks, and take turns to add to its sums.
+
+// CHECK-LABEL: func.func @segments(
+//       CHECK:   %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x32xi64>
+//       CHECK:   scf.forall (%[[ITEM:.*]]) in (4)
+//       CHECK:     %[[SEGMENT:.*]] = arith.subi %c3, %[[ITEM]]
+//       CHECK:     arith.muli %[[SEGMENT]], %c256
+//       CHECK:     llvm.call @fovea_rt_wait_for_turn
+//       CHECK:     llvm.call @fovea_rt_end_turn
+//       CHECK:     vector.store %{{.*}}, %{{.*}} : memref<1x1x1000x64xf32>
+//       CHECK:     llvm.call @fovea_rt_end_turn
+func.func @segments(%u: memref<1x1x1000x16xf32>, %v: memref<1x1x1000x64xf32>, %o: memref<1x1x1000x64xf32>) {
+  attn.low_rank ins(%u, %u, %v : memref<1x1x1000x16xf32>, memref<1x1x1000x16xf32>, memref<1x1x1000x64xf32>)
+      outs(%o : memref<1x1x1000x64xf32>) {mask = #attn.row_mask<causal>}
   return
 }
 

@@ -124,7 +124,7 @@ CausalSumKernel::CausalSumKernel(OpBuilder &builder, Location loc,
   panel = numPanels ? llvm::divideCeil(numVectors, numPanels) * lanes : 0;
 
   // The sums of a segment shall stay in the second cache level.
-  constexpr int64_t kBytes = 256 << 10, kMaxChunks = 16;
+  constexpr int64_t kBytes = 512 << 10, kMaxChunks = 16;
   int64_t bytes = paddedRank() * numPanels * panel * state.getWidth() / 8;
   numChunks =
       std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kMaxChunks);

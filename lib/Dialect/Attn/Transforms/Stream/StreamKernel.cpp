@@ -112,6 +112,8 @@ void StreamKernel::allocateScratch() {
   }
   if (hasBias)
     packedBias = b.scratch({rows, queries}, state);
+  if (hasBias && !keyTables.empty() && ranges.hasLongRanges())
+    biasRows = b.scratch({queries, getLookupTile()}, state);
 }
 
 //===----------------------------------------------------------------------===//

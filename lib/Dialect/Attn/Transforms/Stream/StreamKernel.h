@@ -71,8 +71,13 @@ public:
     Value weights, weightRow; // where weights go, and the first row of them
     Value table;              // first entry of the row table
     llvm::SmallVector<Lookahead> lookahead;
-    /// What is asked for during the product with the values, if anything.
-    std::optional<Lookahead> nextBias;
+    /// The bias of a tile of looked-up scores, copied: a row for each query.
+    /// Null where it is read in place.
+    Value biasRows;
+    /// The column of the bias from which on the product with the values copies
+    /// that of the next tile; null if it does not. None beyond `lastBias` is
+    /// asked for.
+    Value nextBias, lastBias;
   };
 
   struct Options {
@@ -155,7 +160,7 @@ protected:
                  Value factor);
   Value getScoreScale();
   void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
-  void streamLongRanges(llvm::ArrayRef<Segment> segments, State &state);
+  void streamLongRanges(llvm::MutableArrayRef<Segment> segments, State &state);
   void attendTile(Segment tile, State &state);
   void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
   /// Whether a diagonal of short ranges is what the outputs start with.
@@ -199,7 +204,6 @@ protected:
                 int64_t width);
   void prefetchLines(const Lookahead &ahead, Value firstRow, Value firstLine,
                      int64_t count);
-  void prefetchBias(const Segment &segment, Value column, Value offset);
   int64_t getLineElements(const Segment &segment);
   Value canStream(Value view);
   Value hasAlignedRows(Value view);
@@ -221,10 +225,20 @@ protected:
     const SourceView &source = sources[segment.source];
     return source.keyTable && source.keyTable->reader == segment.source;
   }
-  bool takesBiasInPlace(const Segment &segment);
-  Value lookUpWithBias(const Segment &segment, Values &maximum);
   Values lookUp(const Segment &segment, Value offset, int64_t numRows,
                 unsigned firstVector);
+
+  // Scores that are looked up and have a bias (StreamBias.cpp).
+  bool addsBiasInSquares(const Segment &segment);
+  Value lookUpWithBias(const Segment &segment, Values &maximum);
+  /// Rows of a tile of scores that are looked up.
+  int64_t getLookupTile();
+  int64_t getBiasCopiesPerTurn();
+  bool copiesBias(const Segment &segment);
+  void copyBias(Segment &segment);
+  void copyNextBias(const Segment &tile, Value column, Value offset);
+  void moveBias(const Segment &tile, Value copy);
+  Lookahead lookAheadInBias(const Segment &segment);
 
   // Parts of a pass over segments.
   void scoreSegment(const Segment &segment, Values &maximum);
@@ -292,7 +306,7 @@ protected:
   // Scratch.
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
   Value chunkWeights;
-  Value stagedKeys, stagedValues, table, tableWeights, packedBias;
+  Value stagedKeys, stagedValues, table, tableWeights, packedBias, biasRows;
   /// Where gradients of listed rows go: rows of windows (StreamBackwardKernel),
   /// so much further than in the source, by source and range.
   Value tableTargets;

@@ -47,14 +47,13 @@ int64_t StreamKernel::getLineElements(const Segment &segment) {
 
 /// A streamed tile asks for the next one: its keys are needed first and at
 /// once, so they go to the first cache level, the values to the second. A tile
-/// that takes a bias asks for what the next block of queries has of it.
+/// whose bias is copied copies the next one's.
 void StreamKernel::lookAhead(Segment &tile, int64_t numRows) {
   if (!manageCache || tile.kind != Segment::Rows)
     return;
   const SourceView &source = sources[tile.source];
-  if (op.getBlock() != 0 && takesBiasInPlace(tile))
-    tile.nextBias = {source.bias, b.add(blockQuery, tiles.getQueryLanes()), 2,
-                     tile.biasColumn, numRows};
+  if (tile.biasRows)
+    tile.nextBias = b.add(tile.biasColumn, getLookupTile());
   if (source.keyTable)
     return;
   Value next = b.add(tile.row, tiles.getKey());
@@ -101,8 +100,8 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
     result.push_back({std::min(rows, numRows), ahead});
   };
   // The next block needs as many new rows of queries and values as it has
-  // queries, and a row of the bias for each of them: here, what it has of the
-  // rows on this block's diagonal and on its own.
+  // queries. A bias is so large that the block's own is asked for, shortly
+  // before it is needed.
   Value next = b.add(blockQuery, queries);
   add({queryRows, next, 2});
   for (auto [number, segment] : llvm::enumerate(segments)) {
@@ -112,10 +111,8 @@ StreamKernel::lookAhead(const Segment &table, int64_t numRows,
     add({source.values, b.add(segment.row, segment.count), 2});
     // The rows before a diagonal are those of the same source that all read.
     const Segment &full = segments[number - 1];
-    if (!takesBiasInPlace(full))
-      continue;
-    Value last = b.sub(b.extent(source.bias, 1), b.index(1));
-    add({source.bias, next, 2, segment.biasColumn, 2 * queries, last});
+    if (addsBiasInSquares(full))
+      add(lookAheadInBias(full));
   }
   return result;
 }
@@ -146,25 +143,6 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
     firstLine = b.add(firstLine, b.mul(b.div(k, unroll), perTurn));
     prefetchLines(ahead, firstRow, firstLine, perTurn);
   }
-}
-
-/// Emitted in each turn of the product of a segment's rows from `offset` on
-/// with a tile of value columns from `column` on.
-void StreamKernel::prefetchBias(const Segment &segment, Value column,
-                                Value offset) {
-  const Lookahead &ahead = *segment.nextBias;
-  int64_t lines = tiles.getQueryLanes() * getLinesPerRow(ahead);
-  int64_t turnsPerTile = ahead.columns / kProductUnroll;
-  int64_t turns = valueWidth / tiles.getColumns() * turnsPerTile;
-  if (turns == 0)
-    return;
-  int64_t perTurn =
-      std::min(kMaxPerTurn, int64_t(llvm::divideCeil(lines, turns)));
-  Value turn = b.add(b.mul(b.div(column, tiles.getColumns()), turnsPerTile),
-                     b.div(offset, kProductUnroll));
-  // Wide values have more turns than there are lines.
-  Value line = b.min(b.mul(turn, perTurn), lines - perTurn);
-  prefetchLines(ahead, ahead.row, line, perTurn);
 }
 
 /// Lines `firstLine ...` of the rows from `firstRow` on.

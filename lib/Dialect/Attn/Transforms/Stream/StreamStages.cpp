@@ -50,15 +50,22 @@ bool StreamKernel::startsWithDiagonal(ArrayRef<Segment> shorts) {
          });
 }
 
-void StreamKernel::streamLongRanges(ArrayRef<Segment> segments, State &state) {
-  for (const Segment &segment : segments) {
+int64_t StreamKernel::getLookupTile() {
+  return std::min<int64_t>(tiles.getKey(), kChunk);
+}
+
+void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
+                                    State &state) {
+  for (Segment &segment : segments) {
     // A diagonal has at most as many rows as the block has queries. Scores that
     // are looked up cost no product that a long tile would make up for.
     int64_t step = tiles.getKey();
     if (segment.kind == Segment::Diagonal)
       step = tiles.getQueryLanes();
     else if (sources[segment.source].keyTable)
-      step = std::min(step, kChunk);
+      step = getLookupTile();
+    if (copiesBias(segment))
+      copyBias(segment);
     Values carried = state.maximum;
     carried.append(state.sum);
     carried =
@@ -158,7 +165,7 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
     segment.scoreRow = b.sub(scoreRow, segment.skip);
     segment = stage(segment);
     Segment rest = segment;
-    if (takesBiasInPlace(segment)) {
+    if (addsBiasInSquares(segment)) {
       Value scored = lookUpWithBias(segment, maximum);
       rest = slice(segment, scored, lanes);
     }
@@ -492,7 +499,7 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
     if (segment.nextBias && numColumns == tiles.getColumns())
       carried = b.unrolledLoop(
           low, high, kProductUnroll, carried, multiply,
-          [&](Value offset) { prefetchBias(segment, column, offset); });
+          [&](Value offset) { copyNextBias(segment, column, offset); });
     else
       carried = b.loop(low, high, 1, carried, multiply);
     for (int64_t c = 0; c < numColumns; ++c)

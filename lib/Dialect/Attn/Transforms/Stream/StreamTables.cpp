@@ -153,62 +153,6 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments, Values &maximum) {
   }
 }
 
-/// Whether scores that are looked up take their bias straight from where it
-/// lies: rows in order, and a row and a column of the bias for each of them.
-bool StreamKernel::takesBiasInPlace(const Segment &segment) {
-  const SourceView &source = sources[segment.source];
-  return source.keyTable && source.bias && segment.kind == Segment::Rows &&
-         !source.biasRowBroadcasts && !source.biasKeyBroadcasts;
-}
-
-/// Scores the rows that fill whole squares of rows and queries, whose bias is
-/// transposed in registers. Returns how many they are.
-Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
-  const SourceView &source = sources[segment.source];
-  Value whole = b.roundDown(segment.count, lanes);
-  Value lastQuery = b.sub(b.extent(source.bias, 0), b.index(1));
-  Value termScale = b.broadcast(getTermScale());
-  maximum = b.loop(
-      b.index(0), whole, lanes, maximum, [&](Value offset, ValueRange running) {
-        Values rows, weights, next(running);
-        for (int64_t i = 0; i < lanes; ++i) {
-          Value row = b.add(b.add(segment.row, offset), i);
-          if (isSoftmax && source.logWeight)
-            weights.push_back(b.broadcast(logWeightAt(source, row)));
-          rows.push_back(tableRowOf(source, row));
-        }
-        Value column = b.add(segment.biasColumn, offset);
-        for (int64_t v = 0; v < vectors; ++v) {
-          Value lane = b.index(v * lanes);
-          Values tile;
-          for (int64_t i = 0; i < lanes; ++i) {
-            // Lanes without a query read the last one's bias.
-            Value query = b.min(b.add(blockQuery, v * lanes + i), lastQuery);
-            tile.push_back(b.loadVector(source.bias, {query, column}));
-          }
-          // Maxima of some rows each: one chain would be waited for.
-          Values maxima(std::min<int64_t>(4, lanes));
-          for (auto [i, bias] : llvm::enumerate(b.transpose(tile))) {
-            Value score =
-                b.loadVector(source.keyTable->scores, {rows[i], lane});
-            if (!weights.empty())
-              score = b.fadd(score, weights[i]);
-            // A bias of minus infinity masks.
-            score = b.fmax(b.splat(softmax::kMasked),
-                           b.fma(bias, termScale, score));
-            b.storeVector(score, scores,
-                          {b.add(b.add(segment.scoreRow, offset), i), lane});
-            Value &top = maxima[i % maxima.size()];
-            top = top ? b.fmax(top, score) : score;
-          }
-          for (Value top : maxima)
-            next[v] = b.fmax(next[v], top);
-        }
-        return next;
-      });
-  return whole;
-}
-
 /// The row of the table that is the key of row `row` of a source.
 Value StreamKernel::tableRowOf(const SourceView &source, Value row) {
   if (!source.codes)

@@ -173,9 +173,8 @@ StreamKernel::Lookahead StreamKernel::lookAheadInBias(const Segment &segment) {
   if (copiesBias(segment))
     columns = std::min(columns, 2 * getLookupTile());
   Value last = b.sub(b.extent(bias, 1), b.index(1));
-  // Rows are likely to be pages of their own. Their translations are looked up
-  // side by side when they are asked for at once; between products, one after
-  // the other.
+  // Rows are likely to be pages of their own, whose first lines are waited for
+  // between products, but hardly when they are asked for at once.
   b.loop(b.index(0), b.index(tiles.getQueryLanes()), lanes, [&](Value query) {
     for (int64_t i = 0; i < lanes; ++i)
       b.prefetch(

@@ -192,7 +192,7 @@ protected:
   void packBias(const Segment &segment);
 
   // Prefetching and streaming stores (StreamPrefetch.cpp).
-  void lookAhead(Segment &tile, int64_t numRows);
+  void lookAhead(Segment &tile);
   void lookAhead(llvm::MutableArrayRef<Segment> segments);
   /// What the next block of queries reads, with how many rows of a table it is
   /// prefetched during.

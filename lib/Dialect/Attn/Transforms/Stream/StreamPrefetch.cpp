@@ -48,7 +48,7 @@ int64_t StreamKernel::getLineElements(const Segment &segment) {
 /// A streamed tile asks for the next one: its keys are needed first and at
 /// once, so they go to the first cache level, the values to the second. A tile
 /// whose bias is copied copies the next one's.
-void StreamKernel::lookAhead(Segment &tile, int64_t numRows) {
+void StreamKernel::lookAhead(Segment &tile) {
   if (!manageCache || tile.kind != Segment::Rows)
     return;
   const SourceView &source = sources[tile.source];

@@ -72,7 +72,7 @@ void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
         b.loop(b.index(0), segment.count, step, carried,
                [&](Value offset, ValueRange values) {
                  Segment tile = slice(segment, offset, step);
-                 lookAhead(tile, step);
+                 lookAhead(tile);
                  State next;
                  next.maximum.assign(values.begin(), values.begin() + vectors);
                  next.sum.assign(values.begin() + vectors, values.end());

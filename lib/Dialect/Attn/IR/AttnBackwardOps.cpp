@@ -256,10 +256,12 @@ MaskAttr DenseBackwardOp::getMaskOrNone() {
 
 /// Checks what the gradients of all patterns of query, key and value share.
 template <typename OpTy>
-static LogicalResult verifyBackward(OpTy op, Value output, Value lse) {
-  if (failed(attn::detail::verifyAttention(op, op.getQuery(), op.getKey(),
-                                           op.getValue(), output, lse,
-                                           op.getScale())) ||
+static LogicalResult verifyBackward(OpTy op, Value output, Value lse,
+                                    StringRef outputName = "output") {
+  if (failed(attn::detail::verifyAttention(
+          op, op.getQuery(), op.getKey(), op.getValue(), output, lse,
+          op.getScale(), attn::detail::ElementTypes::SameAsQuery,
+          outputName)) ||
       failed(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) ||
       failed(verifyGradient(op, "key", op.getDKey(), op.getKey())) ||
       failed(verifyGradient(op, "value", op.getDValue(), op.getValue())))
@@ -415,7 +417,7 @@ LogicalResult FastMultipoleLinearBackwardOp::verify() {
   // The output, which is not needed, is like its gradient.
   if (failed(attn::detail::verifySingleOperands(*this,
                                                 {0, 1, 2, 9, 10, 11, 12})) ||
-      failed(verifyBackward(*this, getDOutput(), /*lse=*/Value())))
+      failed(verifyBackward(*this, getDOutput(), /*lse=*/Value(), "d_output")))
     return failure();
   if (getCausal() && !getAllowQueryLookahead())
     return emitOpError("expects allow_query_lookahead beside causal, since "

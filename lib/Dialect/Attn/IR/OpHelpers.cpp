@@ -120,11 +120,9 @@ LogicalResult attn::detail::verifyScoreTerm(Operation *op, StringRef name,
   return success();
 }
 
-LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
-                                            Value key, Value value,
-                                            Value output, Value lse,
-                                            std::optional<APFloat> scale,
-                                            ElementTypes types) {
+LogicalResult attn::detail::verifyAttention(
+    Operation *op, Value query, Value key, Value value, Value output, Value lse,
+    std::optional<APFloat> scale, ElementTypes types, StringRef outputName) {
   auto q = cast<ShapedType>(query.getType());
   auto k = cast<ShapedType>(key.getType());
   auto v = cast<ShapedType>(value.getType());
@@ -134,7 +132,7 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
     Value operand;
   };
   for (Named other :
-       {Named{"key", key}, {"value", value}, {"output", output}}) {
+       {Named{"key", key}, {"value", value}, {outputName, output}}) {
     Type found = cast<ShapedType>(other.operand.getType()).getElementType();
     if (types == ElementTypes::SameAsQuery && found != elementType)
       return op->emitOpError() << "expects " << other.name
@@ -164,21 +162,23 @@ LogicalResult attn::detail::verifyAttention(Operation *op, Value query,
 
   if (failed(verifyHeads(op, q.getDimSize(1), k.getDimSize(1))))
     return failure();
-  return verifyDestinations(op, query, valueWidth, output, lse, scale);
+  return verifyDestinations(op, query, valueWidth, output, lse, scale,
+                            outputName);
 }
 
 LogicalResult attn::detail::verifyDestinations(Operation *op, Value query,
                                                int64_t valueWidth, Value output,
                                                Value lse,
-                                               std::optional<APFloat> scale) {
+                                               std::optional<APFloat> scale,
+                                               StringRef outputName) {
   auto q = cast<ShapedType>(query.getType());
   Type elementType = q.getElementType();
   for (int64_t dim : {0, 1, 2})
-    if (failed(verifyExtent(op, "output", output, dim, q.getDimSize(dim),
+    if (failed(verifyExtent(op, outputName, output, dim, q.getDimSize(dim),
                             "from query")))
       return failure();
-  if (failed(
-          verifyExtent(op, "output", output, 3, valueWidth, "width of value")))
+  if (failed(verifyExtent(op, outputName, output, 3, valueWidth,
+                          "width of value")))
     return failure();
   if (lse) {
     Type found = cast<ShapedType>(lse.getType()).getElementType();

@@ -51,19 +51,22 @@ enum class ElementTypes {
 
 /// Checks what every attention op shares: query [B,H,N,D], key [B,G,M,D],
 /// value [B,G,M,E], output [B,H,N,E], lse [B,H,N], element types, head counts
-/// that divide, a finite scale, static head width, destination style.
+/// that divide, a finite scale, static head width, destination style. A
+/// gradient that needs no output has that of the output in its place.
 mlir::LogicalResult
 verifyAttention(mlir::Operation *op, mlir::Value query, mlir::Value key,
                 mlir::Value value, mlir::Value output, mlir::Value lse,
                 std::optional<llvm::APFloat> scale,
-                ElementTypes types = ElementTypes::SameAsQuery);
+                ElementTypes types = ElementTypes::SameAsQuery,
+                llvm::StringRef outputName = "output");
 
 /// The part of verifyAttention about `output`, `lse`, `scale` and destination
 /// style.
 mlir::LogicalResult verifyDestinations(mlir::Operation *op, mlir::Value query,
                                        int64_t valueWidth, mlir::Value output,
                                        mlir::Value lse,
-                                       std::optional<llvm::APFloat> scale);
+                                       std::optional<llvm::APFloat> scale,
+                                       llvm::StringRef outputName = "output");
 
 /// Checks log weights `[B, G, M]` or a bias `[B, H, N, M]`: an element type of
 /// f32 (f64 for f64 data) or the data's, extents of 1 broadcasting.

@@ -67,15 +67,22 @@ def test_codes_instead_of_keys():
     assert all(np.array_equal(a, b) for a, b in zip(one, other))
 
 
-def test_the_same_bits_for_any_number_of_threads():
-    q, k, v = make(B=2, H=4, G=2, N=200)
-    codebook = make_codebook(2, 9, 16)
-    out, lse = fovea.vq(q, k, v, codebook, block=8, return_lse=True)
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": False}, {"bias": (1, 2, 2500, 16)}, {"bias": (1, 1, 2500, 16)}], ids=str
+)
+def test_the_same_bits_for_any_number_of_threads(options):
+    """Of a head that is divided into chunks, and of one whose bias is not its own."""
+    q, k, v = make(B=1, H=2, G=1, N=2500)
+    codebook = make_codebook(1, 9, 16)
+    options = {"block": 8, **options}
+    if "bias" in options:
+        options["bias"] = np.random.default_rng(8).standard_normal(options["bias"], np.float32)
+    out, lse = fovea.vq(q, k, v, codebook, **options, return_lse=True)
     found = []
     try:
         for threads in (1, 2, 3, 7):
             fovea.set_num_threads(threads)
-            found.append(fovea.vq_backward(out, q, k, v, codebook, out, lse, block=8))
+            found.append(fovea.vq_backward(out, q, k, v, codebook, out, lse, **options))
     finally:
         fovea.set_num_threads(0)
     for other in found[1:]:
@@ -115,24 +122,25 @@ def run_windows(q, k, v, codebook, cuts=CUTS, d_out=None, target="cpu", **option
     "type,weighting",
     [("float64", "softmax"), ("float32", "squared_relu"), ("float16", "softmax"), ("bfloat16", "softmax")],
 )
-def test_windows_compose(type, weighting, target):
+@pytest.mark.parametrize("cuts", [CUTS, (0, 5, 600, 1300)], ids=["short", "long"])
+def test_windows_compose(cuts, type, weighting, target):
     """Gradients of windows, from the last to the first, are those of the whole: also
     for a window of nothing, and through one that is shorter than a block."""
-    q, k, v = make(type, B=2, H=4, G=2, E=5)
+    q, k, v = make(type, B=2, H=4, G=2, E=5, N=cuts[-1])
     codebook = make_codebook(2, 9, 16, type)
     d_out = np.random.default_rng(8).standard_normal((*q.shape[:3], 5)).astype(TYPES[type])
     options = {"block": 4, "scale": 0.3, "weighting": weighting}
-    found = run_windows(q, k, v, codebook, d_out=d_out, target=target, **options)
+    found = run_windows(q, k, v, codebook, cuts, d_out=d_out, target=target, **options)
     codes = reference.quantize(k, codebook)[1]
     expected = reference.vq_backward(d_out, q, codes, v, codebook, **options)
     for one, other in zip(found, expected):
         near(one, other, type)
 
 
-@pytest.mark.parametrize("position", [0, 5, 8, 30])
-def test_state(position, target):
+@pytest.mark.parametrize("position,length", [(0, 11), (5, 11), (8, 11), (30, 11), (30, 1100)])
+def test_state(position, length, target):
     """Every part of the gradient of a state, and from every part of the next."""
-    q, k, v = make("float64", B=2, H=4, G=2, N=position + 11)
+    q, k, v = make("float64", B=2, H=4, G=2, N=position + length)
     codebook = make_codebook(2, 9, 16, "float64")
     rng = np.random.default_rng(8)
     options = {"block": 8, "scale": 0.3}
@@ -151,7 +159,7 @@ def test_state(position, target):
         """The rows of tokens that are read one by one, oldest first."""
         return np.arange(max(position // 8 - 1, 0) * 8, position) % 16
 
-    rows, next_rows = kept(position), kept(position + 11)
+    rows, next_rows = kept(position), kept(position + length)
     expected = reference.vq_backward(
         d_out, last[0], reference.quantize(last[1], codebook)[1], last[2], codebook, **options,
         state=reference.VQState(state.mean, state.count, state.codes[:, :, rows], state.values[:, :, rows], position),
@@ -164,13 +172,15 @@ def test_state(position, target):
     # window if it wrote them, else to the state.
     unread = np.setdiff1d(np.arange(16), next_rows)
     token = (unread - position) % 16
+    written = token < length
+    token += (length - 1 - token) // 16 * 16 * written
     for index, name in ((1, "keys"), (2, "values")):
         next, want = getattr(d_next, name), gradients[index - 1].copy()
-        np.add.at(want, (slice(None), slice(None), token[token < 11]), next[:, :, unread[token < 11]])
+        np.add.at(want, (slice(None), slice(None), token[written]), next[:, :, unread[written]])
         near(found[index], want, "float64")
         want = np.zeros(next.shape)
         want[:, :, rows] = getattr(d_state, name)
-        want[:, :, unread[token >= 11]] += next[:, :, unread[token >= 11]]
+        want[:, :, unread[~written]] += next[:, :, unread[~written]]
         near(getattr(found[3], name), want, "float64")
 
 

@@ -11,7 +11,8 @@ from kernels import NAMES
 check = Checker()
 
 FACTORS = {
-    "N": [1, 31, 63, 64, 65, 130],
+    # The longest one is divided into chunks.
+    "N": [1, 31, 63, 64, 65, 130, 1100],
     "block": [1, 5, 16, 64, 200],
     "codes": [1, 3, 16, 50],
     "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130)],

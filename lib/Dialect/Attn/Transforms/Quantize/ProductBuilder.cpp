@@ -71,8 +71,10 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
   if (product.startTile && numRows == kTileRows && vectors == kTileVectors)
     product.startTile(row);
   Values zeros(numRows * vectors, builder.splat(0.0));
-  Values sums = builder.unrolledLoop(builder.index(0), product.depth, kUnroll,
-                                     zeros, addStep);
+  Value first =
+      product.firstStep ? product.firstStep(builder, row) : builder.index(0);
+  Values sums =
+      builder.unrolledLoop(first, product.depth, kUnroll, zeros, addStep);
   for (int64_t r = 0; r < numRows; ++r) {
     Value at = builder.add(row, r);
     if (product.startRow)

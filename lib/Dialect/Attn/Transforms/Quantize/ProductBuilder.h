@@ -36,6 +36,8 @@ public:
     llvm::function_ref<void(Value row)> startRow = {};
     /// Called ahead of the loop of a whole register tile of `kTileRows` rows.
     llvm::function_ref<void(Value row)> startTile = {};
+    /// The first step of the rows from `row` on, where `left` is 0 before.
+    llvm::function_ref<Value(KernelBuilder &, Value row)> firstStep = {};
   };
   void emitProduct(const Product &product);
 

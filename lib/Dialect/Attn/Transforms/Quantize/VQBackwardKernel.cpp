@@ -125,26 +125,31 @@ void VQBackwardKernel::emit() {
     dKey = getSums(op.getDKey());
     dValue = getSums(op.getDValue());
   }
+  auto broadcasts = [&](int64_t dim) {
+    return op.getDBias() && getType(op.getDBias()).getDimSize(dim) == 1 &&
+           getType(op.getQuery()).getDimSize(dim) != 1;
+  };
   if (op.getDBias()) {
-    ArrayRef<int64_t> shape = getType(op.getDBias()).getShape();
-    sumsBias = llvm::is_contained(shape.take_front(3), 1);
+    sumsBias = broadcasts(0) || broadcasts(1) || broadcasts(2);
     dBias = sumsBias ? getSums(op.getDBias()) : op.getDBias();
     if (sumsBias)
       clearRows(dBias);
   }
+  divideTokens();
   Value batches = b.extent(op.getValue(), 0),
         heads = b.extent(op.getValue(), 1);
   // Gradients of a bias that tasks share are added in order.
-  bool isShared = dBias && (getType(dBias).getDimSize(0) == 1 ||
-                            getType(dBias).getDimSize(1) == 1);
-  if (isShared)
+  if (broadcasts(0) || broadcasts(1))
     b.forAll({b.index(1)}, [&](ValueRange) {
       b.loop(zero, batches, 1, [&](Value batch) {
-        b.loop(zero, heads, 1, [&](Value head) { emitTask(batch, head); });
+        b.loop(zero, heads, 1,
+               [&](Value head) { emitTask(batch, head, /*chunk=*/zero); });
       });
     });
   else
-    b.forAll({batches, heads}, [&](ValueRange at) { emitTask(at[0], at[1]); });
+    b.forAll({batches, heads, numChunks},
+             [&](ValueRange at) { emitTask(at[0], at[1], at[2]); });
+  addChunks();
   if (passesState()) {
     storeTokenGradients(dKey, op.getDKey(), /*part=*/1);
     storeTokenGradients(dValue, op.getDValue(), /*part=*/2);
@@ -166,9 +171,9 @@ void VQBackwardKernel::emit() {
 // One task
 //===----------------------------------------------------------------------===//
 
-void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
-  batch = batchIndex;
-  keyHead = headIndex;
+void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex,
+                                Value chunkIndex) {
+  beginChunk(batchIndex, headIndex, chunkIndex);
   word = biasIndex(op.getCodebook(), 0, keyHead);
   queries = b.scratch({width, tile}, state);
   dOutputs = b.scratch({valueWidth, tile}, state);
@@ -177,11 +182,10 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
   deltas = b.scratch({tile}, state);
   factors = b.scratch({numCodes, tile}, state);
   dScores = b.scratch({numCodes, tile}, state);
-  weights = b.scratch({kChunk, tile}, state);
-  dLocal = b.scratch({kChunk, tile}, state);
+  weights = b.scratch({kStep, tile}, state);
+  dLocal = b.scratch({kStep, tile}, state);
   if (op.getBias())
-    biases = b.scratch({kChunk, tile}, state);
-  sums = b.scratch({numCodes, valueWidth}, state);
+    biases = b.scratch({kStep, tile}, state);
   b.loop(zero, b.index(numCodes), 1, [&](Value code) {
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
       k.storeVector(k.splat(0.0), sums, {code, column});
@@ -189,37 +193,39 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex) {
   });
 
   if (op.getCausal()) {
-    Value blocks = b.ceilDiv(numTokens, block);
+    Value begin = b.div(chunkBegin, block);
+    Value blocks = b.sub(b.ceilDiv(chunkEnd, block), begin);
     b.loop(zero, blocks, 1, [&](Value step) {
-      emitBlock(b.sub(b.sub(blocks, b.index(1)), step));
+      emitBlock(b.add(begin, b.sub(b.sub(blocks, b.index(1)), step)));
     });
-    storeMeanGradient();
   } else {
-    b.loop(zero, numTokens, tile, [&](Value low) {
+    b.loop(chunkBegin, chunkEnd, tile, [&](Value low) {
       first = low;
-      count = b.min(b.sub(numTokens, low), tile);
+      count = b.min(b.sub(chunkEnd, low), tile);
       emitTile();
     });
-    takeValueGradients(zero, numTokens);
-    clearKeyGradients(zero, numTokens);
+    clearKeyGradients(rows, chunkBegin, chunkEnd);
   }
   b.freeScratch();
 }
 
-void VQBackwardKernel::takeValueGradients(Value low, Value high) {
+void VQBackwardKernel::takeValueGradients(const TokenRows &rows, Value low,
+                                          Value high) {
   b.loop(low, high, 1, [&](Value token) {
     Value code = b.loadIndex(codes, {batch, keyHead, token});
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
-      k.storeVector(k.loadVector(sums, {code, column}), dValue,
-                    {batch, keyHead, token, column});
+      k.storeVector(k.loadVector(sums, {code, column}), rows.values,
+                    {k.sub(token, rows.first), column});
     });
   });
 }
 
-void VQBackwardKernel::clearKeyGradients(Value low, Value high) {
+void VQBackwardKernel::clearKeyGradients(const TokenRows &rows, Value low,
+                                         Value high) {
   b.loop(low, high, 1, [&](Value token) {
     b.forColumns(width, [&](KernelBuilder &k, Value column) {
-      k.storeVector(k.splat(0.0), dKey, {batch, keyHead, token, column});
+      k.storeVector(k.splat(0.0), rows.keys,
+                    {k.sub(token, rows.first), column});
     });
   });
 }
@@ -229,15 +235,16 @@ void VQBackwardKernel::emitBlock(Value n) {
   blockBegin = b.mul(n, block);
   blockEnd = b.min(b.add(blockBegin, block), numTokens);
   // From here on the tokens of the block before take part, and before anything
-  // else those of the last block.
-  Value before = b.max(b.sub(blockBegin, b.index(block)), 0);
-  Value isLast = b.equal(blockEnd, numTokens);
+  // else those of the chunk's last block.
+  TokenRows before = rowsBefore();
+  Value isLast = b.equal(blockEnd, chunkEnd);
   Value end = b.select(isLast, blockEnd, blockBegin);
-  clearKeyGradients(before, end);
+  clearKeyGradients(before, getBlockBefore(), blockBegin);
+  clearKeyGradients(rows, blockBegin, end);
   if (op.getBias()) {
-    takeValueGradients(blockBegin, end);
+    takeValueGradients(rows, blockBegin, end);
     addNextMean(b.add(n, 1));
-    takeValueGradients(before, blockBegin);
+    takeValueGradients(before, getBlockBefore(), blockBegin);
   } else {
     addNextMean(b.add(n, 2));
   }
@@ -251,11 +258,11 @@ void VQBackwardKernel::emitBlock(Value n) {
     first = b.add(begin, b.mul(index, tile));
     count = b.min(b.sub(blockEnd, first), tile);
     if (!op.getBias())
-      takeValueGradients(first, b.add(first, count));
+      takeValueGradients(rows, first, b.add(first, count));
     emitTile();
   });
   if (hasState() && !op.getBias())
-    takeValueGradients(blockBegin, begin);
+    takeValueGradients(rows, blockBegin, begin);
 }
 
 void VQBackwardKernel::emitTile() {
@@ -483,9 +490,9 @@ void VQBackwardKernel::emitQueryGradient() {
                      kb.storeVector(kb.fadd(old, sum), dQueries, {row, column});
                    }});
   };
-  int64_t whole = numCodes / kChunk * kChunk;
-  b.loop(zero, b.index(whole), kChunk,
-         [&](Value low) { addBlock(low, b.index(kChunk)); });
+  int64_t whole = numCodes / kStep * kStep;
+  b.loop(zero, b.index(whole), kStep,
+         [&](Value low) { addBlock(low, b.index(kStep)); });
   if (whole != numCodes)
     addBlock(b.index(whole), b.index(numCodes - whole));
   double scale = getScale();

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One task for each batch entry and key head goes through the blocks of queries
-// in reverse, a tile of queries at a time, queries along vectors:
+// A task goes through the blocks of queries of a batch entry and key head, or
+// of a chunk of them, in reverse, a tile of queries at a time, queries along
+// vectors:
 //
 //   F[s]    = exp(scale C_s . q - lse)                     once for each
 //   codeword local tokens j:  dS_j = F[code_j] (v_j . dO - delta),  dS[code_j]
@@ -22,6 +23,9 @@
 // bias all later queries weigh the tokens of a code alike, so that a token
 // takes its gradient from U, and only its own tile is added. With a bias that
 // holds for cached tokens, and local ones are added one by one.
+//
+// A chunk begins with U = 0, and adds to the tokens of the block before it in
+// rows of its own. Both are added up behind all tasks (VQBackwardChunks.cpp).
 //
 // With a state, the tokens of the block that the window begins in and of the
 // one before it, which the state keeps, come before the window's as tokens
@@ -49,8 +53,8 @@ public:
   void emit();
 
 private:
-  /// Vectors of queries in a tile, and tokens read one by one at a time.
-  static constexpr int64_t kTileVectors = 4, kChunk = 64;
+  /// Vectors of queries in a tile, and tokens or codewords read at a time.
+  static constexpr int64_t kTileVectors = 4, kStep = 64;
 
   // What is computed for all tasks.
   void emitMeans();
@@ -68,8 +72,20 @@ private:
   void storeMeanGradient();
   void storeTokenGradients(Value sums, Value gradient, unsigned part);
 
+  // Chunks (VQBackwardChunks.cpp).
+  /// Where gradients of tokens from `first` on are summed; both null where no
+  /// task adds to them.
+  struct TokenRows {
+    Value keys, values, first;
+  };
+  void divideTokens();
+  void beginChunk(Value batch, Value head, Value chunk);
+  TokenRows rowsBefore();
+  void addChunks();
+  void addLaterSums(Value low, Value high, Value chunk);
+
   // One task.
-  void emitTask(Value batch, Value head);
+  void emitTask(Value batch, Value head, Value chunk);
   void emitBlock(Value n);
   void emitTile();
   void emitHead();
@@ -78,7 +94,7 @@ private:
   void emitFactors();
   void lookAhead(Value code);
   void emitLocal();
-  void emitChunk(Value low, Value high, bool isOwn);
+  void emitTokens(const TokenRows &rows, Value low, Value high, bool isOwn);
   void emitLocalScores(Value low, Value count, bool isOwn);
   void addBiasGradient(Value low, Value count);
   void storeBiasGradient(Value low, Value count);
@@ -88,9 +104,9 @@ private:
   void emitQueryGradient();
   void addToSums();
 
-  /// `gradient = U[code]` or 0 for rows of the present batch entry and head.
-  void takeValueGradients(Value low, Value high);
-  void clearKeyGradients(Value low, Value high);
+  /// `gradient = U[code]` or 0 for tokens of the present batch entry and head.
+  void takeValueGradients(const TokenRows &rows, Value low, Value high);
+  void clearKeyGradients(const TokenRows &rows, Value low, Value high);
 
   /// `exp(x)` or `2 max(x, 0)`: what dS is made with.
   Value getFactor(Value score);
@@ -99,6 +115,7 @@ private:
   /// Scores are in base 2 for the exponential.
   double getScoreFactor() const { return isSoftmax ? softmax::kLog2E : 1.0; }
   double getScale() { return op.getScale().convertToDouble(); }
+  Value getBlockBefore() { return b.max(b.sub(blockBegin, b.index(block)), 0); }
   Value biasIndex(Value memref, int64_t dim, Value index) {
     return b.broadcastIndex(memref, dim, index);
   }
@@ -115,11 +132,13 @@ private:
   // Of all tasks: means and counts, sums of gradients in the state type.
   Value codes, values, means, counts, dKey, dValue, dBias;
   Value position, numBefore, numTokens;
+  Value chunkTokens, numChunks, chunkSums, keysBefore, valuesBefore;
   // Of a task: memory, and where it is.
   Value queries, dOutputs, dQueries, offsets, deltas, factors, dScores, weights,
       dLocal, biases, sums;
-  Value batch, keyHead, word, head, blockIndex, blockBegin, blockEnd, first,
-      firstRow, count;
+  Value batch, keyHead, word, head, chunk, chunkBegin, chunkEnd, blockIndex,
+      blockBegin, blockEnd, first, firstRow, count;
+  TokenRows rows;
 };
 
 void emitBackward(mlir::OpBuilder &builder, VQBackwardOp op,

@@ -90,6 +90,7 @@ void VQBackwardKernel::addNextMean(Value nextBlock) {
 void VQBackwardKernel::storeMeanGradient() {
   if (op.getDState().empty())
     return;
+  sums = b.rowView(chunkSums, {batch, keyHead, zero});
   // Where no token of the window goes to a mean, those of the state stay there.
   Value lag = b.index(op.getBias() ? 1 : 2);
   Value wholeBlocks = b.div(numTokens, block);

@@ -17,21 +17,31 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 void VQBackwardKernel::emitLocal() {
-  Value low = b.max(b.sub(blockBegin, b.index(block)), 0);
-  b.loop(low, first, kChunk, [&](Value chunk) {
-    emitChunk(chunk, b.min(b.add(chunk, kChunk), first), /*isOwn=*/false);
+  auto emitSteps = [&](const TokenRows &target, Value begin, Value end,
+                       bool isOwn) {
+    b.loop(begin, end, kStep, [&](Value low) {
+      emitTokens(target, low, b.min(b.add(low, kStep), end), isOwn);
+    });
+  };
+  // The code for tokens of the block before and of this one is the same.
+  TokenRows before = rowsBefore();
+  b.loop(zero, b.index(2), 1, [&](Value part) {
+    Value isBefore = b.equal(part, zero);
+    TokenRows target = {b.select(isBefore, before.keys, rows.keys),
+                        b.select(isBefore, before.values, rows.values),
+                        b.select(isBefore, before.first, rows.first)};
+    emitSteps(target, b.select(isBefore, getBlockBefore(), blockBegin),
+              b.select(isBefore, blockBegin, first), /*isOwn=*/false);
   });
-  Value end = b.add(first, count);
-  b.loop(first, end, kChunk, [&](Value chunk) {
-    emitChunk(chunk, b.min(b.add(chunk, kChunk), end), /*isOwn=*/true);
-  });
+  emitSteps(rows, first, b.add(first, count), /*isOwn=*/true);
   if (dBias && !sumsBias)
     clearBiasGradient();
 }
 
 /// Tokens `low .. high`; `isOwn` for those of the tile itself, which some of
 /// its queries do not read.
-void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
+void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
+                                  Value high, bool isOwn) {
   Value number = b.sub(high, low);
   emitLocalScores(low, number, isOwn);
   if (sumsBias)
@@ -39,36 +49,50 @@ void VQBackwardKernel::emitChunk(Value low, Value high, bool isOwn) {
   else if (dBias)
     storeBiasGradient(low, number);
   Value scale = b.scalar(getScale());
-  b.emitProduct(
-      {number, count, width,
-       [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(dLocal, {row, k});
-       },
-       [&](KernelBuilder &kb, Value k, Value column) {
-         return kb.loadVector(op.getQuery(),
-                              {batch, head, kb.add(firstRow, k), column});
-       },
-       [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-         Value at[] = {batch, keyHead, kb.add(low, row), column};
-         Value scaled = kb.fmul(sum, kb.broadcast(scale));
-         kb.storeVector(kb.fadd(kb.loadVector(dKey, at), scaled), dKey, at);
-       }});
+  Value shift = b.sub(low, target.first);
+  // No query of the tile reads a token behind it.
+  auto firstReader = [&](KernelBuilder &kb, Value row) {
+    return kb.add(kb.sub(low, first), row);
+  };
+  llvm::function_ref<Value(KernelBuilder &, Value)> firstStep;
+  if (isOwn)
+    firstStep = firstReader;
+  b.emitProduct({number, count, width,
+                 [&](KernelBuilder &kb, Value row, Value k) {
+                   return kb.loadScalar(dLocal, {row, k});
+                 },
+                 [&](KernelBuilder &kb, Value k, Value column) {
+                   return kb.loadVector(
+                       op.getQuery(),
+                       {batch, head, kb.add(firstRow, k), column});
+                 },
+                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+                   Value at[] = {kb.add(shift, row), column};
+                   Value scaled = kb.fmul(sum, kb.broadcast(scale));
+                   Value old = kb.loadVector(target.keys, at);
+                   kb.storeVector(kb.fadd(old, scaled), target.keys, at);
+                 },
+                 /*startRow=*/{},
+                 /*startTile=*/{}, firstStep});
   // Without a bias the values of earlier tokens take their part from U.
   if (!isOwn && !op.getBias())
     return;
-  b.emitProduct(
-      {number, count, valueWidth,
-       [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(weights, {row, k});
-       },
-       [&](KernelBuilder &kb, Value k, Value column) {
-         return kb.loadVector(op.getDOutput(),
-                              {batch, head, kb.add(firstRow, k), column});
-       },
-       [&](KernelBuilder &kb, Value row, Value column, Value sum) {
-         Value at[] = {batch, keyHead, kb.add(low, row), column};
-         kb.storeVector(kb.fadd(kb.loadVector(dValue, at), sum), dValue, at);
-       }});
+  b.emitProduct({number, count, valueWidth,
+                 [&](KernelBuilder &kb, Value row, Value k) {
+                   return kb.loadScalar(weights, {row, k});
+                 },
+                 [&](KernelBuilder &kb, Value k, Value column) {
+                   return kb.loadVector(
+                       op.getDOutput(),
+                       {batch, head, kb.add(firstRow, k), column});
+                 },
+                 [&](KernelBuilder &kb, Value row, Value column, Value sum) {
+                   Value at[] = {kb.add(shift, row), column};
+                   Value old = kb.loadVector(target.values, at);
+                   kb.storeVector(kb.fadd(old, sum), target.values, at);
+                 },
+                 /*startRow=*/{},
+                 /*startTile=*/{}, firstStep});
 }
 
 /// Weights and dS of tokens, and their part of dScores.

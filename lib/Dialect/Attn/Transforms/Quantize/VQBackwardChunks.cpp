@@ -1,0 +1,164 @@
+//===- VQBackwardChunks.cpp - A head by several tasks ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a chunk of blocks shares with others is small: U, one row for each code,
+// and the gradients of the tokens of the block before it, which its first block
+// reads. Chunks have both for themselves. Behind all tasks, U of a chunk gets
+// those of all later ones, which its tokens have not seen yet.
+//
+// How a head is divided follows from its length, so that sums have one order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "VQBackwardKernel.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Tokens of a chunk that is worth sums of its own, the fewest where there
+/// would be less than so many chunks otherwise, and the most chunks.
+static constexpr int64_t kTokens = 1024, kMinTokens = 512, kMinChunks = 4,
+                         kMaxChunks = 16;
+
+/// Rows whose type says nothing about where they lie.
+static Value castToAnyRows(KernelBuilder &b, Value rows) {
+  auto type = cast<MemRefType>(rows.getType());
+  int64_t dynamic = ShapedType::kDynamic;
+  auto layout = StridedLayoutAttr::get(b.getContext(), dynamic, {dynamic, 1});
+  return memref::CastOp::create(b,
+                                MemRefType::get({dynamic, type.getDimSize(1)},
+                                                type.getElementType(), layout),
+                                rows);
+}
+
+void VQBackwardKernel::divideTokens() {
+  int64_t unit = op.getCausal() ? block : tile;
+  Value units = b.ceilDiv(numTokens, unit);
+  Value chunkUnits = b.clamp(b.ceilDiv(units, kMinChunks),
+                             b.index(llvm::divideCeil(kMinTokens, unit)),
+                             b.index(llvm::divideCeil(kTokens, unit)));
+  chunkUnits = b.max(chunkUnits, b.ceilDiv(units, kMaxChunks));
+  numChunks = b.div(b.add(units, b.sub(chunkUnits, b.index(1))), chunkUnits);
+  numChunks = b.max(numChunks, 1);
+  // Sums over queries have one order.
+  if (sumsBias) {
+    chunkUnits = units;
+    numChunks = b.index(1);
+  }
+  chunkTokens = b.mul(chunkUnits, unit);
+  Value leading[] = {b.extent(values, 0), b.extent(values, 1), numChunks};
+  chunkSums = b.allocate(leading, {numCodes, valueWidth}, state);
+  if (!op.getCausal())
+    return;
+  keysBefore = b.allocate(leading, {block, width}, state);
+  if (op.getBias())
+    valuesBefore = b.allocate(leading, {block, valueWidth}, state);
+}
+
+void VQBackwardKernel::beginChunk(Value batchIndex, Value headIndex,
+                                  Value chunkIndex) {
+  batch = batchIndex;
+  keyHead = headIndex;
+  chunk = chunkIndex;
+  sums = b.rowView(chunkSums, {batch, keyHead, chunk});
+  chunkBegin = b.mul(chunk, chunkTokens);
+  chunkEnd = b.min(b.add(chunkBegin, chunkTokens), numTokens);
+  rows = {castToAnyRows(b, b.rowView(dKey, {batch, keyHead})),
+          castToAnyRows(b, b.rowView(dValue, {batch, keyHead})), zero};
+}
+
+/// Of the block before the present one.
+VQBackwardKernel::TokenRows VQBackwardKernel::rowsBefore() {
+  Value isOther = b.equal(blockBegin, chunkBegin);
+  auto select = [&](Value others, Value own) {
+    if (!others)
+      return own;
+    Value view = b.rowView(others, {batch, keyHead, chunk});
+    return b.select(isOther, castToAnyRows(b, view), own);
+  };
+  return {select(keysBefore, rows.keys), select(valuesBefore, rows.values),
+          b.select(isOther, getBlockBefore(), zero)};
+}
+
+/// Adds U of the chunks from `later` on to the gradients of tokens' values.
+void VQBackwardKernel::addLaterSums(Value low, Value high, Value later) {
+  b.ifThen(b.less(later, numChunks), [&] {
+    Value owed = b.rowView(chunkSums, {batch, keyHead, later});
+    b.loop(low, high, 1, [&](Value token) {
+      Value code = b.loadIndex(codes, {batch, keyHead, token});
+      b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
+        Value old = k.loadVector(rows.values, {token, column});
+        Value sum = k.loadVector(owed, {code, column});
+        k.storeVector(k.fadd(old, sum), rows.values, {token, column});
+      });
+    });
+  });
+}
+
+/// Behind all tasks: what chunks have for each other.
+void VQBackwardKernel::addChunks() {
+  Value batches = b.extent(values, 0), heads = b.extent(values, 1);
+  b.forAll({batches, heads}, [&](ValueRange at) {
+    batch = at[0];
+    keyHead = at[1];
+    b.loop(b.index(1), numChunks, 1, [&](Value step) {
+      Value next = b.sub(numChunks, step);
+      Value from = b.rowView(chunkSums, {batch, keyHead, next});
+      Value to =
+          b.rowView(chunkSums, {batch, keyHead, b.sub(next, b.index(1))});
+      b.loop(zero, b.index(numCodes), 1, [&](Value code) {
+        b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
+          Value sum = k.fadd(k.loadVector(to, {code, column}),
+                             k.loadVector(from, {code, column}));
+          k.storeVector(sum, to, {code, column});
+        });
+      });
+    });
+    if (op.getCausal())
+      storeMeanGradient();
+  });
+  b.forAll({batches, heads, numChunks}, [&](ValueRange at) {
+    beginChunk(at[0], at[1], at[2]);
+    // All queries read all tokens.
+    if (!op.getCausal()) {
+      sums = b.rowView(chunkSums, {batch, keyHead, zero});
+      return takeValueGradients(rows, chunkBegin, chunkEnd);
+    }
+    Value next = b.add(chunk, 1);
+    b.ifThen(b.less(next, numChunks), [&] {
+      // With a bias, U of the next chunk is for tokens before the last block:
+      // those of that block were read by its first block one by one.
+      Value end = chunkEnd;
+      if (op.getBias()) {
+        end = b.sub(chunkEnd, b.index(block));
+        addLaterSums(end, chunkEnd, b.add(next, 1));
+      }
+      addLaterSums(chunkBegin, end, next);
+      auto addRows = [&](Value from, Value to) {
+        Value begin = b.sub(chunkEnd, b.index(block));
+        b.loop(zero, b.index(block), 1, [&](Value row) {
+          b.forColumns(
+              cast<MemRefType>(to.getType()).getDimSize(1),
+              [&](KernelBuilder &k, Value column) {
+                Value at[] = {k.add(begin, row), column};
+                Value more =
+                    k.loadVector(from, {batch, keyHead, next, row, column});
+                k.storeVector(k.fadd(k.loadVector(to, at), more), to, at);
+              });
+        });
+      };
+      addRows(keysBefore, rows.keys);
+      if (op.getBias())
+        addRows(valuesBefore, rows.values);
+    });
+  });
+  for (Value memref : {chunkSums, keysBefore, valuesBefore})
+    if (memref)
+      memref::DeallocOp::create(b, memref);
+}

@@ -217,8 +217,10 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   Value end = b.add(view.firstRow, tile.kind == Segment::Table
                                        ? sources[tile.source].rows
                                        : b.add(tile.row, tile.count));
+  // A tile behind everybody else: the rows that are asked for ahead shall not
+  // be those that another core is adding to.
   if (isOrdered)
-    turns.wait(end);
+    turns.wait(b.add(end, tileRows));
   addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
                          ahead.values});
   addRowGradients(tile,

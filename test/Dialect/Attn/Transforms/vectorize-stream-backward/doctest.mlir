@@ -13,10 +13,14 @@
 // CHECK: vector.fma
 // CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
 // CHECK: vector.fma
-// CHECK: llvm.call @fovea_rt_wait_for_turn(
+// The block behind has to be a tile further: its rows are asked for.
+// CHECK: %[[NEXT:.*]] = arith.addi %[[END:.*]], %c64_{{.*}} : index
+// CHECK: %[[TURN:.*]] = arith.index_cast %[[NEXT]] : index to i64
+// CHECK: llvm.call @fovea_rt_wait_for_turn({{.*}}, %[[TURN]])
 // CHECK: vector.fma
 // CHECK: vector.fma
-// CHECK: llvm.call @fovea_rt_end_turn(
+// CHECK: %[[ENDED:.*]] = arith.index_cast %[[END]] : index to i64
+// CHECK: llvm.call @fovea_rt_end_turn({{.*}}, %[[ENDED]])
 // CHECK: llvm.call @fovea_rt_end_turn(
 // CHECK: memref.dealloc %[[PROGRESS]]
 func.func @dense(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memref<1x2x128x16xf32>,

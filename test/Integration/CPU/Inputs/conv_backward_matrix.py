@@ -62,14 +62,14 @@ def recover_module(types, results):
             f"  return %r#0, %r#1 : {kinds}\n}}\n")
 
 
-def compare(what, text, cpu, arrays, expected, names, bound, sizes=(1, 1)):
-    """On the CPU, with any number of threads, and as plain loops. `sizes` say what
-    gradients are differences of: at least numbers of about 1."""
+def compare(what, text, cpu, arrays, expected, names, bound, sizes=(0, 0)):
+    """On the CPU, with any number of threads, and as plain loops. `sizes` are those
+    of the numbers that gradients are differences of, where these are greater."""
     for target in check.targets():
         kernel = check.library.compile(text, target=target, cpu=cpu if target == "cpu" else "native")
         found = check.call(kernel, arrays, f"{what} {target}", (1, 2, 3, 7) if target == "cpu" else (1,))
         for name, one, other, size in zip(names, found, expected, sizes):
-            size = max(size, np.abs(other).max(initial=0))
+            size = max(size, np.abs(other).max(initial=0)) or 1
             check.close(one.astype(float) / size, other / size, bound, f"{what} {target} {name}", absolute=True)
 
 
@@ -93,14 +93,15 @@ def run_apply(index, case):
     sums = (lambda kind: kind) if case["sums"] == "same" else state
     results = {"db": tensor(shapes["b"], sums(basis)), "dv": tensor(shapes["v"], sums(dtype))}
     options = f"algorithm = #attn.conv_algorithm<{algorithm}>" + (f", block = {block} : i64" if block else "")
-    bound, size = 2 * BOUNDS[dtype], 1
+    # A row's scores get d_out . value less d_out . out, equal where one weight is 1.
+    bound, size = 2 * BOUNDS[dtype], np.abs((d.astype(float) * out).sum(-1)).max(initial=0)
     if algorithm not in ("toeplitz", "auto") and case["scores"] != "normal":
         bound = max(bound, 2 * NOISE[dtype])
         # A transform's errors are small next to products of rows, not their differences.
         norms = [np.linalg.norm(x.astype(float), axis=-1).max(initial=0) for x in (d, v)]
-        size = max(1, norms[0] * norms[1])
+        size = max(size, norms[0] * norms[1])
     compare(f"case {index} {case}", apply_module(types, results, options), case["cpu"], (b, sizes, v, out, d),
-            check.reference.conv_apply_backward(d, b, sizes, v), ("d_b", "d_v"), bound, (size, 1))
+            check.reference.conv_apply_backward(d, b, sizes, v), ("d_b", "d_v"), bound, (size, 0))
 
 
 def run_recover(index, case):

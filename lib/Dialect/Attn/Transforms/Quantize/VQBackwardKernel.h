@@ -73,8 +73,8 @@ private:
   void storeTokenGradients(Value sums, Value gradient, unsigned part);
 
   // Chunks (VQBackwardChunks.cpp).
-  /// Where gradients of tokens from `first` on are summed; both null where no
-  /// task adds to them.
+  /// Where gradients of tokens from `first` on are summed. Without a bias
+  /// nothing is added to the values of the block before.
   struct TokenRows {
     Value keys, values, first;
   };

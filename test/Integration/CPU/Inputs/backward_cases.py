@@ -79,6 +79,30 @@ def dense_case(q, k, v, out, lse, d_out, *, d_lse=None, causal=False, window=Non
                          attributes, dynamic)
 
 
+def stream_case(q, sources, out, lse, d_out, attributes):
+    """`sources` are keys, values and the text of their ranges. Gradients come in the
+    order of queries, all keys, all values. Returns the text and the arguments."""
+    arrays = [q]
+    for k, v, _ in sources:
+        arrays += [k, v]
+    arrays += [out, lse, d_out]
+    t = [type_of(array) for array in arrays]
+    text, last = f"attn.stream_backward query(%a0 : {t[0]})", len(arrays) - 1
+    for i, (_, _, ranges) in enumerate(sources):
+        key, value = 2 * i + 1, 2 * i + 2
+        text += f"\n    source(%a{key}, %a{value} : {t[key]}, {t[value]}) ranges [{ranges}]"
+    text += f"\n    forward(%a{last - 2}, %a{last - 1} : {t[last - 2]}, {t[last - 1]}) gradient(%a{last} : {t[last]})"
+    wanted = [0, *range(1, last - 2, 2), *range(2, last - 2, 2)]
+    kinds = ", ".join(t[i] for i in wanted)
+    empties = "".join(f"  %i{i} = tensor.empty() : {t[i]}\n" for i in wanted)
+    return (
+        f"func.func @f({', '.join(f'%a{i}: {kind}' for i, kind in enumerate(t))}) -> ({kinds}) {{\n{empties}"
+        f"  %r:{len(wanted)} = {text}\n    outs({', '.join(f'%i{i}' for i in wanted)} : {kinds})"
+        f" {{{', '.join(attributes)}}} -> {kinds}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(wanted)))} : {kinds}\n}}\n"
+    ), arrays
+
+
 def close(check, found, expected, dtype, what, factor=1, rows=1, width=1):
     """Compares lists of gradients. But for those of values (the third) some are what
     is left of differences of equal numbers, products of rows of a `width`: all

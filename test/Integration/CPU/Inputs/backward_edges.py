@@ -5,7 +5,7 @@
 queries, several sources."""
 
 import numpy as np
-from backward_cases import close, dense_case, gradient_text
+from backward_cases import close, dense_case, gradient_text, stream_case
 from cases import Checker, normal
 
 check = Checker()
@@ -100,22 +100,10 @@ q, k1, v1, k2, v2, d_out = (normal(rng, s, "f32") for s in (
 k, v = np.concatenate([k1, k2], axis=2), np.concatenate([v1, v2], axis=2)
 out, lse = (x.astype(np.float32) for x in reference.dense(q, k, v, scale=0.25, return_lse=True))
 dq, dk, dv = reference.dense_backward(d_out, q, k, v, out, lse, scale=0.25)
-types = {"q": "1x2x150x16", "k": "1x1x1700x16", "l": "1x1x20x16", "v": "1x1x1700x8", "w": "1x1x20x8",
-         "o": "1x2x150x8", "s": "1x2x150"}  # fmt: skip
-t = {name: f"tensor<{shape}xf32>" for name, shape in types.items()}
-ranges = "ranges [affine_map<(b)[rows, n] -> (0, rows)>]"
-kinds = ", ".join(t[name] for name in "qklvw")
-text = (
-    "func.func @f(%q: {q}, %k: {k}, %v: {v}, %l: {l}, %w: {w}, %o: {o}, %s: {s}, %d: {o}) -> (".format(**t) + kinds + ") {\n"
-    + "".join(f"  %i{name} = tensor.empty() : {t[name]}\n" for name in "qklvw")
-    + f"  %r:5 = attn.stream_backward query(%q : {t['q']})\n"
-    f"    source(%k, %v : {t['k']}, {t['v']}) {ranges}\n    source(%l, %w : {t['l']}, {t['w']}) {ranges}\n"
-    f"    forward(%o, %s : {t['o']}, {t['s']}) gradient(%d : {t['o']})\n"
-    f"    outs(%iq, %ik, %il, %iv, %iw : {kinds}) {{scale = 0.25 : f64}} -> {kinds}\n"
-    f"  return %r#0, %r#1, %r#2, %r#3, %r#4 : {kinds}\n}}\n"
-)
+everything = "affine_map<(b)[rows, n] -> (0, rows)>"
+text, arguments = stream_case(q, [(k1, v1, everything), (k2, v2, everything)], out, lse, d_out, ["scale = 0.25 : f64"])
 expected = [dq, dk[:, :, :M1], dk[:, :, M1:], dv[:, :, :M1], dv[:, :, M1:]]
-found = check.call(check.library.compile(text), (q, k1, v1, k2, v2, out, lse, d_out), "two sources", (1, 2, 3))
+found = check.call(check.library.compile(text), arguments, "two sources", (1, 2, 3))
 close(check, found, expected, "f32", "two sources")
 
 # Rows that no range names have gradients of zero, whatever memory held before.
@@ -125,20 +113,40 @@ k, v = (normal(rng, (1, 2, 12, 16), "f32") for _ in range(2))
 out, lse = (x.astype(np.float32) for x in reference.dense(q, k[:, :, 2:7], v[:, :, 2:7], scale=0.25, return_lse=True))
 expected = list(reference.dense_backward(d_out, q, k[:, :, 2:7], v[:, :, 2:7], out, lse, scale=0.25))
 expected[1:] = [np.pad(gradient, ((0, 0), (0, 0), (2, 5), (0, 0))) for gradient in expected[1:]]
-t, u = "tensor<1x4x40x16xf32>", "tensor<1x2x12x16xf32>"
-kernel = check.library.compile(
-    f"func.func @f(%q: {t}, %k: {u}, %v: {u}, %o: {t}, %s: tensor<1x4x40xf32>, %d: {t}) -> ({t}, {u}, {u}) {{\n"
-    f"  %i = tensor.empty() : {t}\n  %j = tensor.empty() : {u}\n  %l = tensor.empty() : {u}\n"
-    f"  %r:3 = attn.stream_backward query(%q : {t})\n"
-    f"    source(%k, %v : {u}, {u}) ranges [affine_map<(b)[rows, n] -> (2, 7)>]\n"
-    f"    forward(%o, %s : {t}, tensor<1x4x40xf32>) gradient(%d : {t})\n"
-    f"    outs(%i, %j, %l : {t}, {u}, {u}) {{scale = 0.25 : f64}} -> {t}, {u}, {u}\n"
-    f"  return %r#0, %r#1, %r#2 : {t}, {u}, {u}\n}}\n"
-)
+text, arguments = stream_case(q, [(k, v, "affine_map<(b)[rows, n] -> (2, 7)>")], out, lse, d_out, ["scale = 0.25 : f64"])
+kernel = check.library.compile(text)
 for attempt in range(2):
-    found = kernel(q, k, v, out, lse, d_out)
+    found = kernel(*arguments)
     close(check, found, expected, "f32", f"unread rows, run {attempt}")
     check.require(not found[1][:, :, 7:].any() and not found[2][:, :, :2].any(), "unread rows have no gradient")
+
+# Three chunks of blocks, for two heads that share keys. Each clears the rows up to
+# those of the next one, which has added to the last that it reads, also where no
+# block reads them: before the first, between those of any two, and behind the last.
+rng = np.random.default_rng(10)
+N, near, far = 1100, 1500, 76
+q, d_out = (normal(rng, (1, 2, N, 16), "f32") for _ in range(2))
+k, v = (normal(rng, (1, 1, near + far, 16), "f32") for _ in range(2))
+read = np.full((N, near + far), -np.inf)
+for block in range(-(-N // 64)):
+    rows = read[64 * block : 64 * block + 64]
+    for first in (5, 70):
+        rows[:, 64 * block + first : 64 * block + first + 40] = 0
+    rows[:, near + max(0, block // 2 * 8 - 8) : near + max(0, 4 * block - 4)] = 0
+out, lse = (x.astype(np.float32) for x in reference.dense(q, k, v, bias=read[None, None], scale=0.25, return_lse=True))
+dq, dk, dv, _ = reference.dense_backward(d_out, q, k, v, out, lse, bias=read[None, None], scale=0.25)
+text, arguments = stream_case(
+    q,
+    [(k[:, :, :near].copy(), v[:, :, :near].copy(),
+      "affine_map<(b)[rows, n] -> (b * 64 + 5, b * 64 + 45)>, affine_map<(b)[rows, n] -> (b * 64 + 70, b * 64 + 110)>"),
+     (k[:, :, near:].copy(), v[:, :, near:].copy(), "affine_map<(b)[rows, n] -> ((b floordiv 2) * 8 - 8, b * 4 - 4)>")],
+    out, lse, d_out, ["block = 64 : i64", "scale = 0.25 : f64"])  # fmt: skip
+expected = [dq, *(gradient[:, :, part] for gradient in (dk, dv) for part in (slice(near), slice(near, None)))]
+for cpu in check.usable_cpus():
+    found = check.call(check.library.compile(text, cpu=cpu), arguments, f"chunks {cpu}", (1, 2, 3, 7))
+    close(check, found, expected, "f32", f"chunks {cpu}")
+    unread = ~np.isfinite(read[:, :near]).any(axis=0)
+    check.require(not found[1][:, :, unread].any() and not found[3][:, :, unread].any(), f"chunks {cpu}: unread rows")
 
 # Summaries alone: any interval, heads that share weights, gradients that add up.
 for B, G, N, D, W, p, I in ((1, 1, 10, 3, 1, 1, 1), (2, 4, 37, 16, 2, 3, 12), (1, 3, 64, 20, 3, 4, 64), (1, 2, 70, 5, 1, 5, 35)):

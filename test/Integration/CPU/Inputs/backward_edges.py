@@ -120,7 +120,7 @@ for attempt in range(2):
     close(check, found, expected, "f32", f"unread rows, run {attempt}")
     check.require(not found[1][:, :, 7:].any() and not found[2][:, :, :2].any(), "unread rows have no gradient")
 
-# Three chunks of blocks, for two heads that share keys. Each clears the rows up to
+# Chunks of blocks, for two heads that share keys. Each clears the rows up to
 # those of the next one, which has added to the last that it reads, also where no
 # block reads them: before the first, between those of any two, and behind the last.
 rng = np.random.default_rng(10)

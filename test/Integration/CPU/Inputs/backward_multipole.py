@@ -26,7 +26,7 @@ FACTORS = {
     "cpu": check.usable_cpus(),
     "d_lse": [False, True],
 }
-# Several chunks of at least 512 queries, which are tasks.
+# Several chunks of at least 256 queries, which are tasks.
 LONG = {
     **{name: values[:1] for name, values in FACTORS.items()},
     "op": ["fast_multipole", "fast_multipole_linear"],

@@ -30,7 +30,7 @@ using namespace fovea::attn;
 
 /// Queries of a chunk, and how many chunks there are unless they would be
 /// smaller or greater.
-static constexpr int64_t kMinQueries = 512, kMaxQueries = 4096, kChunks = 16;
+static constexpr int64_t kMinQueries = 256, kMaxQueries = 4096, kChunks = 16;
 /// Windows of keys and values together: in the second-level cache beside what
 /// the blocks read.
 static constexpr int64_t kMaxWindowBytes = 1 << 20;

@@ -51,14 +51,14 @@ func.func @blocks(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memre
   return
 }
 
-// More of them: a task is a chunk of 512 queries. It sums gradients of summaries
+// More of them: a task is a chunk of 256 queries. It sums gradients of summaries
 // in a window of its own, waits for the chunk behind it before every block, and
 // adds the window when that has ended.
 // CHECK-LABEL: func @chunks(
-// CHECK: %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x16xi64>
-// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (1, 2)
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK: %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x32xi64>
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (1, 4)
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<16x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<16x16xf32>
 // CHECK: scf.for
 // CHECK: llvm.call @fovea_rt_end_turn(
 // CHECK: llvm.call @fovea_rt_wait_for_turn(

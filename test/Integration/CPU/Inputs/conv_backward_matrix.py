@@ -130,4 +130,9 @@ def run(index, case):
 
 
 check.matrix(FACTORS, 11, run)
+# Several tasks sum windows, of which some are longer than a task has rows.
+LONG = dict(rows=700, algorithm=("partitioned", 32), width=16, heads=(1, 2, 1), dtype="f32", basis="state",
+            sums="state", scores="normal", sizes="full", cpu="native", dynamic=False)  # fmt: skip
+for bases in (1, 2, 64):
+    run_apply(bases, {**LONG, "bases": bases})
 check.finish()

@@ -49,8 +49,7 @@ private:
   /// imaginary parts. As many blocks of zeros, less one, are behind the last.
   int64_t tileWindows() const { return lanes / 2; }
   void invertWindows(Value first);
-  void sumDeltas(Value segment);
-  Value loadReversed(Value memref, Value first);
+  void sumDeltas();
   void multiplyPieces(Value frequency, Value firstPiece);
   void multiplyTile(Value frequency, Value firstPiece, Value firstGroup,
                     int64_t groups);
@@ -61,9 +60,6 @@ private:
   /// Spectra of g [blocks, groups, rows, 2 lanes], and of the gradients of
   /// windows [rows, re or im, windows]; these themselves [windows, rows].
   Value rowSpectra, lagSpectra, lagSums;
-  /// Sums of e for the lags of a segment, the last one first, in f64, behind
-  /// as many zeros as there are lanes.
-  Value deltaSums;
 };
 } // namespace
 
@@ -76,7 +72,6 @@ void ConvGradientPartitioned::allocateBuffers() {
   rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1), numGroups);
   lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   lagSums = allocate(state, {maxWindows, b.index(length)});
-  deltaSums = allocate(b.getF64Type(), {b.add(numTokens, lanes)});
 }
 
 void ConvGradientPartitioned::prepareProducts() {
@@ -144,7 +139,7 @@ void ConvGradientPartitioned::emitProducts() {
   forAllFrequencies([&](Value frequency) { correlate(frequency); });
   forAll({b.div(numWindows, lanes)},
          [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
-  b.loop(b.index(0), numBases, 1, [&](Value segment) { sumDeltas(segment); });
+  sumDeltas();
   storeProfileGradients([&](Value segment, Value lag) {
     Value distance = b.div(lag, plan.block), place = b.rem(lag, plan.block);
     Value window = b.add(loadIndex(segmentWindows, segment), distance);
@@ -281,38 +276,27 @@ void ConvGradientPartitioned::invertWindows(Value first) {
   });
 }
 
-/// A vector whose first element is the one at `first`, the others before it.
-Value ConvGradientPartitioned::loadReversed(Value memref, Value first) {
-  auto type = VectorType::get(
-      {lanes}, cast<MemRefType>(memref.getType()).getElementType());
-  Value numbers =
-      vector::LoadOp::create(b, type, memref, b.sub(first, b.index(lanes - 1)));
-  SmallVector<int64_t> order =
-      llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(lanes)));
-  return vector::ShuffleOp::create(b, numbers, numbers, order);
-}
-
-/// Stores the sums of e in place of the gradients of a profile. Lag l has the
-/// rows from first + l on, as many as the segment has columns: read from the
-/// last row on, those up to a lag, as normalisers are made of.
-void ConvGradientPartitioned::sumDeltas(Value segment) {
-  Value size = b.sub(numTokens, firstColumn(segment));
-  b.loop(b.index(0), b.add(size, lanes), 1, [&](Value at) {
-    memref::StoreOp::create(b, wide(0.0), deltaSums, at);
-  });
-  sumWindows(segment, deltaSums, b.index(lanes), [&](Value lag, Value mask) {
-    Value last = b.add(b.sub(numTokens, b.index(1)), front);
-    Value numbers = loadReversed(rowDeltas, b.sub(last, lag));
-    return arith::SelectOp::create(b, mask, numbers, b.splat(0.0)).getResult();
-  });
-  forAllLagChunks([&](Value firstLag, Value count) {
-    Value end = b.min(b.add(firstLag, count), size);
-    b.loop(firstLag, end, lanes, [&](Value lag) {
-      Value last = b.add(size, lanes - 1);
-      Value sum = loadReversed(deltaSums, b.sub(last, lag));
-      if (!b.getStateType().isF64())
-        sum = arith::TruncFOp::create(b, b.getVectorType(), sum);
-      b.storeVector(sum, profileGradients, scoreOffset(segment, lag));
+/// Stores the sums of e in place of the gradients of profiles. Lag l of a
+/// segment has the rows from its first column + l on, as many as it has
+/// columns: a window that moves with l.
+void ConvGradientPartitioned::sumDeltas() {
+  forAllWindowTasks([&](Value task, Value firstLag, Value endLag) {
+    b.loop(b.index(0), numBases, 1, [&](Value segment) {
+      Value first = firstColumn(segment), size = b.sub(numTokens, first);
+      Value length = b.sub(firstColumn(b.add(segment, 1)), first);
+      Value count = b.max(b.sub(b.min(endLag, size), firstLag), 0);
+      auto load = [&](Value row) {
+        // Behind the last row is a vector of zeros.
+        return b.loadVector(rowDeltas, b.add(b.min(row, numTokens), front));
+      };
+      auto store = [&](Value at, Value mask, Value sums) {
+        if (!b.getStateType().isF64())
+          sums = arith::TruncFOp::create(b, b.getVectorType(), sums);
+        vector::MaskedStoreOp::create(b, profileGradients,
+                                      scoreOffset(segment, b.add(firstLag, at)),
+                                      mask, sums);
+      };
+      sumWindows(task, b.add(first, firstLag), length, count, load, store);
     });
   });
 }

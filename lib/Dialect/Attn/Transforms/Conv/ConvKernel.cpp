@@ -12,7 +12,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -21,8 +20,6 @@ using namespace fovea::attn;
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Lags whose score sums lie in the first-level cache while bases are added.
 static constexpr int64_t kLagChunk = 1024;
-/// Rows that a sequence has at most, for bounds of sums.
-static constexpr int kLogMaxRows = 20;
 
 ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
                        Value sizes, Value value, const ConvPlan &plan)
@@ -238,10 +235,10 @@ void ConvKernel::allocateBuffers() {
   weights = allocate(b.getStateType(), {b.mul(b.add(numBases, 1), weightRow)});
   scores = allocate(b.getStateType(), {b.mul(numBases, scoreRow)});
   partialTops = allocate(b.getF64Type(), {b.ceilDiv(lags, kLagChunk)});
-  suffixes = allocate(b.getF64Type(), {b.add(numTokens, 1)});
   normalisers = allocate(b.getF64Type(), {numTokens});
   reciprocals = allocate(b.getStateType(), {numTokens});
   marks = allocate(indexType, {numTokens});
+  allocateWindowSums();
 }
 
 void ConvKernel::prepareValues() {
@@ -388,130 +385,8 @@ void ConvKernel::storeProfiles(Value top) {
 }
 
 //===----------------------------------------------------------------------===//
-// Normalisers
+// Rows
 //===----------------------------------------------------------------------===//
-
-/// Row i adds up, for every segment, the weights of the lags from i - (its last
-/// column) to i - (its first column): a window that moves with i.
-void ConvKernel::prepareNormalisers() {
-  b.loop(b.index(0), numTokens, 1, [&](Value row) {
-    memref::StoreOp::create(b, wide(0.0), normalisers, row);
-  });
-  b.loop(b.index(0), numBases, 1, [&](Value segment) {
-    sumWindows(
-        segment, normalisers, firstColumn(segment), [&](Value lag, Value mask) {
-          return loadMasked(weights, weightOffset(segment, lag), mask, 0.0);
-        });
-  });
-}
-
-/// Sums of the first elements of a vector, or of the last.
-Value ConvKernel::scan(Value numbers, bool isBackward) {
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers.getType()));
-  for (int64_t distance = 1; distance < lanes; distance *= 2) {
-    SmallVector<int64_t> mask;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      int64_t from = isBackward ? lane + distance : lane - distance;
-      mask.push_back(from >= 0 && from < lanes ? from : lanes);
-    }
-    numbers =
-        b.fadd(numbers, vector::ShuffleOp::create(b, numbers, zeros, mask));
-  }
-  return numbers;
-}
-
-/// Lags are cut in runs as long as the segment; a window is the end of one run
-/// and the beginning of the next, so that nothing is ever subtracted.
-void ConvKernel::sumWindows(Value segment, Value target, Value start,
-                            function_ref<Value(Value, Value)> load) {
-  Value first = firstColumn(segment);
-  Value length = b.sub(firstColumn(b.add(segment, 1)), first);
-  Value size = b.sub(numTokens, first);
-  // A segment without columns has no window.
-  Value step = b.max(length, b.index(1));
-  Value runs = b.select(b.equal(length, b.index(0)), b.index(0),
-                        b.div(b.add(size, b.sub(step, b.index(1))), step));
-  b.loop(b.index(0), length, 1, [&](Value at) {
-    memref::StoreOp::create(b, wide(0.0), suffixes, b.add(at, 1));
-  });
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  auto addUp = [&](Value lag, Value mask, Value carried, bool isBackward) {
-    return b.fadd(scan(widen(load(lag, mask)), isBackward), carried);
-  };
-  auto spread = [&](Value sums, int64_t lane) -> Value {
-    return vector::BroadcastOp::create(
-        b, wideType, vector::ExtractOp::create(b, sums, lane));
-  };
-  b.loop(b.index(0), runs, 1, [&](Value run) {
-    Value runStart = b.mul(run, step);
-    Value count = b.min(step, b.sub(size, runStart));
-    // Beginnings of this run, with the ends of the run before.
-    b.loop(b.index(0), count, lanes, none, [&](Value at, ValueRange carried) {
-      Value lag = b.add(runStart, at), place = b.add(start, lag);
-      Value mask = firstLanes(b.sub(count, at));
-      Value sums = addUp(lag, mask, carried[0], /*isBackward=*/false);
-      Value suffix = loadMasked(suffixes, b.add(at, 1), mask, 0.0);
-      Value old = loadMasked(target, place, mask, 0.0);
-      vector::MaskedStoreOp::create(b, target, place, mask,
-                                    b.fadd(old, b.fadd(sums, suffix)));
-      return Values{spread(sums, lanes - 1)};
-    });
-    // Ends of this run, for the next.
-    b.ifThen(b.less(b.add(run, 1), runs), [&] {
-      Value vectors = b.ceilDiv(step, lanes);
-      b.loop(b.index(1), b.add(vectors, 1), 1, none,
-             [&](Value back, ValueRange carried) {
-               Value at = b.mul(b.sub(vectors, back), lanes);
-               Value mask = firstLanes(b.sub(step, at));
-               Value sums = addUp(b.add(runStart, at), mask, carried[0],
-                                  /*isBackward=*/true);
-               vector::MaskedStoreOp::create(b, suffixes, at, mask, sums);
-               return Values{spread(sums, 0)};
-             });
-    });
-  });
-}
-
-void ConvKernel::invertNormalisers() {
-  Value begin = firstColumn(b.index(0));
-  b.loop(b.index(0), begin, 1,
-         [&](Value row) { b.storeScalar(b.scalar(0.0), reciprocals, row); });
-  Type wideType = VectorType::get({lanes}, b.getF64Type());
-  Value ones = vector::BroadcastOp::create(b, wideType, wide(1.0));
-  b.loop(begin, numTokens, lanes, [&](Value row) {
-    Value mask = firstLanes(b.sub(numTokens, row));
-    Value divisors = loadMasked(normalisers, row, mask, 1.0);
-    Value factors = arith::DivFOp::create(b, ones, divisors);
-    if (!b.getStateType().isF64())
-      factors = arith::TruncFOp::create(b, b.getVectorType(), factors);
-    vector::MaskedStoreOp::create(b, reciprocals, row, mask, factors);
-  });
-}
-
-/// Finds rows whose weights are next to nothing, or whose numerator may be
-/// mostly noise.
-Value ConvKernel::judgeRows() {
-  bool isDouble = b.getStateType().isF64();
-  // What weights that underflow might have added is less than the rounding
-  // error of a normaliser as large as this.
-  Value least = wide(std::ldexp(1.0, isDouble ? -1022 + 54 + kLogMaxRows
-                                              : -126 + 25 + kLogMaxRows));
-  Value begin = firstColumn(b.index(0));
-  b.loop(b.index(0), begin, 1,
-         [&](Value row) { storeIndex(b.index(0), marks, row); });
-  auto judge = [&](Value row, ValueRange carried) {
-    Value normaliser = memref::LoadOp::create(b, normalisers, row);
-    Value isGood =
-        arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, normaliser, least);
-    if (Value isQuiet = this->isQuiet(row, normaliser))
-      isGood = b.both(isGood, isQuiet);
-    Value mark = b.select(isGood, b.index(0), b.index(1));
-    storeIndex(mark, marks, row);
-    return Values{b.add(carried[0], mark)};
-  };
-  return b.loop(begin, numTokens, 1, b.index(0), judge)[0];
-}
 
 /// Reports how many rows are computed again.
 void ConvApplyKernel::countRows(Value count) {

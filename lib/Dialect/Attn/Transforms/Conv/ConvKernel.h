@@ -86,11 +86,20 @@ protected:
   void
   forAllLagChunks(llvm::function_ref<void(Value firstLag, Value count)> body);
 
-  /// Adds to `target`, from `start` on, for every lag of a segment the sum of
-  /// as many numbers up to that lag as the segment has columns. `load` gives
-  /// the numbers of a vector of lags, 0 where the mask is false.
-  void sumWindows(Value segment, Value target, Value start,
-                  llvm::function_ref<Value(Value lag, Value mask)> load);
+  // ConvNormalisers.cpp
+
+  /// A parallel loop over `[first, end)`, rows or lags whose windows a task
+  /// sums.
+  void forAllWindowTasks(
+      llvm::function_ref<void(Value task, Value first, Value end)> body);
+  /// Sums `count` windows of `length` elements, in f64: the first begins at
+  /// element `start`, every other one element after the one before. `load`
+  /// gives the vector of elements from one on, also of some that no window has;
+  /// `store` takes the sums of windows from `at` on, as far as `mask` is true.
+  void
+  sumWindows(Value task, Value start, Value length, Value count,
+             llvm::function_ref<Value(Value element)> load,
+             llvm::function_ref<void(Value at, Value mask, Value sums)> store);
 
   /// Stores the reciprocals of all normalisers; 0 for rows before the first
   /// column.
@@ -229,10 +238,16 @@ private:
   Value findTop();
   Value forEachLagVector(Value chunk, Value init, LagVisitor visit);
   void storeProfiles(Value top);
+  void allocateWindowSums();
   void prepareNormalisers();
   Value scan(Value numbers, bool isBackward);
+  void sumRun(Value task, Value start, Value length, Value count,
+              llvm::function_ref<Value(Value element)> load,
+              llvm::function_ref<void(Value at, Value mask, Value sums)> store);
 
-  Value partialTops, suffixes;
+  Value partialTops;
+  /// Tasks that sum windows, the windows of each, and sums for these.
+  Value windowTasks, windowsOfTask, suffixes;
 };
 
 /// The forward direction.

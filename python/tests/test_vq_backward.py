@@ -184,6 +184,45 @@ def test_state(position, length, target):
         near(getattr(found[3], name), want, "float64")
 
 
+@pytest.mark.parametrize("type", ["float32", "float64"])
+def test_state_and_bias_over_several_chunks(type):
+    """The head is divided into chunks of at least 512 tokens; the first reads the
+    state, all of them the bias."""
+    position, length = 30, 1300
+    q, k, v = make(type, H=2, G=1, E=5, N=position + length)
+    codebook = make_codebook(1, 9, 16, type)
+    rng = np.random.default_rng(8)
+    options = {"block": 8, "scale": 0.3}
+    first, last = ([x[:, :, rows].copy() for x in (q, k, v)]
+                   for rows in (slice(0, position), slice(position, None)))  # fmt: skip
+    state = fovea.vq(*first, codebook, **options, return_state=True)[-1]
+    options["bias"] = rng.standard_normal((1, 2, length, 16)).astype(TYPES[type])
+    out, lse = fovea.vq(*last, codebook, **options, state=state, return_lse=True)
+    d_out = rng.standard_normal(out.shape).astype(TYPES[type])
+    found = []
+    try:
+        for threads in (1, 2, 3, 7):
+            fovea.set_num_threads(threads)
+            gradients = fovea.vq_backward(d_out, *last, codebook, out, lse, **options, state=state)
+            found.append([*gradients[:4], *gradients[4]])
+    finally:
+        fovea.set_num_threads(0)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+    # The tokens of the state that are read one by one, oldest first.
+    kept = np.arange(position // 8 * 8 - 8, position) % 16
+    codes = reference.quantize(last[1], codebook)[1]
+    *expected, d_state = reference.vq_backward(
+        d_out, last[0], codes, last[2], codebook, **options,
+        state=reference.VQState(state.mean, state.count, state.codes[:, :, kept], state.values[:, :, kept], position),
+    )  # fmt: skip
+    for one, other in zip(found[0], [*expected, d_state.mean], strict=False):
+        near(one, other, type)
+    for rows, other in zip(found[0][5:], (d_state.keys, d_state.values), strict=True):
+        near(rows[:, :, kept], other, type)
+
+
 WINDOWS = """
 func.func @f(%q: tensor<1x2x24x4xf64>, %k: tensor<1x1x24x4xf64>, %v: tensor<1x1x24x3xf64>, %c: tensor<1x5x4xf64>) -> tensor<1x2x24x3xf64> {
   %zi = tensor.empty() : tensor<1x1x24xi32>

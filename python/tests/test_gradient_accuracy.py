@@ -103,6 +103,47 @@ def score_case():
     return found, reference.head_probability_backward, (d_out, query, key), {}
 
 
+GROUP, RANK = 256, 4
+
+
+def level_weights(seed):
+    """Averages, and some noise, of every level."""
+    for level in range(reference.num_levels(N, GROUP)):
+        size = GROUP << level
+        noise = normal(1, RANK, size, D, seed=seed + level) * 0.3 / size
+        yield (reference.average_weights(RANK, size, D) + noise).astype(np.float32)
+
+
+def multipole_case(causal):
+    q, k, v, d_out = (rows(seed=seed) for seed in range(4))
+    weights, options = [list(level_weights(seed)) for seed in (10, 20)], {"group": GROUP, "causal": causal}
+    out, lse = fovea.fast_multipole(q, k, v, *weights, **options, return_lse=True)
+    arguments = (d_out, q, k, v, *weights, out, lse)
+    return fovea.fast_multipole_backward(*arguments, **options), reference.fast_multipole_backward, arguments, options
+
+
+def multipole_linear_case():
+    q, k, v, d_out = (rows(seed=seed) for seed in range(4))
+    arguments = (d_out, q, k, v, *(list(level_weights(seed)) for seed in (10, 20, 30)))
+    options = {"group": GROUP}
+    found = fovea.fast_multipole_linear_backward(*arguments, **options)
+    return found, reference.fast_multipole_linear_backward, arguments, options
+
+
+def summarize_case():
+    x, weights, bias = rows(), normal(1, RANK, GROUP, D, seed=1), normal(1, RANK, D, seed=2)
+    d_out = normal(1, 1, N // GROUP * RANK, D, seed=3)
+    types = [f"tensor<{'x'.join(map(str, array.shape))}xf32>" for array in (x, weights, bias, d_out)]
+    text = (
+        "func.func @f(%x: {0}, %w: {1}, %b: {2}) -> {3} {{\n"
+        "  %e = tensor.empty() : {3}\n"
+        "  %s = attn.summarize ins(%x : {0}) weights(%w : {1}) bias(%b : {2}) outs(%e : {3}) -> {3}\n"
+        "  return %s : {3}\n}}\n"
+    ).format(*types)
+    found = fovea.compile(text).vjp()(x, weights, bias, d_out)
+    return found, reference.summarize_backward, (d_out, x, weights, bias), {"interval": GROUP}
+
+
 def plain_rope(d_out, positions):
     """Every operation but the angles in float32."""
     angles = np.asarray(positions)[:, None] * 10000.0 ** (-np.arange(0, D, 2) / D)
@@ -121,11 +162,16 @@ CASES = {
     "vq": lambda: vq_case(False), "vq, bias": lambda: vq_case(True), "conv_apply": conv_apply_case,
     "conv_recover": conv_recover_case, "conv": conv_case, "low_rank": low_rank_case,
     "polynomial_features": features_case, "tree_score": score_case, "rope": rope_case,
+    "fast_multipole": lambda: multipole_case(False), "fast_multipole, causal": lambda: multipole_case(True),
+    "fast_multipole_linear": multipole_linear_case, "summarize": summarize_case,
 }  # fmt: skip
 
 
 def as_tuple(gradients):
-    return tuple(g for g in (gradients if isinstance(gradients, tuple) else (gradients,)) if g is not None)
+    """All gradients one after the other, also those of lists of weights."""
+    if isinstance(gradients, (tuple, list)):
+        return tuple(array for part in gradients for array in as_tuple(part))
+    return () if gradients is None else (gradients,)
 
 
 def errors(found, exact, plain):
@@ -139,7 +185,7 @@ def test_float32(case):
     found, function, arguments, options = CASES[case]()
     exact = as_tuple(function(*arguments, **options))
     plain = as_tuple((plain_rope if case == "rope" else in_float32(function))(*arguments, **options))
-    for index, (error, bound) in enumerate(errors(found, exact, plain)):
+    for index, (error, bound) in enumerate(errors(as_tuple(found), exact, plain)):
         print(f"{case}, gradient {index}: error {error:.3g}, that of the plain formula {bound:.3g}")
         assert 1e-9 < bound < 1e-3
         assert error <= 2 * bound, index
@@ -151,7 +197,7 @@ def test_the_same_bits_for_any_number_of_threads(case):
     try:
         for threads in (1, 2, 3, 7):
             fovea.set_num_threads(threads)
-            found.append(CASES[case]()[0])
+            found.append(as_tuple(CASES[case]()[0]))
     finally:
         fovea.set_num_threads(0)
     for other in found[1:]:

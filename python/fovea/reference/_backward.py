@@ -26,7 +26,7 @@ def _results(d_out, out, lse, d_lse, rows, width):
     d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
     out = _array("out", out, 4, "[B,H,N,E]")
     lse = _array("lse", lse, 3, "[B,H,N]")
-    d_lse = np.zeros(rows) if d_lse is None else _array("d_lse", d_lse, 3, "[B,H,N]")
+    d_lse = np.zeros(rows, out.dtype) if d_lse is None else _array("d_lse", d_lse, 3, "[B,H,N]")
     for name, array, shape in (
         ("d_out", d_out, (*rows, width)),
         ("out", out, (*rows, width)),
@@ -87,8 +87,8 @@ def dense_backward(
         bias = _broadcast("bias", bias, (B, H, N, M))
     admitted = _dense_mask(np.arange(N), N, M, causal, window)
 
-    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
-    d_scores = np.zeros((B, H, N, M))
+    dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    d_scores = np.zeros((B, H, N, M), q.dtype)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
         scores, mine = scale * (q[b, h] @ k[b, g].T), admitted
@@ -118,8 +118,8 @@ def dense_backward(
 def _summaries_backward(x, weights, bias, head_map, d_sums):
     """Gradients of `_summaries` for x, weights and bias (None without one)."""
     p, size = weights.shape[1:3]
-    dx, dw = np.zeros(x.shape), np.zeros(weights.shape)
-    db = None if bias is None else np.zeros(bias.shape)
+    dx, dw = np.zeros_like(x), np.zeros_like(weights)
+    db = None if bias is None else np.zeros_like(bias)
     for head in range(x.shape[1]):
         of = head_map[head]
         for g in range(-(-x.shape[2] // size)):
@@ -156,7 +156,7 @@ class _Levels:
         self.rows = [x] + [
             _summaries(x, w, b, of) for (w, b), of in zip(pairs, self.maps)
         ]
-        self.gradients = [np.zeros(rows.shape) for rows in self.rows]
+        self.gradients = [np.zeros_like(rows) for rows in self.rows]
 
     def finish(self):
         """The gradients of x, of the weights and of the biases."""
@@ -215,7 +215,7 @@ def fast_multipole_backward(
     tokens = np.arange(N)
     owner = owning_level(tokens[:, None], tokens[None, :], m, L)
     past = tokens[None, :] <= tokens[:, None]
-    dq = np.zeros(q.shape)
+    dq = np.zeros_like(q)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
         delta = (d_out[b, h] * out[b, h]).sum(axis=-1) - d_lse[b, h]

@@ -72,7 +72,7 @@ def _summaries(x, weights, bias, head_map):
     B, A, N, D = x.shape
     p, size = weights.shape[1:3]
     count = -(-N // size)
-    out = np.zeros((B, A, count * p, D))
+    out = np.zeros((B, A, count * p, D), x.dtype)
     with np.errstate(invalid="ignore"):
         for head in range(A):
             w = weights[head_map[head]]

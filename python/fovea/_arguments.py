@@ -24,6 +24,10 @@ FLOAT_TYPES = {
     "f64": "float64",
 }
 
+#: Those of all types. Kernels know no unsigned integers.
+TYPE_NAMES = {**FLOAT_TYPES, "i1": "bool", "index": "int64"}
+TYPE_NAMES.update((f"i{width}", f"int{width}") for width in (8, 16, 32, 64))
+
 
 class Tensor(NamedTuple):
     """An argument: its name in Python, element type in IR, and shape."""
@@ -97,7 +101,7 @@ def tensor(name: str, array: Any, rank: int, layout: str) -> Tensor:
     element, shape = _fovea.describe(name, array)
     if element not in FLOAT_TYPES:
         raise ValueError(
-            f"{name}: found element type {element}, needed one of "
+            f"{name}: found element type {TYPE_NAMES[element]}, needed one of "
             f"{', '.join(FLOAT_TYPES.values())}"
         )
     if len(shape) != rank:

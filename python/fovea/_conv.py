@@ -52,7 +52,7 @@ def _check_bases(b: Any, sizes: Any, v: Any) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError("b: found no bases, needed at least 1")
     element, shape = _fovea.describe("sizes", sizes)
     if element != "i32":
-        raise ValueError(f"sizes: found element type {element}, needed int32")
+        raise ValueError(f"sizes: found element type {check.TYPE_NAMES[element]}, needed int32")
     check.match("sizes", "shape", tuple(shape), (batch, heads, bases))
     check.match("v", "batch", v.shape[0], batch)
     check.match("v", "length", v.shape[2], length)

@@ -93,7 +93,7 @@ def _make_recover(
     check.match("d_b", "shape", d_b.shape, (*q.shape[:2], d_b.shape[2], q.shape[2]))
     element, shape = _fovea.describe("sizes", sizes)
     if element != "i32":
-        raise ValueError(f"sizes: found element type {element}, needed int32")
+        raise ValueError(f"sizes: found element type {check.TYPE_NAMES[element]}, needed int32")
     check.match("sizes", "shape", tuple(shape), d_b.shape[:3])
     inputs = (q, k, Tensor("sizes", element, shape))
     attributes = [f"scale = {_float(check.scale(scale, q.shape[3]))}"]

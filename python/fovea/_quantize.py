@@ -48,7 +48,7 @@ def _sets(name: str, array: Any, k: Tensor) -> Tensor:
 def _codes(codes: Any, k: Tensor) -> Tensor:
     element, shape = _fovea.describe("codes", codes)
     if element != "i32":
-        raise ValueError(f"codes: found element type {element}, needed int32")
+        raise ValueError(f"codes: found element type {check.TYPE_NAMES[element]}, needed int32")
     check.match("codes", "shape", shape, k.shape[:3])
     return Tensor("codes", element, shape)
 

@@ -92,7 +92,7 @@ def _check_call(
         check.element_type(k, q.element)
     elif element != "i32":
         raise ValueError(
-            f"k: found element type {element}, needed that of q, or int32 for codes"
+            f"k: found element type {check.TYPE_NAMES[element]}, needed that of q, or int32 for codes"
         )
     elif len(shape) != 3:
         raise ValueError(f"k: found rank {len(shape)}, needed rank 3 [B,G,N] of codes")
@@ -140,7 +140,7 @@ def _check_state(state: Any, needed: Sequence[Tensor]) -> None:
         raise ValueError(f"state: found {len(state)} parts, needed {len(needed)}")
     for part, tensor, name in zip(state, needed, VQState._fields):
         element, shape = _fovea.describe(f"state.{name}", part)
-        check.match(f"state.{name}", "element type", element, tensor.element)
+        check.match(f"state.{name}", "element type", *(check.TYPE_NAMES[type] for type in (element, tensor.element)))
         check.match(f"state.{name}", "shape", tuple(shape), tensor.shape)
 
 

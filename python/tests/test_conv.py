@@ -87,7 +87,7 @@ def test_refuses_arguments():
     for arguments, options, text in [
         ((b[:, :, :0], sizes[:, :, :0], v), {}, "b: found no bases, needed at least 1"),
         ((b, sizes[:, :, :2], v), {}, r"sizes: found shape \(1, 2, 2\), needed \(1, 2, 3\)"),
-        ((b, sizes.astype(np.int64), v), {}, "sizes: found element type i64, needed int32"),
+        ((b, sizes.astype(np.int64), v), {}, "sizes: found element type int64, needed int32"),
         ((b, sizes, v[:, :, :3]), {}, "v: found length 3, needed 37"),
         ((b, sizes, np.repeat(v, 3, axis=1)), {}, "v: found 3 heads, needed a divisor of the 2 heads of b"),
         ((b.astype(float), sizes, v), {}, "b: found element type float64, needed float16 or bfloat16 or float32"),

@@ -136,7 +136,7 @@ def test_errors():
     call = fovea.conv_apply_backward
     refused("d_out: found shape", call, out[:, :, :7], b, sizes, v, out)
     refused("out: found element type float64", call, out, b, sizes, v, out.astype(np.float64))
-    refused("sizes: found element type i64, needed int32", call, out, b, sizes.astype(np.int64), v, out)
+    refused("sizes: found element type int64, needed int32", call, out, b, sizes.astype(np.int64), v, out)
     refused("algorithm: found 'fft'", call, out, b, sizes, v, out, algorithm="fft")
     with pytest.raises(fovea.FoveaError, match=re.escape("attn.conv_apply_backward: sizes[0, 1, 1]")):
         call(out, b, np.array([[[20, 5], [20, 20]]], np.int32), v, out)

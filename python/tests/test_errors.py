@@ -44,7 +44,7 @@ DENSE_ERRORS = {
         dict(k=k.astype(np.float64)),
         "k: found element type float64, needed float32",
     ),
-    "integers": (dict(q=q.astype(np.int32)), "q: found element type i32", "bfloat16"),
+    "integers": (dict(q=q.astype(np.int32)), "q: found element type int32", "bfloat16"),
     "complex": (dict(v=v.astype(np.complex64)), "v: found element type complex64"),
     "objects": (dict(v=v.astype(object)), "v: found element type object"),
     "text": (dict(v=v.astype(str)), "v: found element type <U32"),
@@ -78,7 +78,7 @@ DENSE_ERRORS = {
     ),
     "bias type": (
         dict(bias=np.zeros((12, 20), np.int64)),
-        "bias: found element type i64",
+        "bias: found element type int64",
     ),
     "target": (
         dict(target="tpu"),

@@ -107,7 +107,7 @@ def test_threads_do_not_matter(threads):
     [
         ({"k": np.zeros((2, 3, 4), np.float32)}, "k: found rank 3, needed rank 4 [B,G,N,D]"),
         ({"k": np.zeros((1, 3, 4, 0), np.float32)}, "k: found width 0, needed at least 1"),
-        ({"k": np.zeros((1, 3, 4, 16), np.int32)}, "k: found element type i32, needed one of float16, bfloat16, float32, float64"),
+        ({"k": np.zeros((1, 3, 4, 16), np.int32)}, "k: found element type int32, needed one of float16, bfloat16, float32, float64"),
         ({"codebook": np.zeros((2, 9, 16), np.float32)}, "codebook: found 2 sets, needed 1 or one for each of the 3 heads of k"),
         ({"codebook": np.zeros((3, 0, 16), np.float32)}, "codebook: found no codewords, needed at least 1"),
         ({"codebook": np.zeros((3, 9, 8), np.float32)}, "codebook: found width 8, needed 16"),
@@ -126,7 +126,7 @@ def test_quantize_errors(change, message):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"codes": np.zeros((2, 3, 37))}, "codes: found element type f64, needed int32"),
+        ({"codes": np.zeros((2, 3, 37))}, "codes: found element type float64, needed int32"),
         ({"codes": np.zeros((2, 3, 36), np.int32)}, "codes: found shape (2, 3, 36), needed (2, 3, 37)"),
         ({"sums": np.zeros((2, 9, 16), np.float32)}, "sums: found 2 sets, needed 1 or one for each of the 3 heads of k"),
         ({"sums": np.zeros((3, 9, 16))}, "sums: found element type float64, needed float32"),

@@ -18,7 +18,7 @@ ERRORS = [
     (lambda t: fovea.tree_build(C, ratio=1), "ratio: found 1, needed an integer of at least 2"),
     (lambda t: fovea.tree_build(C, levels=0), "levels: found 0, needed an integer of at least 1"),
     (lambda t: fovea.tree_build(C[0]), "c: found rank 2, needed rank 3"),
-    (lambda t: fovea.tree_build(C.astype(int)), "c: found element type i64"),
+    (lambda t: fovea.tree_build(C.astype(int)), "c: found element type int64"),
     (lambda t: fovea.tree_build(C[:, :, :0]), "c: found width 0, needed at least 1"),
     (lambda t: fovea.tree_build(C, mask=np.ones((1, 15), bool)), "mask: found shape (1, 15), needed (1, 16)"),
     (lambda t: fovea.tree_build(C, mask=np.full((1, 16), 2)), "mask: found values other than 0 and 1"),

@@ -124,7 +124,7 @@ REFUSED = {
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
     "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found width 1, needed 16"),
-    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type i64, needed that of q, or int32 for codes"),
+    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type int64, needed that of q, or int32 for codes"),
     "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\] of codes"),
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found batch, heads and length"),
     "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed one of 'softmax', 'squared_relu'"),
@@ -151,7 +151,7 @@ def test_refuses_states_of_another_shape():
     _, state = fovea.vq(q, k, v, codebook, block=4, return_state=True)
     with pytest.raises(ValueError, match="state.codes: found shape .1, 2, 8., needed .1, 2, 16."):
         fovea.vq(q, k, v, codebook, block=8, state=state)
-    with pytest.raises(ValueError, match="state.count: found element type i64, needed i32"):
+    with pytest.raises(ValueError, match="state.count: found element type int64, needed int32"):
         fovea.vq(q, k, v, codebook, block=4, state=state._replace(count=state.count.astype(np.int64)))
     with pytest.raises(ValueError, match="state.position: found -1, needed at least 0"):
         fovea.vq(q, k, v, codebook, block=4, state=state._replace(position=np.array(-1)))

@@ -319,7 +319,7 @@ def test_bad_input():
     refuses("d_out: found shape (1, 2, 36, 16), needed (1, 2, 37, 16)",
             d_out=np.zeros((1, 2, 36, 16), np.float32))  # fmt: skip
     refuses("d_out: found element type float64, needed float32", d_out=np.zeros((1, 2, 37, 16)))
-    refuses("d_out: found element type i32", d_out=np.zeros((1, 2, 37, 16), np.int32))
+    refuses("d_out: found element type int32, needed one of float16", d_out=np.zeros((1, 2, 37, 16), np.int32))
     refuses("lse: found shape (1, 2, 38), needed (1, 2, 37)", lse=np.zeros((1, 2, 38), np.float32))
     refuses("lse: found none, needed that of vq", lse=None)
     refuses("out: found one, needed none without a soft-max", weighting="squared_relu")

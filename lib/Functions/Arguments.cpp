@@ -55,9 +55,19 @@ std::string functions::getArrayTypeName(ElementType type) {
     return "float32";
   case ElementType::F64:
     return "float64";
-  default:
-    return fovea::getName(type).str();
+  case ElementType::I1:
+    return "bool";
+  case ElementType::I8:
+    return "int8";
+  case ElementType::I16:
+    return "int16";
+  case ElementType::I32:
+    return "int32";
+  case ElementType::I64:
+  case ElementType::Index:
+    return "int64";
   }
+  llvm_unreachable("unknown element type");
 }
 
 ElementType functions::getStateType(ElementType type) {
@@ -145,8 +155,8 @@ Argument Checker::tensor(StringRef name, const TensorRef &array, unsigned rank,
                          StringRef layout) {
   Argument argument(name, array);
   check(isFloat(argument.elementType),
-        name + ": found element type " + fovea::getName(argument.elementType) +
-            ", needed one of " +
+        name + ": found element type " +
+            getArrayTypeName(argument.elementType) + ", needed one of " +
             join(map_range(kDataTypes, getArrayTypeName), ", "));
   check(argument.shape.size() == rank,
         name + ": found rank " + Twine(argument.shape.size()) +

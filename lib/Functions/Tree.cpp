@@ -78,7 +78,7 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
     Argument mask("mask", *options.mask);
     check.check(mask.elementType == ElementType::I1,
                 "mask: found element type " +
-                    getArrayTypeName(mask.elementType) + ", needed i1");
+                    getArrayTypeName(mask.elementType) + ", needed bool");
     check.match("mask", "shape", mask.shape, {batch, length});
     call.clause("mask", mask);
   }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "VQArguments.h"
+#include "fovea/ExecutionEngine/Elements.h"
 
 using namespace llvm;
 using namespace fovea;
@@ -26,10 +27,9 @@ static Argument checkKeys(Checker &check, const TensorRef &k,
     codes.shape.resize(3);
     return codes;
   }
-  bool isFloat = getArrayTypeName(k.elementType) != getName(k.elementType);
-  check.check(isFloat, "k: found element type " +
-                           fovea::getName(k.elementType) +
-                           ", needed that of q, or int32 for codes");
+  check.check(isFloat(k.elementType),
+              "k: found element type " + getArrayTypeName(k.elementType) +
+                  ", needed that of q, or int32 for codes");
   Argument keys = check.tensor("k", k, 4, "[B,G,N,D], or codes [B,G,N]");
   check.elementType(keys, {data});
   return keys;
@@ -128,8 +128,8 @@ SmallVector<Argument> functions::checkVQState(Checker &check,
                       (state.*part.member).getRef());
     check.check(argument.elementType == part.elementType,
                 argument.name + ": found element type " +
-                    fovea::getName(argument.elementType) + ", needed " +
-                    fovea::getName(part.elementType));
+                    getArrayTypeName(argument.elementType) + ", needed " +
+                    getArrayTypeName(part.elementType));
     check.match(argument.name, "shape", argument.shape, part.shape);
     arguments.push_back(argument);
   }

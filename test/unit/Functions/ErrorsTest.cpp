@@ -70,7 +70,7 @@ TEST(DenseErrors, Types) {
   EXPECT_EQ(runDense(shapes), "k: found element type float64, needed float32");
   shapes.type = ElementType::I32;
   EXPECT_EQ(runDense(shapes),
-            "q: found element type i32, needed one of float16, "
+            "q: found element type int32, needed one of float16, "
             "bfloat16, float32, float64");
 }
 
@@ -212,8 +212,9 @@ TEST(VQErrors, Arguments) {
   EXPECT_EQ(run(k, Array({2, 6, 7})), "codebook: found width 7, needed 8");
   EXPECT_EQ(run(k, codebook, 0),
             "block: found 0, needed an integer of at least 1");
-  EXPECT_EQ(run(Array({1, 2, 12, 8}, ElementType::I64), codebook),
-            "k: found element type i64, needed that of q, or int32 for codes");
+  EXPECT_EQ(
+      run(Array({1, 2, 12, 8}, ElementType::I64), codebook),
+      "k: found element type int64, needed that of q, or int32 for codes");
   EXPECT_EQ(run(Array({1, 2, 12, 8}, ElementType::I32), codebook),
             "k: found rank 4, needed rank 3 [B,G,N] of codes");
   EXPECT_EQ(run(Array({1, 2, 11, 8}), codebook),

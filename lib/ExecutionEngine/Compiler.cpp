@@ -303,6 +303,7 @@ llvm::Error Compilation::parse(StringRef text) {
     spec.name = name;
   impl->name = entry.getSymName().str();
   impl->constraints = fovea::detail::collectShapeConstraints(entry);
+  impl->separateArguments = fovea::detail::collectSeparateArguments(entry);
   impl->times.parse = watch.lap();
   return llvm::Error::success();
 }

@@ -225,6 +225,9 @@ Error Kernel::checkInputs(ArrayRef<TensorRef> inputs) const {
   for (const detail::ShapeConstraint &constraint : impl->constraints)
     if (Error error = constraint.check(inputs, describe))
       return error;
+  for (const detail::SeparateArguments &pair : impl->separateArguments)
+    if (Error error = pair.check(inputs, describe))
+      return error;
   return Error::success();
 }
 

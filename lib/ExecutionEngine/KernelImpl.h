@@ -10,6 +10,7 @@
 #define FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H
 
 #include "JIT.h"
+#include "SeparateArguments.h"
 #include "ShapeConstraints.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 
@@ -25,6 +26,7 @@ struct Kernel::Impl {
   CompileOptions options;
   Signature signature;
   llvm::SmallVector<detail::ShapeConstraint> constraints;
+  llvm::SmallVector<detail::SeparateArguments> separateArguments;
   CompileTimes times;
 
   /// Bytes of the struct of results and where in it each result lies.

@@ -136,3 +136,48 @@ def test_errors():
         )
     with pytest.raises(ValueError, match="^causal: found True without allow_query_lookahead"):
         fovea.fast_multipole_linear_backward(q, q, q, q, [], [], [], group=2, causal=True)
+
+
+BUFFERS = """
+!x = tensor<1x2x3x4xf32>
+!l = tensor<1x2x3xf32>
+!m = memref<1x2x3x4xf32>
+func.func @f(%q: !x, %k: !x, %v: !x, %o: !x, %l: !l, %d: !x, %dq: !m, %dk: !m, %dv: !m) {
+  %a = bufferization.to_tensor %dq restrict writable : !m to !x
+  %b = bufferization.to_tensor %dk restrict writable : !m to !x
+  %c = bufferization.to_tensor %dv restrict writable : !m to !x
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !x, !x, !x) forward(%o, %l : !x, !l) gradient(%d : !x)
+      outs(%a, %b, %c : !x, !x, !x) -> !x, !x, !x
+  bufferization.materialize_in_destination %r#0 in restrict writable %dq : (!x, !m) -> ()
+  bufferization.materialize_in_destination %r#1 in restrict writable %dk : (!x, !m) -> ()
+  bufferization.materialize_in_destination %r#2 in restrict writable %dv : (!x, !m) -> ()
+  return
+}
+"""
+
+
+def test_gradients_in_buffers_of_the_caller():
+    """They may lie side by side, and share no byte with anything else."""
+    kernel = fovea.compile(BUFFERS)
+    rng = np.random.default_rng(1)
+    q, k, v, d_out = (rng.standard_normal((1, 2, 3, 4)).astype(np.float32) for _ in range(4))
+    out, lse = fovea.dense(q, k, v, return_lse=True)
+    memory = np.zeros(72, np.float32)
+    gradients = [memory[first : first + 24].reshape(q.shape) for first in (0, 24, 48)]
+    kernel(q, k, v, out, lse, d_out, *gradients)
+    expected = fovea.dense_backward(d_out, q, k, v, out, lse)
+    assert all(np.array_equal(one, other) for one, other in zip(gradients, expected))
+
+    nearly = memory[47:71].reshape(q.shape)
+    for change, message in (
+        ({6: q}, r"argument 6 \(%dq\) of @f: .* overlaps argument 0 \(%q\) of @f"),
+        ({8: d_out}, r"argument 8 \(%dv\) .* overlaps argument 5 \(%d\)"),
+        ({8: nearly}, r"argument 8 \(%dv\) .* overlaps argument 7 \(%dk\)"),
+    ):
+        arguments = [q, k, v, out, lse, d_out, *gradients]
+        for index, array in change.items():
+            arguments[index] = array
+        before = [array.copy() for array in arguments]
+        with pytest.raises(ValueError, match=message):
+            kernel(*arguments)
+        assert all(np.array_equal(one, other) for one, other in zip(arguments, before))

@@ -144,8 +144,9 @@ public:
 
   /// Runs the kernel. `results` is replaced on success and untouched on
   /// failure. Number, types, ranks, extents, strides, alignment and
-  /// writability of the inputs are checked first; the error names the argument,
-  /// what was found and what is needed.
+  /// writability of the inputs are checked first, and that a gradient gets
+  /// memory of its own; the error names the argument, what was found and what
+  /// is needed.
   llvm::Error invoke(llvm::ArrayRef<TensorRef> inputs,
                      llvm::SmallVectorImpl<OwnedTensor> &results) const;
 

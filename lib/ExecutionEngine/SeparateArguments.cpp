@@ -1,0 +1,87 @@
+//===- SeparateArguments.cpp - Memory that must not overlap ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SeparateArguments.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::detail;
+
+static bool isGradient(Operation *op) {
+  return isa<attn::ConvApplyBackwardOp, attn::ConvBackwardOp,
+             attn::ConvRecoverBackwardOp, attn::DenseBackwardOp,
+             attn::FastMultipoleBackwardOp, attn::FastMultipoleLinearBackwardOp,
+             attn::LowRankBackwardOp, attn::PolynomialFeaturesBackwardOp,
+             attn::RopeBackwardOp, attn::StreamBackwardOp,
+             attn::SummarizeBackwardOp, attn::VQBackwardOp>(op);
+}
+
+/// The buffer of a tensor that stands for one, if it may be written there.
+static Value getBuffer(Value value, bool isWritten) {
+  auto toTensor = value.getDefiningOp<bufferization::ToTensorOp>();
+  return toTensor && (!isWritten || toTensor.getWritable())
+             ? toTensor.getBuffer()
+             : value;
+}
+
+SmallVector<SeparateArguments>
+fovea::detail::collectSeparateArguments(FunctionOpInterface function) {
+  Block *entry = &function.getFunctionBody().front();
+  auto isArgument = [&](Value value) {
+    return isa<BlockArgument>(value) && value.getParentBlock() == entry;
+  };
+  SmallVector<SeparateArguments> found;
+  function->walk([&](DestinationStyleOpInterface op) {
+    if (!isGradient(op))
+      return;
+    for (OpOperand &init : op.getDpsInitsMutable()) {
+      // A tensor is not written to where it lies.
+      Value written = getBuffer(init.get(), /*isWritten=*/true);
+      if (!isArgument(written) || !isa<MemRefType>(written.getType()))
+        continue;
+      for (OpOperand &operand : op->getOpOperands()) {
+        // Of two gradients the later one names the earlier one.
+        if (op.isDpsInit(&operand) &&
+            operand.getOperandNumber() >= init.getOperandNumber())
+          continue;
+        Value other = getBuffer(operand.get(), /*isWritten=*/false);
+        if (isArgument(other) && other != written)
+          found.push_back({cast<BlockArgument>(written).getArgNumber(),
+                           cast<BlockArgument>(other).getArgNumber(),
+                           op->getName().getStringRef().str()});
+      }
+    }
+  });
+  return found;
+}
+
+/// The first byte of a contiguous tensor and that behind its last one.
+static std::pair<uintptr_t, uintptr_t> getBytes(const TensorRef &tensor) {
+  uint64_t count = getByteWidth(tensor.elementType);
+  for (int64_t extent : tensor.shape)
+    count *= extent;
+  auto begin = reinterpret_cast<uintptr_t>(tensor.data);
+  return {begin, begin + count};
+}
+
+llvm::Error SeparateArguments::check(
+    llvm::ArrayRef<TensorRef> inputs,
+    llvm::function_ref<std::string(unsigned)> describeArgument) const {
+  auto [begin, end] = getBytes(inputs[written]);
+  auto [otherBegin, otherEnd] = getBytes(inputs[other]);
+  if (begin == end || otherBegin == otherEnd || end <= otherBegin ||
+      otherEnd <= begin)
+    return llvm::Error::success();
+  return llvm::createStringError(describeArgument(written) + ": " + op +
+                                 " expects memory of its own for a gradient, "
+                                 "but got memory that overlaps " +
+                                 describeArgument(other));
+}

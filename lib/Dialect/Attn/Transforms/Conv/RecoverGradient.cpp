@@ -26,6 +26,8 @@ using namespace fovea::attn;
 
 /// Rows of a chunk, and bases whose gradients are made at a time.
 static constexpr int64_t kRows = 64, kBases = 16;
+/// Bases of a task that sums gradients of their keys: few heads have few bases.
+static constexpr int64_t kTaskBases = 4;
 
 static MemRefType typeOf(Value memref) {
   return cast<MemRefType>(memref.getType());
@@ -144,9 +146,9 @@ void RecoverGradient::emitQueries(Value firstRow, Value numRows) {
 }
 
 void RecoverGradient::emitKeys(Value firstBasis, Value count) {
-  dScores = b.scratch({kBases, kRows}, state);
-  keys = b.scratch({kBases}, b.getIndexType());
-  Value sums = b.scratch({kBases, width}, state);
+  dScores = b.scratch({kTaskBases, kRows}, state);
+  keys = b.scratch({kTaskBases}, b.getIndexType());
+  Value sums = b.scratch({kTaskBases, width}, state);
   clear(sums, count);
   // Rows before the first of these bases have nothing.
   Value begin = b.roundDown(startOf(firstBasis), kRows);
@@ -214,13 +216,13 @@ void RecoverGradient::emit() {
     b.freeScratch();
   });
   b.loop(b.index(0), shared, 1, [&](Value place) {
-    b.forAll({batches, keyHeads, b.ceilDiv(numBases, kBases)},
+    b.forAll({batches, keyHeads, b.ceilDiv(numBases, kTaskBases)},
              [&](ValueRange at) {
                batch = at[0];
                keyHead = at[1];
                head = b.add(b.mul(keyHead, shared), place);
-               Value first = b.mul(at[2], kBases);
-               emitKeys(first, b.min(b.sub(numBases, first), kBases));
+               Value first = b.mul(at[2], kTaskBases);
+               emitKeys(first, b.min(b.sub(numBases, first), kTaskBases));
                b.freeScratch();
              });
   });

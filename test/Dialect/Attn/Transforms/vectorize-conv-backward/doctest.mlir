@@ -65,7 +65,7 @@ func.func @partitioned(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: mem
 //       CHECK:     vector.fma
 // The heads that share a key head, one after the other.
 //       CHECK:   scf.for %{{.*}} = %c0 to %c2 step %c1 {
-//       CHECK:     scf.forall {{.*}} in (2, 2) {
+//       CHECK:     scf.forall {{.*}} in (2, 5) {
 //       CHECK:       vector.load %[[Q]]
 //       CHECK:       vector.fma
 //   CHECK-NOT:   attn.

@@ -94,6 +94,7 @@ def conv(title, n, bases, *, width=64):
 
 CASES = [
     dense("dense, D = 64, N = 1024", 1024, 64),
+    dense("dense, D = 64, N = 2048", 2048, 64),
     dense("dense, D = 64, N = 4096", 4096, 64, target=91),
     dense("dense causal, D = 64, N = 4096", 4096, 64, causal=True, target=89),
     dense("dense, D = 128, N = 4096", 4096, 128),
@@ -104,6 +105,9 @@ CASES = [
     multipole("summaries of one tensor, N = 65536, 8 heads", 65536, heads=8, target=45, part="summarize_backward"),
     multipole("multipole causal, N = 65536", 65536),
     multipole("multipole causal, N = 65536, 8 heads", 65536, heads=8),
+    multipole("multipole causal, N = 2048", 2048),
+    multipole("multipole, N = 2048", 2048, causal=False),
+    conv("convolutions, N = 2048, 8 bases", 2048, 8),
     conv("convolutions, N = 4096, 8 bases", 4096, 8),
     conv("convolutions, N = 65536, 1 basis", 65536, 1),
     conv("convolutions, N = 65536, 8 bases", 65536, 8),

@@ -17,8 +17,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import time
+
+import ptxas
 
 HEADER = "| kernels of | chip | number | registers | spilled | mma / ldmatrix / cp.async / wgmma / TMA |"
 TIMES_HEADER = "| MLIR to PTX | kernels | sm_80, ms | sm_90a, ms |"
@@ -73,18 +74,6 @@ def compile_for(chip, entry, text):
         if reason in done.stderr:
             return None
     raise SystemExit(f"@{entry}: {done.stderr.splitlines()[0]}")
-
-
-def run_ptxas(chip, ptx):
-    """The most registers, and bytes that are spilled."""
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        log = subprocess.run([options.ptxas, f"-arch={chip}", "-v", file.name, "-o", "/dev/null"],
-                             capture_output=True, text=True, check=True)
-    said = log.stdout + log.stderr
-    return (max(map(int, re.findall(r"Used (\d+) registers", said))),
-            sum(map(int, re.findall(r"(\d+) bytes spill", said))))
 
 
 def read_page(header):
@@ -142,7 +131,7 @@ for name, entry, text in examples():
         failures += [f"{name} on {chip}: its PTX has {word}" for word in wrong]
         registers, spilled, row = None, None, stated.get((name, chip), ["0", "0", "0", ""])
         if options.ptxas:
-            registers, spilled = run_ptxas(chip, ptx)
+            registers, spilled = ptxas.measure(options.ptxas, chip, ptx)
             if spilled > int(row[2]):
                 failures.append(f"{name} on {chip}: {spilled} bytes of registers are spilled; the page says {row[2]}")
             if registers > int(row[1]):

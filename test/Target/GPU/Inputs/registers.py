@@ -10,7 +10,8 @@ there is ptxas, that no register is spilled and no more are used than it says.
 import argparse
 import re
 import subprocess
-import tempfile
+
+import ptxas
 
 ROWS = [("sm_80", dtype, width) for dtype, width in
         (("f16", 64), ("bf16", 64), ("f16", 128), ("bf16", 128), ("f16", 256), ("f32", 64), ("f32", 128))]
@@ -46,14 +47,7 @@ def measure(chip, dtype, width):
     counts = " / ".join(str(len(re.findall(p, ptx))) for p in patterns)
     registers = spills = None
     if options.ptxas:
-        with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-            file.write(ptx)
-            file.flush()
-            log = subprocess.run([options.ptxas, f"-arch={chip}", "-v", file.name, "-o", "/dev/null"],
-                                 capture_output=True, text=True, check=True)
-        said = log.stdout + log.stderr
-        registers = int(re.search(r"Used (\d+) registers", said)[1])
-        spills = sum(map(int, re.findall(r"(\d+) bytes spill", said)))
+        registers, spills = ptxas.measure(options.ptxas, chip, ptx)
     return threads, shared // 1024, registers, counts, spills
 
 

@@ -93,6 +93,12 @@ private:
   static int64_t getNumParts(int64_t width) {
     return llvm::divideCeil(width, kTile);
   }
+  static Values makeSums(VQTile &tile, int64_t parts) {
+    Values sums;
+    for (int64_t part = 0; part < parts; ++part)
+      sums.append(tile.makeSums());
+    return sums;
+  }
 
   VQBackwardOp op;
   RowBuilder b;
@@ -211,10 +217,8 @@ void VQBackwardLoops::emitQueries() {
   Place place = {at[0], at[1], k.div(at[1], headsOfKey)};
   setQueries(k, place, at[2], at[3]);
   Value isTile = k.less(place.firstQuery, place.endQuery), zero = k.index(0);
-  Values sums;
-  for (int64_t part = 0; part < getNumParts(width); ++part)
-    sums.append(tile.makeSums());
-  size_t size = tile.makeSums().size();
+  Values sums = makeSums(tile, getNumParts(width));
+  size_t size = sums.size() / getNumParts(width);
   auto addRows = [&](Value begin, Value end, bool isCache) {
     place.isCache = isCache;
     sums = k.loop(
@@ -259,10 +263,8 @@ void VQBackwardLoops::emitTokens() {
       k.select(k.less(place.firstRow, endRow), place.endQuery, k.index(0));
   int64_t keyParts = getNumParts(width),
           parts = keyParts + getNumParts(valueWidth);
-  Values sums;
-  for (int64_t part = 0; part < parts; ++part)
-    sums.append(tile.makeSums());
-  size_t size = tile.makeSums().size();
+  Values sums = makeSums(tile, parts);
+  size_t size = sums.size() / parts;
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
     place.firstQuery = firstQuery;
     VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
@@ -311,10 +313,8 @@ void VQBackwardLoops::emitCodes() {
     place.endQuery = k.min(k.add(first, kGroupQueries), numTokens);
   }
   int64_t parts = getNumParts(valueWidth);
-  Values sums;
-  for (int64_t part = 0; part < parts; ++part)
-    sums.append(tile.makeSums());
-  size_t size = tile.makeSums().size();
+  Values sums = makeSums(tile, parts);
+  size_t size = sums.size() / parts;
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
     place.firstQuery = firstQuery;
     VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,

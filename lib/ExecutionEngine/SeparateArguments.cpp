@@ -15,15 +15,6 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::detail;
 
-static bool isGradient(Operation *op) {
-  return isa<attn::ConvApplyBackwardOp, attn::ConvBackwardOp,
-             attn::ConvRecoverBackwardOp, attn::DenseBackwardOp,
-             attn::FastMultipoleBackwardOp, attn::FastMultipoleLinearBackwardOp,
-             attn::LowRankBackwardOp, attn::PolynomialFeaturesBackwardOp,
-             attn::RopeBackwardOp, attn::StreamBackwardOp,
-             attn::SummarizeBackwardOp, attn::VQBackwardOp>(op);
-}
-
 /// The buffer of a tensor that stands for one, if it may be written there.
 static Value getBuffer(Value value, bool isWritten) {
   auto toTensor = value.getDefiningOp<bufferization::ToTensorOp>();
@@ -40,7 +31,7 @@ fovea::detail::collectSeparateArguments(FunctionOpInterface function) {
   };
   SmallVector<SeparateArguments> found;
   function->walk([&](DestinationStyleOpInterface op) {
-    if (!isGradient(op))
+    if (!op->hasTrait<attn::SeparateInits>())
       return;
     for (OpOperand &init : op.getDpsInitsMutable()) {
       // A tensor is not written to where it lies.
@@ -72,6 +63,14 @@ static std::pair<uintptr_t, uintptr_t> getBytes(const TensorRef &tensor) {
   return {begin, begin + count};
 }
 
+std::string SeparateArguments::getMessage(
+    llvm::function_ref<std::string(unsigned)> describeArgument) const {
+  return describeArgument(written) + ": " + op +
+         " expects memory of its own for a gradient, but got memory that "
+         "overlaps " +
+         describeArgument(other);
+}
+
 llvm::Error SeparateArguments::check(
     llvm::ArrayRef<TensorRef> inputs,
     llvm::function_ref<std::string(unsigned)> describeArgument) const {
@@ -80,8 +79,5 @@ llvm::Error SeparateArguments::check(
   if (begin == end || otherBegin == otherEnd || end <= otherBegin ||
       otherEnd <= begin)
     return llvm::Error::success();
-  return llvm::createStringError(describeArgument(written) + ": " + op +
-                                 " expects memory of its own for a gradient, "
-                                 "but got memory that overlaps " +
-                                 describeArgument(other));
+  return llvm::createStringError(getMessage(describeArgument));
 }

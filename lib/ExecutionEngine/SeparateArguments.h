@@ -31,6 +31,9 @@ struct SeparateArguments {
   /// The operation that asks for it, such as "attn.dense_backward".
   std::string op;
 
+  std::string
+  getMessage(llvm::function_ref<std::string(unsigned)> describeArgument) const;
+
   llvm::Error
   check(llvm::ArrayRef<TensorRef> inputs,
         llvm::function_ref<std::string(unsigned)> describeArgument) const;

@@ -134,10 +134,8 @@ LogicalResult StreamBackwardOp::verify() {
                                              q.getElementType())))
       return failure();
   }
-  if (failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
-                                                 getDOutput(), getDLse())))
-    return failure();
-  return attn::detail::verifyNoAliases(*this);
+  return attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                             getDOutput(), getDLse());
 }
 
 // stream-backward ::= `query` `(` %q `:` type `)` source+
@@ -263,10 +261,9 @@ static LogicalResult verifyBackward(OpTy op, Value output, Value lse,
           op.getScale(), attn::detail::ElementTypes::SameAsQuery,
           outputName)) ||
       failed(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) ||
-      failed(verifyGradient(op, "key", op.getDKey(), op.getKey())) ||
-      failed(verifyGradient(op, "value", op.getDValue(), op.getValue())))
+      failed(verifyGradient(op, "key", op.getDKey(), op.getKey())))
     return failure();
-  return attn::detail::verifyNoAliases(op);
+  return verifyGradient(op, "value", op.getDValue(), op.getValue());
 }
 
 LogicalResult DenseBackwardOp::verify() {
@@ -309,8 +306,7 @@ LogicalResult SummarizeBackwardOp::verify() {
                                            /*bias=*/Value(), "d_output",
                                            getDOutput())) ||
       failed(verifyGradient(*this, "input", getDInput(), getInput())) ||
-      failed(verifyGradient(*this, "weights", getDWeights(), getWeights())) ||
-      failed(attn::detail::verifyNoAliases(*this)))
+      failed(verifyGradient(*this, "weights", getDWeights(), getWeights())))
     return failure();
   if (!getDBias())
     return success();

@@ -18,7 +18,6 @@ using attn::detail::verifyDestinationStyle;
 using attn::detail::verifyElements;
 using attn::detail::verifyExtent;
 using attn::detail::verifyGradient;
-using attn::detail::verifyNoAliases;
 using attn::detail::verifyResultGradients;
 using attn::detail::verifyShape;
 using attn::detail::verifyWidth;
@@ -112,8 +111,7 @@ LogicalResult ConvApplyBackwardOp::verify() {
       failed(verifyResultGradients(*this, getOutput(), /*lse=*/Value(),
                                    getDOutput(), /*dLse=*/Value())) ||
       failed(verifyGradient(*this, "basis", getDBasis(), getBasis())) ||
-      failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
-      failed(verifyNoAliases(*this)))
+      failed(verifyGradient(*this, "value", getDValue(), getValue())))
     return failure();
   return verifyDestinationStyle(*this);
 }
@@ -258,7 +256,7 @@ template <typename OpTy> static LogicalResult verifyScoreGradients(OpTy op) {
   return success(
       succeeded(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) &&
       succeeded(verifyGradient(op, "key", op.getDKey(), op.getKey())) &&
-      succeeded(verifyNoAliases(op)) && succeeded(verifyDestinationStyle(op)));
+      succeeded(verifyDestinationStyle(op)));
 }
 
 MutableOperandRange ConvRecoverBackwardOp::getDpsInitsMutable() {

@@ -81,8 +81,6 @@ LogicalResult RopeBackwardOp::verify() {
                             "kept in "
                          << getStateType(data) << ", as those of d_output, "
                          << "but got " << found;
-  if (failed(verifyNoAliases(*this)))
-    return failure();
   return verifyDestinationStyle(*this);
 }
 
@@ -137,8 +135,7 @@ LogicalResult PolynomialFeaturesOp::verify() {
 
 LogicalResult PolynomialFeaturesBackwardOp::verify() {
   if (failed(verifyFeatures(*this, "d_output", getDOutput())) ||
-      failed(verifyGradient(*this, "input", getDInput(), getInput())) ||
-      failed(verifyNoAliases(*this)))
+      failed(verifyGradient(*this, "input", getDInput(), getInput())))
     return failure();
   return verifyDestinationStyle(*this);
 }
@@ -251,8 +248,7 @@ LogicalResult LowRankBackwardOp::verify() {
                                    getDOutput(), /*dLse=*/Value())) ||
       failed(verifyGradient(*this, "u1", getDU1(), getU1())) ||
       failed(verifyGradient(*this, "u2", getDU2(), getU2())) ||
-      failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
-      failed(verifyNoAliases(*this)))
+      failed(verifyGradient(*this, "value", getDValue(), getValue())))
     return failure();
   return verifyDestinationStyle(*this);
 }

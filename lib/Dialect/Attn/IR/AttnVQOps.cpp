@@ -384,8 +384,7 @@ LogicalResult VQBackwardOp::verify() {
                                q.getDimSize(3), "head width of query")) ||
       (getDBias() &&
        failed(verifyGradient(*this, "bias", getDBias(), getBias()))) ||
-      failed(verifyStateOperands(*this)) ||
-      failed(attn::detail::verifyNoAliases(*this)))
+      failed(verifyStateOperands(*this)))
     return failure();
   return attn::detail::verifyDestinationStyle(*this);
 }

@@ -299,7 +299,7 @@ LogicalResult attn::detail::verifyGradients(Operation *op, StringRef name,
   return success();
 }
 
-LogicalResult attn::detail::verifyNoAliases(Operation *op) {
+LogicalResult attn::detail::verifySeparateInits(Operation *op) {
   auto dpsOp = cast<DestinationStyleOpInterface>(op);
   for (OpOperand &init : dpsOp.getDpsInitsMutable())
     for (OpOperand &other : op->getOpOperands())

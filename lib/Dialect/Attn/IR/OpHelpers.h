@@ -136,9 +136,6 @@ inline mlir::LogicalResult verifyGradient(mlir::Operation *op,
   return verifyGradients(op, name, gradient, operand, /*isList=*/false);
 }
 
-/// Checks that no buffer that the op writes is one of its other operands.
-mlir::LogicalResult verifyNoAliases(mlir::Operation *op);
-
 /// Checks that each of the operand groups `groups`, which are not variadic, has
 /// one operand. The generic form can give them any number, and neither the
 /// generated verifier nor the accessors notice.

@@ -12,7 +12,7 @@
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
 def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
-                                         [AttrSizedOperandSegments]> {
+                                         [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.stream";
   let description = [{
     The shared core of the gradients of all soft-max patterns. For the
@@ -91,7 +91,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
 }
 
 def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
-                                        [AttrSizedOperandSegments]> {
+                                        [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.dense";
   let description = [{
     For the `attn.dense` with the same query, key, value, log weight, bias, scale
@@ -164,7 +164,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
   }];
 }
 
-def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward", [Attn_UpdatesInits]> {
+def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
+                                        [Attn_UpdatesInits, Attn_SeparateInits]> {
   let summary = "adds the gradient of attn.summarize";
   let description = [{
     For the `attn.summarize` of `input` with `weights`, and a scalar whose
@@ -223,7 +224,7 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward", [Attn_UpdatesInits]
 }
 
 def Attn_FastMultipoleBackwardOp
-    : Attn_Op<"fast_multipole_backward", [AttrSizedOperandSegments]> {
+    : Attn_Op<"fast_multipole_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.fast_multipole";
   let description = [{
     For the `attn.fast_multipole` with the same operands and attributes, and its
@@ -305,7 +306,7 @@ def Attn_FastMultipoleBackwardOp
 }
 
 def Attn_FastMultipoleLinearBackwardOp
-    : Attn_Op<"fast_multipole_linear_backward", [AttrSizedOperandSegments]> {
+    : Attn_Op<"fast_multipole_linear_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.fast_multipole_linear";
   let description = [{
     For the `attn.fast_multipole_linear` with the same operands and attributes:

@@ -43,6 +43,13 @@ def Attn_UpdatesInits : NativeOpTrait<"UpdatesInits"> {
   let cppNamespace = "::fovea::attn";
 }
 
+/// Of an operation whose destinations share no memory with one another or with
+/// other operands, as every gradient: it reads its operands again after it has
+/// written some of its results.
+def Attn_SeparateInits : NativeOpTrait<"SeparateInits"> {
+  let cppNamespace = "::fovea::attn";
+}
+
 /// Operands of a source that may have an axis of query blocks.
 def Attn_Rank3Or4 : AnyTypeOf<[Attn_Rank3, Attn_Rank4],
     "rank-3 or rank-4 tensor or memref of f32, f64, bf16 or f16">;

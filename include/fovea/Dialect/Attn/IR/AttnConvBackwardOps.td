@@ -17,7 +17,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
 
-def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward"> {
+def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv_apply";
   let description = [{
     For the `attn.conv_apply` with the same operands, its result `output`, and a
@@ -87,7 +87,7 @@ def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward"> {
   }];
 }
 
-def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward"> {
+def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv_recover";
   let description = [{
     For the `attn.conv_recover` of the same query and key, which found `sizes`, and
@@ -142,7 +142,7 @@ def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward"> {
   }];
 }
 
-def Attn_ConvBackwardOp : Attn_Op<"conv_backward"> {
+def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv";
   let description = [{
     For the `attn.conv` with the same operands and attributes, its result `output`,
@@ -196,7 +196,7 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward"> {
   }];
 }
 
-def Attn_RopeBackwardOp : Attn_Op<"rope_backward"> {
+def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.rope";
   let description = [{
     For the `attn.rope` with the same positions and base, and a scalar whose

@@ -11,7 +11,8 @@
 
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 
-def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backward", 3, "getInput()"> {
+def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backward", 3, "getInput()",
+                                                     [Attn_SeparateInits]> {
   let summary = "the gradient of attn.polynomial_features";
   let description = [{
     With the features `phi` of `attn.polynomial_features` and a scalar whose gradient
@@ -56,7 +57,7 @@ def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backwa
   }];
 }
 
-def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward"> {
+def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.low_rank";
   let description = [{
     For the `attn.low_rank` with the same operands and mask, its result `output`, and

@@ -27,6 +27,21 @@ mlir::FloatType getStateType(mlir::Type type);
 template <typename OpTy>
 class UpdatesInits : public mlir::OpTrait::TraitBase<OpTy, UpdatesInits> {};
 
+namespace detail {
+mlir::LogicalResult verifySeparateInits(mlir::Operation *op);
+} // namespace detail
+
+/// Of an operation whose destinations share no memory with one another or with
+/// other operands. Its verifier sees one buffer in two places; whether the
+/// buffers that a function gets overlap is known at its calls only.
+template <typename OpTy>
+class SeparateInits : public mlir::OpTrait::TraitBase<OpTy, SeparateInits> {
+public:
+  static mlir::LogicalResult verifyTrait(mlir::Operation *op) {
+    return detail::verifySeparateInits(op);
+  }
+};
+
 /// One source of attn.stream with its operands; absent operands are null.
 struct StreamSource {
   mlir::Value keys, values, logWeight, bias, codes;

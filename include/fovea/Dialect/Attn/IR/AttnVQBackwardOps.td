@@ -11,7 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 
-def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments]> {
+def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.vq";
   let description = [{
     For the `attn.vq` with the same operands and attributes, its results `output`

@@ -225,7 +225,11 @@ void HeaderWriter::write(StringRef packedName, StringRef target,
   writeResults();
   os << "/* Runs the function. Tensors are contiguous, the last index varying "
         "fastest;\n   16-bit floats are their bits. Returns FOVEA_RT_OK, or a "
-        "code with its text in\n   fovea_rt_last_error. */\n"
+        "code with its text in\n   fovea_rt_last_error."
+     << (impl.separateArguments.empty()
+             ? ""
+             : " An argument that gets a gradient\n   overlaps no other one.")
+     << " */\n"
      << "static inline fovea_rt_status " << impl.name << "(";
   writeParameters();
   os << ") {\n";

@@ -118,13 +118,16 @@ static std::string toText(ArrayRef<int64_t> numbers) {
   return text + "]";
 }
 
-/// "argument 1 (%k) of @main".
-static std::string describeArgument(const Kernel::Impl &impl, size_t index) {
-  const ValueSpec &spec = impl.signature.arguments[index];
+std::string Kernel::Impl::describeArgument(size_t index) const {
+  const ValueSpec &spec = signature.arguments[index];
   std::string text = "argument " + std::to_string(index);
   if (!spec.name.empty())
     text += " (" + spec.name + ")";
-  return text + " of @" + impl.name;
+  return text + " of @" + name;
+}
+
+std::string Kernel::describeArgument(size_t index) const {
+  return impl->describeArgument(index);
 }
 
 /// Checks that the elements lie one after the other and are few enough to
@@ -139,7 +142,7 @@ static Error checkLayout(const Kernel::Impl &impl, size_t index,
     if (!isEmpty && (MulOverflow(count, input.shape[dim], count) ||
                      count > std::numeric_limits<int64_t>::max() /
                                  int64_t(getByteWidth(input.elementType))))
-      return createStringError(describeArgument(impl, index) +
+      return createStringError(impl.describeArgument(index) +
                                ": a tensor of shape " + toText(input.shape) +
                                " has more bytes than 64 bits can count");
   }
@@ -148,22 +151,22 @@ static Error checkLayout(const Kernel::Impl &impl, size_t index,
   if (!input.strides.empty() || input.shape.empty()) {
     if (input.strides.size() != input.shape.size())
       return createStringError(
-          describeArgument(impl, index) +
+          impl.describeArgument(index) +
           ": expected one stride for each of the " + Twine(input.shape.size()) +
           " dimensions, but got " + Twine(input.strides.size()));
     for (auto [extent, stride, expected] :
          llvm::zip_equal(input.shape, input.strides, strides))
       if (extent != 1 && stride != expected)
         return createStringError(
-            describeArgument(impl, index) +
+            impl.describeArgument(index) +
             ": expected a contiguous tensor in row-major order, strides " +
             toText(strides) + ", but got strides " + toText(input.strides));
   }
   if (!input.data)
-    return createStringError(describeArgument(impl, index) +
+    return createStringError(impl.describeArgument(index) +
                              ": expected data, but got a null pointer");
   if (reinterpret_cast<uintptr_t>(input.data) % getByteWidth(input.elementType))
-    return createStringError(describeArgument(impl, index) +
+    return createStringError(impl.describeArgument(index) +
                              ": expected data aligned to " +
                              Twine(getByteWidth(input.elementType)) +
                              " bytes, as elements of type " +
@@ -179,30 +182,30 @@ static Error checkInput(const Kernel::Impl &impl, size_t index,
     return type == ElementType::Index ? ElementType::I64 : type;
   };
   if (normalize(input.elementType) != normalize(spec.elementType))
-    return createStringError(describeArgument(impl, index) +
+    return createStringError(impl.describeArgument(index) +
                              ": expected elements of type " +
                              fovea::getName(spec.elementType) + ", but got " +
                              fovea::getName(input.elementType));
   if (input.shape.size() != spec.shape.size())
     return createStringError(
-        describeArgument(impl, index) + ": expected " + spec.getTypeString() +
+        impl.describeArgument(index) + ": expected " + spec.getTypeString() +
         " of rank " + Twine(spec.shape.size()) + ", but got rank " +
         Twine(input.shape.size()) + " with shape " + toText(input.shape));
   for (auto [dim, extent, expected] :
        llvm::enumerate(input.shape, spec.shape)) {
     if (extent < 0)
-      return createStringError(describeArgument(impl, index) +
+      return createStringError(impl.describeArgument(index) +
                                ": expected extents of at least 0, but got " +
                                Twine(extent) + " in dimension " + Twine(dim));
     if (expected != kDynamicExtent && extent != expected)
       return createStringError(
-          describeArgument(impl, index) + ": expected extent " +
+          impl.describeArgument(index) + ": expected extent " +
           Twine(expected) + " in dimension " + Twine(dim) + ", but got " +
           Twine(extent) + " (shape " + toText(input.shape) + ", needed " +
           spec.getTypeString() + ")");
   }
   if (input.isReadOnly && spec.isWritten)
-    return createStringError(describeArgument(impl, index) +
+    return createStringError(impl.describeArgument(index) +
                              ": expected writable memory, because the kernel "
                              "writes to it, but got read-only memory");
   return checkLayout(impl, index, input);
@@ -219,9 +222,7 @@ Error Kernel::checkInputs(ArrayRef<TensorRef> inputs) const {
   for (size_t index = 0; index < inputs.size(); ++index)
     if (Error error = checkInput(*impl, index, inputs[index]))
       return error;
-  auto describe = [&](unsigned index) {
-    return describeArgument(*impl, index);
-  };
+  auto describe = [&](unsigned index) { return impl->describeArgument(index); };
   for (const detail::ShapeConstraint &constraint : impl->constraints)
     if (Error error = constraint.check(inputs, describe))
       return error;

@@ -35,6 +35,9 @@ struct Kernel::Impl {
 
   std::unique_ptr<detail::LoadedCode> code;
   void (*packed)(void **) = nullptr;
+
+  /// See Kernel::describeArgument.
+  std::string describeArgument(size_t index) const;
 };
 
 } // namespace fovea

@@ -8,6 +8,7 @@
 
 #include "PackedEntry.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
 
 using namespace llvm;
 using namespace fovea;
@@ -39,8 +40,9 @@ static Type *getScalarType(LLVMContext &context, ElementType type) {
   llvm_unreachable("unknown element type");
 }
 
-/// The type of a value inside the struct of results.
-static Type *getResultType(LLVMContext &context, const ValueSpec &spec) {
+/// The type of a value inside the struct of results, and of the descriptor of a
+/// tensor.
+static Type *getValueType(LLVMContext &context, const ValueSpec &spec) {
   if (spec.isScalar)
     return getScalarType(context, spec.elementType);
   Type *word = Type::getInt64Ty(context);
@@ -49,6 +51,56 @@ static Type *getResultType(LLVMContext &context, const ValueSpec &spec) {
   if (size_t rank = spec.shape.size())
     fields.append(2, ArrayType::get(word, rank));
   return StructType::get(context, fields);
+}
+
+/// The first byte of the contiguous tensor that `descriptor` is of, and how
+/// many it has.
+static std::pair<Value *, Value *>
+loadBytes(IRBuilder<> &builder, Value *descriptor, const ValueSpec &spec) {
+  LLVMContext &context = builder.getContext();
+  Type *type = getValueType(context, spec);
+  Type *word = builder.getInt64Ty();
+  auto load = [&](Type *fieldType, ArrayRef<unsigned> position) {
+    SmallVector<Value *, 3> indices = {builder.getInt32(0)};
+    for (unsigned index : position)
+      indices.push_back(builder.getInt32(index));
+    return builder.CreateLoad(
+        fieldType, builder.CreateInBoundsGEP(type, descriptor, indices));
+  };
+  Value *width = builder.getInt64(getByteWidth(spec.elementType));
+  Value *begin =
+      builder.CreateGEP(builder.getInt8Ty(), load(builder.getPtrTy(), {1}),
+                        builder.CreateMul(load(word, {2}), width));
+  Value *bytes = width;
+  for (unsigned dim = 0; dim < spec.shape.size(); ++dim)
+    bytes = builder.CreateMul(bytes, load(word, {3, dim}));
+  return {begin, bytes};
+}
+
+/// Has the runtime refuse gradients in the memory of other arguments: C calls
+/// the packed function without the checks of Kernel::invoke.
+static void checkSeparateArguments(IRBuilder<> &builder,
+                                   const Kernel::Impl &impl,
+                                   ArrayRef<Value *> descriptors) {
+  if (impl.separateArguments.empty())
+    return;
+  Type *pointer = builder.getPtrTy(), *word = builder.getInt64Ty();
+  Module &module = *builder.GetInsertBlock()->getModule();
+  FunctionCallee check =
+      module.getOrInsertFunction("fovea_rt_check_separate", builder.getVoidTy(),
+                                 pointer, pointer, word, pointer, word);
+  for (const fovea::detail::SeparateArguments &pair : impl.separateArguments) {
+    Value *message = builder.CreateGlobalString(pair.getMessage(
+        [&](unsigned index) { return impl.describeArgument(index); }));
+    auto bytesOf = [&](unsigned index) {
+      return loadBytes(builder, descriptors[index],
+                       impl.signature.arguments[index]);
+    };
+    auto [written, writtenBytes] = bytesOf(pair.written);
+    auto [other, otherBytes] = bytesOf(pair.other);
+    builder.CreateCall(check,
+                       {message, written, writtenBytes, other, otherBytes});
+  }
 }
 
 Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
@@ -75,7 +127,7 @@ Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
   const DataLayout &layout = module.getDataLayout();
   SmallVector<Type *> resultTypes;
   for (const ValueSpec &spec : signature.results)
-    resultTypes.push_back(getResultType(context, spec));
+    resultTypes.push_back(getValueType(context, spec));
   if (resultTypes.size() == 1) {
     impl.resultOffsets.push_back(0);
     impl.resultBytes = layout.getTypeAllocSize(resultTypes[0]);
@@ -115,6 +167,8 @@ Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
     Value *value = builder.CreateAlignedLoad(type, address, Align(1));
     arguments.push_back(isBool ? builder.CreateIsNotNull(value) : value);
   }
+  checkSeparateArguments(builder, impl,
+                         ArrayRef(arguments).drop_front(writesStruct));
   Value *returned = builder.CreateCall(callee, arguments);
   if (returnsValue) {
     if (returned->getType()->isIntegerTy(1))

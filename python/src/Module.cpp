@@ -87,15 +87,6 @@ differentiateKernel(const Kernel &kernel,
 // Calling
 //===----------------------------------------------------------------------===//
 
-/// "argument 1 (%k) of @main".
-static std::string describeArgument(const Kernel &kernel, size_t index) {
-  const ValueSpec &spec = kernel.getSignature().arguments[index];
-  return ("argument " + Twine(index) +
-          (spec.name.empty() ? "" : " (" + spec.name + ")") + " of @" +
-          kernel.getName())
-      .str();
-}
-
 /// The CUDA stream that kernels of this thread run on, if it has chosen one.
 static thread_local std::optional<intptr_t> chosenStream;
 
@@ -148,23 +139,23 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
   if (spec.isScalar) {
     ref.data = arguments.scalars[index].data();
     ref.elementType = spec.elementType;
-    storeScalar(object, describeArgument(kernel, index), spec.elementType,
+    storeScalar(object, kernel.describeArgument(index), spec.elementType,
                 arguments.scalars[index].data());
     return;
   }
   ArrayView &array = arguments.arrays[index];
-  array.load(object, describeArgument(kernel, index), spec.isWritten,
+  array.load(object, kernel.describeArgument(index), spec.isWritten,
              arguments.placement);
   if (!array.isKernelLayout()) {
     if (array.isOnGPU())
-      raise(createStringError(describeArgument(kernel, index) +
+      raise(createStringError(kernel.describeArgument(index) +
                               ": found an array with gaps, in another order or "
                               "unaligned on a GPU, needed a contiguous one"),
             /*isInputError=*/true);
     // What the kernel writes to a copy would be lost.
     if (spec.isWritten)
       raise(createStringError(
-                describeArgument(kernel, index) +
+                kernel.describeArgument(index) +
                 ": found an array with gaps, in another order, unaligned or of "
                 "another byte order, needed a contiguous one, because the "
                 "kernel writes to it"),

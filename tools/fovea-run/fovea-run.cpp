@@ -48,11 +48,8 @@ static int fail(Error error) { return fail(toString(std::move(error))); }
 //===----------------------------------------------------------------------===//
 
 static std::string describeArgument(const Kernel &kernel, size_t index) {
-  const ValueSpec &spec = kernel.getSignature().arguments[index];
-  return ("argument " + Twine(index) +
-          (spec.name.empty() ? "" : " (" + spec.name + ")") + " of @" +
-          kernel.getName() + ", " + spec.getTypeString())
-      .str();
+  return kernel.describeArgument(index) + ", " +
+         kernel.getSignature().arguments[index].getTypeString();
 }
 
 static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,

@@ -139,6 +139,9 @@ public:
   /// Warnings and remarks of the compilation, empty if there were none.
   llvm::StringRef getDiagnostics() const;
 
+  /// "argument 1 (%k) of @main", as errors name it.
+  std::string describeArgument(size_t index) const;
+
   /// Checks `inputs` against the signature without running anything.
   llvm::Error checkInputs(llvm::ArrayRef<TensorRef> inputs) const;
 

@@ -164,6 +164,16 @@ FOVEA_RT_EXPORT void fovea_rt_check_intervals(
     int64_t last_row_stride, int64_t bound);
 
 /*
+ * Fails with FOVEA_RT_INVALID_ARGUMENT and the text `message` if two blocks of
+ * memory share a byte.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_separate(const char *message,
+                                             const void *first,
+                                             int64_t first_bytes,
+                                             const void *second,
+                                             int64_t second_bytes);
+
+/*
  * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of
  * them, over num_tokens tokens; strides count elements. Fails with
  * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the position of the first size

@@ -51,6 +51,37 @@ TEST(KernelTest, writesWhereTheFunctionSaysSo) {
               HasSubstr("argument 0 (%x) of @fill: expected writable memory"));
 }
 
+TEST(KernelTest, givesGradientsMemoryOfTheirOwn) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @f(%d: memref<1x1x?x2xf32>, %p: memref<1x1x?xi32>,
+                 %dx: memref<1x1x?x2xf32>) {
+      attn.rope_backward ins(%p : memref<1x1x?xi32>)
+          gradient(%d : memref<1x1x?x2xf32>) outs(%dx : memref<1x1x?x2xf32>)
+      return
+    })");
+  Floats memory({1, 1, 4, 2});
+  int32_t positions[2] = {0, 0};
+  Results results;
+  auto invoke = [&](float *from, float *to, int64_t numTokens) {
+    llvm::SmallVector<int64_t, 4> shape = {1, 1, numTokens, 2};
+    return getText(kernel.invoke(
+        {{from, ElementType::F32, shape, {}, false},
+         {positions, ElementType::I32, {1, 1, numTokens}, {}, false},
+         {to, ElementType::F32, shape, {}, false}},
+        results));
+  };
+  float *data = memory.values.data();
+  EXPECT_EQ(invoke(data, data + 4, 2), "");
+  EXPECT_EQ(invoke(data + 4, data, 2), "");
+  // Without a token there is nothing to share.
+  EXPECT_EQ(invoke(data, data, 0), "");
+  for (int64_t shift : {0, 1, 3})
+    EXPECT_EQ(invoke(data, data + shift, 2),
+              "argument 2 (%dx) of @f: attn.rope_backward expects memory of "
+              "its own for a gradient, but got memory that overlaps argument 0 "
+              "(%d) of @f");
+}
+
 TEST(KernelTest, namesWhatIsWrongWithAnArgument) {
   Kernel kernel = compileOrDie(kAdd);
   Floats good({4}), longer({5}), deeper({2, 2});

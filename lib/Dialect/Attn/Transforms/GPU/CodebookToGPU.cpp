@@ -24,7 +24,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
@@ -41,10 +40,6 @@ static constexpr int64_t kNumWarps = 8;
 /// Columns that a lane keeps in registers, at most.
 static constexpr int64_t kMaxColumns = 8;
 
-static Type getElementType(Value memref) {
-  return cast<MemRefType>(memref.getType()).getElementType();
-}
-
 namespace {
 /// A list of numbers of the tokens of one head.
 struct TokenRange {
@@ -56,8 +51,7 @@ public:
   CodebookGPUKernel(Operation *op, OpBuilder &builder, Value codes,
                     Value values)
       : b(op->getLoc(), builder, kNumWarps * kWarpSize), codes(codes),
-        values(values),
-        width(cast<MemRefType>(values.getType()).getShape().back()),
+        values(values), width(getWidth(values)),
         numColumns(std::min<int64_t>(llvm::divideCeil(width, kWarpSize),
                                      kMaxColumns)) {}
 
@@ -423,7 +417,7 @@ void CodebookGPUKernel::update(CodebookUpdateOp op) {
 //===----------------------------------------------------------------------===//
 
 /// A thread for each count.
-static void emitLogCounts(OpBuilder &builder, LogCountOp op) {
+static void emitKernels(OpBuilder &builder, LogCountOp op) {
   KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
   Value counts = op.getCount();
   int64_t rank = cast<MemRefType>(counts.getType()).getRank();
@@ -439,47 +433,34 @@ static void emitLogCounts(OpBuilder &builder, LogCountOp op) {
   });
 }
 
+static void emitKernels(OpBuilder &builder, CodebookUpdateOp op) {
+  CodebookGPUKernel(op, builder, op.getCodes(), op.getKey()).update(op);
+}
+static void emitKernels(OpBuilder &builder, CodebookAccumulateOp op) {
+  CodebookGPUKernel(op, builder, op.getCodes(), op.getValues()).accumulate(op);
+}
+static void emitKernels(OpBuilder &builder, CodebookScanOp op) {
+  CodebookGPUKernel kernel(op, builder, op.getCodes(), op.getValues());
+  if (op.getReduction() == Reduction::Serial)
+    kernel.scanSerially(op);
+  else
+    kernel.scanByBlocks(op);
+}
+
 namespace {
 struct CodebookToGPUPass
     : fovea::attn::impl::CodebookToGPUPassBase<CodebookToGPUPass> {
   void runOnOperation() override {
-    SmallVector<Operation *> ops;
-    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
-               LogCountOp>(op) ||
-          op->getNumResults() != 0)
-        return WalkResult::advance();
-      ops.push_back(op);
-      for (Value operand : op->getOperands())
-        if (getElementType(operand).isF64())
-          return op->emitError("has data of type 'f64', but GPU kernels take "
-                               "f16, bf16 and f32");
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return signalPassFailure();
-    for (Operation *op : ops) {
-      OpBuilder builder(op);
-      llvm::TypeSwitch<Operation *>(op)
-          .Case([&](LogCountOp op) { emitLogCounts(builder, op); })
-          .Case([&](CodebookUpdateOp op) {
-            CodebookGPUKernel(op, builder, op.getCodes(), op.getKey())
-                .update(op);
-          })
-          .Case([&](CodebookAccumulateOp op) {
-            CodebookGPUKernel(op, builder, op.getCodes(), op.getValues())
-                .accumulate(op);
-          })
-          .Case([&](CodebookScanOp op) {
-            CodebookGPUKernel kernel(op, builder, op.getCodes(),
-                                     op.getValues());
-            if (op.getReduction() == Reduction::Serial)
-              kernel.scanSerially(op);
-            else
-              kernel.scanByBlocks(op);
-          });
-      op->erase();
-    }
+    auto emit = [](OpBuilder &builder, auto op) -> LogicalResult {
+      if (failed(verifyGPUElementTypes(op)))
+        return failure();
+      emitKernels(builder, op);
+      return success();
+    };
+    if (failed(replaceOnMemrefs<CodebookAccumulateOp, CodebookScanOp,
+                                CodebookUpdateOp, LogCountOp>(getOperation(),
+                                                              emit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -88,14 +88,9 @@ struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
     std::optional<F32Math> math = requireF32Math(getOperation(), f32);
     if (!math)
       return signalPassFailure();
-    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<ConvApplyOp, ConvRecoverOp, ConvApplyBackwardOp,
-               ConvRecoverBackwardOp>(op) ||
-          op->getNumResults() != 0)
-        return WalkResult::advance();
+    auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
-        return WalkResult::interrupt();
-      OpBuilder builder(op);
+        return failure();
       llvm::TypeSwitch<Operation *>(op)
           .Case([&](ConvApplyOp op) { emitConvApply(builder, op, *math); })
           .Case([&](ConvApplyBackwardOp op) {
@@ -103,10 +98,10 @@ struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
           })
           .Case<ConvRecoverOp, ConvRecoverBackwardOp>(
               [&](auto op) { emitConvRecoverLoops(builder, op, *math); });
-      op->erase();
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
+      return success();
+    };
+    if (failed(replaceOnMemrefs<ConvApplyOp, ConvRecoverOp, ConvApplyBackwardOp,
+                                ConvRecoverBackwardOp>(getOperation(), emit)))
       signalPassFailure();
   }
 };

@@ -44,10 +44,16 @@ public:
 
   void emit(FFTForwardOp op);
   void emit(FFTInverseOp op);
-  /// `output` gets the product, and what it had where it accumulates.
-  void emitProduct(Value factor, Value output, bool accumulates);
+  void emit(FFTMultiplyOp op) {
+    emitProduct(op.getFactor(), op.getOutput(), /*accumulates=*/false);
+  }
+  void emit(FFTAccumulateOp op) {
+    emitProduct(op.getFactor(), op.getOutput(), /*accumulates=*/true);
+  }
 
 private:
+  /// `output` gets the product, and what it had where it accumulates.
+  void emitProduct(Value factor, Value output, bool accumulates);
   /// The real column of a complex one; its imaginary part is `lanes` further.
   Value realColumn(Value pair) {
     Value group = b.div(pair, form.getLanes());
@@ -160,36 +166,15 @@ void FFTGPULoops::emitProduct(Value factor, Value output, bool accumulates) {
 namespace {
 struct FFTToGPUPass : fovea::attn::impl::FFTToGPUPassBase<FFTToGPUPass> {
   void runOnOperation() override {
-    WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
-      if (!isa<FFTForwardOp, FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp>(
-              op) ||
-          op->getNumResults() != 0)
-        return WalkResult::advance();
+    auto emit = [](OpBuilder &builder, auto op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
-        return WalkResult::interrupt();
-      emit(op);
-      op->erase();
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      signalPassFailure();
-  }
-
-  static void emit(Operation *op) {
-    OpBuilder builder(op);
-    auto loopsOf = [&](auto op) {
-      return FFTGPULoops(builder, op, op.getForm(), op.getSpectrum());
+        return failure();
+      FFTGPULoops(builder, op, op.getForm(), op.getSpectrum()).emit(op);
+      return success();
     };
-    if (auto forward = dyn_cast<FFTForwardOp>(op))
-      loopsOf(forward).emit(forward);
-    else if (auto inverse = dyn_cast<FFTInverseOp>(op))
-      loopsOf(inverse).emit(inverse);
-    else if (auto product = dyn_cast<FFTMultiplyOp>(op))
-      loopsOf(product).emitProduct(product.getFactor(), product.getOutput(),
-                                   /*accumulates=*/false);
-    else if (auto sum = dyn_cast<FFTAccumulateOp>(op))
-      loopsOf(sum).emitProduct(sum.getFactor(), sum.getOutput(),
-                               /*accumulates=*/true);
+    if (failed(replaceOnMemrefs<FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
+                                FFTAccumulateOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

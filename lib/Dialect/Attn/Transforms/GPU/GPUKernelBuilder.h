@@ -22,6 +22,11 @@ constexpr int64_t kWarpSize = 32;
 /// Bytes that one thread copies, and that one row of an 8 x 8 matrix has.
 constexpr int64_t kChunkBytes = 16;
 
+/// The last extent of a memref.
+inline int64_t getWidth(mlir::Value memref) {
+  return mlir::cast<mlir::MemRefType>(memref.getType()).getShape().back();
+}
+
 /// How products of f32 data are computed.
 enum class F32Math {
   TF32,   // one product of operands rounded to 11 bits

@@ -29,7 +29,7 @@ LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
 LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
   constexpr int64_t kMaxWidth = 256;
   for (Value operand : operands) {
-    int64_t width = cast<MemRefType>(operand.getType()).getShape().back();
+    int64_t width = getWidth(operand);
     if (width > kMaxWidth)
       return op->emitOpError("has heads of width ")
              << width << ", but GPU kernels take at most " << kMaxWidth;
@@ -98,7 +98,7 @@ KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
 
 void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
                               double factor, Value dots, Value minus) {
-  int64_t width = cast<MemRefType>(left.getType()).getShape().back();
+  int64_t width = getWidth(left);
   Value extents[] = {b.extent(left, 0), b.extent(left, 1), b.extent(left, 2)};
   parallelLoop(b, extents, [&](ValueRange at) {
     Value start = b.scalar(0.0);

@@ -20,10 +20,6 @@ using Values = KernelBuilder::Values;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static int64_t getWidth(Value memref) {
-  return cast<MemRefType>(memref.getType()).getShape().back();
-}
-
 GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
                            F32Math math)
@@ -114,10 +110,8 @@ Value GradientTile::loadElement(Value memref, Value batch, Value head,
                                 Value row, Value column) {
   Value exists = b.both(b.less(row, b.extent(memref, 2)),
                         b.less(column, b.index(getWidth(memref))));
-  return b.select(
-      exists, b.getF32Type(),
-      [&] { return b.loadScalar(memref, {batch, head, row, column}); },
-      [&] { return b.scalar(0.0); });
+  return loadOr0(
+      exists, [&] { return b.loadScalar(memref, {batch, head, row, column}); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -182,30 +176,20 @@ GradientTile::Entries GradientTile::compute(const Place &place,
     };
   };
   auto multiply = [&](Value ofQueries, Value ofRows) {
-    auto queries = queryElement(ofQueries);
-    auto rows = rowElement(ofRows);
-    int64_t depth = getWidth(ofRows);
-    return rowsAreQueries ? SquareTile::multiply(depth, queries, rows)
-                          : SquareTile::multiply(depth, rows, queries);
+    return multiplyPairs(rowsAreQueries, getWidth(ofRows),
+                         queryElement(ofQueries), rowElement(ofRows));
   };
   Values scores = multiply(op.getQuery(), source.keys);
   Values products(scores.size());
   if (hasGradients)
     products = multiply(op.getDOutput(), source.values);
-  // What queries and rows need is loaded once for each row and column.
-  SmallVector<Query> queries;
-  SmallVector<Row> rows;
-  for (Value number : rowsAreQueries ? getRows() : getColumns())
-    queries.push_back(loadQuery(place, number));
-  for (Value number : rowsAreQueries ? getColumns() : getRows())
-    rows.push_back(loadRow(place, number));
   Entries entries;
-  for (int64_t i = 0; i < int64_t(scores.size()); ++i) {
-    int64_t ofRow = rowOfSum(i), ofColumn = columnOfSum(i);
-    const Query &query = queries[rowsAreQueries ? ofRow : ofColumn];
-    const Row &row = rows[rowsAreQueries ? ofColumn : ofRow];
-    weigh(place, query, row, scores[i], products[i], entries);
-  }
+  forEachPair(
+      rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
+      [&](Value number) { return loadRow(place, number); },
+      [&](const Query &query, const Row &row, int64_t i) {
+        weigh(place, query, row, scores[i], products[i], entries);
+      });
   return entries;
 }
 

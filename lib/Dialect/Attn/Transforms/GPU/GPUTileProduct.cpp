@@ -160,6 +160,10 @@ void SquareTile::forEach(ValueRange sums,
          sum);
 }
 
+Value SquareTile::loadOr0(Value exists, llvm::function_ref<Value()> load) {
+  return b.select(exists, b.getF32Type(), load, [&] { return b.scalar(0.0); });
+}
+
 Values SquareTile::getRows() {
   return {multiplier.rowOf(0), multiplier.rowOf(2)};
 }

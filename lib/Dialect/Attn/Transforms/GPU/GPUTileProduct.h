@@ -116,15 +116,41 @@ public:
           llvm::function_ref<void(Value row, Value column, Value sum)> body);
 
 protected:
-  /// The rows and columns of a thread, in 32 bits, and which of them a sum has.
-  Values getRows();
-  Values getColumns();
-  static int64_t rowOfSum(int64_t i) { return i % 4 / 2; }
-  static int64_t columnOfSum(int64_t i) { return i / 4 * 2 + i % 2; }
+  /// The number that `load` makes where `exists`, 0 elsewhere.
+  Value loadOr0(Value exists, llvm::function_ref<Value()> load);
+  /// `multiply` of what belongs to queries with what belongs to rows of keys,
+  /// or the other way round.
+  Values multiplyPairs(bool rowsAreQueries, int64_t depth, Element ofQueries,
+                       Element ofRows) {
+    return rowsAreQueries ? multiply(depth, ofQueries, ofRows)
+                          : multiply(depth, ofRows, ofQueries);
+  }
+  /// Runs `body(query, row, i)` for the sums `i` of a thread. What queries and
+  /// rows of keys need is loaded once for each row and column.
+  template <typename LoadQuery, typename LoadRow, typename Body>
+  void forEachPair(bool rowsAreQueries, LoadQuery loadQuery, LoadRow loadRow,
+                   Body body) {
+    auto queries = llvm::map_to_vector(
+        rowsAreQueries ? getRows() : getColumns(), loadQuery);
+    auto rows =
+        llvm::map_to_vector(rowsAreQueries ? getColumns() : getRows(), loadRow);
+    for (int64_t i = 0; i < kNumSums; ++i) {
+      int64_t row = i % 4 / 2, column = i / 4 * 2 + i % 2;
+      body(queries[rowsAreQueries ? row : column],
+           rows[rowsAreQueries ? column : row], i);
+    }
+  }
 
   GPUKernelBuilder &b;
 
 private:
+  /// Sums of a thread.
+  static constexpr int64_t kNumSums = kSize / 8 * 4;
+
+  /// The rows and columns of a thread, in 32 bits.
+  Values getRows();
+  Values getColumns();
+
   TileMultiplier multiplier;
   Value tile;
 };

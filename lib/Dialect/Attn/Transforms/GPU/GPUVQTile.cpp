@@ -17,10 +17,6 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-static int64_t getWidth(Value memref) {
-  return cast<MemRefType>(memref.getType()).getShape().back();
-}
-
 VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
   Query query;
   Value index = b.add(place.firstQuery, b.toIndex(number));
@@ -155,26 +151,19 @@ VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
     auto rows = [&](Value number, Value column) {
       return (this->*load)(place, number, column);
     };
-    int64_t depth = getWidth(memref);
-    return rowsAreQueries ? multiply(depth, queries, rows)
-                          : multiply(depth, rows, queries);
+    return multiplyPairs(rowsAreQueries, getWidth(memref), queries, rows);
   };
   Values scores = multiplyBy(op.getQuery(), &VQTile::loadKey);
   Values products(scores.size());
   if (hasGradients)
     products = multiplyBy(op.getDOutput(), &VQTile::loadValue);
-  SmallVector<Query> queries;
-  SmallVector<Row> rows;
-  for (Value number : rowsAreQueries ? getRows() : getColumns())
-    queries.push_back(loadQuery(place, number));
-  for (Value number : rowsAreQueries ? getColumns() : getRows())
-    rows.push_back(loadRow(place, number));
   Entries entries;
-  for (auto [i, score, product] : llvm::enumerate(scores, products)) {
-    int64_t ofRow = rowOfSum(i), ofColumn = columnOfSum(i);
-    weigh(place, queries[rowsAreQueries ? ofRow : ofColumn],
-          rows[rowsAreQueries ? ofColumn : ofRow], score, product, entries);
-  }
+  forEachPair(
+      rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
+      [&](Value number) { return loadRow(place, number); },
+      [&](const Query &query, const Row &row, int64_t i) {
+        weigh(place, query, row, scores[i], products[i], entries);
+      });
   return entries;
 }
 

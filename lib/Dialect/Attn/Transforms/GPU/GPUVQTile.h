@@ -75,10 +75,6 @@ private:
   Query loadQuery(const Place &place, Value number);
   Row loadRow(const Place &place, Value number);
   Value existsRow(const Place &place, Value row);
-  Value loadOr0(Value exists, llvm::function_ref<Value()> load) {
-    return b.select(exists, b.getF32Type(), load,
-                    [&] { return b.scalar(0.0); });
-  }
   Value loadQueryElement(const Place &place, Value memref, Value number,
                          Value column);
   Value loadKey(const Place &place, Value number, Value column);

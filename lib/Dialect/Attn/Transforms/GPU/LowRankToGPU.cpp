@@ -61,40 +61,31 @@ struct LowRankToGPUPass
     if (!math)
       return signalPassFailure();
     SymbolTableCollection symbols;
-    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
-               PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(
-              op) ||
-          op->getNumResults() != 0)
-        return WalkResult::advance();
+    auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
-        return WalkResult::interrupt();
-      OpBuilder builder(op);
-      LogicalResult isDone =
-          llvm::TypeSwitch<Operation *, LogicalResult>(op)
-              .Case<RopeOp, RopeBackwardOp>([&](auto op) {
-                Value frequencies = makeFrequencies(op, symbols);
-                if (frequencies)
-                  emitRopeLoops(builder, op, frequencies);
-                return success(frequencies != nullptr);
-              })
-              .Case([&](PolynomialFeaturesOp op) {
-                emitPolynomialLoops(builder, op);
-                return success();
-              })
-              .Case([&](PolynomialFeaturesBackwardOp op) {
-                return emitPolynomialLoops(builder, op);
-              })
-              .Case<LowRankOp, LowRankBackwardOp>([&](auto op) {
-                emitLowRankLoops(builder, op, *math);
-                return success();
-              });
-      if (failed(isDone))
-        return WalkResult::interrupt();
-      op->erase();
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
+        return failure();
+      return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+          .Case<RopeOp, RopeBackwardOp>([&](auto op) {
+            Value frequencies = makeFrequencies(op, symbols);
+            if (frequencies)
+              emitRopeLoops(builder, op, frequencies);
+            return success(frequencies != nullptr);
+          })
+          .Case([&](PolynomialFeaturesOp op) {
+            emitPolynomialLoops(builder, op);
+            return success();
+          })
+          .Case([&](PolynomialFeaturesBackwardOp op) {
+            return emitPolynomialLoops(builder, op);
+          })
+          .Case<LowRankOp, LowRankBackwardOp>([&](auto op) {
+            emitLowRankLoops(builder, op, *math);
+            return success();
+          });
+    };
+    if (failed(replaceOnMemrefs<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+                                PolynomialFeaturesBackwardOp, LowRankOp,
+                                LowRankBackwardOp>(getOperation(), emit)))
       signalPassFailure();
   }
 };

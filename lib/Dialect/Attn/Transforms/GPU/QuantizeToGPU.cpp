@@ -46,10 +46,8 @@ static MemRefType getType(Value memref) {
 
 static LogicalResult verifyQuantize(QuantizeOp op) {
   MemRefType key = getType(op.getKey());
-  Type type = key.getElementType();
-  if (!type.isF16() && !type.isBF16() && !type.isF32())
-    return op.emitError("has data of type ")
-           << type << ", but GPU kernels take f16, bf16 and f32";
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
   if (key.getDimSize(3) > kMaxHeadWidth)
     return op.emitError("has keys of width ")
            << key.getDimSize(3) << ", but GPU kernels take at most "
@@ -344,19 +342,15 @@ struct QuantizeToGPUPass
     std::optional<F32Math> math = requireF32Math(getOperation(), f32);
     if (!math)
       return signalPassFailure();
-    SmallVector<QuantizeOp> ops;
-    getOperation().walk([&](QuantizeOp op) {
-      if (op->getNumResults() == 0)
-        ops.push_back(op);
-    });
-    for (QuantizeOp op : ops) {
+    auto emit = [&](OpBuilder &builder, QuantizeOp op) -> LogicalResult {
       if (failed(verifyQuantize(op)))
-        return signalPassFailure();
-      OpBuilder builder(op);
+        return failure();
       QuantizeGPUKernel(op, builder, *math, chooseLayout(op, sharedBytes))
           .emit();
-      op.erase();
-    }
+      return success();
+    };
+    if (failed(replaceOnMemrefs<QuantizeOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -49,9 +49,6 @@ static constexpr int64_t kMostParts = 2;
 static MemRefType getType(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
-static int64_t getWidth(Value memref) {
-  return getType(memref).getShape().back();
-}
 
 namespace {
 class StreamBackwardLoops {
@@ -367,19 +364,15 @@ struct StreamBackwardToGPUPass
     std::optional<F32Math> math = requireF32Math(getOperation(), f32);
     if (!math)
       return signalPassFailure();
-    SmallVector<StreamBackwardOp> ops;
-    getOperation().walk([&](StreamBackwardOp op) {
-      if (op->getNumResults() == 0)
-        ops.push_back(op);
-    });
-    for (StreamBackwardOp op : ops) {
+    auto emit = [&](OpBuilder &builder, StreamBackwardOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)) ||
           failed(verifyGPUWidths(op, {op.getQuery(), op.getOutput()})))
-        return signalPassFailure();
-      OpBuilder builder(op);
+        return failure();
       StreamBackwardLoops(builder, op, *math).emit();
-      op.erase();
-    }
+      return success();
+    };
+    if (failed(replaceOnMemrefs<StreamBackwardOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -121,18 +121,15 @@ struct SummarizeBackwardToGPUPass
     : fovea::attn::impl::SummarizeBackwardToGPUPassBase<
           SummarizeBackwardToGPUPass> {
   void runOnOperation() override {
-    SmallVector<SummarizeBackwardOp> ops;
-    getOperation().walk([&](SummarizeBackwardOp op) {
-      if (op->getNumResults() == 0)
-        ops.push_back(op);
-    });
-    for (SummarizeBackwardOp op : ops) {
+    auto emit = [](OpBuilder &builder,
+                   SummarizeBackwardOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
-        return signalPassFailure();
-      OpBuilder builder(op);
+        return failure();
       SummarizeBackwardLoops(builder, op).emit();
-      op.erase();
-    }
+      return success();
+    };
+    if (failed(replaceOnMemrefs<SummarizeBackwardOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

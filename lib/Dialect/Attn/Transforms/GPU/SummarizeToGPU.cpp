@@ -125,18 +125,14 @@ private:
 struct SummarizeToGPUPass
     : fovea::attn::impl::SummarizeToGPUPassBase<SummarizeToGPUPass> {
   void runOnOperation() override {
-    SmallVector<SummarizeOp> ops;
-    getOperation().walk([&](SummarizeOp op) {
-      if (isa<MemRefType>(op.getInput().getType()))
-        ops.push_back(op);
-    });
-    for (SummarizeOp op : ops) {
+    auto emit = [](OpBuilder &builder, SummarizeOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
-        return signalPassFailure();
-      OpBuilder builder(op);
+        return failure();
       SummarizeGPUKernel(op, builder).emit();
-      op.erase();
-    }
+      return success();
+    };
+    if (failed(replaceOnMemrefs<SummarizeOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

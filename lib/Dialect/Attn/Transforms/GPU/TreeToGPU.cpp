@@ -14,7 +14,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_TREETOGPUPASS
@@ -27,27 +26,17 @@ using namespace fovea::attn;
 namespace {
 struct TreeToGPUPass : fovea::attn::impl::TreeToGPUPassBase<TreeToGPUPass> {
   void runOnOperation() override {
-    SmallVector<Operation *> ops;
-    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
-      if (!isa<TreeBuildOp, TreeMaterializeOp, TreeFetchOp, TreeUpdateOp,
-               TreeSplitOp>(op) ||
-          op->getNumResults() != 0)
-        return WalkResult::advance();
-      ops.push_back(op);
+    auto emit = [](OpBuilder &builder, auto op) -> LogicalResult {
       // Scores are only compared, in any type.
       if (!isa<TreeSplitOp>(op) && failed(verifyGPUElementTypes(op)))
-        return WalkResult::interrupt();
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return signalPassFailure();
-    for (Operation *op : ops) {
-      OpBuilder builder(op);
-      llvm::TypeSwitch<Operation *>(op)
-          .Case<TreeBuildOp, TreeMaterializeOp, TreeFetchOp, TreeUpdateOp,
-                TreeSplitOp>([&](auto tree) { emitTreeLoops(builder, tree); });
-      op->erase();
-    }
+        return failure();
+      emitTreeLoops(builder, op);
+      return success();
+    };
+    if (failed(
+            replaceOnMemrefs<TreeBuildOp, TreeMaterializeOp, TreeFetchOp,
+                             TreeUpdateOp, TreeSplitOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -52,9 +52,6 @@ static constexpr int64_t kGroupQueries = 512;
 static MemRefType getType(Value memref) {
   return cast<MemRefType>(memref.getType());
 }
-static int64_t getWidth(Value memref) {
-  return getType(memref).getShape().back();
-}
 
 //===----------------------------------------------------------------------===//
 // Kernels
@@ -475,23 +472,18 @@ struct VQBackwardToGPUPass
     std::optional<F32Math> math = requireF32Math(getOperation(), f32);
     if (!math)
       return signalPassFailure();
-    SmallVector<VQBackwardOp> ops;
-    getOperation().walk([&](VQBackwardOp op) {
-      if (op->getNumResults() == 0)
-        ops.push_back(op);
-    });
-    for (VQBackwardOp op : ops) {
-      if (!op.getState().empty() || !op.getDNextState().empty()) {
-        op.emitOpError("has no kernel for GPUs with a state: expected none");
-        return signalPassFailure();
-      }
+    auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
+      if (!op.getState().empty() || !op.getDNextState().empty())
+        return op.emitOpError(
+            "has no kernel for GPUs with a state: expected none");
       if (failed(verifyGPUElementTypes(op)) ||
           failed(verifyGPUWidths(op, {op.getQuery(), op.getValue()})))
-        return signalPassFailure();
-      OpBuilder builder(op);
+        return failure();
       VQBackwardLoops(builder, op, *math).emit();
-      op.erase();
-    }
+      return success();
+    };
+    if (failed(replaceOnMemrefs<VQBackwardOp>(getOperation(), emit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -175,10 +175,11 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.5)
     arguments = parser.parse_args()
+    cases = [case for case in CASES if arguments.only in case.title]
+    if not cases:
+        parser.error(f"--only: found {arguments.only!r}, needed a part of one of: {'; '.join(c.title for c in CASES)}")
     print("| work | time | of peak | target |\n|---|---|---|---|")
-    for case in CASES:
-        if arguments.only not in case.title:
-            continue
+    for case in cases:
         report = measure(case, arguments.threads, arguments.seconds)
         share = report.get("fraction_of_peak")
         share = f"{100 * share:.1f} %" if share else ""

@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import sys
 import tempfile
 
@@ -67,6 +68,8 @@ def run(arguments):
     rounds = arguments.rounds or chosen.rounds
     if rounds < 1:
         raise ValueError(f"--rounds: found {rounds}, needed at least 1")
+    if not shutil.which(arguments.torch_python):
+        raise ValueError(f"--torch-python: found no program {arguments.torch_python!r}")
     cpus = machine.available_cpus()
     if arguments.cpus:
         cpus = [int(cpu) for cpu in arguments.cpus.split(",")]

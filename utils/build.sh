@@ -12,6 +12,10 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ "${1-}" = --help ]; then
+  sed -n '6,/^$/s/^# *//p' "utils/${0##*/}"
+  exit
+fi
 
 preset=release
 case "${1-}" in

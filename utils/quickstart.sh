@@ -11,6 +11,10 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ "${1-}" = --help ]; then
+  sed -n '6,/^$/s/^# *//p' "utils/${0##*/}"
+  exit
+fi
 
 utils/install-deps.sh
 utils/build.sh

@@ -263,6 +263,7 @@ Error fovea::writeNpy(StringRef path, const TensorRef &tensor) {
     return errorCodeToError(code);
   });
   if (error)
-    return makeError(path, "cannot write: " + toString(std::move(error)));
+    return makeError(path, "cannot write: " +
+                               errorToErrorCode(std::move(error)).message());
   return Error::success();
 }

@@ -21,12 +21,13 @@ using namespace fovea;
 
 static cl::OptionCategory category("fovea-compile options");
 
-static cl::opt<std::string> inputPath(cl::Positional, cl::init("-"),
-                                      cl::desc("<input.mlir>"),
+static cl::opt<std::string> inputPath(cl::Positional, cl::Required,
+                                      cl::desc("<file.mlir, or - for stdin>"),
                                       cl::cat(category));
 static cl::opt<std::string>
     outputPath("o", cl::init("-"), cl::cat(category),
-               cl::desc("file to write; '-' is standard output"),
+               cl::desc("file to write; '-', the default for text, is standard "
+                        "output"),
                cl::value_desc("file"));
 static cl::opt<std::string>
     headerPath("header", cl::cat(category),
@@ -69,6 +70,11 @@ static cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
                                   cl::desc("effort of LLVM's optimizer on the "
                                            "host's code, 0 to 3"));
 
+static bool isBinary(CodeKind kind) {
+  return kind == CodeKind::Object || kind == CodeKind::SharedLibrary ||
+         kind == CodeKind::Cubin;
+}
+
 static int fail(const Twine &message) {
   WithColor::error(errs(), "fovea-compile") << message << '\n';
   return 1;
@@ -103,6 +109,9 @@ int main(int argc, char **argv) {
                 "'; expected 'cpu' or 'nvvm'");
   if (optLevel > 3)
     return fail("expected --opt-level of 0 to 3, but got " + Twine(optLevel));
+  if (isBinary(kind) && outputPath.getNumOccurrences() == 0)
+    return fail("machine code goes to a file: expected -o with its name, or "
+                "--emit=asm for text");
   options.cpu = cpuName;
   options.chip = chipName;
   options.f32 = f32Math;

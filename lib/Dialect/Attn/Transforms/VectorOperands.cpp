@@ -8,6 +8,7 @@
 
 #include "VectorOperands.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -20,4 +21,13 @@ LogicalResult fovea::attn::detail::verifyVectorOperands(Operation *op) {
         return op->emitOpError("expects unit stride along the width, but got ")
                << type;
   return success();
+}
+
+LogicalResult fovea::attn::detail::verifyVectorBits(Operation *op,
+                                                    int64_t vectorBits) {
+  if (vectorBits >= 64 && llvm::isPowerOf2_64(vectorBits))
+    return success();
+  return op->emitError("expects vector-bits to be a power of two of at least "
+                       "64, but got ")
+         << vectorBits;
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LinalgKernels.h"
+#include "VectorOperands.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,6 +31,9 @@ struct VectorizeLinalgPass
     : fovea::attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
   using VectorizeLinalgPassBase::VectorizeLinalgPassBase;
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     RegisterFile registers = {vectorBits, numRegisters};

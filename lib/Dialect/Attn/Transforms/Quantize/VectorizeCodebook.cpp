@@ -32,6 +32,9 @@ struct VectorizeCodebookPass
   using VectorizeCodebookPassBase::VectorizeCodebookPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
       if (!isa<CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
                LogCountOp>(op))

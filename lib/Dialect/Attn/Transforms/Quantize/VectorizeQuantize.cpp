@@ -31,6 +31,9 @@ struct VectorizeQuantizePass
   using VectorizeQuantizePassBase::VectorizeQuantizePassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     WalkResult result = getOperation().walk([&](QuantizeOp op) -> WalkResult {
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();

@@ -31,6 +31,9 @@ struct VectorizeVQBackwardPass
   using VectorizeVQBackwardPassBase::VectorizeVQBackwardPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     SmallVector<VQBackwardOp> ops;
     getOperation().walk([&](VQBackwardOp op) { ops.push_back(op); });
     for (VQBackwardOp op : ops) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "VectorOperands.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/IR/Remarks.h"
@@ -73,12 +74,9 @@ struct SelectTilesPass
     : fovea::attn::impl::SelectTilesPassBase<SelectTilesPass> {
   using SelectTilesPassBase::SelectTilesPassBase;
   void runOnOperation() override {
-    if (vectorBits < 64 || !llvm::isPowerOf2_64(vectorBits)) {
-      getOperation().emitError("expects vector-bits to be a power of two of at "
-                               "least 64, but got ")
-          << vectorBits.getValue();
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
       return signalPassFailure();
-    }
     getOperation().walk([&](Operation *op) {
       if (auto stream = dyn_cast<StreamOp>(op))
         select(stream, kKeyTile);

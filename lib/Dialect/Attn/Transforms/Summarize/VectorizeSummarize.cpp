@@ -46,6 +46,9 @@ struct VectorizeSummarizePass
   using VectorizeSummarizePassBase::VectorizeSummarizePassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     SmallVector<SummarizeOp> ops;
     WalkResult result = getOperation().walk([&](SummarizeOp op) {
       ops.push_back(op);

@@ -42,6 +42,9 @@ struct VectorizeSummarizeBackwardPass
   using VectorizeSummarizeBackwardPassBase::VectorizeSummarizeBackwardPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     SmallVector<SummarizeBackwardOp> ops;
     WalkResult result = getOperation().walk([&](SummarizeBackwardOp op) {
       ops.push_back(op);

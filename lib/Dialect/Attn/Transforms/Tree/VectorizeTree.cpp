@@ -8,6 +8,7 @@
 
 #include "ListCalls.h"
 #include "TreeKernel.h"
+#include "VectorOperands.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -79,6 +80,9 @@ struct VectorizeTreePass
   using VectorizeTreePassBase::VectorizeTreePassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     SmallVector<Operation *> ops;
     WalkResult result = getOperation().walk([&](Operation *op) {
       if (!isa<TreeBuildOp, TreeFetchOp, TreeUpdateOp, TreeMaterializeOp,

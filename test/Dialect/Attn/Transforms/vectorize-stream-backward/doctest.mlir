@@ -1,4 +1,10 @@
 // RUN: fovea-opt %s --attn-vectorize-stream-backward | FileCheck %s
+// RUN: fovea-opt %s --attn-vectorize-stream-backward | FileCheck %s --check-prefix=MANAGED
+// RUN: fovea-opt %s --attn-vectorize-stream-backward=manage-cache=false | FileCheck %s --check-prefix=PLAIN
+
+// MANAGED: memref.prefetch
+// PLAIN-NOT: memref.prefetch
+// PLAIN-NOT: nontemporal
 
 // Zeros to what is added to; a progress word for every item of a chain; then a
 // task for every block of queries. Scores and their gradients, those of the

@@ -154,19 +154,27 @@ struct Hierarchy {
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// FLOPs of attention and of its gradient. Scores are products along D and
+/// outputs along E; a gradient computes the scores again, weights along E, and
+/// the gradients of queries, keys and values.
+struct Products {
+  int alongD, alongE;
+  /// For each element of a row and each summary of its interval.
+  double ofSummaries;
+
+  /// For a pair of a query and a key in every head.
+  double count(ArrayRef<int64_t> q, ArrayRef<int64_t> v) const {
+    return 2.0 * (alongD * q[3] + alongE * v[3]) * q[0] * q[1];
+  }
+};
+constexpr Products kForward = {1, 1, 2.0}, kGradient = {3, 2, 4.0};
+
 class Counter {
 public:
   Counter(Block *entry, ArrayRef<SmallVector<int64_t>> shapes)
       : entry(entry), shapes(shapes) {}
 
-  double count(attn::DenseOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
-           countDensePairs(op.getMaskOrNone(), q[2], k[2]);
-  }
+  double count(attn::DenseOp op) { return countDense(op, kForward); }
 
   /// Scores of a table's rows count once, whatever looks them up.
   double count(attn::StreamOp op) {
@@ -193,42 +201,17 @@ public:
 
   double count(attn::SummarizeOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return isKnown ? 2.0 * op.getRank() * product(x) : 0;
+    return isKnown ? kForward.ofSummaries * op.getRank() * product(x) : 0;
   }
 
   double count(attn::FastMultipoleOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    Hierarchy tree = getHierarchy(op, q[2]);
-    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
-               (tree.countNearPairs() + tree.countFarPairs()) +
-           2.0 * tree.p * tree.levels * (product(k) + product(v));
+    return countMultipole(op, kForward, /*summarizesQueries=*/false);
   }
-
   double count(attn::FastMultipoleLinearOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    Hierarchy tree = getHierarchy(op, q[2]);
-    return 2.0 * (q[3] + v[3]) * q[0] * q[1] *
-               (tree.countNearPairs() + tree.countFarSummaryPairs()) +
-           2.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+    return countMultipole(op, kForward, /*summarizesQueries=*/true);
   }
 
-  // A gradient has five products where the forward has two: scores along D
-  // again, weights along E, and the gradients of queries, keys and values.
-
-  double count(attn::DenseBackwardOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
-           countDensePairs(op.getMaskOrNone(), q[2], k[2]);
-  }
+  double count(attn::DenseBackwardOp op) { return countDense(op, kGradient); }
 
   double count(attn::StreamBackwardOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery());
@@ -237,7 +220,7 @@ public:
       SmallVector<int64_t> v = shapeOf(source.forward.values);
       if (!isKnown)
         return 0;
-      flops += 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
+      flops += kGradient.count(q, v) *
                countSourcePairs(source.forward.attr, op.getBlock(), q[2], v[2]);
     }
     return flops;
@@ -245,29 +228,14 @@ public:
 
   double count(attn::SummarizeBackwardOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return isKnown ? 4.0 * op.getRank() * product(x) : 0;
+    return isKnown ? kGradient.ofSummaries * op.getRank() * product(x) : 0;
   }
 
   double count(attn::FastMultipoleBackwardOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    Hierarchy tree = getHierarchy(op, q[2]);
-    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
-               (tree.countNearPairs() + tree.countFarPairs()) +
-           4.0 * tree.p * tree.levels * (product(k) + product(v));
+    return countMultipole(op, kGradient, /*summarizesQueries=*/false);
   }
-
   double count(attn::FastMultipoleLinearBackwardOp op) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    if (!isKnown)
-      return 0;
-    Hierarchy tree = getHierarchy(op, q[2]);
-    return 2.0 * (3 * q[3] + 2 * v[3]) * q[0] * q[1] *
-               (tree.countNearPairs() + tree.countFarSummaryPairs()) +
-           4.0 * tree.p * tree.levels * (product(q) + product(k) + product(v));
+    return countMultipole(op, kGradient, /*summarizesQueries=*/true);
   }
 
   double count(attn::QuantizeOp op) {
@@ -408,6 +376,32 @@ public:
   bool isKnown = true;
 
 private:
+  template <typename OpTy>
+  double countDense(OpTy op, const Products &products) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    return isKnown ? products.count(q, v) *
+                         countDensePairs(op.getMaskOrNone(), q[2], k[2])
+                   : 0;
+  }
+
+  /// Far queries are read as their summaries where there are these.
+  template <typename OpTy>
+  double countMultipole(OpTy op, const Products &products,
+                        bool summarizesQueries) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
+                         v = shapeOf(op.getValue());
+    if (!isKnown)
+      return 0;
+    Hierarchy tree = getHierarchy(op, q[2]);
+    double far =
+        summarizesQueries ? tree.countFarSummaryPairs() : tree.countFarPairs();
+    double summarized =
+        product(k) + product(v) + (summarizesQueries ? product(q) : 0);
+    return products.count(q, v) * (tree.countNearPairs() + far) +
+           products.ofSummaries * tree.p * tree.levels * summarized;
+  }
+
   SmallVector<int64_t> shapeOf(Value value) {
     SmallVector<int64_t> shape;
     unsigned rank = cast<ShapedType>(value.getType()).getRank();

@@ -167,17 +167,7 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
   if (succeeded(parser.parseOptionalKeyword("d_biases")) &&
       dBiases.parse(parser, sources.biases.size(), sources.biases.size()))
     return failure();
-  if (parser.parseOptionalAttrDict(result.attributes))
-    return failure();
-  if (succeeded(parser.parseOptionalArrow()) &&
-      parser.parseTypeList(result.types))
-    return failure();
-
-  auto emitError = [&]() {
-    return parser.emitError(loc)
-           << "'" << result.name.getStringRef() << "' op ";
-  };
-  if (failed(verifyInherentAttrs(result.name, result.attributes, emitError)))
+  if (attn::detail::parseAttributesAndTypes(parser, loc, result))
     return failure();
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources.attrs));

@@ -437,17 +437,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
       return failure();
   }
   if (parser.parseKeyword("outs") || outs.parse(parser, 1, 2) ||
-      parser.parseOptionalAttrDict(result.attributes))
-    return failure();
-  if (succeeded(parser.parseOptionalArrow()) &&
-      parser.parseTypeList(result.types))
-    return failure();
-
-  auto emitError = [&]() {
-    return parser.emitError(loc)
-           << "'" << result.name.getStringRef() << "' op ";
-  };
-  if (failed(verifyInherentAttrs(result.name, result.attributes, emitError)))
+      attn::detail::parseAttributesAndTypes(parser, loc, result))
     return failure();
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources.attrs));

@@ -97,6 +97,20 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   return success();
 }
 
+ParseResult
+fovea::attn::detail::parseAttributesAndTypes(OpAsmParser &parser, SMLoc loc,
+                                             OperationState &result) {
+  if (parser.parseOptionalAttrDict(result.attributes))
+    return failure();
+  if (succeeded(parser.parseOptionalArrow()) &&
+      parser.parseTypeList(result.types))
+    return failure();
+  return result.name.verifyInherentAttrs(result.attributes, [&] {
+    return parser.emitError(loc)
+           << "'" << result.name.getStringRef() << "' op ";
+  });
+}
+
 void fovea::attn::detail::printTypedOperands(OpAsmPrinter &printer,
                                              ValueRange operands) {
   printer << "(" << operands << " : " << operands.getTypes() << ")";

@@ -38,6 +38,11 @@ private:
   mlir::ParseResult parseOne(mlir::OpAsmParser &parser);
 };
 
+/// Parses `attr-dict (`->` types)?`, of the operation that begins at `loc`.
+mlir::ParseResult parseAttributesAndTypes(mlir::OpAsmParser &parser,
+                                          llvm::SMLoc loc,
+                                          mlir::OperationState &result);
+
 void printTypedOperands(mlir::OpAsmPrinter &printer, mlir::ValueRange operands);
 /// Starts a line that belongs to the operation.
 void printIndentedLine(mlir::OpAsmPrinter &printer);

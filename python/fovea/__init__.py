@@ -7,8 +7,13 @@
     out = fovea.fast_multipole(q, k, v, key_weights, value_weights, group=64)
 
 Arrays are NumPy arrays or anything else with DLPack, on a GPU for the target
-"gpu"; results are NumPy arrays, or stay on the GPU.  `fovea.compile` compiles IR of your own, and `fovea.reference`
-holds plain NumPy versions of the functions here.
+"gpu"; results are NumPy arrays, or stay on the GPU.  An argument that does not fit
+raises ValueError, which names it, what was found and what is needed; a failure to
+compile or to run raises FoveaError.  In shapes, B is the batch, H and G are heads of
+queries and of keys, N and M queries and keys, D and E columns of a head.
+
+`fovea.compile` compiles IR of your own, and `fovea.reference` holds plain NumPy
+versions of the functions here.
 """
 
 from ._backward import (

@@ -122,9 +122,10 @@ def dense_backward(
     """Gradients of `dense`: (dq, dk, dv), then those of log_weight and bias where
     these are given.
 
-    `out` and `lse` are what `dense` gave with `return_lse`, `d_out` and `d_lse`
-    the gradients for them; without `d_lse` nothing depends on `lse`.  All other
-    arguments are those of `dense`.
+    Each has the shape and type of what it is for.  `out` and `lse` are what
+    `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
+    without `d_lse` nothing depends on `lse`.  All other arguments are those of
+    `dense`.
     """
     results = [out, lse, d_out] + ([] if d_lse is None else [d_lse])
     arrays = [*_dense_arrays(q, k, v, log_weight, bias), *results]
@@ -254,8 +255,9 @@ def fast_multipole_backward(
     then those of key_biases and value_biases where these are given.  Weights and
     biases have lists of gradients, level 1 first.
 
-    `out` and `lse` are what `fast_multipole` gave with `return_lse`, `d_out` and
-    `d_lse` the gradients for them.
+    Each has the shape and type of what it is for.  `out` and `lse` are what
+    `fast_multipole` gave with `return_lse`, `d_out` and `d_lse` the gradients
+    for them.
     """
     flags = (
         *(("causal",) if causal else ()),
@@ -295,6 +297,7 @@ def fast_multipole_linear_backward(
     """Gradients of `fast_multipole_linear`: (dq, dk, dv, d_query_weights,
     d_key_weights, d_value_weights), then those of the biases that are given.
 
+    Each has the shape and type of what it is for, and `d_out` those of the result.
     The output is no argument: its parts, one for each level, are computed again.
     """
     flags = _lookahead_flags(causal, allow_query_lookahead)

@@ -158,6 +158,8 @@ def conv(
     "causal" or SlidingGroup(group).  With `return_counts`, two arrays [B,H] of
     int32 follow: how many bases were found, and how many rows `conv_apply` computed
     again; under SlidingGroup, the sums over all pairs of neighbouring groups.
+
+    From "Conv-Basis" (arXiv:2405.05219).
     """
     group = _group(mask)
     options = (num_basis, window, delta, epsilon, scale)

@@ -14,7 +14,7 @@ class FoveaError(RuntimeError):
     """A failure of the compiler, with its diagnostics, or of a running kernel."""
 
 class Kernel:
-    """A compiled function: arrays in, arrays out."""
+    """A compiled function, as `fovea.compile` returns it: arrays in, arrays out."""
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the kernel; other threads of Python go on meanwhile.

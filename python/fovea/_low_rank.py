@@ -342,6 +342,8 @@ def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any
     which is W, is Causal(), RowInterval(first, last), RowChange(entering,
     leaving), DistinctRows(group, rows) or DistinctColumns(group, columns).  D
     has the sums of the weights of every row; where that is 0 the row is zeros.
+
+    The masks and their costs are those of "Conv-Basis" (arXiv:2405.05219).
     """
     _check_mask(mask)
     arrays = (u1, u2, v, *mask.parts.values())

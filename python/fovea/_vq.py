@@ -290,6 +290,8 @@ def vq(
     `state` is what an earlier call with `return_state` returned for the tokens
     before; a new one is returned then.  With `return_lse` the natural log-sum-exp
     [B,H,N] follows the output, and the state follows that.
+
+    From "Transformer-VQ" (arXiv:2309.16354).
     """
     if bias is not None and len(getattr(bias, "shape", (0,) * 4)) < 4:
         bias = _with_rank(bias, 4)

@@ -408,6 +408,8 @@ def fast_multipole(
 
     A summary that stands for several tokens counts as often, unless
     `multiplicity` is false.
+
+    From "Fast Multipole Attention" (arXiv:2310.11960).
     """
     flags = (
         *(("causal",) if causal else ()),
@@ -464,6 +466,8 @@ def fast_multipole_linear(
 
     A summary of queries mixes later queries into earlier rows.  `causal` is
     therefore not strictly causal, and needs `allow_query_lookahead`.
+
+    The linear form of "Fast Multipole Attention" (arXiv:2310.11960).
     """
     flags = _lookahead_flags(causal, allow_query_lookahead)
     return _call_multipole(

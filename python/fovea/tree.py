@@ -218,6 +218,8 @@ def tree_build(
     level has N / ratio^levels roots, and N must be a multiple of ratio^levels:
     `levels=1` is the form with two resolutions.  `mask` [B,N], if any, is true
     for the tokens that are present; padding does not count in any mean.
+
+    From "VCC" (arXiv:2305.04241).
     """
     tokens = check.tensor("c", c, 3, "[B,N,F]")
     ratio = check.integer("ratio", ratio, 2)

@@ -273,10 +273,14 @@ static std::string getRepr(const Kernel &kernel) {
 
 NB_MODULE(_fovea, m) {
   m.doc() = "The compiler and the runtime of Fovea.";
-  nb::exception<FoveaError>(m, "FoveaError", PyExc_RuntimeError)
-      .attr("__module__") = "fovea";
+  auto error = nb::exception<FoveaError>(m, "FoveaError", PyExc_RuntimeError);
+  error.attr("__module__") = "fovea";
+  error.attr("__doc__") = "A failure of the compiler, with its diagnostics, or "
+                          "of a running kernel.";
 
-  nb::class_<Kernel>(m, "Kernel", "A compiled function: arrays in, arrays out.")
+  nb::class_<Kernel>(m, "Kernel",
+                     "A compiled function, as `fovea.compile` returns it: "
+                     "arrays in, arrays out.")
       .def("__call__", &callKernel, nb::arg("inputs"))
       .def("__repr__", &getRepr)
       .def("vjp", &differentiateKernel, nb::arg("arguments") = nb::none(),

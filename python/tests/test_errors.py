@@ -4,7 +4,9 @@
 """Bad input: what is raised, and that it names the argument, what was found and
 what is needed."""
 
+import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -344,3 +346,15 @@ def test_number_of_threads(count):
     before = fovea.num_threads()
     fails(lambda: fovea.set_num_threads(count), str(count).strip("'"))
     assert fovea.num_threads() == before
+
+
+def test_public_functions_say_what_they_take():
+    """The shapes of their own arrays, or of those that they are like."""
+    assert "ValueError" in fovea.__doc__ and "FoveaError" in fovea.__doc__
+    assert fovea.FoveaError.__doc__.startswith("A failure of the compiler")
+    settings = {"clear_cache", "compile", "gpu_stream", "num_threads", "set_num_threads"}
+    for name in set(fovea.__all__) - settings:
+        value = getattr(fovea, name)
+        if inspect.isfunction(value):
+            text = inspect.getdoc(value)
+            assert re.search(r"\[[A-Z]|\blike |\bshape |\bAs `|\bgradient of `", text), f"{name}: {text}"

@@ -54,40 +54,29 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
                                : num_tokens;
   };
   int64_t numBlocks = (num_tokens + block - 1) / block;
-  // Windows of each segment, from the block that it begins in.
-  int64_t numWindows = 0;
+  int64_t numPieces = 0, numWindows = 0;
   std::fill_n(ends, numBlocks, 0);
   for (int64_t segment = 0; segment < num_bases; ++segment) {
-    int64_t first = firstColumn(segment);
-    if (first == firstColumn(segment + 1))
+    int64_t first = firstColumn(segment), end = firstColumn(segment + 1);
+    if (first == end)
       continue;
     numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
+    for (int64_t begin = first; begin < end; begin += block) {
+      int64_t *entry = piece + 4 * numPieces++;
+      entry[0] = begin / block;
+      entry[1] = begin;
+      entry[2] = std::min(begin + block, end);
+      entry[3] = numWindows;
+      ++ends[begin / block];
+    }
+    int64_t lagZero = origin + segment * profile_stride;
     for (int64_t distance = 0; distance < numBlocks - first / block; ++distance)
-      windows[numWindows++] =
-          origin + segment * profile_stride + (distance - 1) * block;
+      windows[numWindows++] = lagZero + (distance - 1) * block - first % block;
   }
   numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
   while (numWindows % multiple != 0)
     windows[numWindows++] = zeros;
 
-  int64_t numPieces = 0, firstWindow = padding, segment = 0;
-  for (int64_t column = firstColumn(0); column < num_tokens;) {
-    int64_t first = firstColumn(segment), end = firstColumn(segment + 1);
-    int64_t index = column / block;
-    int64_t stop = std::min({end, (index + 1) * block});
-    int64_t *entry = piece + 4 * numPieces++;
-    entry[0] = index;
-    entry[1] = column;
-    entry[2] = stop;
-    entry[3] = firstWindow;
-    ++ends[index];
-    column = stop;
-    // Sizes decrease, so only the last segments have no columns.
-    if (column == end) {
-      firstWindow += numBlocks - first / block + padding;
-      ++segment;
-    }
-  }
   for (int64_t index = 1; index < numBlocks; ++index)
     ends[index] += ends[index - 1];
   return numWindows;

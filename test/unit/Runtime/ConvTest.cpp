@@ -46,7 +46,7 @@ TEST(ConvTest, sizesDecreaseDownToZeros) {
                             "tokens, but got -1");
 }
 
-TEST(ConvTest, piecesEndWithBlocksAndSegments) {
+TEST(ConvTest, piecesBeginWithSegments) {
   // Ten tokens in blocks of four; segments begin at 1, 3 and 8; one is missing.
   std::vector<int32_t> sizes = {9, 7, 2, 0};
   std::vector<int64_t> piece(4 * 7, -1), ends(3, -1),
@@ -54,15 +54,15 @@ TEST(ConvTest, piecesEndWithBlocksAndSegments) {
   int64_t count =
       fovea_rt_conv_pieces(sizes.data(), 1, 4, 10, 4, 100, 1000, 7, 8,
                            piece.data(), ends.data(), windows.data());
-  std::vector<int64_t> expected = {0, 1, 3, 3, 0, 3, 4,  9,
-                                   1, 4, 8, 9, 2, 8, 10, 15};
+  std::vector<int64_t> expected = {0, 1, 3, 3, 0, 3, 7,  9,
+                                   1, 7, 8, 9, 2, 8, 10, 15};
   EXPECT_EQ(std::vector<int64_t>(piece.begin(), piece.begin() + 16), expected);
   EXPECT_EQ(piece[16], -1);
   EXPECT_EQ(ends, (std::vector<int64_t>{2, 3, 4}));
   EXPECT_EQ(count, 24);
   windows.resize(count);
   EXPECT_EQ(windows, (std::vector<int64_t>{
-                         7, 7, 7, 96,   100, 104, 7, 7, 7, 1096, 1100, 1104,
+                         7, 7, 7, 95,   99,  103, 7, 7, 7, 1093, 1097, 1101,
                          7, 7, 7, 2096, 7,   7,   7, 7, 7, 7,    7,    7}));
 }
 

@@ -40,6 +40,7 @@ private:
   Value isQuiet(Value row, Value normaliser) override;
 
   void listSegments();
+  Value numPiecesOf(Value segment);
   void transformRows(Value block, Value columns);
   void correlate(Value frequency);
   void correlateTile(Value frequency, Value segment, Value count,
@@ -58,7 +59,8 @@ private:
   /// Of every segment: its first piece, block and window.
   Value segmentPieces, segmentBlocks, segmentWindows;
   /// Spectra of g [blocks, groups, rows, 2 lanes], and of the gradients of
-  /// windows [rows, re or im, windows]; these themselves [windows, rows].
+  /// windows [rows, re or im, windows]; these themselves, later and earlier
+  /// half [2, windows x block].
   Value rowSpectra, lagSpectra, lagSums;
 };
 } // namespace
@@ -71,7 +73,7 @@ void ConvGradientPartitioned::allocateBuffers() {
     *list = allocate(index, {numBases});
   rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1), numGroups);
   lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
-  lagSums = allocate(state, {maxWindows, b.index(length)});
+  lagSums = allocate(state, {b.index(2), b.mul(maxWindows, plan.block)});
 }
 
 void ConvGradientPartitioned::prepareProducts() {
@@ -108,20 +110,21 @@ Value ConvGradientPartitioned::isQuiet(Value row, Value normaliser) {
 void ConvGradientPartitioned::listSegments() {
   b.loop(b.index(0), numBases, 1, b.index(0),
          [&](Value segment, ValueRange carried) {
-           Value first = firstColumn(segment),
-                 end = firstColumn(b.add(segment, 1));
-           Value block = b.div(first, plan.block);
-           Value isEmpty = b.equal(first, end);
+           Value count = numPiecesOf(segment);
            storeIndex(carried[0], segmentPieces, segment);
-           storeIndex(block, segmentBlocks, segment);
-           b.ifThen(b.less(first, end), [&] {
+           storeIndex(b.div(firstColumn(segment), plan.block), segmentBlocks,
+                      segment);
+           b.ifThen(b.less(b.index(0), count), [&] {
              storeIndex(loadPiece(carried[0]).window, segmentWindows, segment);
            });
-           Value last = b.div(b.max(b.sub(end, b.index(1)), 0), plan.block);
-           Value count = b.add(b.sub(last, block), 1);
-           return Values{
-               b.add(carried[0], b.select(isEmpty, b.index(0), count))};
+           return Values{b.add(carried[0], count)};
          });
+}
+
+ConvGradientPartitioned::Value
+ConvGradientPartitioned::numPiecesOf(Value segment) {
+  Value end = firstColumn(b.add(segment, 1));
+  return b.ceilDiv(b.sub(end, firstColumn(segment)), plan.block);
 }
 
 void ConvGradientPartitioned::transformRows(Value block, Value columns) {
@@ -141,11 +144,13 @@ void ConvGradientPartitioned::emitProducts() {
          [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
   sumDeltas();
   storeProfileGradients([&](Value segment, Value lag) {
-    Value distance = b.div(lag, plan.block), place = b.rem(lag, plan.block);
-    Value window = b.add(loadIndex(segmentWindows, segment), distance);
-    Value later = b.loadVector(lagSums, {window, place});
+    // Halves of windows follow each other as their lags do.
+    Value window = loadIndex(segmentWindows, segment);
+    Value place = b.add(lag, b.rem(firstColumn(segment), plan.block));
+    place = b.add(b.mul(window, plan.block), place);
+    Value later = b.loadVector(lagSums, {b.index(0), place});
     Value earlier =
-        b.loadVector(lagSums, {b.add(window, 1), b.add(place, plan.block)});
+        b.loadVector(lagSums, {b.index(1), b.add(place, plan.block)});
     Value deltas = b.loadVector(profileGradients, scoreOffset(segment, lag));
     return b.fsub(b.fadd(later, earlier), deltas);
   });
@@ -169,11 +174,9 @@ void ConvGradientPartitioned::correlate(Value frequency) {
                     {frequency, b.index(part), window});
     });
   b.loop(b.index(0), numBases, 1, [&](Value segment) {
-    Value end = firstColumn(b.add(segment, 1));
-    b.ifThen(b.less(firstColumn(segment), end), [&] {
+    Value count = numPiecesOf(segment);
+    b.ifThen(b.less(b.index(0), count), [&] {
       Value block = loadIndex(segmentBlocks, segment);
-      Value last = b.div(b.sub(end, b.index(1)), plan.block);
-      Value count = b.add(b.sub(last, block), 1);
       b.loop(b.index(0), b.sub(numBlocks, block), tileWindows(),
              [&](Value distance) {
                correlateTile(frequency, segment, count, distance);
@@ -266,14 +269,18 @@ void ConvGradientPartitioned::invertWindows(Value first) {
   };
   makeTransform().emit(FFTKernel::kInverse, steps, visit);
   Value factor = b.splat(1.0 / length);
-  b.loop(b.index(0), b.index(length), lanes, [&](Value at) {
-    Values rows;
-    for (int64_t t = 0; t < lanes; ++t)
-      rows.push_back(
-          b.fmul(b.loadVector(work, {b.add(at, t), b.index(0)}), factor));
-    for (auto [t, numbers] : llvm::enumerate(b.transpose(rows)))
-      b.storeVector(numbers, lagSums, {b.add(first, t), at});
-  });
+  for (int64_t half : {0, 1})
+    b.loop(b.index(0), b.index(plan.block), lanes, [&](Value at) {
+      Value from = b.add(at, half * plan.block);
+      Values rows;
+      for (int64_t t = 0; t < lanes; ++t)
+        rows.push_back(
+            b.fmul(b.loadVector(work, {b.add(from, t), b.index(0)}), factor));
+      for (auto [t, numbers] : llvm::enumerate(b.transpose(rows))) {
+        Value window = b.mul(b.add(first, t), plan.block);
+        b.storeVector(numbers, lagSums, {b.index(half), b.add(window, at)});
+      }
+    });
 }
 
 /// Stores the sums of e in place of the gradients of profiles. Lag l of a
@@ -359,14 +366,11 @@ void ConvGradientPartitioned::multiplyTile(Value frequency, Value firstPiece,
 
 void ConvGradientPartitioned::invertPiece(Value index, Value columns) {
   Piece piece = loadPiece(index);
-  Value firstRow = b.mul(piece.block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
   Value factor = b.splat(1.0 / length);
   invert(pieceSpectra, index, columns, [&](Value at, ComplexRow numbers) {
-    Value token = b.add(firstRow, at);
-    Value isIn = b.both(b.less(b.sub(piece.begin, b.index(1)), token),
-                        b.less(token, piece.end));
-    b.ifThen(isIn, [&] {
+    Value token = b.add(piece.begin, at);
+    b.ifThen(b.less(token, piece.end), [&] {
       addToValue(b.fmul(numbers.re, factor), token, column);
       addToValue(b.fmul(numbers.im, factor), token, b.add(column, lanes));
     });

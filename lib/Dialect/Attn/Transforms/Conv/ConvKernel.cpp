@@ -227,8 +227,8 @@ void ConvKernel::storeColumns(Value numbers, Value memref, ValueRange at,
 void ConvKernel::allocateBuffers() {
   Type indexType = b.getIndexType();
   Value lags = b.mul(b.ceilDiv(numTokens, plan.lagMultiple), plan.lagMultiple);
-  // The last tile of queries reads past the last lag.
-  weightRow = b.add(lags, 2 * plan.front);
+  // The last tile of queries reads past the last lag: zeros of what is next.
+  weightRow = b.add(lags, plan.front);
   scoreRow = lags;
   bounds = allocate(indexType, {b.add(numBases, 1)});
   segments = allocate(indexType, {numTokens});
@@ -278,9 +278,6 @@ void ConvKernel::prepareWeights() {
   b.loop(b.index(0), numBases, 1, [&](Value segment) {
     Value start = b.mul(segment, weightRow);
     b.loop(start, b.add(start, plan.front), lanes,
-           [&](Value at) { b.storeVector(zeros, weights, at); });
-    Value end = b.add(start, weightRow);
-    b.loop(b.sub(end, b.index(plan.front)), end, lanes,
            [&](Value at) { b.storeVector(zeros, weights, at); });
   });
   Value start = b.mul(numBases, weightRow);

@@ -21,9 +21,9 @@
 //     exact rows   marked rows once more, from the scores
 //
 // Transforms of values and weights (ConvPieces.cpp) are what the partitioned
-// algorithms of both have in common: values are cut in pieces, which are blocks
-// of tokens, cut again where a segment ends; the weights between two blocks at
-// a distance are a window of a profile.
+// algorithms of both have in common: the values of a segment are cut in pieces
+// as long as a block of rows; the weights between a piece and a block at a
+// distance are a window of a profile, the same for all pieces of a segment.
 //
 //===----------------------------------------------------------------------===//
 

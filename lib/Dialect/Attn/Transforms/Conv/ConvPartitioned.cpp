@@ -13,8 +13,9 @@
 //   blocks    one inverse transform each, of which the second half is the
 //             result (overlap-save)
 //
-// Products take the place of pieces: those of a block that of its last piece,
-// which no block before it reads. So blocks are multiplied last to first.
+// Products take the place of pieces: those of a block that of the last piece
+// that begins in it, which no block before it reads. So blocks are multiplied
+// last to first.
 //
 // A group of columns that fills only the real part of a row has a second piece,
 // or block, as its imaginary part. Their spectra are those of real numbers: the
@@ -177,9 +178,8 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
   b.ifThen(b.less(second, numPieces),
            [&] { storeNorm(second, columns, squares); });
   auto load = [&](const Piece &piece, Value row) {
-    Value token = b.add(b.mul(piece.block, plan.block), row);
-    return loadToken(values, {batch, group}, token, column, piece.begin,
-                     piece.end);
+    return loadToken(values, {batch, group}, b.add(piece.begin, row), column,
+                     piece.begin, piece.end);
   };
   transformTo(pieceSpectra, first, slot, [&](Value row, Value) {
     return ComplexRow{load(one, row), load(other, row)};
@@ -254,18 +254,22 @@ void ConvPartitioned::emitProduct() {
     emitPass(b.index(groups - rest), rest, hasHalf());
 }
 
-/// A block whose rows come before the first column has no pieces: its result is
+/// Pieces are a block long at most, so no piece begins in a block only if its
+/// rows come before the first column, or if it is the last one: its result is
 /// behind those of all others, where no piece is.
 void ConvPartitioned::findPlaces() {
-  b.loop(b.index(0), numResults, 1, [&](Value result) {
-    Value block = b.sub(result, firstResult());
-    Value end = loadInteger(ends, b.max(block, 0));
-    Value hasNone =
-        b.either(b.less(block, b.index(0)), b.less(end, b.index(1)));
-    Value behind = b.sub(b.sub(maxPieces, b.index(1)), block);
-    storeIndex(b.select(hasNone, behind, b.sub(end, b.index(1))), places,
-               result);
-  });
+  Value last = b.add(maxPieces, plan.outputs - 2);
+  b.loop(b.index(0), numResults, 1, {last, b.index(0)},
+         [&](Value result, ValueRange carried) {
+           Value free = carried[0], pieces = carried[1];
+           Value block = b.sub(result, firstResult());
+           Value end = b.select(b.less(block, b.index(0)), b.index(0),
+                                loadInteger(ends, b.max(block, 0)));
+           Value hasNone = b.equal(end, pieces);
+           storeIndex(b.select(hasNone, free, b.sub(end, b.index(1))), places,
+                      result);
+           return Values{b.select(hasNone, b.sub(free, b.index(1)), free), end};
+         });
 }
 
 /// All steps for a few groups of columns, the last of which may be half a one.
@@ -401,7 +405,7 @@ void ConvPartitioned::convolveGroup(Value group) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
   auto source = [&](Value row, Value) {
-    return loadValues(row, column, begin, numTokens);
+    return loadValues(b.add(begin, row), column, begin, numTokens);
   };
   auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult({numbers.re, numbers.im}, b.sub(at, b.index(plan.block)),

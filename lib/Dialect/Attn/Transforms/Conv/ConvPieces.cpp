@@ -30,6 +30,9 @@ static constexpr int64_t kPieceEntries = 4;
 
 void ConvKernel::allocatePieces() {
   numBlocks = b.ceilDiv(numTokens, plan.block);
+  // A segment of n columns has 1 + (n - 1) / block pieces, rounded down. With
+  // the blocks before the first one, there are fewer than blocks and segments
+  // together.
   maxPieces = b.add(numBlocks, numBases);
   Value padded =
       b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding + lanes);
@@ -165,9 +168,8 @@ void ConvKernel::transformTo(Value spectra, Value index, Value columns,
 
 void ConvKernel::transformPiece(Value index, Value slot, Value column) {
   Piece piece = loadPiece(index);
-  Value firstRow = b.mul(piece.block, plan.block);
   transformTo(pieceSpectra, index, slot, [&](Value row, Value) {
-    return loadValues(b.add(firstRow, row), column, piece.begin, piece.end);
+    return loadValues(b.add(piece.begin, row), column, piece.begin, piece.end);
   });
 }
 

@@ -125,11 +125,12 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) && plan.lanes > 4)
     plan.lanes /= 2;
   plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
-  // The gradient stores vectors of lags, which must not cross windows.
+  // The gradient stores vectors of lags, which must not cross half windows.
   if (std::is_same_v<OpTy, ConvApplyBackwardOp>)
     plan.block = std::max(plan.block, plan.lanes);
-  plan.front = std::max(plan.block, plan.lanes);
-  plan.lagMultiple = plan.front;
+  // Windows of the first lags of a segment begin up to two blocks before.
+  plan.front = 2 * plan.block;
+  plan.lagMultiple = std::max(plan.block, plan.lanes);
   plan.radices = chooseRadices(2 * plan.block, numRegisters);
   plan.outputs = 4;
   plan.productGroups = numRegisters >= 32 ? 2 : 1;

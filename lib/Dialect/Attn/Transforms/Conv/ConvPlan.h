@@ -26,8 +26,8 @@ struct ConvPlan {
   llvm::SmallVector<int64_t> radices;
   /// Whether additions of transforms have ports of their own.
   bool separateAdds = false;
-  /// Zeros before lag 0 of a profile, a multiple of the lanes; and what the
-  /// lags of a profile are padded to a multiple of.
+  /// Zeros before lag 0 of a profile, a multiple of the lanes and no fewer; and
+  /// what the lags of a profile are padded to a multiple of.
   int64_t front, lagMultiple;
   /// Heads of a parallel task; 0 if heads come one after the other, and what
   /// there is to do for each is parallel.

@@ -243,8 +243,9 @@ def fit(convolutions):
     for row, block, seconds in rows:
         tokens, bases, width = row["tokens"], row["bases"], row["width"]
         count = -(-tokens // block)
-        transforms = 10 * math.log2(2 * block) * (1 + bases / count / 2 + 2 * bases / width * (0.5 + 3 / count))
-        terms = [transforms * (block == other) for other in blocks] + [4 * (count + bases)]
+        pieces = bases * -(-tokens // (bases * block))
+        transforms = 10 * math.log2(2 * block) * (0.5 + pieces / count / 2 + 2 * bases / width * (0.5 + 3 / count))
+        terms = [transforms * (block == other) for other in blocks] + [4 * pieces]
         time = seconds * 1e9 / (tokens * width)
         # All times are equally far off.
         left.append([term / time for term in terms])

@@ -35,7 +35,7 @@ def Attn_ConvAlgorithmAttr
     | algorithm | evaluation | time |
     |---|---|---|
     | `toeplitz` | every weight times every value, each weight computed once for each lag | `O(N^2 E + R N)` |
-    | `partitioned` | blocks of values, cut where a basis begins, are transformed once, multiplied with the transforms of the weights, and summed before one inverse transform for each block | `O(N E log N + (N / block + R) N E)` |
+    | `partitioned` | the values from where a basis begins to where the next does, in blocks, are transformed once, multiplied with the transforms of the weights, and summed before one inverse transform for each block | `O(N E log N + (N / block + R) N E)` |
     | `single` | one transform of the whole sequence; `R = 1` only | `O(N E log N)` |
     | `auto` | what a model of the target says is fastest | |
 

@@ -41,11 +41,13 @@ static double timePartitioned(double tokens, double bases, double width,
   double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
   // One for each piece and each block, and as much as two columns of one for
   // each window, of which a segment has half as many as there are blocks, and
-  // three of zeros.
-  double pieces = 1 + bases / blocks;
+  // three of zeros. Pieces, next to blocks, are those of segments that begin
+  // anywhere: half a piece more for each of a few, one for each of many.
+  double density = std::max(bases, 1.0) / blocks;
+  double pieces = density / -std::expm1(-density);
   double windows = 2 * bases / width * (0.5 + 3 / blocks);
   double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
-  return transforms + 4 * (blocks + bases) / 94;
+  return transforms + 4 * blocks * pieces / 94;
 }
 
 /// The tokens of a block that are fastest, and whether that is faster than

@@ -41,10 +41,11 @@ static double timePartitioned(double tokens, double bases, double width,
   double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
   // One for each piece and each block, and as much as two columns of one for
   // each window, of which a segment has half as many as there are blocks, and
-  // three of zeros. Pieces, next to blocks, are those of segments that begin
-  // anywhere: half a piece more for each of a few, one for each of many.
+  // three of zeros. Segments that begin anywhere have half a piece more for each
+  // of a few, one for each of many; some are as long as each other.
   double density = std::max(bases, 1.0) / blocks;
-  double pieces = density / -std::expm1(-density);
+  double pieces = 0.875 * density / -std::expm1(-density) +
+                  0.125 * std::max(density, 1.0);
   double windows = 2 * bases / width * (0.5 + 3 / blocks);
   double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
   return transforms + 4 * blocks * pieces / 94;

@@ -44,7 +44,7 @@ void fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
 
 int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
                              int64_t num_bases, int64_t num_tokens,
-                             int64_t block, int64_t origin,
+                             int64_t block, int64_t longest, int64_t origin,
                              int64_t profile_stride, int64_t zeros,
                              int64_t multiple, int64_t *piece, int64_t *ends,
                              int64_t *windows) {
@@ -61,17 +61,21 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
     if (first == end)
       continue;
     numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
-    for (int64_t begin = first; begin < end; begin += block) {
+    for (int64_t begin = first, next = first; next < end; begin = next) {
+      next = end - begin <= longest ? end : begin + block;
       int64_t *entry = piece + 4 * numPieces++;
       entry[0] = begin / block;
       entry[1] = begin;
-      entry[2] = std::min(begin + block, end);
+      entry[2] = next;
       entry[3] = numWindows;
       ++ends[begin / block];
     }
-    int64_t lagZero = origin + segment * profile_stride;
-    for (int64_t distance = 0; distance < numBlocks - first / block; ++distance)
-      windows[numWindows++] = lagZero + (distance - 1) * block - first % block;
+    int64_t window =
+        origin + segment * profile_stride - first % block - longest;
+    for (int64_t index = first / block; index < numBlocks; ++index) {
+      windows[numWindows++] = window;
+      window += block;
+    }
   }
   numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
   while (numWindows % multiple != 0)

@@ -207,27 +207,29 @@ FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
 
 /*
  * Cuts the values of one head in pieces of `block` tokens, from the first
- * column of a segment on; the last piece of a segment may be shorter. Segment r
- * are the columns from num_tokens - sizes[r * stride] to those of r + 1. In the
+ * column of a segment on; the last piece of a segment has what is left, as soon
+ * as that is no more than `longest`, which is at least `block`. Segment r are
+ * the columns from num_tokens - sizes[r * stride] to those of r + 1. In the
  * order of the sequence, piece p gets in piece[4 p ..] the block of tokens that
  * it begins in, its first and its end column, and the entry of `windows` that
  * is its segment's at distance 0. ends[o] is how many pieces have a block of o
  * or less.
  *
  * windows[w] is where, in an array with a profile of weights for each segment,
- * the 2 block weights begin that lie between a piece and a block at a distance
- * from its own: at `origin + r * profile_stride + (distance - 1) * block -
- * first % block`, with the first column of the segment, from distance 0 on for
- * each segment, after and before three entries of `zeros`. So `origin`, where
- * lag 0 of the first profile is, has less than 2 block weights before it that
- * are read. Entries are filled up to a multiple of `multiple` with `zeros`;
- * their number is returned. Writes num_blocks + num_bases - 1 pieces and
- * num_bases * (num_blocks + 3) + 3 + multiple windows at most.
+ * the block + longest weights begin that lie between a piece and a block at a
+ * distance from its own: at `origin + r * profile_stride + distance * block -
+ * first % block - longest`, with the first column of the segment, from distance
+ * 0 on for each segment, after and before three entries of `zeros`. So fewer
+ * than block + longest weights are read before `origin`, where lag 0 of the
+ * first profile is. Entries are filled up to a multiple of `multiple` with
+ * `zeros`; their number is returned. Writes num_blocks + num_bases - 1 pieces
+ * and num_bases * (num_blocks + 3) + 3 + multiple windows at most.
  */
 FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
     const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,
-    int64_t block, int64_t origin, int64_t profile_stride, int64_t zeros,
-    int64_t multiple, int64_t *piece, int64_t *ends, int64_t *windows);
+    int64_t block, int64_t longest, int64_t origin, int64_t profile_stride,
+    int64_t zeros, int64_t multiple, int64_t *piece, int64_t *ends,
+    int64_t *windows);
 
 /*
  * Adds to what fovea_rt_recomputed_rows returns.

@@ -54,7 +54,7 @@ TEST(ConvTest, piecesBeginWithSegments) {
   std::vector<int64_t> piece(4 * 7, -1), ends(3, -1),
       windows(4 * 6 + 3 + 8, -1);
   int64_t count =
-      fovea_rt_conv_pieces(sizes.data(), 1, 4, 10, 4, 100, 1000, 7, 8,
+      fovea_rt_conv_pieces(sizes.data(), 1, 4, 10, 4, 4, 100, 1000, 7, 8,
                            piece.data(), ends.data(), windows.data());
   std::vector<int64_t> expected = {0, 1, 3, 3, 0, 3, 7,  9,
                                    1, 7, 8, 9, 2, 8, 10, 15};
@@ -71,11 +71,12 @@ TEST(ConvTest, piecesBeginWithSegments) {
 /// Checks that every pair of a row and a column of its past is multiplied by
 /// the weight of its lag, whatever the sizes.
 void checkPieces(const std::vector<int32_t> &sizes, int64_t numTokens,
-                 int64_t block) {
+                 int64_t block, int64_t longest) {
   constexpr int64_t padding = 3, lanes = 8;
   int64_t numBases = static_cast<int64_t>(sizes.size());
   int64_t numBlocks = (numTokens + block - 1) / block;
-  int64_t origin = 2 * block, stride = origin + numBlocks * block;
+  int64_t length = block + longest;
+  int64_t origin = length, stride = origin + numBlocks * block;
   int64_t zeros = numBases * stride;
   // With a guard behind what may be written.
   constexpr int64_t guard = -7;
@@ -84,8 +85,8 @@ void checkPieces(const std::vector<int32_t> &sizes, int64_t numTokens,
   std::vector<int64_t> piece(4 * maxPieces + 1, guard),
       ends(numBlocks + 1, guard), windows(maxWindows + 1, guard);
   int64_t count = fovea_rt_conv_pieces(
-      sizes.data(), 1, numBases, numTokens, block, origin, stride, zeros, lanes,
-      piece.data(), ends.data(), windows.data());
+      sizes.data(), 1, numBases, numTokens, block, longest, origin, stride,
+      zeros, lanes, piece.data(), ends.data(), windows.data());
   ASSERT_EQ(piece.back(), guard);
   ASSERT_EQ(ends.back(), guard);
   ASSERT_EQ(windows.back(), guard);
@@ -104,7 +105,7 @@ void checkPieces(const std::vector<int32_t> &sizes, int64_t numTokens,
       const int64_t *entry = &piece[4 * index];
       ASSERT_EQ(entry[0], column / block);
       ASSERT_EQ(entry[1], column);
-      ASSERT_EQ(entry[2], std::min(column + block, end));
+      ASSERT_EQ(entry[2], end - column <= longest ? end : column + block);
       for (int64_t before = 1; before <= padding; ++before)
         ASSERT_EQ(windows[entry[3] - before], zeros);
       for (int64_t behind = 0; behind < padding; ++behind)
@@ -113,9 +114,9 @@ void checkPieces(const std::vector<int32_t> &sizes, int64_t numTokens,
       for (int64_t at = entry[0]; at < numBlocks; ++at) {
         int64_t window = windows[entry[3] + at - entry[0]];
         ASSERT_GE(window, segment * stride);
-        ASSERT_LE(window + 2 * block, (segment + 1) * stride);
+        ASSERT_LE(window + length, (segment + 1) * stride);
         // Of their first rows and columns; each next is a lag more or less.
-        ASSERT_EQ(window + block, lagZero + at * block - entry[1]);
+        ASSERT_EQ(window + longest, lagZero + at * block - entry[1]);
       }
       column = entry[2];
     }
@@ -132,12 +133,14 @@ void checkPieces(const std::vector<int32_t> &sizes, int64_t numTokens,
 }
 
 TEST(ConvTest, piecesCoverEveryPair) {
-  checkPieces({0}, 0, 8);
-  checkPieces({0, 0}, 5, 8);
-  checkPieces({5}, 5, 8);
-  checkPieces({3, 1}, 5, 8);
+  checkPieces({0}, 0, 8, 8);
+  checkPieces({0, 0}, 5, 8, 8);
+  checkPieces({5}, 5, 8, 8);
+  checkPieces({3, 1}, 5, 8, 8);
   // The last block has no piece of its own.
-  checkPieces({31}, 33, 8);
+  checkPieces({31}, 33, 8, 8);
+  // Nor have the second and the last.
+  checkPieces({30, 15}, 30, 7, 15);
   std::mt19937 random(1);
   for (int64_t trial = 0; trial < 2000; ++trial) {
     int64_t numTokens = random() % 200, block = 8 << random() % 4;
@@ -148,7 +151,7 @@ TEST(ConvTest, piecesCoverEveryPair) {
       most -= std::min<int64_t>(most, 1 + random() % (1 + most / 3));
     }
     SCOPED_TRACE(trial);
-    checkPieces(sizes, numTokens, block);
+    checkPieces(sizes, numTokens, block, block + random() % 8);
     if (HasFatalFailure())
       return;
   }

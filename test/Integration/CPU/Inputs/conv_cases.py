@@ -27,6 +27,9 @@ def make_sizes(rng, shape, N, kind):
     sizes = np.zeros(shape, np.int32)
     for head in np.ndindex(*shape[:2]):
         most = N if kind != "short" else rng.integers(0, N + 1)
+        if kind == "even":
+            sizes[head] = N - np.arange(shape[2]) * N // shape[2]
+            continue
         count = min(shape[2], most)
         if kind == "some":
             count = rng.integers(0, count + 1)

@@ -68,5 +68,22 @@ def run(index, case):
     check.close(found[0], check.reference.conv_apply(b, sizes, v), bound, what)
 
 
+# Segments a little longer than a block, which is 32 then: pieces are as long.
+LONG_PIECES = {
+    "segment": [33, 34],
+    "bases": [2, 9, 16],
+    "width": [3, 16, 48, 64],
+    "dtype": check.types(),
+    "sizes": ["even", "full", "short"],
+    "cpu": check.usable_cpus(),
+}
+
+
+def run_long(index, case):
+    run(index, {**case, "rows": case["segment"] * case["bases"], "algorithm": ("partitioned", 0), "heads": (1, 2, 1),
+                "basis": "state", "scores": "normal", "dynamic": False})
+
+
 check.matrix(FACTORS, 11, run)
+check.matrix(LONG_PIECES, 12, run_long)
 check.finish()

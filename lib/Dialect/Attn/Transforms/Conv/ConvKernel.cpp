@@ -33,7 +33,7 @@ ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
   paddedWidth = llvm::alignTo(width, plan.columnMultiple);
   packsValues =
       paddedWidth != width || type.getElementType() != b.getStateType();
-  length = 2 * plan.block;
+  length = plan.block + plan.piece;
   numGroups = llvm::divideCeil(paddedWidth, plan.getColumns());
   slots = numGroups;
 }

@@ -170,12 +170,12 @@ protected:
   ComplexRow loadValues(Value token, Value column, Value begin, Value end) {
     return loadTokens(values, {batch, group}, token, column, begin, end);
   }
-  /// The transform of a block of rows, padded with zeros.
+  /// The transform of a piece or a block of rows, padded with zeros.
   void transformTo(Value spectra, Value index, Value columns,
                    FFTKernel::LoadRow source);
   /// Stores it for group `slot` of those that there are spectra of.
   void transformPiece(Value index, Value slot, Value column);
-  /// The second half of the inverse transform.
+  /// The last rows of the inverse transform, as many as a block has.
   void invert(Value spectra, Value index, Value columns,
               llvm::function_ref<void(Value row, ComplexRow)> sink);
   void transformWindows(Value first);

@@ -254,9 +254,8 @@ void ConvPartitioned::emitProduct() {
     emitPass(b.index(groups - rest), rest, hasHalf());
 }
 
-/// Pieces are a block long at most, so no piece begins in a block only if its
-/// rows come before the first column, or if it is the last one: its result is
-/// behind those of all others, where no piece is.
+/// The result of a block that no piece begins in is behind those of all others,
+/// where no piece is.
 void ConvPartitioned::findPlaces() {
   Value last = b.add(maxPieces, plan.outputs - 2);
   b.loop(b.index(0), numResults, 1, {last, b.index(0)},

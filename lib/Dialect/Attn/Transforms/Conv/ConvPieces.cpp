@@ -30,9 +30,9 @@ static constexpr int64_t kPieceEntries = 4;
 
 void ConvKernel::allocatePieces() {
   numBlocks = b.ceilDiv(numTokens, plan.block);
-  // A segment of n columns has 1 + (n - 1) / block pieces, rounded down. With
-  // the blocks before the first one, there are fewer than blocks and segments
-  // together.
+  // Pieces of a segment begin at least a block apart: of those that begin in
+  // one block, all but one are the first of their segment. So pieces, and
+  // blocks that none begins in, are fewer than blocks and segments together.
   maxPieces = b.add(numBlocks, numBases);
   Value padded =
       b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding + lanes);
@@ -83,6 +83,7 @@ void ConvKernel::cutPieces() {
                                   integer(numBases),
                                   integer(numTokens),
                                   integer(b.index(plan.block)),
+                                  integer(b.index(plan.piece)),
                                   integer(b.index(plan.front)),
                                   integer(weightRow),
                                   integer(zeros),
@@ -158,7 +159,7 @@ void ConvKernel::transformTo(Value spectra, Value index, Value columns,
   };
   FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.source = source;
-  steps.isHalfZero = true;
+  steps.isHalfZero = plan.piece <= plan.block;
   auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
       store(b.add(position, k), none, row);
@@ -182,7 +183,10 @@ void ConvKernel::invert(Value spectra, Value index, Value columns,
     storeRow(numbers, spectra, {index, columns, row});
   };
   auto sinkHalf = [&](Value at, Value, ComplexRow numbers) {
-    sink(b.sub(at, b.index(plan.block)), numbers);
+    Value row = b.sub(at, b.index(plan.piece));
+    if (plan.piece <= plan.block)
+      return sink(row, numbers);
+    b.ifThen(b.less(b.index(-1), row), [&] { sink(row, numbers); });
   };
   FFTKernel::Steps steps = {load, store, /*isDense=*/true};
   steps.sink = sinkHalf;

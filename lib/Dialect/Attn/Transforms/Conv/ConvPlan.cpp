@@ -41,11 +41,11 @@ static double timePartitioned(double tokens, double bases, double width,
   double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
   // One for each piece and each block, and as much as two columns of one for
   // each window, of which a segment has half as many as there are blocks, and
-  // three of zeros. Segments that begin anywhere have half a piece more for each
-  // of a few, one for each of many; some are as long as each other.
+  // three of zeros. Segments that begin anywhere have half a piece more for
+  // each of a few, one for each of many; some are as long as each other.
   double density = std::max(bases, 1.0) / blocks;
-  double pieces = 0.875 * density / -std::expm1(-density) +
-                  0.125 * std::max(density, 1.0);
+  double pieces =
+      0.875 * density / -std::expm1(-density) + 0.125 * std::max(density, 1.0);
   double windows = 2 * bases / width * (0.5 + 3 / blocks);
   double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
   return transforms + 4 * blocks * pieces / 94;
@@ -68,6 +68,17 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
     if (time(block) < time(best))
       best = block;
   return {best, time(best) < timeToeplitz(tokens)};
+}
+
+/// Columns of the longest piece. Segments of one length that is a little more
+/// than a block would be two pieces each; blocks that are as much shorter leave
+/// room for one in a transform.
+static int64_t choosePiece(int64_t tokens, int64_t bases, int64_t block) {
+  if (ShapedType::isDynamic(tokens) || ShapedType::isDynamic(bases))
+    return block;
+  int64_t segment = llvm::divideCeil(tokens, std::max<int64_t>(bases, 1));
+  bool fits = block < segment && segment <= block + block / 16;
+  return fits ? segment : block;
 }
 
 /// Heads whose tasks make a loop parallel, and numbers of the values and
@@ -104,7 +115,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   if (plan.algorithm == ConvAlgorithm::Auto)
     plan.algorithm =
         isFaster ? ConvAlgorithm::Partitioned : ConvAlgorithm::Toeplitz;
-  plan.block = 0;
+  plan.block = plan.piece = 0;
   plan.accumulators = numRegisters >= 32 ? 16 : 8;
   if (plan.algorithm == ConvAlgorithm::Toeplitz) {
     plan.vectors = chooseVectors(llvm::divideCeil(width, plan.lanes));
@@ -131,10 +142,17 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   // The gradient stores vectors of lags, which must not cross half windows.
   if (std::is_same_v<OpTy, ConvApplyBackwardOp>)
     plan.block = std::max(plan.block, plan.lanes);
-  // Windows of the first lags of a segment begin up to two blocks before.
+  // Windows of the first lags of a segment begin up to a transform before.
   plan.front = 2 * plan.block;
   plan.lagMultiple = std::max(plan.block, plan.lanes);
   plan.radices = chooseRadices(2 * plan.block, numRegisters);
+  plan.piece = plan.block;
+  if (std::is_same_v<OpTy, ConvApplyOp> && !op.getBlock() &&
+      plan.algorithm == ConvAlgorithm::Partitioned) {
+    plan.piece =
+        choosePiece(basis.getDimSize(3), basis.getDimSize(2), plan.block);
+    plan.block = 2 * plan.block - plan.piece;
+  }
   plan.outputs = 4;
   plan.productGroups = numRegisters >= 32 ? 2 : 1;
   return plan;

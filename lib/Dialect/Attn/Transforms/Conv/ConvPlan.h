@@ -20,9 +20,10 @@ struct ConvPlan {
   /// Toeplitz: vectors of columns and rows of a register tile, which has
   /// `accumulators` vectors.
   int64_t vectors, rows, accumulators;
-  /// Partitioned: tokens of a block, radices of a transform of twice as many
-  /// rows; of a tile of products, blocks, at most 4, and groups of columns.
-  int64_t block, outputs, productGroups;
+  /// Partitioned: rows of a block, columns of the longest piece, radices of a
+  /// transform of as many rows as both have; of a tile of products, blocks, at
+  /// most 4, and groups of columns.
+  int64_t block, piece, outputs, productGroups;
   llvm::SmallVector<int64_t> radices;
   /// Whether additions of transforms have ports of their own.
   bool separateAdds = false;

@@ -30,46 +30,6 @@ static int64_t chooseVectors(int64_t numVectors) {
 /// as benchmarks/fft.py measures and fits it. Only ratios matter.
 static double timeToeplitz(double tokens) { return tokens / 160; }
 
-static double timePartitioned(double tokens, double bases, double width,
-                              double block) {
-  double logarithm = std::log2(2 * block);
-  double blocks = std::max(std::ceil(tokens / block), 1.0);
-  // In GFLOP/s: blocks of up to 64 tokens, 128, and so on. Slower as they
-  // outgrow the caches.
-  static constexpr double kRates[] = {90, 74, 64, 56, 52, 50, 46, 34};
-  double last = std::size(kRates) - 1;
-  double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
-  // One for each piece and each block, and as much as two columns of one for
-  // each window, of which a segment has half as many as there are blocks, and
-  // three of zeros. Segments that begin anywhere have half a piece more for
-  // each of a few, one for each of many; some are as long as each other.
-  double density = std::max(bases, 1.0) / blocks;
-  double pieces =
-      0.875 * density / -std::expm1(-density) + 0.125 * std::max(density, 1.0);
-  double windows = 2 * bases / width * (0.5 + 3 / blocks);
-  double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
-  return transforms + 4 * blocks * pieces / 94;
-}
-
-/// The tokens of a block that are fastest, and whether that is faster than
-/// without transforms.
-static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
-                                            int64_t width) {
-  // What is not known is taken to be long, and bases to be few.
-  if (ShapedType::isDynamic(bases))
-    bases = 8;
-  if (ShapedType::isDynamic(tokens))
-    return {512, true};
-  int64_t best = 32;
-  auto time = [&](int64_t block) {
-    return timePartitioned(tokens, bases, width, block);
-  };
-  for (int64_t block = 64; block < 2 * tokens && block <= (1 << 16); block *= 2)
-    if (time(block) < time(best))
-      best = block;
-  return {best, time(best) < timeToeplitz(tokens)};
-}
-
 /// Columns of the longest piece. Segments of one length that is a little more
 /// than a block would be two pieces each; blocks that are as much shorter leave
 /// room for one in a transform.
@@ -79,6 +39,50 @@ static int64_t choosePiece(int64_t tokens, int64_t bases, int64_t block) {
   int64_t segment = llvm::divideCeil(tokens, std::max<int64_t>(bases, 1));
   bool fits = block < segment && segment <= block + block / 16;
   return fits ? segment : block;
+}
+
+/// With transforms of `2 * block` rows and pieces of up to `piece` columns.
+static double timePartitioned(double tokens, double bases, double width,
+                              double block, double piece) {
+  double logarithm = std::log2(2 * block), rows = 2 * block - piece;
+  double blocks = std::max(std::ceil(tokens / rows), 1.0);
+  // In GFLOP/s: blocks of up to 64 tokens, 128, and so on. Slower as they
+  // outgrow the caches.
+  static constexpr double kRates[] = {90, 74, 64, 56, 52, 50, 46, 34};
+  double last = std::size(kRates) - 1;
+  double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
+  // One for each piece and each block, and as much as two columns of one for
+  // each window, of which a segment has half as many as there are blocks, and
+  // three of zeros. Segments that begin anywhere have half a piece more for
+  // each of a few, one for each of many; others are as long as each other.
+  double density = std::max(bases, 1.0) / blocks;
+  double anywhere = density / -std::expm1(-density);
+  double rest = std::ceil(tokens / std::max(bases, 1.0)) - piece;
+  double alike = density * (1 + std::max(std::ceil(rest / rows), 0.0));
+  double pieces = 0.6 * anywhere + 0.4 * alike;
+  double windows = 2 * bases / width * (0.5 + 3 / blocks);
+  double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
+  return transforms + 4 * blocks * pieces / 94;
+}
+
+/// The tokens of a block that are fastest, and whether that is faster than
+/// without transforms.
+static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
+                                            int64_t width, bool hasLongPieces) {
+  // What is not known is taken to be long, and bases to be few.
+  if (ShapedType::isDynamic(bases))
+    bases = 8;
+  if (ShapedType::isDynamic(tokens))
+    return {512, true};
+  int64_t best = 32;
+  auto time = [&](int64_t block) {
+    int64_t piece = hasLongPieces ? choosePiece(tokens, bases, block) : block;
+    return timePartitioned(tokens, bases, width, block, piece);
+  };
+  for (int64_t block = 64; block < 2 * tokens && block <= (1 << 16); block *= 2)
+    if (time(block) < time(best))
+      best = block;
+  return {best, time(best) < timeToeplitz(tokens)};
 }
 
 /// Heads whose tasks make a loop parallel, and numbers of the values and
@@ -110,8 +114,10 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   plan.lanes = vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
   plan.headsOfTask = chooseHeadsOfTask<OpTy>(basis, value);
+  constexpr bool isForward = std::is_same_v<OpTy, ConvApplyOp>;
   auto [block, isFaster] =
-      chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width);
+      chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width,
+                  /*hasLongPieces=*/isForward);
   if (plan.algorithm == ConvAlgorithm::Auto)
     plan.algorithm =
         isFaster ? ConvAlgorithm::Partitioned : ConvAlgorithm::Toeplitz;
@@ -133,21 +139,20 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
     plan.algorithm = ConvAlgorithm::Single;
   // The columns of a complex row; fewer where the width does not fill it. Two
   // blocks may share rows of half as many columns.
-  bool sharesRows = std::is_same_v<OpTy, ConvApplyOp> &&
-                    plan.algorithm == ConvAlgorithm::Partitioned;
+  bool sharesRows = isForward && plan.algorithm == ConvAlgorithm::Partitioned;
   plan.vectors = 2;
   while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) && plan.lanes > 4)
     plan.lanes /= 2;
   plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
   // The gradient stores vectors of lags, which must not cross half windows.
-  if (std::is_same_v<OpTy, ConvApplyBackwardOp>)
+  if (!isForward)
     plan.block = std::max(plan.block, plan.lanes);
   // Windows of the first lags of a segment begin up to a transform before.
   plan.front = 2 * plan.block;
   plan.lagMultiple = std::max(plan.block, plan.lanes);
   plan.radices = chooseRadices(2 * plan.block, numRegisters);
   plan.piece = plan.block;
-  if (std::is_same_v<OpTy, ConvApplyOp> && !op.getBlock() &&
+  if (isForward && !op.getBlock() &&
       plan.algorithm == ConvAlgorithm::Partitioned) {
     plan.piece =
         choosePiece(basis.getDimSize(3), basis.getDimSize(2), plan.block);

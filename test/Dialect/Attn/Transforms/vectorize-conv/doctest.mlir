@@ -37,3 +37,16 @@ func.func @many_heads(%b: memref<4x8x2x64xf32>, %m: memref<4x8x2xi32>, %v: memre
       outs(%o, %c : memref<4x8x64x64xf32>, memref<4x8xi32>) {algorithm = #attn.conv_algorithm<toeplitz>}
   return
 }
+
+// Segments of 34 columns are a piece each, 30 rows a block: transforms of 64.
+// REMARK: Algorithm=partitioned, Block=30,
+// CHECK-LABEL: func @long_segments(
+// CHECK-DAG: %[[BLOCK:.*]] = arith.index_cast %c30{{(_[0-9]+)?}} : index to i64
+// CHECK-DAG: %[[LONGEST:.*]] = arith.index_cast %c34{{(_[0-9]+)?}} : index to i64
+// CHECK: call @fovea_rt_conv_pieces({{.*}}, %[[BLOCK]], %[[LONGEST]],
+// CHECK-NOT: attn.
+func.func @long_segments(%b: memref<1x2x9x306xf32>, %m: memref<1x2x9xi32>, %v: memref<1x1x306x64xf32>, %o: memref<1x2x306x64xf32>, %c: memref<1x2xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x2x9x306xf32>, memref<1x2x9xi32>, memref<1x1x306x64xf32>)
+      outs(%o, %c : memref<1x2x306x64xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<partitioned>}
+  return
+}

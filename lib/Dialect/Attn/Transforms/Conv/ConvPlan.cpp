@@ -48,7 +48,7 @@ static double timePartitioned(double tokens, double bases, double width,
   double blocks = std::max(std::ceil(tokens / rows), 1.0);
   // In GFLOP/s: blocks of up to 64 tokens, 128, and so on. Slower as they
   // outgrow the caches.
-  static constexpr double kRates[] = {90, 74, 64, 56, 52, 50, 46, 34};
+  static constexpr double kRates[] = {127, 112, 112, 108, 97, 86, 72, 57};
   double last = std::size(kRates) - 1;
   double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
   // One for each piece and each block, and as much as two columns of one for

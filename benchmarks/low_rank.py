@@ -5,12 +5,12 @@
 """Low-rank attention under masks, the search for convolutions, rotary embedding
 and polynomial features: time, share of peak, and share of the copy bandwidth.
 
-    .venv/bin/python benchmarks/low_rank.py --part causal|masks|backward|recover|maps
+    .venv/bin/python benchmarks/low_rank.py --part causal|masks|backward|recover|maps [--threads 2]
 
-One core and f32 unless said otherwise; `fovea-run` measures. Useful FLOPs of
-low-rank attention are 2 r E for every row and every key, of its gradient twice that
-for every row and three times for every key; bytes are those of arguments and results,
-once.
+One core and f32 unless said otherwise, wall time of more threads; `fovea-run`
+measures. Useful FLOPs of low-rank attention are 2 r E for every row and every key,
+of its gradient twice that for every row and three times for every key; bytes are
+those of arguments and results, once.
 """
 
 import argparse
@@ -142,9 +142,9 @@ def features(degree=2, rows=4096, width=32, backward=False):
     return text, [array, gradient], 4 * rows * (2 * width + count)
 
 
-def row(name, workload, bandwidth, seconds):
+def row(name, workload, bandwidth, seconds, threads):
     text, arrays, size = workload
-    report = run(text, arrays, seconds)
+    report = run(text, arrays, seconds, threads)
     share = report.get("fraction_of_peak")
     cells = [name, f"{1e3 * report['median_seconds']:.2f} ms", f"{100 * share:.1f} %" if share else "",
              f"{100 * size / report['median_seconds'] / bandwidth:.1f} %"]  # fmt: skip
@@ -155,6 +155,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--part", choices=("causal", "masks", "backward", "recover", "maps"), required=True)
     parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each row")
     arguments = parser.parse_args()
     n = arguments.rows
@@ -168,19 +169,24 @@ def main():
         "masks": [(mask, low_rank(rows=n // 8, mask=mask)) for mask in
                   ("row_change", "row_interval", "distinct_rows", "distinct_columns")],
         "backward": [
-            *((f"causal, r = {r}, E = 64", low_rank(r, 64, n, backward=True)) for r in (64, 16)),
+            *((f"causal, r = {r}, E = {e}", low_rank(r, e, n, backward=True)) for r, e in ((64, 64), (16, 64), (64, 16))),
             *((mask, low_rank(rows=n // 8, mask=mask, backward=True)) for mask in
               ("row_change", "row_interval", "distinct_rows", "distinct_columns")),
             ("features of degree 2, 32 columns", features(rows=max(n // 16, 1), backward=True)),
         ],
-        "recover": [(f"{name}, R = {r}", recover(r, n, apply=name == "conv"))
-                    for r in (1, 8, 32) for name in ("conv_recover", "conv")],
-        "maps": [("rope, 8 heads", rope(rows=max(n // 8, 1))), ("features of degree 2, 32 columns", features(rows=max(n // 16, 1)))],
+        "recover": [
+            *((f"{name}, R = {r}", recover(r, n, apply=name == "conv")) for r in (1, 8, 32) for name in ("conv_recover", "conv")),
+            *((f"conv_recover, R = 8, D = {d}, N = {n - less}", recover(8, n - less, d)) for d, less in ((16, 0), (64, 15))),
+        ],
+        "maps": [
+            *((f"rope, 8 heads, D = {d}", rope(rows=max(n // 8, 1), width=d)) for d in (64, 16, 66)),
+            *((f"features of degree 2, {d} columns", features(rows=max(n // 16, 1), width=d)) for d in (32, 16, 33)),
+        ],
     }[arguments.part]  # fmt: skip
     bandwidth = copy_bandwidth()
     print(f"| {arguments.part} | time | of peak | of copy bandwidth |\n|---|---|---|---|")
     for name, workload in works:
-        row(name, workload, bandwidth, arguments.seconds)
+        row(name, workload, bandwidth, arguments.seconds, arguments.threads)
 
 
 if __name__ == "__main__":

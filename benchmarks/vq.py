@@ -5,11 +5,12 @@
 """Attention over quantized keys: speed, time and memory against the number of
 tokens, and decoding latency against the context.
 
-    .venv/bin/python benchmarks/vq.py --part speed|tokens|decode|backward
+    .venv/bin/python benchmarks/vq.py --part speed|tokens|decode|backward [--threads 2]
 
-One core and f32. `fovea-run` measures our kernels in processes of their own: CPU
-time, useful FLOPs over the FMA peak of the same run, memory beyond arguments and
-results. Useful are the scores of the S codewords, once for each query, and the
+One core and f32; more threads are for our kernels. `fovea-run` measures them in
+processes of their own: CPU time, wall time of more threads, useful FLOPs over the
+FMA peak of the same run, memory beyond arguments and results. Useful are the
+scores of the S codewords, once for each query, and the
 products with the values of every token or codeword that a query reads, with
 blocks of 512 tokens. Without a bias kernels take blocks of 128, where a query
 reads fewer tokens: the last column has the share of the peak for the products
@@ -185,13 +186,14 @@ class Case:
         return 4 * self.heads * (floats + 2 * self.block)
 
 
-def run(text, arrays, seconds=0.5):
+def run(text, arrays, seconds=0.5, threads=1):
     """The report of fovea-run."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "run.mlir").write_text(text)
+        clock = "cpu" if threads == 1 else "wall"
         command = [str(ROOT / "build/bin/fovea-run"), str(folder / "run.mlir"), f"--bench={seconds}",
-                   "--threads=1", "--bench-clock=cpu", "--json"]  # fmt: skip
+                   f"--threads={threads}", f"--bench-clock={clock}", "--json"]  # fmt: skip
         for index, array in enumerate(arrays):
             np.save(folder / f"{index}.npy", np.asarray(array, order="C"))
             command.append(f"--arg={folder / f'{index}.npy'}")
@@ -201,10 +203,10 @@ def run(text, arrays, seconds=0.5):
     return json.loads(result.stdout)["bench"]
 
 
-def bench(case, function, seconds=0.5):
+def bench(case, function, seconds=0.5, threads=1):
     text, names = function
     arrays = case.arrays()
-    return run(text, [arrays[name] for name in names], seconds)
+    return run(text, [arrays[name] for name in names], seconds, threads)
 
 
 def numpy_linear(case, arrays):
@@ -235,34 +237,33 @@ def row(name, report, extra=""):
     return report
 
 
-def speed(torch):
+def speed(torch, threads, n):
     print("| work | time | of peak | |\n|---|---|---|---|")
-    n = 32768
     for width in (64, 128):
-        row(f"quantize, D = {width}", bench(Case(n, width=width), Case(n, width=width).quantize()))
+        row(f"quantize, D = {width}", bench(Case(n, width=width), Case(n, width=width).quantize(), threads=threads))
     plain, biased = Case(n), Case(n, bias=True)
-    others = {"dense causal": row("dense causal", bench(plain, plain.dense(), 0.1))["median_seconds"]}
+    others = {"dense causal": row("dense causal", bench(plain, plain.dense(), 0.1, threads))["median_seconds"]}
     if torch and (seconds := torch_seconds(torch, plain)):
         others["PyTorch"] = seconds
         print(f"| PyTorch, dense causal | {1e3 * seconds:.1f} ms | | |", flush=True)
     for name, case in (("no bias", plain), ("with bias", biased)):
-        report = bench(case, case.vq())
+        report = bench(case, case.vq(), threads=threads)
         row(f"vq, {name}", report, "" if case.bias else case.computed(report))
-        total = row(f"vq with quantize, {name}", bench(case, case.vq("qkvc")))["median_seconds"]
+        total = row(f"vq with quantize, {name}", bench(case, case.vq("qkvc"), threads=threads))["median_seconds"]
         for other, seconds in others.items():
             print(f"| against {other}, {name} | {seconds / total:.1f}x | | |", flush=True)
-    for tokens in (8192, n):
+    for tokens in (n // 4, n):
         wide = Case(tokens, width=128, value_width=1536)
-        report = bench(wide, wide.vq())
+        report = bench(wide, wide.vq(), threads=threads)
         row(f"vq, one head, D = 128, E = 1536, N = {tokens}", report, wide.computed(report))
 
 
-def backward():
+def backward(threads, n):
     print("| work | time | of peak | |\n|---|---|---|---|")
     for name, case in (
-        ("no bias", Case(32768)), ("with bias", Case(32768, bias=True)), ("D = 128", Case(32768, width=128, value_width=128)),
+        ("no bias", Case(n)), ("with bias", Case(n, bias=True)), ("D = 128", Case(n, width=128, value_width=128)),
     ):  # fmt: skip
-        row(f"vq backward, {name}", run(*case.backward()))
+        row(f"vq backward, {name}", run(*case.backward(), threads=threads))
 
 
 def tokens(dense_to, torch):
@@ -330,6 +331,8 @@ def decode():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--part", choices=("speed", "tokens", "decode", "backward"), required=True)
+    parser.add_argument("--threads", type=int, default=1, help="of our kernels, for speed and backward")
+    parser.add_argument("--length", type=int, default=32768, help="tokens, for speed and backward")
     parser.add_argument("--dense-to", type=int, default=16384, help="the most tokens that dense attention is run with")
     parser.add_argument("--torch", nargs="?", const=sys.executable, metavar="PYTHON",
                         help="compare with PyTorch, by an interpreter that has it (default: this one)")  # fmt: skip
@@ -338,13 +341,13 @@ def main():
         print(f"{arguments.torch} has no PyTorch: not compared", file=sys.stderr)
         arguments.torch = None
     if arguments.part == "speed":
-        speed(arguments.torch)
+        speed(arguments.torch, arguments.threads, arguments.length)
     elif arguments.part == "tokens":
         tokens(arguments.dense_to, arguments.torch)
     elif arguments.part == "decode":
         decode()
     else:
-        backward()
+        backward(arguments.threads, arguments.length)
 
 
 if __name__ == "__main__":

@@ -392,3 +392,33 @@ KernelBuilder::Values KernelBuilder::transpose(ValueRange rows) {
   }
   return result;
 }
+
+Value KernelBuilder::sumEach(ValueRange vectors) {
+  // As in a transposition, but what has been brought beside each other is added
+  // at once, so that every stage has half the vectors of the one before. Null
+  // vectors are zero.
+  int64_t laneElements = std::min<int64_t>(lanes, 128 / stateType.getWidth());
+  Values current(vectors);
+  current.resize(lanes);
+  for (int64_t group = 1; current.size() > 1; group *= 2) {
+    SmallVector<int64_t> masks[2];
+    for (bool high : {false, true})
+      masks[high] = group < laneElements
+                        ? getUnpackMask(lanes, laneElements, group, high)
+                        : getLaneMask(lanes, laneElements, /*odd=*/high);
+    Values next;
+    for (size_t i = 0; i < current.size(); i += 2) {
+      Value a = current[i], b = current[i + 1];
+      if (!a && !b) {
+        next.push_back({});
+        continue;
+      }
+      b = b ? b : splat(0.0);
+      Value low = vector::ShuffleOp::create(*this, a, b, masks[0]);
+      next.push_back(
+          fadd(low, vector::ShuffleOp::create(*this, a, b, masks[1])));
+    }
+    current = std::move(next);
+  }
+  return current.front();
+}

@@ -142,6 +142,9 @@ public:
 
   /// Transposes `lanes` vectors of `lanes` elements in registers.
   Values transpose(mlir::ValueRange rows);
+  /// The sums of at most `lanes` vectors over their elements: that of each in
+  /// the lane of its number, and zeros behind.
+  mlir::Value sumEach(mlir::ValueRange vectors);
 
 private:
   mlir::FloatType stateType;

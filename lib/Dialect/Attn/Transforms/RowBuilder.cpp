@@ -47,8 +47,14 @@ void RowBuilder::packRow(Value source, ValueRange at, Value first, Value target,
         },
         [&] {
           storeVector(splat(0.0), target, {row, begin});
-          loop(begin, min(available, column + lanes), 1, [&](Value i) {
-            storeScalar(loadScalar(source, from(i)), target, {row, i});
+          if (column == 0)
+            return loop(begin, min(available, lanes), 1, [&](Value i) {
+              storeScalar(loadScalar(source, from(i)), target, {row, i});
+            });
+          // The last vector of the row, of which a part is there already.
+          ifThen(less(begin, available), [&] {
+            Value last = sub(available, index(lanes));
+            storeVector(loadVector(source, from(last)), target, {row, last});
           });
         });
   }

@@ -38,6 +38,8 @@ struct PackedRows {
   /// Columns of `rows`, and all of them.
   int64_t getWidth() const;
   int64_t getNumColumns() const { return getWidth() + (last || hasOnes); }
+  /// Whether they are those of `rows`.
+  bool isPlain() const { return rows && !scale && !last && !hasOnes; }
 };
 
 /// For every row i of the mask

@@ -1,8 +1,9 @@
 // RUN: fovea-opt %s -attn-vectorize-low-rank="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
 
-// Segments of 16 chunks of 16 rows. For each chunk weights on the diagonal and
-// the sum of its keys; then the running sums, compensated; then rows of the
-// output from the sums before each chunk and these weights.
+// Segments of 16 chunks of 16 rows. For each chunk weights on the diagonal, dot
+// products of rows where they lie unless there are too few, and the sum of its
+// keys; then the running sums, compensated; then rows of the output from the
+// sums before each chunk and these weights.
 
 // CHECK-LABEL: func.func @causal(
 //  CHECK-SAME:   %[[U1:[a-z0-9]+]]: memref<3x4x100x16xf32>, %[[U2:[a-z0-9]+]]: memref<3x2x100x16xf32>, %[[V:[a-z0-9]+]]: memref<3x2x100x64xf32>, %[[O:[a-z0-9]+]]: memref<3x4x100x64xf32>
@@ -11,13 +12,20 @@
 //       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<16x16x16xf32>
 //       CHECK:     %[[LOCALS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<17x1x16x64xf32>
 //       CHECK:     %[[KH:.*]] = arith.divui %[[H]], %c2
-//       CHECK:     vector.load %[[U1]][%[[B]], %[[H]],
-//       CHECK:     vector.load %[[U2]][%[[B]], %[[KH]],
-//       CHECK:     vector.load %[[V]][%[[B]], %[[KH]],
+//       CHECK:     %[[ROWS:.*]] = scf.if %{{.*}} -> (memref<16x16xf32, strided<[16, 1], offset: ?>>) {
+//       CHECK:       memref.subview %[[U1]][%[[B]], %[[H]], %{{.*}}, 0] [1, 1, 16, 16]
+//       CHECK:     } else {
+//       CHECK:       vector.load %[[U1]][%[[B]], %[[H]],
+//       CHECK:     %[[KEYS:.*]] = scf.if
+//       CHECK:       memref.subview %[[U2]][%[[B]], %[[KH]], %{{.*}}, 0] [1, 1, 16, 16]
+//       CHECK:       vector.load %[[U2]][%[[B]], %[[KH]],
+//       CHECK:     vector.load %[[ROWS]][%c15,
+//       CHECK:     vector.load %[[KEYS]][%c0,
+//       CHECK:     vector.fma
 //       CHECK:     vector.shuffle
-//       CHECK:     scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
-//       CHECK:     arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xi1>, vector<16xf32>
+//       CHECK:     vector.load %[[V]][%[[B]], %[[KH]],
 //       CHECK:     memref.subview %[[LOCALS]]
+//       CHECK:     scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 //       CHECK:     arith.divf {{.*}} : vector<16xf32>
 //       CHECK:       vector.store %{{.*}}, %[[O]][%[[B]], %[[H]],
 func.func @causal(%u1: memref<3x4x100x16xf32>, %u2: memref<3x2x100x16xf32>, %v: memref<3x2x100x64xf32>, %o: memref<3x4x100x64xf32>) {

@@ -1,0 +1,128 @@
+//===- CausalSumKernel.h - Low-rank attention, causal ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   forall (batch, head)
+//     C = 0, z = 0
+//     for each segment
+//       for each of its chunks, of rows and the keys on their diagonal
+//         S = lower triangle of left right^T                [chunk][chunk]
+//         L, l = those of the chunk before + right^T V, + the sum of the keys
+//       C0, z0 = C, z
+//       C, z += L, l
+//       for each chunk, with L and l of the one before it
+//         totals = left (z0 + l) + the sums of the rows of S
+//         output = left (C0 + L) + S V, divided by the totals
+//
+// C and the sums of keys z are running sums of segments, compensated. Keys
+// before the first diagonal only go to them. Under the transposed mask rows and
+// keys come in the opposite order: row i from the end reads the keys up to key
+// i from the end.
+//
+// Where there are few heads, segments are the tasks, and take turns to read and
+// add to C and z. That is a small part of their work, so several go on side by
+// side; what they compute is the same.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LOWRANK_CAUSALSUMKERNEL_H
+#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LOWRANK_CAUSALSUMKERNEL_H
+
+#include "LowRankKernel.h"
+#include "Turns.h"
+
+namespace fovea::attn {
+
+class CausalSumKernel : LowRankKernel {
+public:
+  CausalSumKernel(mlir::OpBuilder &builder, mlir::Location loc,
+                  const LowRankSum &sum, const LowRankTarget &target);
+
+  void emit();
+
+private:
+  /// Rows of a chunk. The triangle costs half a chunk of products for every
+  /// row, its sums cost an addition for every chunk.
+  static constexpr int64_t kChunk = 16;
+
+  /// Rows from number `row` on that will be read, from column `first` on.
+  struct Ahead {
+    Value memref, head, row, total, first;
+    int64_t columns;
+  };
+  /// Dot products of a row of a chunk and keys from `key` on: lanes of a vector
+  /// of its triangle.
+  struct Dots {
+    int64_t row, key, count;
+  };
+  /// Sums that go on from segment to segment, and what they lost: outer
+  /// products of all panels, and keys.
+  struct State {
+    Value sums, carries, keySums, keyCarries;
+  };
+
+  /// Where row number `row` of `total` lies.
+  Value position(Value row, Value total) {
+    return sum.transposed ? b.sub(b.sub(total, b.index(1)), row) : row;
+  }
+  /// Row i reads keys up to i + diagonal, which may be negative.
+  Value diagonal() {
+    return sum.transposed ? b.index(0) : b.sub(numColumns(), numRows());
+  }
+
+  void emitHeads();
+  void emitSegments();
+  void allocateScratch();
+  void startHead();
+  void emitSegment(Value first, Value turn);
+  void emitSums(Value slot, Value first);
+  void emitOutputs(Value slot, Value first);
+  void forPanels(llvm::function_ref<void(Value)> body);
+
+  void packRows(const PackedRows &source, Value head, Value first, Value total,
+                Value from, Value target, int64_t columns);
+  Value chunkRows(const PackedRows &source, Value head, Value first,
+                  Value total, Value from, Value packed, bool pack,
+                  bool areAligned = false);
+  void setRows(Value slot, Value first, bool pack);
+  void setValues(Value slot, Value panelNumber, Value first, bool pack);
+  void packKeys(Value first);
+  void emitScores(Value slot, Value first);
+  void emitDots(Value slot, llvm::ArrayRef<Dots> dots,
+                llvm::function_ref<void(Value)> ahead);
+  void addKeys(Value slot, Value first);
+  void addToState(Value slot);
+
+  void emitTotals(Value slot);
+  void emitRows(Value slot, Value panelNumber, Value first, Value row,
+                bool isFirst);
+  Value emitResult(Value value, Value total, Value factor);
+  void prefetchRows(const Ahead &ahead, int64_t rows, Value turn,
+                    int64_t turns);
+  void storeRow(ValueRange at, llvm::ArrayRef<Value> vectors);
+
+  /// Panels of value columns, the columns of one, and the chunks of a segment.
+  int64_t numPanels, panel, numChunks;
+  bool hasTurns;
+  Turns turns;
+  // The present task.
+  Value batch, rowHead, queryHead, keyHead, isFirstHead;
+  State running;
+  /// Packed rows and triangles of the chunks of a segment, and keys of one
+  /// chunk.
+  Value left, right, values, scores;
+  /// The sums of the segment before each chunk, and those before the segment.
+  Value locals, keyLocals, bases, keyBases;
+  /// The sums before a chunk, the totals of its rows and one over them.
+  Value before, totals, inverses, edge;
+  // The present chunk: its rows and keys, and its values in the present panel.
+  Value rows, keys, chunkValues, firstColumn;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_LOWRANK_CAUSALSUMKERNEL_H

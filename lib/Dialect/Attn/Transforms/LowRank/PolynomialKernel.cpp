@@ -41,7 +41,10 @@ protected:
 
   /// Calls `emitFeatures` for all rows, after `beginTask` for each task.
   void emitTasks();
-  virtual void beginTask() { columns = b.scratch({width}, state); }
+  virtual void beginTask() {
+    columns = b.scratch({width + b.getLanes()}, state);
+    b.storeVector(b.splat(0.0), columns, b.index(width));
+  }
   virtual void emitFeatures() = 0;
 
   Value loadColumn(Value column) override {
@@ -59,7 +62,7 @@ protected:
   double root;
   FloatType state;
   RowBuilder rowBuilder;
-  /// The present row times the root of the scale.
+  /// The present row times the root of the scale, and zeros behind.
   Value columns;
   Values row;
 };
@@ -138,11 +141,23 @@ PolynomialKernel::Values PolynomialKernel::emitLast(Value product, Value low,
                                                     Value run,
                                                     ValueRange carried) {
   Value position = carried.front();
-  b.forColumns(low, b.index(width), [&](KernelBuilder &k, Value column) {
+  auto store = [&](KernelBuilder &k, Value column) {
     Value factor = k.loadVector(columns, column);
     k.storeVector(k.fmul(k.broadcast(product), factor), features,
                   at(b.add(position, b.sub(column, low))));
-  });
+  };
+  // Whole vectors, where zeros behind the last column fall on features that are
+  // stored later.
+  int64_t numFeatures = cast<MemRefType>(features.getType()).getDimSize(3);
+  Value end = b.index(width);
+  Value count = b.mul(b.ceilDiv(b.sub(end, low), b.getLanes()), b.getLanes());
+  b.ifThenElse(
+      b.less(b.add(position, count), b.index(numFeatures + 1)),
+      [&] {
+        b.loop(low, b.add(low, count), b.getLanes(),
+               [&](Value column) { store(b, column); });
+      },
+      [&] { b.forColumns(low, end, store); });
   Value first = b.fmul(product, loadColumn(low));
   b.storeScalar(overRoot(first, b.add(run, 1)), features, at(position));
   return {skipLast(position, low)};

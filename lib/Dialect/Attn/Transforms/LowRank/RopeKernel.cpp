@@ -57,7 +57,8 @@ private:
   void emitTables(Value batch, Value head, Value firstRow, Value count);
   void emitAngles(KernelBuilder &k, Value position, Value row, Value pair);
   void turnRow(Value batch, Value head, Value row, Value tableRow);
-  /// Runs `body` for whole vectors of pairs, then for single ones.
+  /// Runs `body` for whole vectors of pairs, then for one of half as many lanes
+  /// and so on: the same arithmetic for every pair.
   void forPairs(llvm::function_ref<void(KernelBuilder &, Value)> body);
 
   Value input, positions, output;
@@ -107,17 +108,16 @@ void RopeKernel::storeFrequencies() {
 
 void RopeKernel::forPairs(
     llvm::function_ref<void(KernelBuilder &, Value)> body) {
-  int64_t whole = pairs / lanes * lanes;
-  auto run = [&](int64_t from, int64_t to, int64_t step) {
-    if (from == to)
-      return;
-    b.loop(b.index(from), b.index(to), step, [&](Value pair) {
-      KernelBuilder k(b.getLoc(), b, b.getStateType(), step);
-      body(k, pair);
-    });
-  };
-  run(0, whole, lanes);
-  run(whole, pairs, 1);
+  int64_t from = 0;
+  for (int64_t step = lanes; from < pairs; step /= 2) {
+    int64_t to = from + (pairs - from) / step * step;
+    if (from < to)
+      b.loop(b.index(from), b.index(to), step, [&](Value pair) {
+        KernelBuilder k(b.getLoc(), b, b.getStateType(), step);
+        body(k, pair);
+      });
+    from = to;
+  }
 }
 
 /// Cosines and sines of one row's angles for the pairs from `pair` on.

@@ -181,40 +181,75 @@ void CausalSumKernel::addKeys(Value slot, Value first) {
                 b.rowView(locals, {slot, i}), b.rowView(locals, {next, i}),
                 panel);
   });
-  if (!sum.hasTotals())
-    return;
+  if (numTails > 0)
+    packTails(slot, first);
   b.loop(b.index(0), b.index(paddedRank()), lanes, [&](Value d) {
-    Value sum = b.loadVector(keys, {b.index(0), d});
-    for (int64_t i = 1; i < kChunk; ++i)
-      sum = b.fadd(sum, b.loadVector(keys, {b.index(i), d}));
-    sum = b.fadd(b.loadVector(keyLocals, {slot, d}), sum);
-    b.storeVector(sum, keyLocals, {next, d});
+    for (int64_t c = 0; c < numKeySums(); ++c) {
+      Value part;
+      for (int64_t i = 0; i < kChunk; ++i) {
+        Value key = b.loadVector(keys, {b.index(i), d});
+        if (isOnes(c)) {
+          part = part ? b.fadd(part, key) : key;
+          continue;
+        }
+        Value weight = b.broadcast(b.loadScalar(
+            tails, {slot, b.index(c - sum.hasTotals()), b.index(i)}));
+        part = part ? b.fma(key, weight, part) : b.fmul(key, weight);
+      }
+      part = b.fadd(b.loadVector(keyLocals, {slot, b.index(c), d}), part);
+      b.storeVector(part, keyLocals, {next, b.index(c), d});
+    }
   });
 }
 
-/// The sum of the weights of every row of a chunk: its product with the sum of
-/// the keys before the chunk, and the numbers of its triangle.
+/// Packs the values of a chunk that are not in panels, a row for each column.
+void CausalSumKernel::packTails(Value slot, Value first) {
+  packRows(sum.value, keyHead, first, numColumns(), b.index(width - numTails),
+           packedTails, lanes);
+  for (int64_t c = 0; c < numTails; ++c)
+    b.loop(b.index(0), b.index(kChunk), 1, [&](Value i) {
+      b.storeScalar(b.loadScalar(packedTails, {i, b.index(c)}), tails,
+                    {slot, b.index(c), i});
+    });
+}
+
+/// The sum of the weights of every row of a chunk, its product with the sum of
+/// the keys before the chunk and the numbers of its triangle; likewise what
+/// becomes of values that are not in panels.
 void CausalSumKernel::emitTotals(Value slot) {
-  Values parts(kChunk, b.splat(0.0));
-  parts = b.loop(b.index(0), b.index(paddedRank()), lanes, parts,
-                 [&](Value d, ValueRange running) {
-                   Values next;
-                   Value keys = b.fadd(b.loadVector(keyBases, d),
-                                       b.loadVector(keyLocals, {slot, d}));
-                   for (int64_t i = 0; i < kChunk; ++i)
-                     next.push_back(b.fma(b.loadVector(rows, {b.index(i), d}),
-                                          keys, running[i]));
-                   return next;
-                 });
-  for (int64_t i = 0; i < kChunk; ++i)
-    for (int64_t key = 0; key <= i; key += lanes)
-      parts[i] = b.fadd(parts[i],
-                        b.loadVector(scores, {slot, b.index(i), b.index(key)}));
-  for (int64_t i = 0; i < kChunk; i += lanes) {
-    Value total = b.sumEach(ArrayRef(parts).slice(i, lanes));
-    b.storeVector(total, totals, b.index(i));
-    b.storeVector(arith::DivFOp::create(b, b.splat(1.0), total), inverses,
-                  b.index(i));
+  for (int64_t c = 0; c < numKeySums(); ++c) {
+    Value column = b.index(c);
+    Values parts(kChunk, b.splat(0.0));
+    parts = b.loop(b.index(0), b.index(paddedRank()), lanes, parts,
+                   [&](Value d, ValueRange running) {
+                     Values next;
+                     Value keys =
+                         b.fadd(b.loadVector(keyBases, {column, d}),
+                                b.loadVector(keyLocals, {slot, column, d}));
+                     for (int64_t i = 0; i < kChunk; ++i)
+                       next.push_back(b.fma(b.loadVector(rows, {b.index(i), d}),
+                                            keys, running[i]));
+                     return next;
+                   });
+    for (int64_t i = 0; i < kChunk; ++i)
+      for (int64_t key = 0; key <= i; key += lanes) {
+        Value weights = b.loadVector(scores, {slot, b.index(i), b.index(key)});
+        if (isOnes(c))
+          parts[i] = b.fadd(parts[i], weights);
+        else
+          parts[i] =
+              b.fma(weights,
+                    b.loadVector(tails, {slot, b.index(c - sum.hasTotals()),
+                                         b.index(key)}),
+                    parts[i]);
+      }
+    for (int64_t i = 0; i < kChunk; i += lanes) {
+      Value total = b.sumEach(ArrayRef(parts).slice(i, lanes));
+      b.storeVector(total, totals, {column, b.index(i)});
+      if (isOnes(c))
+        b.storeVector(arith::DivFOp::create(b, b.splat(1.0), total), inverses,
+                      b.index(i));
+    }
   }
 }
 
@@ -278,13 +313,13 @@ void CausalSumKernel::emitRows(Value slot, Value panelNumber, Value first,
   for (int64_t i = 0; i < numRows; ++i) {
     Value total, factor;
     if (sum.hasTotals()) {
-      total = b.loadScalar(totals, b.add(first, i));
+      total = b.loadScalar(totals, {b.index(0), b.add(first, i)});
       factor = b.loadScalar(inverses, b.add(first, i));
     }
     Values means;
     auto scale = [&](Value factor) {
       for (int64_t v = 0; v < count; ++v)
-        means.push_back(emitResult(tile[i * count + v], total, factor));
+        means.push_back(emitResult(b, tile[i * count + v], total, factor));
     };
     if (!sum.scale)
       scale(factor);
@@ -298,10 +333,11 @@ void CausalSumKernel::emitRows(Value slot, Value panelNumber, Value first,
 }
 
 /// What becomes of a sum: its mean, or its product with `factor`, if any.
-Value CausalSumKernel::emitResult(Value value, Value total, Value factor) {
+Value CausalSumKernel::emitResult(KernelBuilder &k, Value value, Value total,
+                                  Value factor) {
   if (total)
-    return divide(b, value, total, factor);
-  return factor ? b.fmul(value, b.broadcast(factor)) : value;
+    return divide(k, value, total, factor);
+  return factor ? k.fmul(value, k.broadcast(factor)) : value;
 }
 
 /// Asks in turn number `turn` of `turns` for its share of the lines of some
@@ -332,7 +368,7 @@ void CausalSumKernel::storeRow(ValueRange row, ArrayRef<Value> vectors) {
     at.back() = b.add(firstColumn, column);
     k.storeVector(addToOutput(k, value, at, isFirstHead), sum.output, at);
   };
-  Value available = b.sub(b.index(width), firstColumn);
+  Value available = b.sub(b.index(width - numTails), firstColumn);
   for (unsigned v = 0; v < vectors.size(); ++v) {
     Value vector = vectors[v];
     int64_t column = v * lanes;
@@ -347,4 +383,28 @@ void CausalSumKernel::storeRow(ValueRange row, ArrayRef<Value> vectors) {
           });
         });
   }
+}
+
+/// Stores the columns that are not in panels, of a chunk of rows from `first`
+/// on.
+void CausalSumKernel::storeTails(Value first) {
+  Value end = b.min(b.add(first, kChunk), numRows());
+  b.loop(first, end, 1, [&](Value row) {
+    KernelBuilder k(b.getLoc(), b, state, /*lanes=*/1);
+    Value i = b.sub(row, first), total, factor;
+    Values at = {batch, rowHead, position(row, numRows())};
+    if (sum.hasTotals()) {
+      total = b.loadScalar(totals, {b.index(0), i});
+      factor = b.loadScalar(inverses, i);
+    } else if (sum.scale) {
+      factor = b.loadScalar(sum.scale, at);
+    }
+    at.push_back({});
+    for (int64_t c = 0; c < numTails; ++c) {
+      at.back() = b.index(width - numTails + c);
+      Value value = k.loadVector(totals, {b.index(sum.hasTotals() + c), i});
+      value = emitResult(k, value, total, factor);
+      k.storeVector(addToOutput(k, value, at, isFirstHead), sum.output, at);
+    }
+  });
 }

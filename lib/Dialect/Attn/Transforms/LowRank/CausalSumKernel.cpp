@@ -19,8 +19,12 @@ CausalSumKernel::CausalSumKernel(OpBuilder &builder, Location loc,
       turns(b, builder.getInsertionBlock()
                    ->getParentOp()
                    ->getParentOfType<ModuleOp>()) {
+  // A vector would be a lot for one or two columns.
+  if (constexpr int64_t kMaxTails = 2;
+      width > lanes && width % lanes <= kMaxTails)
+    numTails = width % lanes;
   // As few panels as can be, or one more where that leaves fewer empty vectors.
-  int64_t numVectors = llvm::divideCeil(width, lanes);
+  int64_t numVectors = llvm::divideCeil(width - numTails, lanes);
   numPanels = llvm::divideCeil(numVectors, vectors);
   auto allVectors = [&](int64_t panels) {
     return panels ? llvm::alignTo(numVectors, panels) : 0;
@@ -59,8 +63,8 @@ void CausalSumKernel::emitHeads() {
     int64_t padded = paddedRank();
     running.sums = b.scratch({numPanels, padded, panel}, state);
     running.carries = b.scratch({numPanels, padded, panel}, state);
-    running.keySums = b.scratch({padded}, state);
-    running.keyCarries = b.scratch({padded}, state);
+    running.keySums = b.scratch({keySumRows(), padded}, state);
+    running.keyCarries = b.scratch({keySumRows(), padded}, state);
     forQueryHeads(rowHead, [&](Value head, Value isFirst) {
       queryHead = head;
       isFirstHead = isFirst;
@@ -79,8 +83,8 @@ void CausalSumKernel::emitSegments() {
   State all;
   all.sums = b.allocate(heads, {numPanels, padded, panel}, state);
   all.carries = b.allocate(heads, {numPanels, padded, panel}, state);
-  all.keySums = b.allocate(heads, {padded}, state);
-  all.keyCarries = b.allocate(heads, {padded}, state);
+  all.keySums = b.allocate(heads, {keySumRows(), padded}, state);
+  all.keyCarries = b.allocate(heads, {keySumRows(), padded}, state);
 
   Value numSegments = b.ceilDiv(numRows(), numChunks * kChunk);
   auto emitItem = [&](Value item, Value chain) {
@@ -118,14 +122,19 @@ void CausalSumKernel::allocateScratch() {
   locals = b.scratch({numChunks + 1, numPanels, padded, panel}, state);
   bases = b.scratch({numPanels, padded, panel}, state);
   before = b.scratch({padded, panel}, state);
-  keyLocals = b.scratch({numChunks + 1, padded}, state);
-  keyBases = b.scratch({padded}, state);
-  totals = b.scratch({kChunk}, state);
+  if (numTails > 0) {
+    packedTails = b.scratch({kChunk, lanes}, state);
+    tails = b.scratch({numChunks, numTails, kChunk}, state);
+  }
+  keyLocals = b.scratch({numChunks + 1, keySumRows(), padded}, state);
+  keyBases = b.scratch({keySumRows(), padded}, state);
+  totals = b.scratch({keySumRows(), kChunk}, state);
   inverses = b.scratch({kChunk}, state);
   edge = b.scratch({lanes}, state);
   // Nothing comes before the first chunk of a segment.
   Value zero = b.index(0);
-  fillZero(b, keyLocals, zero, padded);
+  for (int64_t c = 0; c < numKeySums(); ++c)
+    fillZero(b, keyLocals, {zero, b.index(c)}, padded);
   forPanels([&](Value i) {
     b.loop(zero, b.index(padded), 1,
            [&](Value d) { fillZero(b, locals, {zero, i, d}, panel); });
@@ -137,9 +146,9 @@ void CausalSumKernel::allocateScratch() {
 void CausalSumKernel::startHead() {
   Value zero = b.index(0), padded = b.index(paddedRank());
   keyHead = columnHead(queryHead);
-  if (sum.hasTotals()) {
-    fillZero(b, running.keySums, {}, paddedRank());
-    fillZero(b, running.keyCarries, {}, paddedRank());
+  for (int64_t c = 0; c < numKeySums(); ++c) {
+    fillZero(b, running.keySums, b.index(c), paddedRank());
+    fillZero(b, running.keyCarries, b.index(c), paddedRank());
   }
   forPanels([&](Value i) {
     b.loop(zero, padded, 1, [&](Value d) {
@@ -194,15 +203,14 @@ void CausalSumKernel::emitSums(Value slot, Value first) {
 
 void CausalSumKernel::emitOutputs(Value slot, Value first) {
   setRows(slot, first, /*pack=*/false);
-  if (sum.hasTotals())
-    emitTotals(slot);
+  emitTotals(slot);
   if (sum.result == LowRankSum::Result::InverseTotals)
-    return b.loop(first, b.min(b.add(first, kChunk), numRows()), 1,
-                  [&](Value row) {
-                    Value total = b.loadScalar(totals, b.sub(row, first));
-                    b.storeScalar(invertOrZero(total), sum.output,
-                                  {batch, rowHead, position(row, numRows())});
-                  });
+    return b.loop(
+        first, b.min(b.add(first, kChunk), numRows()), 1, [&](Value row) {
+          Value total = b.loadScalar(totals, {b.index(0), b.sub(row, first)});
+          b.storeScalar(invertOrZero(total), sum.output,
+                        {batch, rowHead, position(row, numRows())});
+        });
   forPanels([&](Value i) {
     setValues(slot, i, b.add(first, diagonal()), /*pack=*/false);
     emitRows(slot, i, b.index(0), first, /*isFirst=*/true);
@@ -211,6 +219,8 @@ void CausalSumKernel::emitOutputs(Value slot, Value first) {
       emitRows(slot, i, row, b.add(first, row), /*isFirst=*/false);
     });
   });
+  if (numTails > 0)
+    storeTails(first);
 }
 
 /// Keeps the state and adds the sums of the segment before chunk `slot` to it.
@@ -225,12 +235,13 @@ void CausalSumKernel::addToState(Value slot) {
       });
     });
   });
-  if (!sum.hasTotals())
-    return;
   b.loop(b.index(0), b.index(paddedRank()), lanes, [&](Value d) {
-    b.storeVector(b.loadVector(running.keySums, d), keyBases, d);
-    addCompensated(b, b.loadVector(keyLocals, {slot, d}), running.keySums,
-                   running.keyCarries, d);
+    for (int64_t c = 0; c < numKeySums(); ++c) {
+      Value at[] = {b.index(c), d};
+      b.storeVector(b.loadVector(running.keySums, at), keyBases, at);
+      addCompensated(b, b.loadVector(keyLocals, {slot, at[0], d}),
+                     running.keySums, running.keyCarries, at);
+    }
   });
 }
 

@@ -18,6 +18,9 @@
 //         totals = left (z0 + l) + the sums of the rows of S
 //         output = left (C0 + L) + S V, divided by the totals
 //
+// A few value columns beyond the last whole vector are summed and multiplied
+// like the keys for the totals, by vectors along the rank.
+//
 // C and the sums of keys z are running sums of segments, compensated. Keys
 // before the first diagonal only go to them. Under the transposed mask rows and
 // keys come in the opposite order: row i from the end reads the keys up to key
@@ -60,7 +63,7 @@ private:
     int64_t row, key, count;
   };
   /// Sums that go on from segment to segment, and what they lost: outer
-  /// products of all panels, and keys.
+  /// products of all panels, and those of keys that are columns of C.
   struct State {
     Value sums, carries, keySums, keyCarries;
   };
@@ -94,19 +97,30 @@ private:
   void emitScores(Value slot, Value first);
   void emitDots(Value slot, llvm::ArrayRef<Dots> dots,
                 llvm::function_ref<void(Value)> ahead);
+  /// Columns that are summed by keys: ones if there are totals, then the last
+  /// ones of the values.
+  int64_t numKeySums() const { return sum.hasTotals() + numTails; }
+  /// Rows of buffers for them, which are never empty.
+  int64_t keySumRows() const { return std::max<int64_t>(numKeySums(), 1); }
+  /// Whether column `c` of those is the ones.
+  bool isOnes(int64_t c) const { return sum.hasTotals() && c == 0; }
+  void packTails(Value slot, Value first);
   void addKeys(Value slot, Value first);
   void addToState(Value slot);
 
   void emitTotals(Value slot);
   void emitRows(Value slot, Value panelNumber, Value first, Value row,
                 bool isFirst);
-  Value emitResult(Value value, Value total, Value factor);
+  Value emitResult(KernelBuilder &k, Value value, Value total, Value factor);
   void prefetchRows(const Ahead &ahead, int64_t rows, Value turn,
                     int64_t turns);
   void storeRow(ValueRange at, llvm::ArrayRef<Value> vectors);
+  void storeTails(Value first);
 
   /// Panels of value columns, the columns of one, and the chunks of a segment.
   int64_t numPanels, panel, numChunks;
+  /// Value columns that are not in panels.
+  int64_t numTails = 0;
   bool hasTurns;
   Turns turns;
   // The present task.
@@ -115,6 +129,8 @@ private:
   /// Packed rows and triangles of the chunks of a segment, and keys of one
   /// chunk.
   Value left, right, values, scores;
+  /// Values that are not in panels, as they are packed and turned around.
+  Value packedTails, tails;
   /// The sums of the segment before each chunk, and those before the segment.
   Value locals, keyLocals, bases, keyBases;
   /// The sums before a chunk, the totals of its rows and one over them.

@@ -51,6 +51,19 @@ func.func @segments(%u: memref<1x1x1000x16xf32>, %v: memref<1x1x1000x64xf32>, %o
   return
 }
 
+// One column more than four vectors is summed as the keys are for the totals.
+
+// CHECK-LABEL: func.func @tail(
+//       CHECK:   %[[LOCALS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<17x1x16x64xf32>
+//       CHECK:   memref.alloc() {alignment = 64 : i64} : memref<16x1x16xf32>
+//       CHECK:   memref.alloc() {alignment = 64 : i64} : memref<17x2x16xf32>
+//       CHECK:   vector.store %{{.*}}, %{{.*}}[%c0, %c0, %{{.*}}, %c64] : memref<1x1x100x65xf32>, vector<1xf32>
+func.func @tail(%u: memref<1x1x100x16xf32>, %v: memref<1x1x100x65xf32>, %o: memref<1x1x100x65xf32>) {
+  attn.low_rank ins(%u, %u, %v : memref<1x1x100x16xf32>, memref<1x1x100x16xf32>, memref<1x1x100x65xf32>)
+      outs(%o : memref<1x1x100x65xf32>) {mask = #attn.row_mask<causal>}
+  return
+}
+
 // A tree of sums: runs of 32 columns, then pairs, then rows.
 
 // CHECK-LABEL: func.func @intervals(

@@ -107,6 +107,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   };
 #define FOVEA_ADD(name) add(#name, &::name)
   FOVEA_ADD(fovea_rt_parallel_for);
+  FOVEA_ADD(fovea_rt_loop_threads);
   FOVEA_ADD(fovea_rt_wait_for_turn);
   FOVEA_ADD(fovea_rt_end_turn);
   FOVEA_ADD(fovea_rt_fail);

@@ -70,7 +70,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   transforms.separateAdds = cpu.hasSeparateAdds;
   pm.addPass(attn::createVectorizeFFTPass(transforms));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeSummarizePass(registers));
+  pm.addPass(attn::createVectorizeSummarizePass(registers));
   pm.addNestedPass<func::FuncOp>(
       attn::createVectorizeSummarizeBackwardPass(registers));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(registers));

@@ -147,6 +147,10 @@ static void runInline(int64_t count, int64_t scratchBytes, void *scratch,
   runningIndex = outerIndex;
 }
 
+int64_t fovea_rt_loop_threads(void) {
+  return scratchDepth() > 0 ? 1 : numThreads();
+}
+
 void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
                            fovea_rt_body_t body, void *context) {
   if (count <= 0)

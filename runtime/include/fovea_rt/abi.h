@@ -85,6 +85,13 @@ FOVEA_RT_EXPORT void fovea_rt_parallel_for(int64_t count, int64_t scratch_bytes,
                                            fovea_rt_body_t body, void *context);
 
 /*
+ * Threads of a parallel loop that is started here, at least 1: one for a loop
+ * inside a body. A kernel may divide its work by it, in a way that has no
+ * effect on results.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_loop_threads(void);
+
+/*
  * Sums that bodies of one parallel loop add to in one order, whatever the
  * number of threads. The bodies of a chain are numbered 0 ... num_items - 1;
  * the loop runs item i of chain c as index i * num_chains + c, so that, indices

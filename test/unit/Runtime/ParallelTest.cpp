@@ -173,6 +173,14 @@ TEST_F(ParallelTest, nestedLoopsRunInlineOnTheBodysThread) {
   EXPECT_EQ(inner.load(), 6 * 10 * 2);
 }
 
+TEST_F(ParallelTest, aLoopInsideALoopHasOneThread) {
+  fovea_rt_set_num_threads(3);
+  EXPECT_EQ(fovea_rt_loop_threads(), 3);
+  parallelFor(4, 0,
+              [&](int64_t, void *) { EXPECT_EQ(fovea_rt_loop_threads(), 1); });
+  EXPECT_EQ(fovea_rt_loop_threads(), 3);
+}
+
 TEST_F(ParallelTest, aLoopInsideALoopOfOneIndexRunsInline) {
   fovea_rt_set_num_threads(3);
   const auto self = std::this_thread::get_id();

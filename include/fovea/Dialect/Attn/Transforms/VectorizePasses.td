@@ -180,23 +180,23 @@ def VectorizeVQBackwardPass
 }
 
 def VectorizeSummarizePass
-    : Pass<"attn-vectorize-summarize", "::mlir::func::FuncOp"> {
+    : Pass<"attn-vectorize-summarize", "::mlir::ModuleOp"> {
   let summary = "lower attn.summarize on memrefs to parallel vector code";
   let description = [{
     Replaces every `attn.summarize` on memrefs by a parallel loop of register
     tiles, vectorised over the columns. Weights are shared by several intervals
-    and by all heads of a chunk of rows.
+    and by all heads of a chunk of rows. How the work is divided is decided when it
+    runs, by the number of threads, and has no effect on results.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
            "width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
-           "tasks of a parallel loop to aim at; no effect on results">
+           "number of vector registers">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"
   ];

@@ -42,7 +42,7 @@ static constexpr int64_t kRowBitsPerTask = 8192;
 
 SummarizeBackwardKernel::SummarizeBackwardKernel(
     OpBuilder &builder, ArrayRef<SummarizeBackwardOp> ops,
-    const SummarizeTarget &target)
+    const SummarizeTarget &target, int64_t minTasks)
     : b(SummarizeBackwardOp(ops.front()).getLoc(), builder,
         getStateType(
             getElementTypeOrSelf(SummarizeBackwardOp(ops.front()).getInput())),
@@ -67,7 +67,7 @@ SummarizeBackwardKernel::SummarizeBackwardKernel(
   coarsest = last.getInterval();
   numSums = rank * levels.size();
   numVectors = cast<MemRefType>(input.getType()).getDimSize(3) / b.getLanes();
-  divideWork(target.minTasks);
+  divideWork(minTasks);
   rowTiles = llvm::divideCeil(chunkRows, kTile);
 }
 

@@ -44,10 +44,11 @@ public:
   using Value = mlir::Value;
   using Values = KernelBuilder::Values;
 
-  /// `levels` read and add to one input, with intervals that double.
+  /// `levels` read and add to one input, with intervals that double. There are
+  /// `minTasks` tasks if the shapes allow it.
   SummarizeBackwardKernel(mlir::OpBuilder &builder,
                           llvm::ArrayRef<SummarizeBackwardOp> levels,
-                          const SummarizeTarget &target);
+                          const SummarizeTarget &target, int64_t minTasks);
   void emit();
 
 private:

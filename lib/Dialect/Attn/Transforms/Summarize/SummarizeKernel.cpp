@@ -8,6 +8,9 @@
 
 #include "SummarizeKernel.h"
 #include "KernelBuilder.h"
+#include "RuntimeCalls.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -15,6 +18,10 @@ using namespace mlir;
 using namespace fovea::attn;
 
 using Values = SmallVector<Value>;
+
+/// What stands for 1 in the reciprocal of a number of vectors. A task has at
+/// most eight of them, and what is divided is less than 2^13.
+static constexpr int64_t kReciprocalOne = 1 << 16;
 
 namespace {
 /// One operation of the nest.
@@ -55,6 +62,7 @@ private:
     Value stream, strip;
   };
 
+  void divideWork(Value instances);
   void emitTask(Value slice);
   void emitChunks();
   void emitInstance(Chunk chunk, const Instance &instance);
@@ -70,6 +78,7 @@ private:
   using PrefetchFn = std::function<void(Value)>;
   PrefetchFn prefetchNext(const Level &level, const Chunk &chunk,
                           const Instance &instance);
+  Value divideByVectors(Value value);
   void storeSums(const Level &level, const Chunk &chunk,
                  const Instance &instance, Value firstSum, ValueRange sums,
                  Value firstInterval);
@@ -105,12 +114,19 @@ private:
   std::optional<int64_t> staticRows;
   bool anyInside;
   // Values of the enclosing function.
-  Value rows, headsPerSet, groups;
+  Value rows, headsPerSet, groups, instancesPerTask, vectorsPerTask, numSlices;
   // Values of the task.
-  Value set, firstInstance, numInstances, firstVector, numVectors, packed,
-      packedWeights, sums;
+  Value set, firstInstance, numInstances, firstVector, numVectors,
+      vectorReciprocal, packed, packedWeights, sums;
 };
 } // namespace
+
+/// Whether `value` is known to be a multiple of `factor`.
+static bool isMultiple(Value value, Value factor) {
+  std::optional<int64_t> known = getConstantIntValue(value),
+                         divisor = getConstantIntValue(factor);
+  return known && divisor && *known % *divisor == 0;
+}
 
 SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
                                  const SummarizePlan &plan)
@@ -135,10 +151,40 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
   anyInside = levels.front().inside;
 }
 
-/// Whether `value` is known to be a multiple of `factor`.
-static bool isMultiple(Value value, int64_t factor) {
-  std::optional<int64_t> known = getConstantIntValue(value);
-  return known && *known % factor == 0;
+/// Tasks for all threads of this run, as wide as possible: few instances read
+/// the weights more often, and narrow slices fetch parts of rows. Neither
+/// changes a result.
+void SummarizeKernel::divideWork(Value instances) {
+  auto ceilDiv = [&](Value a, Value c) {
+    return b.div(b.sub(b.add(a, c), b.index(1)), c);
+  };
+  auto clamp = [&](Value value, Value low, Value high) {
+    return isEqualConstantIntOrValue(low, high) ? low
+                                                : b.clamp(value, low, high);
+  };
+  Value one = b.index(1), minSlices = b.index(plan.slices);
+  Value maxSlices = b.index(std::max<int64_t>(1, plan.wholeVectors));
+  Value minTasks = b.max(b.ceilDiv(instances, plan.instancesPerTask), one);
+  Value maxTasks = b.max(instances, one);
+  bool isFixed = isEqualConstantIntOrValue(minSlices, maxSlices) &&
+                 isEqualConstantIntOrValue(minTasks, maxTasks);
+  Value wanted = one;
+  if (!isFixed) {
+    auto module = SummarizeOp(levels.front().op)->getParentOfType<ModuleOp>();
+    wanted = arith::IndexCastOp::create(
+        b, b.getIndexType(),
+        RuntimeCalls::emitCall(b, module, "fovea_rt_loop_threads",
+                               b.getI64Type(), {}));
+    wanted = ceilDiv(wanted, b.index(sets));
+  }
+  // Pairs of instances first, then slices of rows, single instances last.
+  Value tasks = clamp(ceilDiv(wanted, minSlices), minTasks,
+                      b.max(minTasks, b.div(maxTasks, 2)));
+  Value slices = clamp(ceilDiv(wanted, tasks), minSlices, maxSlices);
+  tasks = clamp(ceilDiv(wanted, slices), tasks, maxTasks);
+  instancesPerTask = ceilDiv(maxTasks, tasks);
+  vectorsPerTask = ceilDiv(maxSlices, slices);
+  numSlices = ceilDiv(maxSlices, vectorsPerTask);
 }
 
 void SummarizeKernel::emit() {
@@ -146,19 +192,21 @@ void SummarizeKernel::emit() {
   headsPerSet = b.div(b.extent(input, 1), sets);
   groups = b.ceilDiv(rows, plan.streams * coarsest);
   Value instances = b.mul(b.mul(b.extent(input, 0), headsPerSet), groups);
-  SmallVector<OpFoldResult> bounds = {
-      b.getIndexAttr(sets),
-      getAsOpFoldResult(b.ceilDiv(instances, plan.instancesPerTask)),
-      b.getIndexAttr(plan.slices)};
+  divideWork(instances);
+  Value tasks = b.div(b.sub(b.add(instances, instancesPerTask), b.index(1)),
+                      instancesPerTask);
+  SmallVector<OpFoldResult> bounds = {b.getIndexAttr(sets),
+                                      getAsOpFoldResult(tasks),
+                                      getAsOpFoldResult(numSlices)};
   scf::ForallOp::create(
       b, bounds, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
       [&](OpBuilder &, Location, ValueRange ivs) {
         set = ivs[0];
-        firstInstance = b.mul(ivs[1], plan.instancesPerTask);
+        firstInstance = b.mul(ivs[1], instancesPerTask);
         numInstances =
-            isMultiple(instances, plan.instancesPerTask)
-                ? b.index(plan.instancesPerTask)
-                : b.min(b.sub(instances, firstInstance), plan.instancesPerTask);
+            isMultiple(instances, instancesPerTask)
+                ? instancesPerTask
+                : b.min(b.sub(instances, firstInstance), instancesPerTask);
         emitTask(ivs[2]);
         scf::InParallelOp::create(b);
       });
@@ -182,10 +230,11 @@ void SummarizeKernel::emitTask(Value slice) {
   packed =
       b.scratch({plan.getMaxVectors(), plan.chunk, plan.streams, plan.lanes},
                 elementType);
-  firstVector = b.mul(slice, plan.vectorsPerTask);
+  firstVector = b.mul(slice, vectorsPerTask);
   numVectors =
-      b.select(b.equal(slice, b.index(plan.slices - 1)),
-               b.index(plan.getMaxVectors()), b.index(plan.vectorsPerTask));
+      b.select(b.equal(slice, b.sub(numSlices, b.index(1))),
+               b.sub(b.index(plan.vectors), firstVector), vectorsPerTask);
+  vectorReciprocal = b.div(b.add(numVectors, kReciprocalOne - 1), numVectors);
 
   int64_t numPackedRows = 0, numSums = 0;
   for (Level &level : levels) {
@@ -447,30 +496,35 @@ SummarizeKernel::prefetchNext(const Level &level, const Chunk &chunk,
   // The lines of all streams, divided among the vectors; for one vector, the
   // lines of one stream are the share of one level.
   int64_t number = &level - levels.data(), numLevels = levels.size();
-  int64_t linesPerRow = plan.getMaxVectors();
-  int64_t linesPerStream = plan.chunk * linesPerRow;
   SmallVector<std::pair<Value, Value>> shares;
   for (int64_t share = 0; share < plan.streams; ++share) {
     if (share * numLevels / plan.streams != number)
       continue;
-    Value line =
-        b.mul(b.add(b.mul(chunk.vector, plan.streams), share), plan.chunk);
-    Value interval = b.add(target.stream, b.div(line, linesPerStream));
-    Value row = b.add(b.mul(interval, coarsest), getPlace(ahead, target));
-    shares.push_back(
-        {b.min(row, *staticRows - plan.chunk), b.rem(line, linesPerStream)});
+    Value place = b.add(b.mul(chunk.vector, plan.streams), share);
+    Value stream = divideByVectors(place);
+    Value firstLine =
+        b.mul(b.sub(place, b.mul(stream, numVectors)), plan.chunk);
+    Value row = b.add(b.mul(b.add(target.stream, stream), coarsest),
+                      getPlace(ahead, target));
+    shares.push_back({b.min(row, *staticRows - plan.chunk), firstLine});
   }
-  return [this, target, shares, linesPerRow](Value number) {
-    for (auto [row, firstLine] : shares) {
+  return [this, target, shares](Value number) {
+    for (auto [firstRow, firstLine] : shares) {
       Value line = b.add(firstLine, number);
-      Value vector = b.add(firstVector, b.rem(line, linesPerRow));
+      Value row = divideByVectors(line);
+      Value vector = b.add(firstVector, b.sub(line, b.mul(row, numVectors)));
       b.prefetch(input,
-                 {target.batch, target.head,
-                  b.add(row, b.div(line, linesPerRow)),
+                 {target.batch, target.head, b.add(firstRow, row),
                   b.mul(vector, plan.lanes)},
                  /*locality=*/2);
     }
   };
+}
+
+/// `value / numVectors`, of a value so small that a product and a shift are
+/// exact: a division in the loop of a register tile would take as long as it.
+Value SummarizeKernel::divideByVectors(Value value) {
+  return b.div(b.mul(value, vectorReciprocal), kReciprocalOne);
 }
 
 /// The register tile: packed rows `[from, to)` of all streams times the weights

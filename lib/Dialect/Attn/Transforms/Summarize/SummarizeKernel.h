@@ -43,16 +43,17 @@ namespace fovea::attn {
 /// The sizes of the loop nest.
 struct SummarizePlan {
   /// Columns of one vector, and vectors that cover the width. The last vector
-  /// ends at the last column and may overlap the one before.
-  int64_t lanes, vectors;
-  /// Vectors of columns per task; the last of `slices` tasks takes the rest.
-  int64_t vectorsPerTask, slices;
+  /// ends at the last column; where it overlaps the one before, it is not one
+  /// of the whole ones, and belongs to the same task.
+  int64_t lanes, vectors, wholeVectors;
+  /// Parts of a row that are tasks of their own, at least.
+  int64_t slices;
   /// Coarsest intervals side by side in a register tile, and sums of each.
   int64_t streams, rankBlock;
   /// A chunk never crosses the end of a unit, the largest interval that fits
   /// in a chunk, or the finest one if none does.
   int64_t unit, chunk;
-  /// Instances of a task.
+  /// Instances of a task, at most.
   int64_t instancesPerTask;
   /// Equal parts of a coarsest interval, computed side by side like instances:
   /// levels whose intervals fit in a strip share their weights among all of
@@ -60,17 +61,15 @@ struct SummarizePlan {
   int64_t strips;
 
   int64_t getChunksPerUnit() const { return (unit + chunk - 1) / chunk; }
-  /// Columns in the widest task.
+  /// Vectors of the widest task.
   int64_t getMaxVectors() const {
-    return vectors - (slices - 1) * vectorsPerTask;
+    return (wholeVectors + slices - 1) / slices + (vectors - wholeVectors);
   }
 };
 
 /// What the loops are planned for.
 struct SummarizeTarget {
   int64_t vectorBits, numRegisters;
-  /// Tasks wanted, where shapes are known and allow it.
-  int64_t minTasks;
 };
 
 /// Plans the loops for `levels`, which read the same input with intervals that

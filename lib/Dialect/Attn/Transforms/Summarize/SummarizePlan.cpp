@@ -42,30 +42,6 @@ static int64_t balance(int64_t count, int64_t limit) {
   return llvm::divideCeil(count, llvm::divideCeil(count, limit));
 }
 
-/// Halves the tasks until there are `minTasks`, or they cannot get smaller.
-static void splitTasks(SummarizePlan &plan, int64_t sets, int64_t instances,
-                       int64_t width, int64_t minTasks) {
-  auto countSlices = [&](int64_t vectorsPerTask) {
-    return std::max<int64_t>(1, width / plan.lanes / vectorsPerTask);
-  };
-  auto countTasks = [&]() -> int64_t {
-    return sets * llvm::divideCeil(instances, plan.instancesPerTask) *
-           countSlices(plan.vectorsPerTask);
-  };
-  while (countTasks() < minTasks) {
-    // Narrow tasks fetch parts of rows, small ones read weights more often.
-    if (plan.instancesPerTask > 2)
-      plan.instancesPerTask = llvm::divideCeil(plan.instancesPerTask, 2);
-    else if (plan.vectorsPerTask > 1 &&
-             countSlices(plan.vectorsPerTask) < countSlices(1))
-      plan.vectorsPerTask /= 2;
-    else if (plan.instancesPerTask > 1)
-      plan.instancesPerTask = 1;
-    else
-      return;
-  }
-}
-
 SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
                                          const SummarizeTarget &target) {
   SummarizeOp finest = levels.front(), coarsest = levels.back();
@@ -80,7 +56,8 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
   while (plan.lanes > width)
     plan.lanes /= 2;
   plan.vectors = llvm::divideCeil(width, plan.lanes);
-  plan.vectorsPerTask = kVectorsPerTask;
+  plan.wholeVectors = width / plan.lanes;
+  plan.slices = std::max<int64_t>(1, plan.wholeVectors / kVectorsPerTask);
 
   plan.streams = kMaxStreams;
   if (!ShapedType::isDynamic(rows))
@@ -107,14 +84,12 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
     plan.instancesPerTask =
         balance(instances,
                 std::max(kInstancesPerTask, kMinRowsPerTask / rowsPerInstance));
-    // The order of summation, which strips change, must not depend on the
-    // number of tasks: it is settled first.
+    // The order of summation, which strips change, does not depend on the
+    // number of tasks.
     while (rows >= 2 * longest && plan.strips < kMaxStrips &&
            2 * plan.strips * plan.instancesPerTask <= kInstancesWithStrips &&
            longest >= 4 * plan.strips * plan.unit)
       plan.strips *= 2;
-    splitTasks(plan, sets, instances, width, target.minTasks);
   }
-  plan.slices = std::max<int64_t>(1, width / plan.lanes / plan.vectorsPerTask);
   return plan;
 }

@@ -67,8 +67,7 @@ struct VectorizeSummarizePass
   void lower(ArrayRef<SummarizeOp> levels) {
     SummarizeOp last = levels.back();
     OpBuilder builder(last);
-    SummarizePlan plan =
-        planSummaries(levels, {vectorBits, numRegisters, minTasks});
+    SummarizePlan plan = planSummaries(levels, {vectorBits, numRegisters});
     std::string intervals =
         llvm::join(llvm::map_range(levels,
                                    [](SummarizeOp op) {

@@ -59,8 +59,8 @@ struct VectorizeSummarizeBackwardPass
              ops, aliases, isNextLevel,
              [](SummarizeBackwardOp op) { return op.getDInput(); })) {
       OpBuilder builder(levels.back());
-      SummarizeBackwardKernel(builder, levels,
-                              {vectorBits, numRegisters, minTasks})
+      SummarizeBackwardKernel(builder, levels, {vectorBits, numRegisters},
+                              minTasks)
           .emit();
       for (SummarizeBackwardOp op : levels)
         op.erase();

@@ -1,12 +1,18 @@
 // RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
 
 // Intervals of 64 rows, shorter than the longest chunk: the 4 heads of 16
-// intervals each are 16 instances of 4 neighbouring intervals, 8 to a task, and
-// no sums are carried from chunk to chunk.
+// intervals each are 16 instances of 4 neighbouring intervals, and no sums are
+// carried from chunk to chunk. There are as many tasks as threads: up to 8, of
+// two instances or more, and up to 16 of one.
 
 // CHECK-LABEL: func.func @one_level(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x4x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x2x64x16xf32>, %[[O:[a-z0-9]+]]: memref<1x4x32x16xf32>)
-//       CHECK:   scf.forall (%{{.*}}) in (2) {
+//       CHECK:   %[[THREADS:.*]] = llvm.call @fovea_rt_loop_threads()
+//       CHECK:   %[[WANTED:.*]] = arith.index_cast %[[THREADS]]
+//       CHECK:   %[[PAIRS:.*]] = arith.maxsi %[[WANTED]], %c1
+//       CHECK:   %[[TASKS:.*]] = arith.minsi %[[PAIRS]], %c8
+//       CHECK:   arith.maxsi %[[WANTED]], %[[TASKS]]
+//       CHECK:   scf.forall (%{{.*}}) in (%{{.*}}) {
 //       CHECK:     %[[ROWS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x64x4x16xf32>
 //       CHECK:     %[[WEIGHTS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x64x2x16xf32>
 // Copy the weights.
@@ -44,7 +50,7 @@ func.func @one_level(%x: memref<1x4x1024x16xf32>, %w: memref<1x2x64x16xf32>,
 // CHECK-LABEL: func.func @long_interval(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x2x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x4x256x16xf32>, %[[B:[a-z0-9]+]]: memref<1x4x16xf32>, %[[O:[a-z0-9]+]]: memref<1x2x16x16xf32>)
 //       CHECK:   scf.forall
-//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x1x1x4x4x16xf32>
+//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x1x4x4x16xf32>
 //       CHECK:     vector.load %[[B]]
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
 //       CHECK:     %[[TILE:.*]]:16 = scf.for

@@ -16,6 +16,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::extent;
 using attn::detail::ParsedSources;
 using attn::detail::TypedOperands;
 using attn::detail::verifyGradient;
@@ -26,10 +27,6 @@ template <typename OpTy>
 static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
   unsigned first = op.getODSOperandIndexAndLength(group).first;
   return MutableOperandRange(op, first, op->getNumOperands() - first);
-}
-
-static int64_t extent(Value value, int64_t dim) {
-  return cast<ShapedType>(value.getType()).getDimSize(dim);
 }
 
 //===----------------------------------------------------------------------===//

@@ -14,6 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::shaped;
 using attn::detail::verifyDestinationStyle;
 using attn::detail::verifyElements;
 using attn::detail::verifyExtent;
@@ -21,10 +22,6 @@ using attn::detail::verifyGradient;
 using attn::detail::verifyResultGradients;
 using attn::detail::verifyShape;
 using attn::detail::verifyWidth;
-
-static ShapedType shaped(Value value) {
-  return cast<ShapedType>(value.getType());
-}
 
 //===----------------------------------------------------------------------===//
 // ConvApplyOp

@@ -13,15 +13,12 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::shaped;
 using attn::detail::verifyDestinationStyle;
 using attn::detail::verifyElements;
 using attn::detail::verifyExtent;
 using attn::detail::verifyShape;
 using attn::detail::verifyWidth;
-
-static ShapedType shaped(Value value) {
-  return cast<ShapedType>(value.getType());
-}
 
 //===----------------------------------------------------------------------===//
 // SpectrumAttr

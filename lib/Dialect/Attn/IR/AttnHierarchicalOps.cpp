@@ -14,10 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-
-static int64_t extent(Value value, int64_t dim) {
-  return cast<ShapedType>(value.getType()).getDimSize(dim);
-}
+using attn::detail::extent;
 
 LogicalResult attn::detail::verifyWeights(Operation *op, const Twine &name,
                                           Value weights, Value bias,

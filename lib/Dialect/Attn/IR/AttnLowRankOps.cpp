@@ -13,10 +13,7 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
-
-static ShapedType shaped(Value value) {
-  return cast<ShapedType>(value.getType());
-}
+using attn::detail::shaped;
 
 /// Checks that `operand` broadcasts to `[B, H]` of rows `[B, H, ...]`.
 static LogicalResult verifyBroadcast(Operation *op, StringRef name,

@@ -16,14 +16,6 @@ using namespace fovea;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
-static ShapedType shaped(Value value) {
-  return cast<ShapedType>(value.getType());
-}
-
-static int64_t extent(Value value, int64_t dim) {
-  return shaped(value).getDimSize(dim);
-}
-
 /// Checks sets of codewords `[W, S, D]`, where `W` is 1 or the heads of `key`.
 static LogicalResult verifySets(Operation *op, Value key, Value codebook) {
   if (failed(verifyExtent(op, "codebook", codebook, 0, extent(key, 1),

@@ -14,14 +14,9 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::extent;
+using attn::detail::shaped;
 using attn::detail::verifyExtent;
-
-static ShapedType shapeOf(Value value) {
-  return cast<ShapedType>(value.getType());
-}
-static int64_t extent(Value value, int64_t dim) {
-  return shapeOf(value).getDimSize(dim);
-}
 
 //===----------------------------------------------------------------------===//
 // TreeAttr
@@ -97,8 +92,8 @@ static int64_t countRoots(Value tree, TreeAttr shape) {
 /// Checks tokens or rows `[B, ..., F]` against the tree.
 static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
                                 Value tree, int64_t count, StringRef what) {
-  Type found = shapeOf(rows).getElementType();
-  Type expected = shapeOf(tree).getElementType();
+  Type found = shaped(rows).getElementType();
+  Type expected = shaped(tree).getElementType();
   if (found != expected)
     return op->emitOpError() << "expects " << name << " to hold " << expected
                              << ", the element type of tree, but got " << found;
@@ -106,7 +101,7 @@ static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
       failed(verifyExtent(op, name, rows, 1, count, what)) ||
       failed(verifyExtent(op, name, rows, 2, extent(tree, 2), "width of tree")))
     return failure();
-  if (shapeOf(rows).isDynamicDim(2))
+  if (shaped(rows).isDynamicDim(2))
     return op->emitOpError() << "expects a static width of " << name;
   return success();
 }
@@ -140,7 +135,7 @@ static LogicalResult verifyNumbers(Operation *op, StringRef name, Value numbers,
                                    Type elementType) {
   Type expected =
       elementType.isF64() ? elementType : Float32Type::get(op->getContext());
-  Type found = shapeOf(numbers).getElementType();
+  Type found = shaped(numbers).getElementType();
   if (found != expected)
     return op->emitOpError() << "expects " << name << " to hold " << expected
                              << ", but got " << found;
@@ -203,7 +198,7 @@ LogicalResult TreeFetchOp::verify() {
     return failure();
   if (Value weight = getLogWeight())
     if (failed(verifyNumbers(*this, "log_weight", weight,
-                             shapeOf(getTree()).getElementType())) ||
+                             shaped(getTree()).getElementType())) ||
         failed(verifyList(*this, "log_weight", weight, extent(getTree(), 0),
                           extent(getRows(), 1), "rows")))
       return failure();
@@ -468,7 +463,7 @@ double TreeScoreOp::getScaleOrDefault() {
 }
 
 LogicalResult TreeScoreOp::verify() {
-  auto q = shapeOf(getQuery()), k = shapeOf(getKey());
+  auto q = shaped(getQuery()), k = shaped(getKey());
   if (k.getElementType() != q.getElementType())
     return emitOpError() << "expects key to have the element type of query, "
                          << q.getElementType() << ", but got "

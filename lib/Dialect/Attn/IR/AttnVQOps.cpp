@@ -14,11 +14,8 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::shaped;
 using attn::detail::verifyExtent;
-
-static ShapedType shapedType(Value value) {
-  return cast<ShapedType>(value.getType());
-}
 
 //===----------------------------------------------------------------------===//
 // What both operations share
@@ -33,7 +30,7 @@ static LogicalResult verifyState(Operation *op, StringRef name,
            << "expects 5 operands of " << name
            << " (mean, count, kept codes, kept values, position), but got "
            << state.size();
-  ShapedType v = shapedType(value);
+  ShapedType v = shaped(value);
   int64_t batch = v.getDimSize(0), heads = v.getDimSize(1);
   struct Part {
     StringRef name;
@@ -52,7 +49,7 @@ static LogicalResult verifyState(Operation *op, StringRef name,
                    {batch, heads, 2 * block, v.getDimSize(3)}},
                   {"position", IntegerType::get(context, 64), {}}};
   for (auto [part, operand] : llvm::zip_equal(parts, state)) {
-    ShapedType found = shapedType(operand);
+    ShapedType found = shaped(operand);
     std::string full = (part.name + " of " + name).str();
     if (found.getElementType() != part.elementType ||
         found.getRank() != static_cast<int64_t>(part.shape.size()))
@@ -64,8 +61,7 @@ static LogicalResult verifyState(Operation *op, StringRef name,
                               "from value, codebook and block")))
         return failure();
   }
-  if (shapedType(state[2]).isDynamicDim(2) ||
-      shapedType(state[3]).isDynamicDim(2))
+  if (shaped(state[2]).isDynamicDim(2) || shaped(state[3]).isDynamicDim(2))
     return op->emitOpError()
            << "expects kept codes and kept values of " << name << " to have "
            << 2 * block << " rows, but got a dynamic extent";
@@ -74,17 +70,16 @@ static LogicalResult verifyState(Operation *op, StringRef name,
 
 /// Checks query, codes, value, codebook and bias.
 template <typename OpTy> static LogicalResult verifyInputs(OpTy op) {
-  ShapedType q = shapedType(op.getQuery()), v = shapedType(op.getValue()),
-             c = shapedType(op.getCodebook());
+  ShapedType q = shaped(op.getQuery()), v = shaped(op.getValue()),
+             c = shaped(op.getCodebook());
   Type elementType = q.getElementType();
   for (auto [name, operand] : {std::pair{StringRef("value"), op.getValue()},
                                {"codebook", op.getCodebook()},
                                {"output", op.getOutput()}})
-    if (operand && shapedType(operand).getElementType() != elementType)
+    if (operand && shaped(operand).getElementType() != elementType)
       return op.emitOpError()
              << "expects " << name << " to have the element type of query, "
-             << elementType << ", but got "
-             << shapedType(operand).getElementType();
+             << elementType << ", but got " << shaped(operand).getElementType();
   if (q.isDynamicDim(3) || v.isDynamicDim(3) || c.isDynamicDim(2))
     return op.emitOpError("expects static head and value widths");
   if (q.getDimSize(3) == 0 || v.getDimSize(3) == 0)
@@ -118,7 +113,7 @@ template <typename OpTy> static LogicalResult verifyInputs(OpTy op) {
   if (failed(attn::detail::verifyHeads(operation, heads, v.getDimSize(1))))
     return failure();
   if (op.getBias()) {
-    ShapedType bias = shapedType(op.getBias());
+    ShapedType bias = shaped(op.getBias());
     if (bias.getDimSize(3) != 2 * block)
       return op.emitOpError()
              << "expects extent 3 of bias to be " << 2 * block
@@ -139,9 +134,9 @@ template <typename OpTy>
 static LogicalResult verifyQuantized(OpTy op, Value lse) {
   if (failed(verifyInputs(op)))
     return failure();
-  return attn::detail::verifyDestinations(
-      op, op.getQuery(), shapedType(op.getValue()).getDimSize(3),
-      op.getOutput(), lse, op.getScale());
+  return attn::detail::verifyDestinations(op, op.getQuery(),
+                                          shaped(op.getValue()).getDimSize(3),
+                                          op.getOutput(), lse, op.getScale());
 }
 
 static LogicalResult emitBiasError(Operation *op) {
@@ -184,7 +179,7 @@ LogicalResult VQOp::verify() {
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
                          << ", which has no normaliser";
-  int64_t numCodes = shapedType(getCodebook()).getDimSize(1);
+  int64_t numCodes = shaped(getCodebook()).getDimSize(1);
   if (!getState().empty() &&
       failed(verifyState(*this, "state", getState(), getValue(), numCodes,
                          getBlock())))
@@ -215,7 +210,7 @@ struct ShrinkBlock : OpRewritePattern<VQOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
-    int64_t rows = shapedType(op.getQuery()).getDimSize(2);
+    int64_t rows = shaped(op.getQuery()).getDimSize(2);
     if (ShapedType::isDynamic(rows) || op.getBias() || !op.getState().empty() ||
         !op.getNextState().empty())
       return failure();
@@ -246,13 +241,12 @@ LogicalResult VQDecodeOp::verify() {
   if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 3, 5})) ||
       failed(verifyQuantized(*this, /*lse=*/Value())))
     return failure();
-  if (shapedType(getQuery()).getDimSize(2) != 1 ||
-      shapedType(getValue()).getDimSize(2) != 1)
+  if (shaped(getQuery()).getDimSize(2) != 1 ||
+      shaped(getValue()).getDimSize(2) != 1)
     return emitOpError() << "expects one row of query and value, but got "
-                         << shapedType(getQuery()) << " and "
-                         << shapedType(getValue());
+                         << shaped(getQuery()) << " and " << shaped(getValue());
   return verifyState(*this, "state", getState(), getValue(),
-                     shapedType(getCodebook()).getDimSize(1), getBlock());
+                     shaped(getCodebook()).getDimSize(1), getBlock());
 }
 
 //===----------------------------------------------------------------------===//
@@ -268,9 +262,9 @@ MutableOperandRange VQBackwardOp::getDpsInitsMutable() {
 static LogicalResult verifyRowGradient(VQBackwardOp op, StringRef name,
                                        Value gradient, int64_t rows,
                                        int64_t width, StringRef widthOrigin) {
-  ShapedType v = shapedType(op.getValue());
+  ShapedType v = shaped(op.getValue());
   Type data = v.getElementType();
-  Type found = shapedType(gradient).getElementType();
+  Type found = shaped(gradient).getElementType();
   if (found != data && found != getStateType(data))
     return op.emitOpError() << "expects " << name << " to hold " << data
                             << (data == getStateType(data) ? "" : " or f32")
@@ -292,19 +286,18 @@ static LogicalResult verifyStateGradient(VQBackwardOp op, StringRef name,
            << "expects 3 operands of " << name
            << " (mean, kept keys, kept values), but got " << gradients.size();
   int64_t kept = 2 * op.getBlock();
-  int64_t width = shapedType(op.getQuery()).getDimSize(3);
-  int64_t valueWidth = shapedType(op.getValue()).getDimSize(3);
+  int64_t width = shaped(op.getQuery()).getDimSize(3);
+  int64_t valueWidth = shaped(op.getValue()).getDimSize(3);
   struct Part {
     StringRef name;
     int64_t rows, width;
   };
-  Part parts[] = {
-      {"mean", shapedType(op.getCodebook()).getDimSize(1), valueWidth},
-      {"kept keys", kept, width},
-      {"kept values", kept, valueWidth}};
+  Part parts[] = {{"mean", shaped(op.getCodebook()).getDimSize(1), valueWidth},
+                  {"kept keys", kept, width},
+                  {"kept values", kept, valueWidth}};
   for (auto [part, gradient] : llvm::zip_equal(parts, gradients)) {
     std::string full = (part.name + " of " + name).str();
-    if (shapedType(gradient).isDynamicDim(2))
+    if (shaped(gradient).isDynamicDim(2))
       return op.emitOpError() << "expects " << full << " to have " << part.rows
                               << " rows, but got a dynamic extent";
     if (failed(verifyRowGradient(op, full, gradient, part.rows, part.width,
@@ -322,7 +315,7 @@ static LogicalResult verifyStateOperands(VQBackwardOp op) {
   if (!hasState && !op.getDState().empty())
     return op.emitOpError("expects no d_state without a state");
   if (hasState && failed(verifyState(op, "state", op.getState(), op.getValue(),
-                                     shapedType(op.getCodebook()).getDimSize(1),
+                                     shaped(op.getCodebook()).getDimSize(1),
                                      op.getBlock())))
     return failure();
   if (failed(verifyStateGradient(op, "d_next_state", op.getDNextState())))
@@ -346,10 +339,10 @@ LogicalResult VQBackwardOp::verify() {
     return emitOpError("expects no d_lse without lse");
   if (!getScale().isFinite())
     return emitOpError("expects a finite scale");
-  ShapedType q = shapedType(getQuery());
-  ShapedType d = shapedType(getDOutput());
+  ShapedType q = shaped(getQuery());
+  ShapedType d = shaped(getDOutput());
   int64_t shape[] = {q.getDimSize(0), q.getDimSize(1), q.getDimSize(2),
-                     shapedType(getValue()).getDimSize(3)};
+                     shaped(getValue()).getDimSize(3)};
   for (auto [name, operand] : {std::pair{StringRef("d_output"), getDOutput()},
                                {"output", getOutput()}})
     for (int64_t dim = 0; operand && dim < 4; ++dim)
@@ -363,9 +356,9 @@ LogicalResult VQBackwardOp::verify() {
                          << d.getElementType();
   if (getLse()) {
     Type state = getStateType(q.getElementType());
-    if (shapedType(getLse()).getElementType() != state)
+    if (shaped(getLse()).getElementType() != state)
       return emitOpError() << "expects lse to hold " << state << ", but got "
-                           << shapedType(getLse()).getElementType();
+                           << shaped(getLse()).getElementType();
     for (int64_t dim : {0, 1, 2})
       if (failed(verifyExtent(*this, "lse", getLse(), dim, shape[dim],
                               "from query")))
@@ -380,7 +373,7 @@ LogicalResult VQBackwardOp::verify() {
   if (failed(verifyGradient(*this, "query", getDQuery(), getQuery())) ||
       failed(verifyGradient(*this, "value", getDValue(), getValue())) ||
       failed(verifyRowGradient(*this, "d_key", getDKey(),
-                               shapedType(getValue()).getDimSize(2),
+                               shaped(getValue()).getDimSize(2),
                                q.getDimSize(3), "head width of query")) ||
       (getDBias() &&
        failed(verifyGradient(*this, "bias", getDBias(), getBias()))) ||

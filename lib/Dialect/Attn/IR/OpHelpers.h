@@ -13,6 +13,14 @@
 
 namespace fovea::attn::detail {
 
+/// The type of an operand, a tensor or a memref, and one of its extents.
+inline mlir::ShapedType shaped(mlir::Value operand) {
+  return mlir::cast<mlir::ShapedType>(operand.getType());
+}
+inline int64_t extent(mlir::Value operand, int64_t dim) {
+  return shaped(operand).getDimSize(dim);
+}
+
 /// Extents that agree, or that could agree because one of them is dynamic.
 bool extentsMatch(int64_t a, int64_t b);
 

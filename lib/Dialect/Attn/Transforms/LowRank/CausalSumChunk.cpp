@@ -9,7 +9,6 @@
 #include "CausalSumKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -69,15 +68,13 @@ Value CausalSumKernel::chunkRows(const PackedRows &source, Value head,
   return b.select(
       exist, type,
       [&]() -> Value {
-        SmallVector<OpFoldResult> offsets = getAsOpFoldResult(
-                                      {batch, head, first, b.index(0)}),
-                                  sizes(2, b.getIndexAttr(1)),
-                                  strides(4, b.getIndexAttr(1));
+        SmallVector<OpFoldResult> offsets = {batch, head, first, b.index(0)};
+        SmallVector<OpFoldResult> sizes(2, b.getIndexAttr(1));
+        SmallVector<OpFoldResult> strides(4, b.getIndexAttr(1));
         for (int64_t extent : type.getShape())
           sizes.push_back(b.getIndexAttr(extent));
-        Value rows = memref::SubViewOp::create(b, type, source.rows, offsets,
-                                               sizes, strides);
-        return rows;
+        return memref::SubViewOp::create(b, type, source.rows, offsets, sizes,
+                                         strides);
       },
       packAll);
 }

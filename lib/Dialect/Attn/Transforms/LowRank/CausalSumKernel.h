@@ -40,6 +40,8 @@
 
 namespace fovea::attn {
 
+/// Emits the loops above: what a chunk needs in CausalSumChunk.cpp, the order
+/// of chunks and segments in CausalSumKernel.cpp.
 class CausalSumKernel : LowRankKernel {
 public:
   CausalSumKernel(mlir::OpBuilder &builder, mlir::Location loc,
@@ -49,7 +51,7 @@ public:
 
 private:
   /// Rows of a chunk. The triangle costs half a chunk of products for every
-  /// row, its sums cost an addition for every chunk.
+  /// row, and its sums an addition for every chunk.
   static constexpr int64_t kChunk = 16;
 
   /// Rows from number `row` on that will be read, from column `first` on.

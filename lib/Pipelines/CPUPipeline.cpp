@@ -88,10 +88,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   streams.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));
   pm.addPass(attn::createVectorizeStreamBackwardPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
   pm.addPass(attn::createOutlineParallelPass());
   // Keys and values of one shape are summarised by the same code.
   pm.addPass(func::createDuplicateFunctionEliminationPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   addLowerToLLVMPasses(pm);
 }

@@ -169,6 +169,14 @@ static void placeInScratch(OpBuilder &builder, ArrayRef<ScratchBuffer> buffers,
 // Values from outside a loop body
 //===----------------------------------------------------------------------===//
 
+/// The type of a buffer whose address says everything; null for other types.
+static MemRefType getBufferType(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  bool isKnown = memref && memref.hasStaticShape() &&
+                 memref.getLayout().isIdentity() && !memref.getMemorySpace();
+  return isKnown ? memref : MemRefType();
+}
+
 /// True for constants and cheap pure functions of constants: repeating them in
 /// the body is better than passing them, since what they are stays known there.
 static bool isRepeatable(Operation *op) {
@@ -316,6 +324,9 @@ Outliner::createBody(scf::ForallOp loop, func::FuncOp parent, unsigned number,
     for (auto [position, value] : llvm::enumerate(passed)) {
       Value field = LLVM::ExtractValueOp::create(
           builder, loc, context, static_cast<int64_t>(position));
+      if (MemRefType buffer = getBufferType(value.getType()))
+        field = MemRefDescriptor::fromStaticShape(builder, loc, converter,
+                                                  buffer, field);
       if (field.getType() != value.getType())
         field = UnrealizedConversionCastOp::create(builder, loc,
                                                    value.getType(), field)
@@ -385,6 +396,8 @@ Value Outliner::packContext(func::FuncOp parent, ArrayRef<Value> passed,
     if (type != value.getType())
       field = UnrealizedConversionCastOp::create(builder, loc, type, field)
                   .getResult(0);
+    if (getBufferType(value.getType()))
+      field = MemRefDescriptor(field).alignedPtr(builder, loc);
     context = LLVM::InsertValueOp::create(builder, loc, context, field,
                                           static_cast<int64_t>(position));
   }
@@ -428,7 +441,9 @@ LogicalResult Outliner::outline(scf::ForallOp loop, func::FuncOp parent,
     return failure();
   SmallVector<Type> fields;
   for (Value value : passed)
-    fields.push_back(converter.convertType(value.getType()));
+    fields.push_back(getBufferType(value.getType())
+                         ? pointer
+                         : converter.convertType(value.getType()));
   Type contextType =
       LLVM::LLVMStructType::getLiteral(builder.getContext(), fields);
 

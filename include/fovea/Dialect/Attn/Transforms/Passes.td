@@ -295,8 +295,8 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
     and a call of the runtime's `fovea_rt_parallel_for`. Buffers allocated in the
     body become slices of the scratch memory that the runtime keeps for each
     thread; what the body uses from outside is passed in a struct on the caller's
-    stack, except constants, which are repeated. Parallel loops inside parallel
-    loops become sequential.
+    stack, except constants, which are repeated; of a buffer of static shape, that
+    is its address. Parallel loops inside parallel loops become sequential.
 
     The runtime hands out indices from the highest down. The last dimension of
     the loop varies slowest, so that of a loop over (batch, head, block) all heads

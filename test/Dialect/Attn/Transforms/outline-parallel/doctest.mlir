@@ -5,13 +5,14 @@
 
 // CHECK-LABEL: func.func @blocks(
 // CHECK-SAME:    %[[X:.*]]: memref<2x8x16x64xf32>, %[[F:.*]]: f32)
-//       CHECK:   %[[MEMORY:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(f32, struct<(ptr, ptr, i64, array<4 x i64>, array<4 x i64>)>)>
+//       CHECK:   %[[MEMORY:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(f32, ptr)>
 //       CHECK:   %[[COUNT:.*]] = arith.index_cast %{{.*}} : index to i64
 //       CHECK:   %[[BYTES:.*]] = llvm.mlir.constant(0 : i64)
 //       CHECK:   %[[BODY:.*]] = constant @blocks_parallel_0
 //       CHECK:   %[[ADDRESS:.*]] = builtin.unrealized_conversion_cast %[[BODY]]
 //       CHECK:   llvm.insertvalue %[[F]]
-//       CHECK:   %[[CONTEXT:.*]] = llvm.insertvalue
+//       CHECK:   %[[POINTER:.*]] = llvm.extractvalue %{{.*}}[1]
+//       CHECK:   %[[CONTEXT:.*]] = llvm.insertvalue %[[POINTER]]
 //       CHECK:   llvm.store %[[CONTEXT]], %[[MEMORY]]
 //       CHECK:   llvm.call @fovea_rt_parallel_for(%[[COUNT]], %[[BYTES]], %[[ADDRESS]], %[[MEMORY]])
 //   CHECK-NOT:   scf.forall
@@ -23,14 +24,16 @@ func.func @blocks(%x: memref<2x8x16x64xf32>, %f: f32) {
   return
 }
 
-// The constant is repeated in the body, the buffer and the scalar are passed.
+// The constant is repeated in the body; the scalar and the address of the buffer
+// are passed.
 
 // CHECK-LABEL: func.func private @blocks_parallel_0(
 // CHECK-SAME:    %[[INDEX:.*]]: i64, %{{.*}}: !llvm.ptr {llvm.noalias}, %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr {llvm.noalias})
 // CHECK-SAME:    llvm.linkage = #llvm.linkage<internal>
 //   CHECK-DAG:   %[[FIELDS:.*]] = llvm.load %[[CONTEXT]]
 //   CHECK-DAG:   %[[FIELD:.*]] = llvm.extractvalue %[[FIELDS]][1]
-//   CHECK-DAG:   %[[X:.*]] = builtin.unrealized_conversion_cast %[[FIELD]] : {{.*}} to memref<2x8x16x64xf32>
+//   CHECK-DAG:   llvm.insertvalue %[[FIELD]], %{{.*}}[1]
+//   CHECK-DAG:   %[[X:.*]] = builtin.unrealized_conversion_cast %{{.*}} : {{.*}} to memref<2x8x16x64xf32>
 //   CHECK-DAG:   %[[F:.*]] = llvm.extractvalue %[[FIELDS]][0]
 //   CHECK-DAG:   %[[C3:.*]] = arith.constant 3 : index
 //       CHECK:   %[[I:.*]] = arith.index_cast %[[INDEX]] : i64 to index

@@ -12,8 +12,8 @@
 #include "HostTarget.h"
 #include "fovea/Target/GPU/Attributes.h"
 #include "fovea/Target/GPU/Serialize.h"
+#include "fovea/Target/LLVM/EmitCode.h"
 #include "llvm/ADT/ScopeExit.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -84,18 +84,6 @@ static Expected<std::string> linkSharedLibrary(StringRef object) {
   return read(output);
 }
 
-static Expected<std::string> emit(Module &module, TargetMachine &machine,
-                                  CodeGenFileType type) {
-  SmallString<0> code;
-  raw_svector_ostream os(code);
-  legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, os, nullptr, type))
-    return createStringError("LLVM cannot generate code of this kind for " +
-                             machine.getTargetTriple().str());
-  passes.run(module);
-  return code.str().str();
-}
-
 /// Code of the host, with that of the GPU inside.
 static Error generateHostCode(Compilation &compilation, CodeKind kind,
                               CompiledCode &result) {
@@ -127,11 +115,15 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
     (*module)->print(os, nullptr);
     return Error::success();
   }
-  Expected<std::string> code =
-      emit(**module, **machine,
-           kind == CodeKind::Assembly ? CodeGenFileType::AssemblyFile
-                                      : CodeGenFileType::ObjectFile);
-  if (code && isLibrary)
+  SmallVector<char, 0> emitted;
+  if (Error error =
+          emitCode(**module, **machine,
+                   kind == CodeKind::Assembly ? CodeGenFileType::AssemblyFile
+                                              : CodeGenFileType::ObjectFile,
+                   /*splitAddresses=*/options.optLevel == 1, emitted))
+    return error;
+  Expected<std::string> code = std::string(emitted.begin(), emitted.end());
+  if (isLibrary)
     code = linkSharedLibrary(*code);
   if (!code)
     return code.takeError();

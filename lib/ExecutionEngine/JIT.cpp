@@ -10,11 +10,13 @@
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea/Target/GPU/Attributes.h"
+#include "fovea/Target/LLVM/EmitCode.h"
 #include "fovea/Target/LLVM/RunPasses.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
-#include "llvm/ExecutionEngine/Orc/CompileUtils.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/Compiler.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
 #if LLVM_ADDRESS_SANITIZER_BUILD
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/Transforms/Instrumentation/AddressSanitizer.h"
@@ -55,10 +57,9 @@ static Error addSanitizerSymbols(orc::LLJIT &jit) {
 
 void fovea::detail::optimize(Module &module, TargetMachine &machine,
                              unsigned optLevel) {
-  // Level 1: MLIR has simplified the code already, and kernels run no faster
-  // after the standard pipeline.
+  // Level 1: MLIR has simplified the code already.
   runPasses(module, &machine, [&](PassBuilder &builder) {
-    return optLevel == 1 ? buildLightPipeline(builder)
+    return optLevel == 1 ? buildKernelPipeline(builder)
                          : buildDefaultPipeline(builder, optLevel);
   });
 }
@@ -92,11 +93,12 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   addAddressSanitizer(module);
 #endif
   times.optimize = watch.lap();
-  Expected<std::unique_ptr<MemoryBuffer>> object =
-      orc::SimpleCompiler(machine)(module);
+  SmallVector<char, 0> object;
+  Error error = emitCode(module, machine, CodeGenFileType::ObjectFile,
+                         /*splitAddresses=*/optLevel == 1, object);
   times.codegen = watch.lap();
-  if (!object || !errors.empty())
-    return takeErrors(object.takeError());
+  if (error || !errors.empty())
+    return takeErrors(std::move(error));
 
   orc::JITTargetMachineBuilder machineBuilder(machine.getTargetTriple());
   Expected<std::unique_ptr<orc::LLJIT>> jit =
@@ -121,7 +123,9 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   if (Error error = addSanitizerSymbols(*code->jit))
     return takeErrors(std::move(error));
 #endif
-  if (Error error = code->jit->addObjectFile(std::move(*object)))
+  if (Error error =
+          code->jit->addObjectFile(std::make_unique<SmallVectorMemoryBuffer>(
+              std::move(object), /*RequiresNullTerminator=*/false)))
     return takeErrors(std::move(error));
   Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);
   if (!address)

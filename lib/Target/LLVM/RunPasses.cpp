@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/LLVM/RunPasses.h"
+#include "fovea/Target/LLVM/SplitAddresses.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LLVMContext.h"
@@ -45,6 +46,18 @@ ModulePassManager fovea::buildLightPipeline(PassBuilder &builder) {
   cantFail(builder.parsePassPipeline(passes,
                                      "function(sroa,early-cse,simplifycfg)"));
   return passes;
+}
+
+ModulePassManager fovea::buildKernelPipeline(PassBuilder &builder) {
+  FunctionPassManager passes;
+  cantFail(builder.parsePassPipeline(passes, "sroa,early-cse,simplifycfg"));
+  passes.addPass(SplitAddressesPass());
+  cantFail(builder.parsePassPipeline(
+      passes, "early-cse,loop-mssa(licm),"
+              "instcombine<max-iterations=1;no-verify-fixpoint>"));
+  ModulePassManager result;
+  result.addPass(createModuleToFunctionPassAdaptor(std::move(passes)));
+  return result;
 }
 
 void fovea::collectErrors(LLVMContext &context, std::string &errors) {

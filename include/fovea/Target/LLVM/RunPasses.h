@@ -36,9 +36,12 @@ llvm::ModulePassManager buildDefaultPipeline(llvm::PassBuilder &builder,
                                              unsigned level);
 
 /// Cleans up code that has been optimised before, in a tenth of the time of the
-/// standard pipeline of level 1: what is left is the arithmetic of addresses
-/// and traffic with stack slots.
+/// standard pipeline of level 1: what is left is traffic with stack slots.
 llvm::ModulePassManager buildLightPipeline(llvm::PassBuilder &builder);
+
+/// The same, and the arithmetic of addresses in loops: kernels run no faster
+/// after the standard pipeline.
+llvm::ModulePassManager buildKernelPipeline(llvm::PassBuilder &builder);
 
 /// Appends the errors that the back end reports to `errors`, one per line. They
 /// would otherwise be printed, or end the process.

@@ -13,13 +13,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Support/Npy.h"
+#include "fovea/Support/AllocateTensor.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
-#include <cstdlib>
 #include <cstring>
 
 using namespace llvm;
@@ -219,13 +219,11 @@ Expected<OwnedTensor> fovea::readNpy(StringRef path,
         (int64_t(data.size()) < bytes ? "truncated: " : "trailing bytes: ") +
             Twine("the shape needs ") + Twine(bytes) +
             " bytes of elements, but got " + Twine(data.size()));
-  // A multiple of the alignment, and never nothing.
-  void *memory =
-      std::aligned_alloc(64, alignTo(std::max<int64_t>(bytes, 1), 64));
-  if (!memory)
-    return makeError(path, "out of memory: needs " + Twine(bytes) + " bytes");
-  std::memcpy(memory, data.data(), bytes);
-  return OwnedTensor(memory, std::free, memory, *type, header.shape);
+  Expected<OwnedTensor> tensor = allocateTensor(*type, header.shape);
+  if (!tensor)
+    return makeError(path, toString(tensor.takeError()));
+  std::memcpy(tensor->getData(), data.data(), bytes);
+  return tensor;
 }
 
 Error fovea::writeNpy(StringRef path, const TensorRef &tensor) {

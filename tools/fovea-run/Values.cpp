@@ -8,41 +8,16 @@
 
 #include "Values.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Support/AllocateTensor.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <sys/mman.h>
 
 using namespace llvm;
 using namespace fovea;
-
-static constexpr int64_t kHugePageBytes = int64_t(2) << 20;
-
-Expected<OwnedTensor> run::allocateTensor(ElementType type,
-                                          ArrayRef<int64_t> shape) {
-  int64_t bytes = getByteWidth(type);
-  for (int64_t extent : shape)
-    if (MulOverflow(bytes, extent, bytes))
-      return createStringError("a tensor of this shape has more bytes than 64 "
-                               "bits can count");
-  // Large arrays lie in huge pages where there are any, like those of kernels
-  // and of NumPy.
-  bool isLarge = bytes >= 2 * kHugePageBytes;
-  size_t alignment = isLarge ? kHugePageBytes : 64;
-  size_t rounded = alignTo(std::max<int64_t>(bytes, 1), alignment);
-  void *memory = std::aligned_alloc(alignment, rounded);
-  if (!memory)
-    return createStringError("out of memory: needs " + Twine(bytes) + " bytes");
-#ifdef MADV_HUGEPAGE
-  if (isLarge)
-    madvise(memory, rounded, MADV_HUGEPAGE);
-#endif
-  std::memset(memory, 0, rounded);
-  return OwnedTensor(memory, std::free, memory, type, shape);
-}
 
 //===----------------------------------------------------------------------===//
 // Elements

@@ -14,10 +14,6 @@
 
 namespace fovea::run {
 
-/// A zeroed tensor; fails when memory is short.
-llvm::Expected<OwnedTensor> allocateTensor(ElementType type,
-                                           llvm::ArrayRef<int64_t> shape);
-
 /// Standard normal numbers, or integers from 0 to 7; the same for the same seed
 /// on every machine.
 void fillRandom(OwnedTensor &tensor, uint64_t seed);

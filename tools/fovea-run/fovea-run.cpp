@@ -11,6 +11,7 @@
 #include "Options.h"
 #include "Values.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Support/AllocateTensor.h"
 #include "fovea/Support/Npy.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/Format.h"
@@ -68,7 +69,7 @@ static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
     ++nextShape;
     shape = std::move(*given);
   }
-  Expected<OwnedTensor> tensor = run::allocateTensor(spec.elementType, shape);
+  Expected<OwnedTensor> tensor = allocateTensor(spec.elementType, shape);
   if (tensor)
     run::fillRandom(*tensor, *options.randomSeed + index);
   return tensor;
@@ -229,8 +230,7 @@ runReference(StringRef text, ArrayRef<TensorRef> inputs) {
   for (auto [ref, spec] : zip(refs, oracle->getSignature().arguments)) {
     if (!spec.isWritten)
       continue;
-    Expected<OwnedTensor> copy =
-        run::allocateTensor(ref.elementType, ref.shape);
+    Expected<OwnedTensor> copy = allocateTensor(ref.elementType, ref.shape);
     if (!copy)
       return copy.takeError();
     std::memcpy(copy->getData(), ref.data, copy->getNumBytes());

@@ -53,13 +53,15 @@ Value fovea::attn::emitTwiddles(KernelBuilder &b, Operation *op,
 /// Bytes of a transform that the second cache holds, with its source and other
 /// data.
 static constexpr int64_t kShort = 1 << 20;
-/// Bytes of a row that are transformed together.
+/// Bytes of a row that are transformed together, where the second cache holds
+/// the transform.
 static constexpr int64_t kRowBytes = 256;
 /// Rows of a tile whose rows are far apart, at least, and at most where that
 /// saves a sweep.
 static constexpr int64_t kFarRows = 64, kMostFarRows = 512;
-/// Neighbouring bytes that it takes of each: a page, which is what hardware
-/// fetches ahead within. The whole tile is to stay in the second cache.
+/// Neighbouring bytes that it takes of each, whole rows unless these are
+/// longer: a page, which is what hardware fetches ahead within. The whole tile
+/// is to stay in the second cache.
 static constexpr int64_t kRun = 4096, kTile = 1 << 20;
 
 FFTKernel::FFTKernel(KernelBuilder &builder, ArrayRef<int64_t> radices,
@@ -88,8 +90,10 @@ static int64_t bytesOfRow(KernelBuilder &b) {
   return 2 * b.getLanes() * b.getStateType().getWidth() / 8;
 }
 
-int64_t FFTKernel::chooseNumGroups(KernelBuilder &b, int64_t available) {
-  int64_t most = std::max<int64_t>(kRowBytes / bytesOfRow(b), 1);
+int64_t FFTKernel::chooseNumGroups(KernelBuilder &b, int64_t length,
+                                   int64_t available) {
+  int64_t bytes = length * kRowBytes <= kShort ? kRowBytes : kRun;
+  int64_t most = std::max<int64_t>(bytes / bytesOfRow(b), 1);
   while (available % most != 0)
     --most;
   return most;

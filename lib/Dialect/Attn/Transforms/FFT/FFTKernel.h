@@ -95,7 +95,8 @@ public:
 
   /// The largest divisor of `available` that are worth transforming together:
   /// these lie next to each other and share factors.
-  static int64_t chooseNumGroups(KernelBuilder &builder, int64_t available);
+  static int64_t chooseNumGroups(KernelBuilder &builder, int64_t length,
+                                 int64_t available);
 
   int64_t getLength() const { return length; }
 

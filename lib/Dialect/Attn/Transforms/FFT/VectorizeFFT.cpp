@@ -106,7 +106,8 @@ public:
               cast<MemRefType>(spectrum.getType()).getElementType()),
           form.getLanes()),
         op(op), form(form), spectrum(spectrum), separateAdds(separateAdds),
-        together(FFTKernel::chooseNumGroups(b, getNumGroups())) {}
+        together(
+            FFTKernel::chooseNumGroups(b, form.getLength(), getNumGroups())) {}
 
   void emit(FFTForwardOp forward) {
     int64_t numRows =

@@ -104,3 +104,15 @@ func.func @long(%x: memref<1x32768x64xf32>, %s: memref<1x32768x64xf32>) {
   attn.fft_forward ins(%x : memref<1x32768x64xf32>) outs(%s : memref<1x32768x64xf32>) {form = #attn.spectrum<lanes = 16, radices = [8, 8, 8, 8, 8]>}
   return
 }
+
+// All groups of columns of a page go through such a transform together, so that
+// what is far apart is four whole rows here, too.
+// CHECK-LABEL: func @long_and_wide(
+// CHECK: scf.forall {{.*}} in (1, 1, 128)
+// CHECK: memref.alloc() {{.*}} : memref<4x64x256xf32>
+// CHECK: scf.forall {{.*}} in (1, 1, 64)
+// CHECK-NOT: scf.forall
+func.func @long_and_wide(%x: memref<1x32768x256xf32>, %s: memref<1x32768x256xf32>) {
+  attn.fft_forward ins(%x : memref<1x32768x256xf32>) outs(%s : memref<1x32768x256xf32>) {form = #attn.spectrum<lanes = 16, radices = [8, 8, 8, 8, 8]>}
+  return
+}

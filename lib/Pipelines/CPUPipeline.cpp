@@ -62,9 +62,11 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(attn::createVectorizeTreePass(trees));
   attn::VectorizeConvPassOptions convolutions = registers;
   convolutions.separateAdds = cpu.hasSeparateAdds;
+  convolutions.splitVectors = cpu.splitsVectors;
   pm.addPass(attn::createVectorizeConvPass(convolutions));
   attn::VectorizeConvBackwardPassOptions correlations = registers;
   correlations.separateAdds = cpu.hasSeparateAdds;
+  correlations.splitVectors = cpu.splitsVectors;
   pm.addPass(attn::createVectorizeConvBackwardPass(correlations));
   attn::VectorizeFFTPassOptions transforms;
   transforms.separateAdds = cpu.hasSeparateAdds;

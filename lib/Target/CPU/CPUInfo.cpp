@@ -63,6 +63,7 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
     }
     bool isZen = llvm::StringRef(info.name).starts_with("znver");
     info.hasSeparateAdds = isZen;
+    info.splitsVectors = info.name == "znver4" && info.vectorBits == 512;
     bool hasBF16Dot = subtarget->checkFeatures("+avx512bf16");
     info.hasFastBF16Dot = hasBF16Dot && isZen;
     if (tuning == "+fast-bf16-dot" && !hasBF16Dot)

@@ -28,6 +28,9 @@ struct CPUInfo {
   /// Whether additions have ports of their own beside those of multiply-adds,
   /// as on all Zen.
   bool hasSeparateAdds = false;
+  /// Whether vectors of full width are executed in two halves, so that those of
+  /// half the width get as much done, as on Zen 4.
+  bool splitsVectors = false;
 };
 
 /// Describes `cpu`: the name of a CPU that LLVM knows, such as `x86-64`,

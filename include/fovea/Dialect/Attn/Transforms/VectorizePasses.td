@@ -302,7 +302,9 @@ def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
            "number of vector registers">,
     Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
-           "whether additions have ports of their own beside multiply-adds">
+           "whether additions have ports of their own beside multiply-adds">,
+    Option<"splitVectors", "split-vectors", "bool", /*default=*/"false",
+           "whether vectors of half the width get as much done">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -328,7 +330,9 @@ def VectorizeConvBackwardPass
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
            "number of vector registers">,
     Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
-           "whether additions have ports of their own beside multiply-adds">
+           "whether additions have ports of their own beside multiply-adds">,
+    Option<"splitVectors", "split-vectors", "bool", /*default=*/"false",
+           "whether vectors of half the width get as much done">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -311,6 +311,14 @@ void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
       body(b.sub(numResults, b.add(done, plan.outputs)));
     });
   };
+  // Tiles read weights here and there, which hardware does not foresee.
+  int64_t line = 64 / (b.getStateType().getWidth() / 8);
+  for (int64_t part : {0, 1})
+    b.loop(b.index(0), numWindows, line, [&](Value window) {
+      b.prefetch(windowSpectra,
+                 {b.sub(frequency, b.index(1)), b.index(part), window},
+                 /*locality=*/3);
+    });
   int64_t whole = groups / plan.productGroups * plan.productGroups;
   if (groups != 0)
     forEachTile([&](Value result) {

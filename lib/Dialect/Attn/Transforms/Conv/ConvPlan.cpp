@@ -107,7 +107,7 @@ static int64_t chooseHeadsOfTask(MemRefType basis, MemRefType value) {
 
 template <typename OpTy>
 ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
-                               int64_t numRegisters) {
+                               int64_t numRegisters, bool splitVectors) {
   auto value = cast<MemRefType>(op.getValue().getType());
   auto basis = cast<MemRefType>(op.getBasis().getType());
   int64_t width = value.getDimSize(3);
@@ -142,6 +142,13 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   // blocks may share rows of half as many columns.
   bool sharesRows = isForward && plan.algorithm == ConvAlgorithm::Partitioned;
   plan.vectors = 2;
+  // Half vectors, where as much is done with them, rather than half a row; but
+  // more columns had better share the weights of many windows.
+  int64_t bases = basis.isDynamicDim(2) ? 8 : basis.getDimSize(2);
+  bool isBetter = isForward ? width <= plan.lanes && 2 * bases <= width
+                            : (width - 1) % plan.getColumns() < plan.lanes;
+  if (splitVectors && isBetter)
+    plan.lanes /= 2;
   while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) && plan.lanes > 4)
     plan.lanes /= 2;
   plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
@@ -164,5 +171,6 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   return plan;
 }
 
-template ConvPlan fovea::attn::planConv(ConvApplyOp, int64_t, int64_t);
-template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, int64_t, int64_t);
+template ConvPlan fovea::attn::planConv(ConvApplyOp, int64_t, int64_t, bool);
+template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, int64_t, int64_t,
+                                        bool);

@@ -40,9 +40,11 @@ struct ConvPlan {
 };
 
 /// Chooses the algorithm of an attn.conv_apply on memrefs, or of its gradient,
-/// and plans its loops for a CPU.
+/// and plans its loops for a CPU. `splitVectors` says that vectors of half the
+/// width get as much done.
 template <typename OpTy>
-ConvPlan planConv(OpTy op, int64_t vectorBits, int64_t numRegisters);
+ConvPlan planConv(OpTy op, int64_t vectorBits, int64_t numRegisters,
+                  bool splitVectors);
 
 } // namespace fovea::attn
 

@@ -35,7 +35,7 @@ struct VectorizeConvPass
     WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();
-      ConvPlan plan = planConv(op, vectorBits, numRegisters);
+      ConvPlan plan = planConv(op, vectorBits, numRegisters, splitVectors);
       plan.separateAdds = separateAdds;
       remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
                                       .category("attn-vectorize-conv"))

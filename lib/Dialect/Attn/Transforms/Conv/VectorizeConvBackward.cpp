@@ -34,7 +34,7 @@ struct VectorizeConvBackwardPass
   using VectorizeConvBackwardPassBase::VectorizeConvBackwardPassBase;
 
   void emit(ConvApplyBackwardOp op) {
-    ConvPlan plan = planConv(op, vectorBits, numRegisters);
+    ConvPlan plan = planConv(op, vectorBits, numRegisters, splitVectors);
     plan.separateAdds = separateAdds;
     remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
                                     .category("attn-vectorize-conv-backward"))

@@ -1,0 +1,38 @@
+// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefixes=CHECK,WHOLE
+// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32 split-vectors" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=SPLIT
+
+// Columns that fill half a row, two pieces to a row; or a row of half vectors,
+// if that is as fast.
+// WHOLE: ConvPlanned {{.*}} Lanes=16
+// SPLIT: ConvPlanned {{.*}} Lanes=8
+// More bases than half of the columns: 16 columns share the weights of windows.
+// WHOLE: ConvPlanned {{.*}} Lanes=16
+// SPLIT: ConvPlanned {{.*}} Lanes=16
+// Whole rows stay as they are.
+// WHOLE: ConvPlanned {{.*}} Lanes=16
+// SPLIT: ConvPlanned {{.*}} Lanes=16
+
+// The weights of the next frequency, real and imaginary parts, and its pieces
+// are asked for while a frequency is multiplied.
+// CHECK-LABEL: func @few_bases(
+// CHECK: memref.prefetch {{.*}} : memref<256x2x304xf32>
+// CHECK: memref.prefetch {{.*}} : memref<256x2x304xf32>
+// CHECK: memref.prefetch {{.*}} : memref<43x1x265x32xf32>
+// CHECK: vector.fma
+func.func @few_bases(%b: memref<1x1x8x4096xf32>, %m: memref<1x1x8xi32>, %v: memref<1x1x4096x16xf32>, %o: memref<1x1x4096x16xf32>, %c: memref<1x1xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x1x8x4096xf32>, memref<1x1x8xi32>, memref<1x1x4096x16xf32>)
+      outs(%o, %c : memref<1x1x4096x16xf32>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 128 : i64}
+  return
+}
+
+func.func @many_bases(%b: memref<1x1x9x4096xf32>, %m: memref<1x1x9xi32>, %v: memref<1x1x4096x16xf32>, %o: memref<1x1x4096x16xf32>, %c: memref<1x1xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x1x9x4096xf32>, memref<1x1x9xi32>, memref<1x1x4096x16xf32>)
+      outs(%o, %c : memref<1x1x4096x16xf32>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 128 : i64}
+  return
+}
+
+func.func @whole_rows(%b: memref<1x1x8x4096xf32>, %m: memref<1x1x8xi32>, %v: memref<1x1x4096x48xf32>, %o: memref<1x1x4096x48xf32>, %c: memref<1x1xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x1x8x4096xf32>, memref<1x1x8xi32>, memref<1x1x4096x48xf32>)
+      outs(%o, %c : memref<1x1x4096x48xf32>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 128 : i64}
+  return
+}

@@ -33,6 +33,9 @@ def Attn_SpectrumAttr : Attn_Attr<"Spectrum", "spectrum"> {
     p = sum_k d_k r_(k+1) r_(k+2) ..,    f = sum_k d_k r_0 .. r_(k-1),    0 <= d_k < r_k
     ```
 
+    `lanes` had better be the numbers of a vector register, or half of the columns
+    where these are fewer than two of them.
+
     The radices `r_k` are 2, 4 or 8, those of the stages of the transform; their
     product is `L`.
 

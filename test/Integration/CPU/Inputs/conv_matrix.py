@@ -13,7 +13,7 @@ ALGORITHMS = [("toeplitz", 0), ("auto", 0), ("single", 0), ("partitioned", 0),
               ("partitioned", 8), ("partitioned", 32), ("partitioned", 128)]
 
 FACTORS = {
-    "rows": [1, 2, 15, 17, 63, 64, 65, 193, 331],
+    "rows": [1, 2, 15, 17, 63, 64, 65, 193, 331, 1031],
     "bases": [1, 2, 3, 9, 64],
     # Algorithm and block.
     "algorithm": ALGORITHMS,

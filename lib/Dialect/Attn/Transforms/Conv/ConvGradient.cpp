@@ -58,11 +58,10 @@ void ConvGradientKernel::finish() {
 
 void ConvGradientKernel::emitHead() {
   prepareProducts();
-  invertNormalisers();
-  Value numMarked = judgeRows();
+  Marked marked = judgeRows();
   prepareRows();
   emitProducts();
-  b.ifThen(b.less(b.index(0), numMarked), [&] { emitExactRows(numMarked); });
+  b.ifThen(b.less(b.index(0), marked.count), [&] { emitExactRows(marked); });
   storeBases();
 }
 
@@ -91,7 +90,7 @@ void ConvGradientKernel::prepareRows() {
     Value factor = b.loadScalar(reciprocals, row);
     Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
                                          b.scalar(0.0));
-    isNone = b.either(isNone, b.equal(loadIndex(marks, row), b.index(1)));
+    isNone = b.either(isNone, isMarked(row));
     b.ifThenElse(
         isNone,
         [&] {

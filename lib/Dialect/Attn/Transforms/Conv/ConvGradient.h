@@ -71,8 +71,8 @@ private:
   void storeBases();
 
   // ConvGradientRows.cpp
-  void emitExactRows(Value numMarked);
-  void listMarkedRows();
+  void emitExactRows(const Marked &marked);
+  void listMarkedRows(Value end);
   void prepareExactRow(Value row, Value rowWeights);
   void addExactValues(Value row, Value firstKey, Value endKey,
                       Value rowWeights);

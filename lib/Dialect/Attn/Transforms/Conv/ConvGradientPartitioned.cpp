@@ -37,7 +37,7 @@ private:
   void allocateBuffers() override;
   void prepareProducts() override;
   void emitProducts() override;
-  Value isQuiet(Value row, Value normaliser) override;
+  Value judgeBlock(Value block, Value first, Value end) override;
 
   void listSegments();
   Value numPiecesOf(Value segment);
@@ -91,19 +91,15 @@ void ConvGradientPartitioned::prepareProducts() {
   });
   forAll({b.div(numWindows, lanes)},
          [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
-  forAll({numBlocks}, [&](ValueRange task) {
-    // Tiles of products multiply pieces that only later blocks read by zeros:
-    // no noise, unless one of them is not finite.
-    Value last =
-        b.min(b.add(b.roundDown(task[0], plan.outputs), plan.outputs - 1),
-              b.sub(numBlocks, b.index(1)));
-    boundNoise(task[0], loadInteger(ends, last));
-  });
 }
 
-Value ConvGradientPartitioned::isQuiet(Value row, Value normaliser) {
-  Value most = memref::LoadOp::create(b, noise, b.div(row, plan.block));
-  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, most, normaliser);
+Value ConvGradientPartitioned::judgeBlock(Value block, Value first, Value end) {
+  // Tiles of products multiply pieces that only later blocks read by zeros: no
+  // noise, unless one of them is not finite.
+  Value last = b.min(b.add(b.roundDown(block, plan.outputs), plan.outputs - 1),
+                     b.sub(numBlocks, b.index(1)));
+  Value noise = boundNoise(block, loadInteger(ends, last));
+  return markRows(first, end, noise, /*value=*/wide(1.0));
 }
 
 /// Pieces of a segment are consecutive, and so are their blocks.
@@ -287,7 +283,7 @@ void ConvGradientPartitioned::invertWindows(Value first) {
 /// segment has the rows from its first column + l on, as many as it has
 /// columns: a window that moves with l.
 void ConvGradientPartitioned::sumDeltas() {
-  forAllWindowTasks([&](Value task, Value firstLag, Value endLag) {
+  forAllWindowTasks([&](Value firstLag, Value endLag) {
     b.loop(b.index(0), numBases, 1, [&](Value segment) {
       Value first = firstColumn(segment), size = b.sub(numTokens, first);
       Value length = b.sub(firstColumn(b.add(segment, 1)), first);
@@ -296,14 +292,16 @@ void ConvGradientPartitioned::sumDeltas() {
         // Behind the last row is a vector of zeros.
         return b.loadVector(rowDeltas, b.add(b.min(row, numTokens), front));
       };
-      auto store = [&](Value at, Value mask, Value sums) {
+      auto store = [&](Value at, Value sums) {
         if (!b.getStateType().isF64())
           sums = arith::TruncFOp::create(b, b.getVectorType(), sums);
-        vector::MaskedStoreOp::create(b, profileGradients,
-                                      scoreOffset(segment, b.add(firstLag, at)),
-                                      mask, sums);
+        b.storeVector(sums, profileGradients,
+                      scoreOffset(segment, b.add(firstLag, at)));
       };
-      sumWindows(task, b.add(first, firstLag), length, count, load, store);
+      clearWindows(count);
+      addWindows(b.index(0), count, b.add(first, firstLag), length,
+                 /*size=*/numTokens, load);
+      finishWindows(count, store);
     });
   });
 }

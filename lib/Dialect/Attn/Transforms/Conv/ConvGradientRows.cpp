@@ -19,13 +19,13 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-void ConvGradientKernel::listMarkedRows() {
-  b.loop(firstColumn(b.index(0)), numTokens, 1, b.index(0),
-         [&](Value row, ValueRange count) {
-           // An entry that is not kept is written over by the next one.
-           storeIndex(row, markedRows, count[0]);
-           return Values{b.add(count[0], loadIndex(marks, row))};
-         });
+void ConvGradientKernel::listMarkedRows(Value end) {
+  b.loop(b.index(0), end, 1, b.index(0), [&](Value row, ValueRange count) {
+    // An entry that is not kept is written over by the next one.
+    storeIndex(row, markedRows, count[0]);
+    Value next = b.add(count[0], 1);
+    return Values{b.select(isMarked(row), next, count[0])};
+  });
 }
 
 /// Finds the maximum, the normaliser and the mean of a row.
@@ -107,8 +107,10 @@ void ConvGradientKernel::addExactLags(Value row, Value firstLag, Value endLag,
       });
 }
 
-void ConvGradientKernel::emitExactRows(Value numMarked) {
-  listMarkedRows();
+void ConvGradientKernel::emitExactRows(const Marked &marked) {
+  Value numMarked = marked.count;
+  prepareExactRows(marked.end);
+  listMarkedRows(marked.end);
   forAll({b.ceilDiv(numMarked, kExactRows)}, [&](ValueRange task) {
     Value rowWeights = b.scratch({kLags}, b.getStateType());
     Value first = b.mul(task[0], kExactRows);

@@ -88,11 +88,10 @@ void ConvKernel::freeBuffers(size_t count) {
 }
 
 void ConvApplyKernel::emitHead() {
-  invertNormalisers();
   emitProduct();
-  boundErrors();
-  countRows(judgeRows());
-  emitExactRows();
+  Marked marked = judgeRows();
+  countRows(marked.count);
+  emitExactRows(marked);
 }
 
 //===----------------------------------------------------------------------===//
@@ -131,6 +130,19 @@ void ConvKernel::forAllLagChunks(function_ref<void(Value, Value)> body) {
   });
 }
 
+ConvKernel::Values
+ConvKernel::forEachVector(Value low, Value high, ValueRange inits,
+                          function_ref<Values(Value, Value, ValueRange)> body) {
+  Value end = b.add(low, b.roundDown(b.max(b.sub(high, low), 0), lanes));
+  Values carried =
+      b.loop(low, end, lanes, inits, [&](Value at, ValueRange carried) {
+        return body(at, /*mask=*/Value(), carried);
+      });
+  return b.loop(end, high, lanes, carried, [&](Value at, ValueRange carried) {
+    return body(at, firstLanes(b.sub(high, at)), carried);
+  });
+}
+
 Value ConvKernel::allocate(Type type, ArrayRef<Value> extents) {
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamicExtents;
@@ -163,6 +175,16 @@ Value ConvKernel::scoreOffset(Value segment, Value lag) {
 
 Value ConvKernel::wide(double number) {
   return arith::ConstantOp::create(b, b.getF64FloatAttr(number));
+}
+
+VectorType ConvKernel::getWideType() {
+  return VectorType::get({lanes}, b.getF64Type());
+}
+
+Value ConvKernel::splatWide(double number) {
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(cast<ShapedType>(Type(getWideType())),
+                                b.getF64FloatAttr(number)));
 }
 
 Value ConvKernel::widen(Value number) {
@@ -235,10 +257,12 @@ void ConvKernel::allocateBuffers() {
   weights = allocate(b.getStateType(), {b.mul(b.add(numBases, 1), weightRow)});
   scores = allocate(b.getStateType(), {b.mul(numBases, scoreRow)});
   partialTops = allocate(b.getF64Type(), {b.ceilDiv(lags, kLagChunk)});
-  normalisers = allocate(b.getF64Type(), {numTokens});
-  reciprocals = allocate(b.getStateType(), {numTokens});
-  marks = allocate(indexType, {numTokens});
-  allocateWindowSums();
+  Value rows = b.mul(b.ceilDiv(numTokens, lanes), lanes);
+  normalisers = allocate(b.getF64Type(), {rows});
+  reciprocals = allocate(b.getStateType(), {rows});
+  marks = allocate(b.getI8Type(), {numTokens});
+  markedOfTask = allocate(indexType, {numTokens});
+  chooseWindowTasks();
 }
 
 void ConvKernel::prepareValues() {
@@ -262,9 +286,17 @@ void ConvKernel::prepareBounds() {
     storeIndex(b.sub(numTokens, size), bounds, r);
   });
   storeIndex(numTokens, bounds, numBases);
-  b.loop(b.index(0), numBases, 1, [&](Value r) {
-    b.loop(firstColumn(r), firstColumn(b.add(r, 1)), 1,
-           [&](Value column) { storeIndex(r, segments, column); });
+  if (plan.block == 0)
+    listSegments(b.index(0), numTokens);
+}
+
+/// Stores the segments of columns `[first, end)`.
+void ConvKernel::listSegments(Value first, Value end) {
+  b.loop(b.index(0), numBases, 1, [&](Value segment) {
+    Value begin = b.max(first, firstColumn(segment));
+    Value behind = b.min(end, firstColumn(b.add(segment, 1)));
+    b.loop(begin, behind, 1,
+           [&](Value column) { storeIndex(segment, segments, column); });
   });
 }
 
@@ -273,44 +305,45 @@ void ConvKernel::prepareBounds() {
 //===----------------------------------------------------------------------===//
 
 void ConvKernel::prepareWeights() {
-  // The profile of zeros, and those before the first lag of the others.
-  Value zeros = b.splat(0.0);
-  b.loop(b.index(0), numBases, 1, [&](Value segment) {
-    Value start = b.mul(segment, weightRow);
-    b.loop(start, b.add(start, plan.front), lanes,
-           [&](Value at) { b.storeVector(zeros, weights, at); });
-  });
+  // The profile of zeros. Windows of it are as long as a transform; elsewhere
+  // it stands for a segment.
   Value start = b.mul(numBases, weightRow);
-  b.loop(start, b.add(start, weightRow), lanes,
-         [&](Value at) { b.storeVector(zeros, weights, at); });
-  storeProfiles(findTop());
+  Value count =
+      plan.block != 0 ? b.index(llvm::alignTo(length, lanes)) : weightRow;
+  b.loop(start, b.add(start, count), lanes,
+         [&](Value at) { b.storeVector(b.splat(0.0), weights, at); });
+  top = findTop();
+  storeWeights();
 }
 
-/// Visits the score sums of a chunk of lags, in f64, segment by segment, as far
-/// as the segment has lags: `mask` is true for these.
-Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value zeros =
-      arith::ConstantOp::create(b, b.getZeroAttr(cast<Type>(wideType)));
+/// Visits the score sums of lags `[first, first + count)`, in f64, segment by
+/// segment, as far as the segment has lags; other elements of the last vector
+/// are minus infinity.
+Value ConvKernel::forEachScoreSum(Value first, Value count, Value init,
+                                  ScoreVisitor visit) {
   Value sums = b.scratch({kLagChunk}, b.getF64Type());
-  Value first = b.mul(chunk, kLagChunk);
-  Value count = b.min(b.sub(scoreRow, first), b.index(kLagChunk));
-  b.loop(b.index(0), count, lanes,
-         [&](Value at) { vector::StoreOp::create(b, zeros, sums, at); });
+  b.loop(b.index(0), count, lanes, [&](Value at) {
+    vector::StoreOp::create(b, splatWide(0.0), sums, at);
+  });
   auto visitSegment = [&](Value segment, ValueRange carried) {
+    // Later segments have no more lags.
     Value size = b.sub(numTokens, firstColumn(segment));
-    // Later segments have no more.
-    Value end = b.min(count, b.sub(size, first));
-    return b.loop(
-        b.index(0), end, lanes, carried, [&](Value at, ValueRange carried) {
+    Value end = b.min(count, b.sub(size, first)), next = b.add(segment, 1);
+    return forEachVector(
+        b.index(0), end, carried,
+        [&](Value at, Value mask, ValueRange carried) {
           Value lag = b.add(first, at);
-          Value mask = firstLanes(b.sub(size, lag));
-          Value term =
-              widen(loadMasked(basis, {batch, head, segment, lag}, mask, 0.0));
-          Value sum = vector::LoadOp::create(b, wideType, sums, at);
-          sum = b.fadd(sum, term);
+          Value place[] = {batch, head, segment, lag};
+          // Lags of a segment are far from those of the next.
+          b.prefetch(basis, {batch, head, next, lag}, /*locality=*/3);
+          Value term = mask ? loadMasked(basis, place, mask, 0.0)
+                            : b.loadVector(basis, place);
+          Value sum = vector::LoadOp::create(b, getWideType(), sums, at);
+          sum = b.fadd(sum, widen(term));
           vector::StoreOp::create(b, sum, sums, at);
-          return Values{visit(segment, lag, sum, mask, carried[0])};
+          if (mask)
+            sum = arith::SelectOp::create(b, mask, sum, splatWide(-kInfinity));
+          return Values{visit(segment, lag, sum, carried[0])};
         });
   };
   return b.loop(b.index(0), numBases, 1, init, visitSegment)[0];
@@ -318,25 +351,15 @@ Value ConvKernel::forEachLagVector(Value chunk, Value init, LagVisitor visit) {
 
 /// The greatest score sum of the head, in f64; 0 when there is none.
 Value ConvKernel::findTop() {
-  Value chunks = b.ceilDiv(scoreRow, kLagChunk);
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  auto fill = [&](double number) -> Value {
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(cast<ShapedType>(Type(wideType)),
-                                  b.getF64FloatAttr(number)));
-  };
-  forAll({chunks}, [&](ValueRange task) {
-    Value tops = forEachLagVector(
-        task[0], fill(-kInfinity),
-        [&](Value, Value, Value sum, Value mask, Value top) -> Value {
-          Value present =
-              arith::SelectOp::create(b, mask, sum, fill(-kInfinity));
-          return b.fmax(present, top);
-        });
+  forAllLagChunks([&](Value first, Value count) {
+    Value tops = forEachScoreSum(
+        first, count, splatWide(-kInfinity),
+        [&](Value, Value, Value sum, Value top) { return b.fmax(sum, top); });
     Value top =
         vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
-    memref::StoreOp::create(b, top, partialTops, task[0]);
+    memref::StoreOp::create(b, top, partialTops, b.div(first, kLagChunk));
   });
+  Value chunks = b.ceilDiv(scoreRow, kLagChunk);
   Value top = b.loop(b.index(0), chunks, 1, wide(-kInfinity),
                      [&](Value chunk, ValueRange carried) {
                        Value part =
@@ -348,36 +371,58 @@ Value ConvKernel::findTop() {
   return b.select(isNone, wide(0.0), top);
 }
 
-void ConvKernel::storeProfiles(Value top) {
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  forAll({b.ceilDiv(scoreRow, kLagChunk)}, [&](ValueRange task) {
-    Value tops = vector::BroadcastOp::create(b, wideType, top);
-    Value unit =
-        vector::BroadcastOp::create(b, wideType, wide(softmax::kLog2E));
-    forEachLagVector(
-        task[0], b.index(0),
-        [&](Value segment, Value lag, Value sum, Value mask, Value carried) {
-          Value score = b.fmul(b.fsub(sum, tops), unit);
-          if (!b.getStateType().isF64())
-            score = arith::TruncFOp::create(b, b.getVectorType(), score);
-          score = arith::SelectOp::create(b, mask, score, b.splat(-kInfinity));
-          b.storeVector(score, scores, scoreOffset(segment, lag));
-          // Minus infinity has no power; NaN stays.
-          Value weight =
-              softmax::exp2(b, b.fmax(b.splat(softmax::kMasked), score));
-          b.storeVector(weight, weights, weightOffset(segment, lag));
-          return carried;
-        });
-    Value first = b.mul(task[0], kLagChunk);
-    Value end = b.min(b.add(first, kLagChunk), scoreRow);
+/// The binary logarithms of the weights of a vector of score sums.
+Value ConvKernel::normalise(Value sums) {
+  Value score = b.fsub(
+      sums, vector::BroadcastOp::create(b, getWideType(), top).getResult());
+  score = b.fmul(score, splatWide(softmax::kLog2E));
+  if (b.getStateType().isF64())
+    return score;
+  return arith::TruncFOp::create(b, b.getVectorType(), score);
+}
+
+void ConvKernel::storeWeights() {
+  forAllLagChunks([&](Value first, Value count) {
+    forEachScoreSum(first, count, b.index(0),
+                    [&](Value segment, Value lag, Value sum, Value carried) {
+                      // Minus infinity has no power; NaN stays.
+                      Value score =
+                          b.fmax(b.splat(softmax::kMasked), normalise(sum));
+                      b.storeVector(softmax::exp2(b, score), weights,
+                                    weightOffset(segment, lag));
+                      return carried;
+                    });
+    // Zeros before the first lag and behind the last, as far as a window
+    // reaches.
+    Value isFirst = b.equal(first, b.index(0)), end = b.add(first, count);
+    Value low = b.select(isFirst, b.index(-plan.front), b.index(0));
     b.loop(b.index(0), numBases, 1, [&](Value segment) {
+      auto clear = [&](Value first, Value end) {
+        b.loop(first, end, lanes, [&](Value lag) {
+          b.storeVector(b.splat(0.0), weights, weightOffset(segment, lag));
+        });
+      };
+      clear(low, b.index(0));
       Value size = b.sub(numTokens, firstColumn(segment));
       Value behind = b.mul(b.ceilDiv(size, lanes), lanes);
-      b.loop(b.max(first, behind), end, lanes, [&](Value lag) {
-        b.storeVector(b.splat(-kInfinity), scores, scoreOffset(segment, lag));
-        b.storeVector(b.splat(0.0), weights, weightOffset(segment, lag));
-      });
+      clear(b.max(first, behind), b.min(end, b.add(behind, 2 * plan.front)));
     });
+  });
+}
+
+/// Stores what rows before `end` need if they are marked: scores, and the
+/// segments of columns.
+void ConvKernel::prepareExactRows(Value end) {
+  forAll({b.ceilDiv(end, kLagChunk)}, [&](ValueRange task) {
+    Value first = b.mul(task[0], kLagChunk);
+    Value count = b.min(b.sub(scoreRow, first), b.index(kLagChunk));
+    listSegments(first, b.min(b.add(first, count), numTokens));
+    forEachScoreSum(first, count, b.index(0),
+                    [&](Value segment, Value lag, Value sum, Value carried) {
+                      b.storeVector(normalise(sum), scores,
+                                    scoreOffset(segment, lag));
+                      return carried;
+                    });
   });
 }
 

@@ -59,9 +59,12 @@ protected:
   virtual void emitHead() = 0;
   /// What comes behind all heads.
   virtual void finish() {}
-  /// Whether rounding errors of a row are small next to its normaliser; null
-  /// where a product is as exact as sums are.
-  virtual Value isQuiet(Value row, Value normaliser) { return Value(); }
+  /// Marks rows `[first, end)` of a block whose rounding errors may not be
+  /// small next to their normalisers; returns how many. A product without
+  /// transforms is as exact as sums are.
+  virtual Value judgeBlock(Value block, Value first, Value end) {
+    return markRows(first, end);
+  }
 
   // Loops.
   void forAll(mlir::ArrayRef<Value> counts,
@@ -69,6 +72,12 @@ protected:
   /// A parallel loop over rows, a few of them a task.
   void forAllRows(mlir::ArrayRef<Value> leading,
                   llvm::function_ref<void(ValueRange leading, Value row)> body);
+
+  /// Visits the vectors of `[low, high)`; `mask` is null but for the last one,
+  /// which may not be whole.
+  Values forEachVector(
+      Value low, Value high, ValueRange inits,
+      llvm::function_ref<Values(Value at, Value mask, ValueRange)> body);
 
   // Buffers that live as long as the operation, or a task of heads.
   Value allocate(mlir::Type type, mlir::ArrayRef<Value> extents);
@@ -80,6 +89,7 @@ protected:
   void storeIndex(Value index, Value memref, ValueRange indices);
 
   // Profiles.
+  void prepareExactRows(Value end);
   Value weightOffset(Value segment, Value lag);
   Value scoreOffset(Value segment, Value lag);
   /// A parallel loop over chunks of lags.
@@ -90,22 +100,29 @@ protected:
 
   /// A parallel loop over `[first, end)`, rows or lags whose windows a task
   /// sums.
-  void forAllWindowTasks(
-      llvm::function_ref<void(Value task, Value first, Value end)> body);
-  /// Sums `count` windows of `length` elements, in f64: the first begins at
-  /// element `start`, every other one element after the one before. `load`
-  /// gives the vector of elements from one on, also of some that no window has;
-  /// `store` takes the sums of windows from `at` on, as far as `mask` is true.
-  void
-  sumWindows(Value task, Value start, Value length, Value count,
-             llvm::function_ref<Value(Value element)> load,
-             llvm::function_ref<void(Value at, Value mask, Value sums)> store);
+  void forAllWindowTasks(llvm::function_ref<void(Value first, Value end)> body);
+  /// The sums of a task, in f64, for windows of `[0, count)`.
+  void clearWindows(Value count);
+  /// Adds windows of `length` elements to those of `[first, end)`, which begins
+  /// with a whole vector. The first window begins at element `start`, every
+  /// other one element after the one before. `load` gives the vector of
+  /// elements from one on, also of some that no window has; elements out of
+  /// `[0, size)` are zeros.
+  void addWindows(Value first, Value end, Value start, Value length, Value size,
+                  llvm::function_ref<Value(Value element)> load);
+  /// `store` takes vectors of the sums of `[0, count)`, of which the last one
+  /// may not be whole.
+  void finishWindows(Value count,
+                     llvm::function_ref<void(Value at, Value sums)> store);
 
-  /// Stores the reciprocals of all normalisers; 0 for rows before the first
-  /// column.
-  void invertNormalisers();
-  /// Marks rows; returns how many.
-  Value judgeRows();
+  /// How many rows are marked, and before which row all of them are.
+  struct Marked {
+    Value count, end;
+  };
+  Marked judgeRows();
+  Value markRows(Value first, Value end, Value noise = Value(),
+                 Value value = Value());
+  Value isMarked(Value row);
   /// The greatest score of a row; 0 when there is none.
   Value findRowTop(Value row);
   /// Visits the segments of a row: `[low, high)` are the lags it reads of one.
@@ -121,7 +138,9 @@ protected:
   static constexpr int64_t kLags = 64, kTaskRows = 64, kExactRows = 16;
 
   // Numbers in f64, whatever the state type.
+  mlir::VectorType getWideType();
   Value wide(double number);
+  Value splatWide(double number);
   Value widen(Value number);
 
   /// The vector of which the first `count` elements are true.
@@ -173,16 +192,18 @@ protected:
   /// The transform of a piece or a block of rows, padded with zeros.
   void transformTo(Value spectra, Value index, Value columns,
                    FFTKernel::LoadRow source);
-  /// Stores it for group `slot` of those that there are spectra of.
-  void transformPiece(Value index, Value slot, Value column);
+  /// Stores it for group `slot` of those that there are spectra of. All rows of
+  /// the piece are visited.
+  void transformPiece(Value index, Value slot, Value column,
+                      llvm::function_ref<ComplexRow(ComplexRow)> visit = {});
   /// The last rows of the inverse transform, as many as a block has.
   void invert(Value spectra, Value index, Value columns,
               llvm::function_ref<void(Value row, ComplexRow)> sink);
   void transformWindows(Value first);
   void packWindows(Value first, Value work);
-  /// `end` pieces may be multiplied for the block. Errors of `partner`, if
-  /// there is one, are also those of the block.
-  void boundNoise(Value block, Value end, Value partner = Value());
+  /// What the errors of a block may be, in f64. `end` pieces may be multiplied
+  /// for it. Errors of `partner`, if there is one, are also those of the block.
+  Value boundNoise(Value block, Value end, Value partner = Value());
   /// A parallel loop over frequencies, each of which is followed by the one
   /// below where one thread has both.
   void forAllFrequencies(llvm::function_ref<void(Value frequency)> body);
@@ -207,8 +228,8 @@ protected:
   /// `plan.front` of a row of weights and entry 0 of a row of scores, which
   /// are binary logarithms of weights.
   Value weights, scores, weightRow, scoreRow;
-  /// Normalisers [N] in f64, their reciprocals [N], and marks [N]: 1 for rows
-  /// that are computed again.
+  /// Normalisers [N] in f64 and their reciprocals [N], up to a whole vector;
+  /// marks [N]: 1 for rows that are computed again.
   Value normalisers, reciprocals, marks;
   llvm::SmallVector<Value> buffers;
   bool packsValues;
@@ -223,12 +244,12 @@ protected:
   /// Spectra of pieces [pieces, groups, rows, 2 lanes] and of windows [rows, re
   /// or im, windows].
   Value pieceSpectra, windowSpectra;
-  /// Norms in f64, and what a block's noise may be.
-  Value pieceNorms, windowNorms, noise;
+  /// Norms in f64.
+  Value pieceNorms, windowNorms;
 
 private:
-  using LagVisitor = llvm::function_ref<Value(Value segment, Value lag,
-                                              Value sum, Value mask, Value)>;
+  using ScoreVisitor =
+      llvm::function_ref<Value(Value segment, Value lag, Value sum, Value)>;
 
   void emitHeads(Value batch, Value first, Value end);
   void freeBuffers(size_t count);
@@ -236,18 +257,24 @@ private:
   void prepareBounds();
   void prepareWeights();
   Value findTop();
-  Value forEachLagVector(Value chunk, Value init, LagVisitor visit);
-  void storeProfiles(Value top);
-  void allocateWindowSums();
+  Value forEachScoreSum(Value first, Value count, Value init,
+                        ScoreVisitor visit);
+  Value normalise(Value sums);
+  void storeWeights();
+  void listSegments(Value first, Value end);
+  void chooseWindowTasks();
   void prepareNormalisers();
-  Value scan(Value numbers, bool isBackward);
-  void sumRun(Value task, Value start, Value length, Value count,
-              llvm::function_ref<Value(Value element)> load,
-              llvm::function_ref<void(Value at, Value mask, Value sums)> store);
+  void storeNormalisers(Value row, Value sums);
+  void addToWindows(Value at, Value sums, Value buffer);
+  void addRun(Value at, Value size, Value count, ValueRange shared,
+              llvm::function_ref<Value(Value index)> load);
 
-  Value partialTops;
-  /// Tasks that sum windows, the windows of each, and sums for these.
-  Value windowTasks, windowsOfTask, suffixes;
+  /// The greatest score sum, of every chunk of lags and of all.
+  Value partialTops, top;
+  /// The windows that a task sums, and parts of their sums.
+  Value windowsOfTask, strides, suffixes, rests;
+  /// How many rows every task has marked.
+  Value markedOfTask;
 };
 
 /// The forward direction.
@@ -262,8 +289,6 @@ public:
 protected:
   /// Writes all rows; those that will be marked may hold anything.
   virtual void emitProduct() = 0;
-  /// Finds what rows are judged by.
-  virtual void boundErrors() {}
   /// Stores `numbers`, columns from `column` on, to a row of the output.
   void storeOutput(Value numbers, Value row, Value column) {
     storeColumns(numbers, apply.getOutput(), {batch, head, row}, column);
@@ -275,7 +300,7 @@ private:
   void emitHead() override;
   void countRows(Value count);
   // ConvRows.cpp
-  void emitExactRows();
+  void emitExactRows(const Marked &marked);
   void emitExactRow(Value row, Value sums, Value rowWeights);
   Value addRun(Value row, Value segment, Value low, Value count, Value top,
                Value normaliser, Value sums, Value rowWeights);

@@ -39,8 +39,6 @@ using namespace fovea::attn;
 /// weights of a tile of products, since spectra of more would only be further
 /// away when they are read. With few blocks, products wait for spectra anyway.
 static constexpr int64_t kPassGroups = 2, kFewBlocks = 16;
-/// Groups of columns whose squares are summed at a time.
-static constexpr int64_t kMeasuredGroups = 4;
 
 namespace {
 class ConvPartitioned : public ConvApplyKernel {
@@ -50,15 +48,18 @@ public:
 private:
   void allocateBuffers() override;
   void emitProduct() override;
-  void boundErrors() override;
-  Value isQuiet(Value row, Value normaliser) override;
+  Value judgeBlock(Value block, Value first, Value end) override;
+  Value judgeSingleRows(Value begin, Value first, Value end, Value noise,
+                        Value top);
+  Value findGreatest(Value end);
 
-  void measurePiece(Value index);
-  Value sumSquares(const Piece &piece, Value column);
-  void storeNorm(Value index, Value columns, Value squares);
-  void findGreatest();
+  void startMeasuring();
+  ComplexRow measure(ComplexRow row);
+  Value maxMagnitude(Value top, Value numbers);
+  void storeMeasures(Value first, Value second, Value columns);
   void findPlaces();
   void emitPass(Value firstGroup, int64_t groups, bool hasHalf);
+  void transformWhole(Value index, Value columns, Value slot);
   void transformHalves(Value first, Value columns, Value slot);
   void multiplyFrequency(Value frequency, int64_t groups, bool hasHalf);
   Values multiplyTile(Value frequency, Value firstSlot, int64_t groups,
@@ -84,8 +85,10 @@ private:
 
   /// Results, which are those of blocks, and the spectra that they replace.
   Value numResults, places;
-  /// The greatest value of a row, and of it and the rows before.
-  Value rowValues, greatest;
+  /// The greatest value of every piece and group of columns.
+  Value pieceTops;
+  /// What is measured by a task.
+  Value squares, tops;
 };
 } // namespace
 
@@ -103,87 +106,96 @@ void ConvPartitioned::allocateBuffers() {
   allocatePieces();
   numResults = b.mul(b.ceilDiv(numBlocks, plan.outputs), plan.outputs);
   places = allocate(b.getIndexType(), {numResults});
-  rowValues = allocate(b.getStateType(), {numTokens});
-  greatest = allocate(b.getF64Type(), {numTokens});
+  pieceTops = allocate(b.getStateType(), {b.mul(maxPieces, numGroups)});
 }
 
-/// Finds the greatest value of every row of a piece, and the norms of groups of
-/// columns that fill both parts of a row.
-void ConvPartitioned::measurePiece(Value index) {
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  Piece piece = loadPiece(index);
-  int64_t whole = numGroups - hasHalf();
-  // As many groups at a time as there are registers for.
-  for (int64_t first = 0; first < numGroups; first += kMeasuredGroups) {
-    int64_t count = std::min(kMeasuredGroups, numGroups - first);
-    Values sums(count, zeros);
-    sums = b.loop(
-        piece.begin, piece.end, 1, sums, [&](Value token, ValueRange carried) {
-          Values next(carried);
-          Value top = b.splat(0.0);
-          for (int64_t g = 0; g < count; ++g)
-            for (int64_t part = 0; part < (first + g < whole ? 2 : 1); ++part) {
-              int64_t column = (first + g) * plan.getColumns() + part * lanes;
-              Value numbers =
-                  b.loadVector(values, {batch, group, token, b.index(column)});
-              top = b.fmax(top, math::AbsFOp::create(b, numbers));
-              Value wide = widen(numbers);
-              next[g] = b.fma(wide, wide, next[g]);
-            }
-          Value most = vector::ReductionOp::create(
-              b, vector::CombiningKind::MAXIMUMF, top);
-          if (first != 0)
-            most = arith::MaximumFOp::create(b, most,
-                                             b.loadScalar(rowValues, token));
-          b.storeScalar(most, rowValues, token);
-          return next;
-        });
-    for (int64_t g = 0; g < count; ++g)
-      if (first + g < whole)
-        storeNorm(index, b.index(first + g), sums[g]);
+/// Makes room for what is known of the rows that a transform reads.
+void ConvPartitioned::startMeasuring() {
+  squares = b.scratch({lanes}, b.getF64Type());
+  tops = b.scratch({2, lanes}, b.getStateType());
+  vector::StoreOp::create(b, splatWide(0.0), squares, b.index(0));
+  for (int64_t part : {0, 1})
+    b.storeVector(b.splat(0.0), tops, {b.index(part), b.index(0)});
+}
+
+/// Adds up the squares of both parts, in f64, and finds their greatest numbers,
+/// over a column of each lane.
+ComplexRow ConvPartitioned::measure(ComplexRow row) {
+  Value sums = vector::LoadOp::create(b, getWideType(), squares, b.index(0));
+  Value parts[] = {row.re, row.im};
+  for (int64_t part : {0, 1}) {
+    Value numbers = parts[part], wideNumbers = widen(numbers);
+    sums = b.fma(wideNumbers, wideNumbers, sums);
+    Value at[] = {b.index(part), b.index(0)};
+    Value top = maxMagnitude(b.loadVector(tops, at), numbers);
+    b.storeVector(top, tops, at);
+  }
+  vector::StoreOp::create(b, sums, squares, b.index(0));
+  return row;
+}
+
+/// The greater of `top` and the magnitude of `numbers`, by their bits, which
+/// are in the same order: no instruction is faster, and NaN stays.
+Value ConvPartitioned::maxMagnitude(Value top, Value numbers) {
+  auto type = cast<VectorType>(b.getVectorType());
+  auto bits = VectorType::get(type.getShape(),
+                              b.getIntegerType(b.getStateType().getWidth()));
+  numbers = math::AbsFOp::create(b, numbers);
+  Value most = arith::MaxSIOp::create(
+      b, vector::BitCastOp::create(b, bits, top).getResult(),
+      vector::BitCastOp::create(b, bits, numbers).getResult());
+  return vector::BitCastOp::create(b, type, most);
+}
+
+/// Stores what was measured for the pieces of both parts. The norm is the
+/// 2-norm over two columns that share a complex transform, the greatest of all
+/// pairs.
+void ConvPartitioned::storeMeasures(Value first, Value second, Value columns) {
+  auto reduce = [&](Value numbers) -> Value {
+    return vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF,
+                                       numbers);
+  };
+  auto loadTops = [&](int64_t part) {
+    return b.loadVector(tops, {b.index(part), b.index(0)});
+  };
+  Value most[] = {loadTops(0), loadTops(1)};
+  if (first == second)
+    most[1] = maxMagnitude(most[0], most[1]);
+  Value sums = vector::LoadOp::create(b, getWideType(), squares, b.index(0));
+  Value norm = math::SqrtOp::create(b, reduce(sums)),
+        indices[] = {first, second};
+  for (auto [index, numbers] : llvm::zip(indices, most)) {
+    memref::StoreOp::create(b, norm, pieceNorms, ValueRange{index, columns});
+    b.storeScalar(reduce(numbers), pieceTops,
+                  b.add(b.mul(index, numGroups), columns));
   }
 }
 
-/// Sums the squares of the tokens of a piece over a column of each lane.
-Value ConvPartitioned::sumSquares(const Piece &piece, Value column) {
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  return b.loop(
-      piece.begin, piece.end, 1, zeros, [&](Value token, ValueRange carried) {
-        Value numbers =
-            widen(b.loadVector(values, {batch, group, token, column}));
-        return Values{b.fma(numbers, numbers, carried[0])};
-      })[0];
-}
-
-/// The 2-norm over the two columns that share a complex transform, the greatest
-/// of all pairs.
-void ConvPartitioned::storeNorm(Value index, Value columns, Value squares) {
-  Value most =
-      vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, squares);
-  Value norm = math::SqrtOp::create(b, most);
-  memref::StoreOp::create(b, norm, pieceNorms, ValueRange{index, columns});
+void ConvPartitioned::transformWhole(Value index, Value columns, Value slot) {
+  startMeasuring();
+  Value column = firstColumnOf(columns);
+  transformPiece(index, slot, column,
+                 [&](ComplexRow row) { return measure(row); });
+  storeMeasures(index, index, columns);
 }
 
 /// The piece and the next, if there is one, in one transform. With z = x + i y,
 /// 2 X(f) = Z(f) + conj Z(-f) and 2 i Y(f) = Z(f) - conj Z(-f).
 void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
+  startMeasuring();
   Value column = firstColumnOf(columns), second = b.add(first, 1);
   Piece one = loadPiece(first);
   Piece other = loadPiece(b.min(second, b.sub(numPieces, b.index(1))));
   other.end = b.select(b.less(second, numPieces), other.end, other.begin);
-  Value squares = b.fadd(sumSquares(one, column), sumSquares(other, column));
-  storeNorm(first, columns, squares);
-  b.ifThen(b.less(second, numPieces),
-           [&] { storeNorm(second, columns, squares); });
   auto load = [&](const Piece &piece, Value row) {
     return loadToken(values, {batch, group}, b.add(piece.begin, row), column,
                      piece.begin, piece.end);
   };
   transformTo(pieceSpectra, first, slot, [&](Value row, Value) {
-    return ComplexRow{load(one, row), load(other, row)};
+    return measure({load(one, row), load(other, row)});
   });
+  // Where there is no second piece, there is room for one.
+  storeMeasures(first, second, columns);
   makeTransform().forEachMirrored([&](Value at, Value mirror) {
     ComplexRow z = loadRow(pieceSpectra, {first, slot, at});
     ComplexRow turned = loadRow(pieceSpectra, {first, slot, mirror});
@@ -198,38 +210,70 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
 // Noise
 //===----------------------------------------------------------------------===//
 
-void ConvPartitioned::findGreatest() {
-  b.loop(firstColumn(b.index(0)), numTokens, 1, wide(0.0),
-         [&](Value row, ValueRange carried) {
-           Value value = widen(b.loadScalar(rowValues, row));
-           Value top = arith::MaximumFOp::create(b, carried[0], value);
-           memref::StoreOp::create(b, top, greatest, row);
-           return Values{top};
-         });
+/// The greatest value of the first pieces.
+Value ConvPartitioned::findGreatest(Value end) {
+  auto visit = [&](Value at, Value mask, ValueRange tops) {
+    Value numbers = mask ? loadMasked(pieceTops, at, mask, 0.0)
+                         : b.loadVector(pieceTops, at);
+    return Values{maxMagnitude(tops[0], numbers)};
+  };
+  Value tops =
+      forEachVector(b.index(0), b.mul(end, numGroups), b.splat(0.0), visit)[0];
+  return widen(
+      vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, tops));
 }
 
-Value ConvPartitioned::isQuiet(Value row, Value normaliser) {
-  Value most = memref::LoadOp::create(b, noise, b.div(row, plan.block));
-  Value value = memref::LoadOp::create(b, greatest, row);
-  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, most,
-                               b.fmul(value, normaliser));
+Value ConvPartitioned::judgeBlock(Value block, Value first, Value end) {
+  // A tile of products multiplies pieces that only its last blocks read by
+  // zeros: no noise, unless one of them is not finite.
+  Value result = b.add(block, firstResult());
+  Value last = b.add(b.roundDown(result, plan.outputs), plan.outputs - 1);
+  last = b.sub(last, firstResult());
+  Value partner;
+  if (hasHalf())
+    partner = b.sub(b.add(block, 1), b.mul(b.rem(result, 2), 2));
+  Value noise = boundNoise(block, loadInteger(ends, last), partner);
+  // Pieces that end before the block, since the longest of them would.
+  Value behind =
+      b.sub(block, b.index(llvm::divideCeil(plan.piece, plan.block)));
+  Value count = loadInteger(ends, b.max(b.sub(behind, b.index(1)), 0));
+  count = b.select(b.less(b.index(0), behind), count, b.index(0));
+  Value top = findGreatest(count);
+  // Later values only matter where those do not do.
+  Value marked = markRows(first, end, noise, top);
+  return b.select(
+      b.equal(marked, b.index(0)), b.getIndexType(), [&] { return marked; },
+      [&] {
+        Value last = loadPiece(b.max(b.sub(count, b.index(1)), 0)).end;
+        Value begin =
+            b.select(b.equal(count, b.index(0)), firstColumn(b.index(0)), last);
+        return judgeSingleRows(begin, first, end, noise, top);
+      });
 }
 
-void ConvPartitioned::boundErrors() {
-  forAll({numBlocks}, [&](ValueRange task) {
-    // A tile of products multiplies pieces that only its last blocks read by
-    // zeros: no noise, unless one of them is not finite.
-    Value result = b.add(task[0], firstResult());
-    Value last = b.add(b.roundDown(result, plan.outputs), plan.outputs - 1);
-    last = b.sub(last, firstResult());
-    Value partner;
-    if (hasHalf()) {
-      Value next = b.sub(b.add(task[0], 1), b.mul(b.rem(result, 2), 2));
-      partner = next;
-    }
-    boundNoise(task[0], loadInteger(ends, last), partner);
-  });
-  findGreatest();
+/// Judges rows by the greatest value up to each; `top` is that before row
+/// `begin`.
+Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
+                                       Value noise, Value top) {
+  auto addRow = [&](Value row, Value top) -> Value {
+    Value tops = b.splat(0.0);
+    for (int64_t column = 0; column < paddedWidth; column += lanes)
+      tops = maxMagnitude(
+          tops, b.loadVector(values, {batch, group, row, b.index(column)}));
+    Value most = widen(
+        vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, tops));
+    return arith::MaximumFOp::create(b, top, most);
+  };
+  top = b.loop(begin, first, 1, top, [&](Value row, ValueRange carried) {
+    return Values{addRow(row, carried[0])};
+  })[0];
+  Value inits[] = {top, b.index(0)};
+  return b.loop(b.max(first, begin), end, 1, inits,
+                [&](Value row, ValueRange carried) {
+                  Value top = addRow(row, carried[0]);
+                  Value count = markRows(row, b.add(row, 1), noise, top);
+                  return Values{top, b.add(carried[1], count)};
+                })[1];
 }
 
 //===----------------------------------------------------------------------===//
@@ -239,7 +283,6 @@ void ConvPartitioned::boundErrors() {
 void ConvPartitioned::emitProduct() {
   cutPieces();
   findPlaces();
-  forAll({numPieces}, [&](ValueRange task) { measurePiece(task[0]); });
   forAll({b.div(numWindows, lanes)},
          [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
   if (fuses()) {
@@ -276,8 +319,7 @@ void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
   Value half = b.index(groups), lastGroup = b.add(firstGroup, groups);
   if (groups != 0)
     forAll({numPieces, b.index(groups)}, [&](ValueRange task) {
-      Value columns = b.add(firstGroup, task[1]);
-      transformPiece(task[0], task[1], firstColumnOf(columns));
+      transformWhole(task[0], b.add(firstGroup, task[1]), task[1]);
     });
   if (hasHalf)
     forAll({b.ceilDiv(numPieces, 2)}, [&](ValueRange task) {
@@ -404,6 +446,7 @@ void ConvPartitioned::storeResult(ArrayRef<Value> numbers, Value row,
 /// The whole sequence at once: its spectrum stays in registers.
 void ConvPartitioned::convolveGroup(Value group) {
   Value piece = b.index(0), begin = firstColumn(piece);
+  startMeasuring();
   Value column = b.mul(group, plan.getColumns());
   auto load = [&](Value row, Value) {
     return loadRow(pieceSpectra, {piece, group, row});
@@ -412,7 +455,7 @@ void ConvPartitioned::convolveGroup(Value group) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
   auto source = [&](Value row, Value) {
-    return loadValues(b.add(begin, row), column, begin, numTokens);
+    return measure(loadValues(b.add(begin, row), column, begin, numTokens));
   };
   auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult({numbers.re, numbers.im}, b.sub(at, b.index(plan.block)),
@@ -437,6 +480,7 @@ void ConvPartitioned::convolveGroup(Value group) {
     }
   };
   transform.emit(FFTKernel::kConvolve, steps, visit);
+  storeMeasures(piece, piece, group);
 }
 
 void ConvPartitioned::invertWhole(Value block, Value columns, Value slot) {

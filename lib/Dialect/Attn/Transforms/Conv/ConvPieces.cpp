@@ -46,7 +46,6 @@ void ConvKernel::allocatePieces() {
   windowSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   pieceNorms = allocate(f64, {maxPieces, b.index(numGroups)});
   windowNorms = allocate(f64, {maxWindows});
-  noise = allocate(f64, {numBlocks});
 }
 
 Value ConvKernel::allocateSpectra(Value count, int64_t groups) {
@@ -167,10 +166,13 @@ void ConvKernel::transformTo(Value spectra, Value index, Value columns,
   makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
 
-void ConvKernel::transformPiece(Value index, Value slot, Value column) {
+void ConvKernel::transformPiece(Value index, Value slot, Value column,
+                                function_ref<ComplexRow(ComplexRow)> visit) {
   Piece piece = loadPiece(index);
   transformTo(pieceSpectra, index, slot, [&](Value row, Value) {
-    return loadValues(b.add(piece.begin, row), column, piece.begin, piece.end);
+    ComplexRow numbers =
+        loadValues(b.add(piece.begin, row), column, piece.begin, piece.end);
+    return visit ? visit(numbers) : numbers;
   });
 }
 
@@ -256,7 +258,7 @@ void ConvKernel::packWindows(Value first, Value work) {
 
 /// Sums, over the pieces that a block of rows reads, the norms of the two
 /// factors.
-void ConvKernel::boundNoise(Value block, Value end, Value partner) {
+Value ConvKernel::boundNoise(Value block, Value end, Value partner) {
   auto normOf = [&](const Piece &piece, Value block) -> Value {
     Value window = b.add(piece.window, b.sub(block, piece.block));
     return memref::LoadOp::create(b, windowNorms, window);
@@ -280,7 +282,7 @@ void ConvKernel::boundNoise(Value block, Value end, Value partner) {
       })[0];
   // c u log2(L) for an error of 2^9 u, with c = 1/2: whatever the type.
   Value factor = wide(std::ldexp(llvm::Log2_64(length), -10));
-  memref::StoreOp::create(b, b.fmul(sum, factor), noise, block);
+  return b.fmul(sum, factor);
 }
 
 //===----------------------------------------------------------------------===//

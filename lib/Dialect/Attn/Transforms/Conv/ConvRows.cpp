@@ -23,21 +23,16 @@ using namespace fovea::attn;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void ConvApplyKernel::emitExactRows() {
-  Value marked =
-      memref::LoadOp::create(b, apply.getRecomputed(), ValueRange{batch, head});
-  Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/32);
-  Value isAny =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, marked, zero);
-  b.ifThen(isAny, [&] {
-    forAll({b.ceilDiv(numTokens, kExactRows)}, [&](ValueRange task) {
+void ConvApplyKernel::emitExactRows(const Marked &marked) {
+  b.ifThen(b.less(b.index(0), marked.count), [&] {
+    prepareExactRows(marked.end);
+    forAll({b.ceilDiv(marked.end, kExactRows)}, [&](ValueRange task) {
       Value sums = b.scratch({paddedWidth}, b.getStateType());
       Value rowWeights = b.scratch({kLags}, b.getStateType());
       Value first = b.mul(task[0], kExactRows);
-      Value end = b.min(b.add(first, kExactRows), numTokens);
+      Value end = b.min(b.add(first, kExactRows), marked.end);
       b.loop(first, end, 1, [&](Value row) {
-        Value isMarked = b.equal(loadIndex(marks, row), b.index(1));
-        b.ifThen(isMarked, [&] { emitExactRow(row, sums, rowWeights); });
+        b.ifThen(isMarked(row), [&] { emitExactRow(row, sums, rowWeights); });
       });
     });
   });

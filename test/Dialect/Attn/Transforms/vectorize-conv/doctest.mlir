@@ -17,9 +17,13 @@
 // CHECK: memref.load
 // CHECK-NEXT: vector.broadcast
 // CHECK-NEXT: vector.fma
-// Marked rows once more.
+// Marked rows once more, up to the last task that has any: their scores, then
+// 16 rows a task.
 // CHECK: scf.if
-// CHECK: scf.forall {{.*}} in (13)
+// CHECK: scf.forall {{.*}} in (%{{.*}})
+// CHECK: vector.store {{.*}} : memref<624xf32>, vector<16xf32>
+// CHECK: scf.forall {{.*}} in (%{{.*}})
+// CHECK: memref.load {{.*}} : memref<200xi8>
 // CHECK: arith.divf
 // CHECK-NOT: attn.
 func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %c: memref<1x2xi32>) {

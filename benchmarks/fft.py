@@ -253,7 +253,7 @@ def fit(convolutions):
         tokens, bases, width = row["tokens"], row["bases"], row["width"]
         count = -(-tokens // block)
         pieces = bases * -(-tokens // (bases * block))
-        transforms = 10 * math.log2(2 * block) * (0.5 + pieces / count / 2 + 2 * bases / width * (0.5 + 3 / count))
+        transforms = 10 * math.log2(2 * block) * (0.5 + pieces / count / 2 + bases / width * (0.5 + 1 / count))
         terms = [transforms * (block == other) for other in blocks] + [4 * pieces]
         time = seconds * 1e9 / (tokens * width)
         # All times are equally far off.

@@ -48,7 +48,7 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
                              int64_t profile_stride, int64_t zeros,
                              int64_t multiple, int64_t *piece, int64_t *ends,
                              int64_t *windows) {
-  constexpr int64_t padding = 3;
+  constexpr int64_t padding = 1;
   auto firstColumn = [=](int64_t segment) {
     return segment < num_bases ? num_tokens - sizes[segment * stride]
                                : num_tokens;

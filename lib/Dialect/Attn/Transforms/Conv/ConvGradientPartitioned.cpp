@@ -51,9 +51,9 @@ private:
   int64_t tileWindows() const { return lanes / 2; }
   void invertWindows(Value first);
   void sumDeltas();
-  void multiplyPieces(Value frequency, Value firstPiece);
-  void multiplyTile(Value frequency, Value firstPiece, Value firstGroup,
-                    int64_t groups);
+  void multiplyPieces(const Frequency &frequency, Value firstPiece);
+  void multiplyTile(const Frequency &frequency, Value firstPiece,
+                    Value firstGroup, int64_t groups);
   void invertPiece(Value index, Value columns);
 
   /// Of every segment: its first piece, block and window.
@@ -89,16 +89,11 @@ void ConvGradientPartitioned::prepareProducts() {
     memref::StoreOp::create(b, norm, pieceNorms, ValueRange{task[1], task[0]});
     transformPiece(task[1], task[0], b.mul(task[0], plan.getColumns()));
   });
-  forAll({b.div(numWindows, lanes)},
-         [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
+  transformWindows();
 }
 
 Value ConvGradientPartitioned::judgeBlock(Value block, Value first, Value end) {
-  // Tiles of products multiply pieces that only later blocks read by zeros: no
-  // noise, unless one of them is not finite.
-  Value last = b.min(b.add(b.roundDown(block, plan.outputs), plan.outputs - 1),
-                     b.sub(numBlocks, b.index(1)));
-  Value noise = boundNoise(block, loadInteger(ends, last));
+  Value noise = boundNoise(block, loadInteger(ends, block));
   return markRows(first, end, noise, /*value=*/wide(1.0));
 }
 
@@ -151,7 +146,8 @@ void ConvGradientPartitioned::emitProducts() {
     return b.fsub(b.fadd(later, earlier), deltas);
   });
   // The spectra of values have done their duty.
-  forAllFrequencies([&](Value frequency) {
+  forAllFrequencies([&](Value at) {
+    Frequency frequency = locate(at, b.sub(at, b.index(1)));
     b.loop(b.index(0), numPieces, plan.outputs,
            [&](Value piece) { multiplyPieces(frequency, piece); });
   });
@@ -193,12 +189,12 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
     Values next(carried);
     ComplexRow value =
         loadRow(pieceSpectra, {b.add(firstPiece, t), columns, frequency});
-    Value minusIm = arith::NegFOp::create(b, value.im);
+    value.im = arith::NegFOp::create(b, value.im);
     for (int64_t u = 0; u < tileWindows(); ++u) {
       ComplexRow row =
           loadRow(rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
       Value parts[] = {next[u], next[tileWindows() + u]};
-      addProduct(row, value.re, minusIm, value.im, parts);
+      addProduct(row, value, parts);
       next[u] = parts[0];
       next[tileWindows() + u] = parts[1];
     }
@@ -311,7 +307,7 @@ void ConvGradientPartitioned::sumDeltas() {
 //===----------------------------------------------------------------------===//
 
 /// One frequency of the gradients of a few pieces.
-void ConvGradientPartitioned::multiplyPieces(Value frequency,
+void ConvGradientPartitioned::multiplyPieces(const Frequency &frequency,
                                              Value firstPiece) {
   int64_t groups = plan.productGroups;
   int64_t whole = numGroups / groups * groups;
@@ -322,43 +318,44 @@ void ConvGradientPartitioned::multiplyPieces(Value frequency,
     multiplyTile(frequency, firstPiece, b.index(group), 1);
 }
 
-void ConvGradientPartitioned::multiplyTile(Value frequency, Value firstPiece,
-                                           Value firstGroup, int64_t groups) {
-  // The last piece again where there are no more. Blocks of pieces do not
-  // decrease; before its own block a piece has windows of zeros.
-  Values origins;
-  for (int64_t u = 0; u < plan.outputs; ++u) {
-    Value index = b.min(b.add(firstPiece, u), b.sub(numPieces, b.index(1)));
-    Piece piece = loadPiece(index);
-    origins.push_back(b.sub(piece.window, piece.block));
-  }
+void ConvGradientPartitioned::multiplyTile(const Frequency &frequency,
+                                           Value firstPiece, Value firstGroup,
+                                           int64_t groups) {
+  // The last piece again where there are no more.
+  SmallVector<Piece> tile;
+  for (int64_t u = 0; u < plan.outputs; ++u)
+    tile.push_back(
+        loadPiece(b.min(b.add(firstPiece, u), b.sub(numPieces, b.index(1)))));
   Values sums(plan.outputs * groups * 2, b.splat(0.0));
-  sums = b.loop(
-      loadPiece(firstPiece).block, numBlocks, 1, sums,
-      [&](Value block, ValueRange carried) {
-        Values next(carried);
-        FFTKernel::Rows rows;
-        for (int64_t g = 0; g < groups; ++g)
-          rows.push_back(
-              loadRow(rowSpectra, {block, b.add(firstGroup, g), frequency}));
-        for (int64_t u = 0; u < plan.outputs; ++u) {
-          auto coefficient = [&](int64_t part) {
-            return b.broadcast(
-                b.loadScalar(windowSpectra, {frequency, b.index(part),
-                                             b.add(origins[u], block)}));
-          };
-          Value re = coefficient(0), im = coefficient(1);
-          Value minusIm = arith::NegFOp::create(b, im);
-          for (int64_t g = 0; g < groups; ++g)
-            addProduct(rows[g], re, minusIm, im, &next[(u * groups + g) * 2]);
-        }
-        return next;
-      });
+  // Blocks of pieces do not decrease: those up to the next piece's are read by
+  // the pieces up to this one.
+  for (int64_t last = 0; last < plan.outputs; ++last) {
+    Value end = last + 1 < plan.outputs ? tile[last + 1].block : numBlocks;
+    sums = b.loop(
+        tile[last].block, end, 1, sums, [&](Value block, ValueRange carried) {
+          Values next(carried);
+          FFTKernel::Rows rows;
+          for (int64_t g = 0; g < groups; ++g) {
+            ComplexRow row = loadRow(
+                rowSpectra, {block, b.add(firstGroup, g), frequency.at});
+            rows.push_back(conjugate(row, frequency));
+          }
+          for (int64_t u = 0; u <= last; ++u) {
+            Value distance = b.sub(block, tile[u].block);
+            ComplexRow weight = loadWeight(frequency.ofWindows,
+                                           b.add(tile[u].window, distance));
+            weight.im = arith::NegFOp::create(b, weight.im);
+            for (int64_t g = 0; g < groups; ++g)
+              addProduct(rows[g], weight, &next[(u * groups + g) * 2]);
+          }
+          return next;
+        });
+  }
   for (int64_t u = 0; u < plan.outputs; ++u)
     for (int64_t g = 0; g < groups; ++g) {
       Value *sum = &sums[(u * groups + g) * 2];
-      storeRow({sum[0], sum[1]}, pieceSpectra,
-               {b.add(firstPiece, u), b.add(firstGroup, g), frequency});
+      storeRow(conjugate({sum[0], sum[1]}, frequency), pieceSpectra,
+               {b.add(firstPiece, u), b.add(firstGroup, g), frequency.at});
     }
 }
 

@@ -160,9 +160,8 @@ protected:
     Value block, begin, end, window;
   };
   /// Windows of zeros that the runtime puts before and after those of a
-  /// segment: a tile of products reads them for blocks that the piece does not
-  /// reach.
-  static constexpr int64_t kPadding = 3;
+  /// segment: neighbours, which share a transform, are then of one segment.
+  static constexpr int64_t kPadding = 1;
   /// Frequencies of a task.
   static constexpr int64_t kFrequencies = 8;
 
@@ -178,7 +177,8 @@ protected:
   /// Access to rows of `[.., rows, 2 lanes]`.
   ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
   void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);
-  void prefetchRow(Value memref, mlir::ArrayRef<Value> indices);
+  void prefetchRow(Value memref, mlir::ArrayRef<Value> indices,
+                   unsigned locality);
   /// A vector of a row of `memref`; zeros unless `token` is one of `[begin,
   /// end)`.
   Value loadToken(Value memref, mlir::ArrayRef<Value> leading, Value token,
@@ -199,17 +199,39 @@ protected:
   /// The last rows of the inverse transform, as many as a block has.
   void invert(Value spectra, Value index, Value columns,
               llvm::function_ref<void(Value row, ComplexRow)> sink);
+  void transformWindows();
   void transformWindows(Value first);
   void packWindows(Value first, Value work);
+  void prefetchWindows(Value frequency);
   /// What the errors of a block may be, in f64. `end` pieces may be multiplied
   /// for it. Errors of `partner`, if there is one, are also those of the block.
   Value boundNoise(Value block, Value end, Value partner = Value());
   /// A parallel loop over frequencies, each of which is followed by the one
   /// below where one thread has both.
   void forAllFrequencies(llvm::function_ref<void(Value frequency)> body);
+  /// The same over those that there are spectra of windows for: of a frequency
+  /// and its negative, `mirror`, where spectra of real numbers are conjugate,
+  /// the first.
+  void
+  forAllPairs(llvm::function_ref<void(Value frequency, Value mirror)> body);
+  /// Where spectra of pieces have a frequency and the one that follows, and
+  /// where those of windows have it, or its negative: then factors and products
+  /// are conjugate, by what `signs` has to be flipped.
+  struct Frequency {
+    Value at, next, ofWindows, signs;
+  };
+  Frequency locate(Value at, Value next);
+  void forBoth(Value frequency, Value mirror,
+               llvm::function_ref<void(const Frequency &)> body);
+  ComplexRow conjugate(ComplexRow row, const Frequency &frequency);
+  /// The spectrum of a window, for all lanes.
+  ComplexRow loadWeight(Value frequency, Value window);
+  /// Twice the spectra of the real and of the imaginary part of what is
+  /// transformed, from its own at a frequency and at the negative: with
+  /// z = x + i y, 2 X(f) = Z(f) + conj Z(-f) and 2 i Y(f) = Z(f) - conj Z(-f).
+  std::pair<ComplexRow, ComplexRow> separate(ComplexRow z, ComplexRow mirror);
   /// Adds `row * factor`, a complex product, to two sums.
-  void addProduct(ComplexRow row, Value re, Value im, Value minusIm,
-                  Value *sums);
+  void addProduct(ComplexRow row, ComplexRow factor, Value *sums);
 
   KernelBuilder b;
   mlir::Operation *op;
@@ -242,7 +264,7 @@ protected:
   /// Of runtime calls: what they write.
   Value pieces, ends, windows, numPieces, numWindows;
   /// Spectra of pieces [pieces, groups, rows, 2 lanes] and of windows [rows, re
-  /// or im, windows].
+  /// or im, windows], see forAllPairs.
   Value pieceSpectra, windowSpectra;
   /// Norms in f64.
   Value pieceNorms, windowNorms;

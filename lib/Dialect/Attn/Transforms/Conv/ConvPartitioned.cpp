@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 //   pieces    each transformed once, padded with as many zeros as tokens
-//   windows   twice as long as a block, transformed lanes at a time
+//   windows   twice as long as a block, transformed as many pairs at a time as
+//             a vector has lanes
 //   products  for each frequency: the window's times the piece's, summed over
 //             the pieces that a block of rows reads
 //   blocks    one inverse transform each, of which the second half is the
@@ -61,9 +62,10 @@ private:
   void emitPass(Value firstGroup, int64_t groups, bool hasHalf);
   void transformWhole(Value index, Value columns, Value slot);
   void transformHalves(Value first, Value columns, Value slot);
-  void multiplyFrequency(Value frequency, int64_t groups, bool hasHalf);
-  Values multiplyTile(Value frequency, Value firstSlot, int64_t groups,
-                      Value result);
+  void multiplyFrequency(Value frequency, Value mirror, int64_t groups,
+                         bool hasHalf);
+  Values multiplyTile(const Frequency &frequency, Value firstSlot,
+                      int64_t groups, Value result);
   void storeHalves(ArrayRef<Value> sums, Value frequency, Value mirror,
                    Value slot, Value result);
   void invertWhole(Value block, Value columns, Value slot);
@@ -79,10 +81,16 @@ private:
     return b.mul(columns, plan.getColumns());
   }
   Value placeOf(Value result) { return loadIndex(places, result); }
+  /// The number of pieces that a block reads.
+  Value endOf(Value block) {
+    return b.select(b.less(block, b.index(0)), b.index(0),
+                    loadInteger(ends, b.max(block, 0)));
+  }
   bool hasHalf() const { return paddedWidth % plan.getColumns() != 0; }
 
   bool fuses() const { return plan.algorithm == ConvAlgorithm::Single; }
 
+  bool hasFewBlocks;
   /// Results, which are those of blocks, and the spectra that they replace.
   Value numResults, places;
   /// The greatest value of every piece and group of columns.
@@ -99,8 +107,8 @@ private:
 void ConvPartitioned::allocateBuffers() {
   ConvApplyKernel::allocateBuffers();
   int64_t tokens = cast<MemRefType>(basis.getType()).getDimSize(3);
-  bool hasFewBlocks = !ShapedType::isDynamic(tokens) &&
-                      llvm::divideCeil(tokens, plan.block) <= kFewBlocks;
+  hasFewBlocks = !ShapedType::isDynamic(tokens) &&
+                 llvm::divideCeil(tokens, plan.block) <= kFewBlocks;
   if (!fuses())
     slots = std::min<int64_t>(numGroups, hasFewBlocks ? 1 : kPassGroups);
   allocatePieces();
@@ -179,8 +187,7 @@ void ConvPartitioned::transformWhole(Value index, Value columns, Value slot) {
   storeMeasures(index, index, columns);
 }
 
-/// The piece and the next, if there is one, in one transform. With z = x + i y,
-/// 2 X(f) = Z(f) + conj Z(-f) and 2 i Y(f) = Z(f) - conj Z(-f).
+/// The piece and the next, if there is one, in one transform.
 void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
   startMeasuring();
   Value column = firstColumnOf(columns), second = b.add(first, 1);
@@ -197,12 +204,10 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
   // Where there is no second piece, there is room for one.
   storeMeasures(first, second, columns);
   makeTransform().forEachMirrored([&](Value at, Value mirror) {
-    ComplexRow z = loadRow(pieceSpectra, {first, slot, at});
-    ComplexRow turned = loadRow(pieceSpectra, {first, slot, mirror});
-    storeRow({b.fadd(z.re, turned.re), b.fsub(z.im, turned.im)}, pieceSpectra,
-             {first, slot, at});
-    storeRow({b.fadd(z.im, turned.im), b.fsub(turned.re, z.re)}, pieceSpectra,
-             {second, slot, at});
+    auto [one, other] = separate(loadRow(pieceSpectra, {first, slot, at}),
+                                 loadRow(pieceSpectra, {first, slot, mirror}));
+    storeRow(one, pieceSpectra, {first, slot, at});
+    storeRow(other, pieceSpectra, {second, slot, at});
   });
 }
 
@@ -224,14 +229,12 @@ Value ConvPartitioned::findGreatest(Value end) {
 }
 
 Value ConvPartitioned::judgeBlock(Value block, Value first, Value end) {
-  // A tile of products multiplies pieces that only its last blocks read by
-  // zeros: no noise, unless one of them is not finite.
-  Value result = b.add(block, firstResult());
-  Value last = b.add(b.roundDown(result, plan.outputs), plan.outputs - 1);
-  last = b.sub(last, firstResult());
-  Value partner;
-  if (hasHalf())
+  Value partner, last = block;
+  if (hasHalf()) {
+    Value result = b.add(block, firstResult());
     partner = b.sub(b.add(block, 1), b.mul(b.rem(result, 2), 2));
+    last = b.max(last, partner);
+  }
   Value noise = boundNoise(block, loadInteger(ends, last), partner);
   // Pieces that end before the block, since the longest of them would.
   Value behind =
@@ -283,8 +286,7 @@ Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
 void ConvPartitioned::emitProduct() {
   cutPieces();
   findPlaces();
-  forAll({b.div(numWindows, lanes)},
-         [&](ValueRange task) { transformWindows(b.mul(task[0], lanes)); });
+  transformWindows();
   if (fuses()) {
     forAll({b.index(numGroups)},
            [&](ValueRange task) { convolveGroup(task[0]); });
@@ -305,8 +307,7 @@ void ConvPartitioned::findPlaces() {
          [&](Value result, ValueRange carried) {
            Value free = carried[0], pieces = carried[1];
            Value block = b.sub(result, firstResult());
-           Value end = b.select(b.less(block, b.index(0)), b.index(0),
-                                loadInteger(ends, b.max(block, 0)));
+           Value end = endOf(block);
            Value hasNone = b.equal(end, pieces);
            storeIndex(b.select(hasNone, free, b.sub(end, b.index(1))), places,
                       result);
@@ -325,8 +326,9 @@ void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
     forAll({b.ceilDiv(numPieces, 2)}, [&](ValueRange task) {
       transformHalves(b.mul(task[0], 2), lastGroup, half);
     });
-  forAllFrequencies(
-      [&](Value frequency) { multiplyFrequency(frequency, groups, hasHalf); });
+  forAllPairs([&](Value frequency, Value mirror) {
+    multiplyFrequency(frequency, mirror, groups, hasHalf);
+  });
   if (groups != 0)
     forAll({numBlocks, b.index(groups)}, [&](ValueRange task) {
       invertWhole(task[0], b.add(firstGroup, task[1]), task[1]);
@@ -337,15 +339,16 @@ void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
     });
 }
 
-void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
-                                        bool hasHalf) {
-  auto multiply = [&](Value result, Value slot, int64_t count) {
+void ConvPartitioned::multiplyFrequency(Value frequency, Value mirror,
+                                        int64_t groups, bool hasHalf) {
+  auto multiply = [&](const Frequency &frequency, Value result, Value slot,
+                      int64_t count) {
     Values sums = multiplyTile(frequency, slot, count, result);
     for (int64_t u = 0; u < plan.outputs; ++u)
       for (int64_t g = 0; g < count; ++g) {
         Value *sum = &sums[(u * count + g) * 2];
-        storeRow({sum[0], sum[1]}, pieceSpectra,
-                 {placeOf(b.add(result, u)), b.add(slot, g), frequency});
+        storeRow(conjugate({sum[0], sum[1]}, frequency), pieceSpectra,
+                 {placeOf(b.add(result, u)), b.add(slot, g), frequency.at});
       }
   };
   auto forEachTile = [&](function_ref<void(Value result)> body) {
@@ -353,67 +356,58 @@ void ConvPartitioned::multiplyFrequency(Value frequency, int64_t groups,
       body(b.sub(numResults, b.add(done, plan.outputs)));
     });
   };
-  // Tiles read weights here and there, which hardware does not foresee.
-  int64_t line = 64 / (b.getStateType().getWidth() / 8);
-  for (int64_t part : {0, 1})
-    b.loop(b.index(0), numWindows, line, [&](Value window) {
-      b.prefetch(windowSpectra,
-                 {b.sub(frequency, b.index(1)), b.index(part), window},
-                 /*locality=*/3);
-    });
   int64_t whole = groups / plan.productGroups * plan.productGroups;
   if (groups != 0)
-    forEachTile([&](Value result) {
-      b.loop(b.index(0), b.index(whole), plan.productGroups,
-             [&](Value slot) { multiply(result, slot, plan.productGroups); });
-      for (int64_t slot = whole; slot < groups; ++slot)
-        multiply(result, b.index(slot), 1);
+    forBoth(frequency, mirror, [&](const Frequency &frequency) {
+      forEachTile([&](Value result) {
+        b.loop(b.index(0), b.index(whole), plan.productGroups, [&](Value slot) {
+          multiply(frequency, result, slot, plan.productGroups);
+        });
+        for (int64_t slot = whole; slot < groups; ++slot)
+          multiply(frequency, result, b.index(slot), 1);
+      });
     });
-  if (!hasHalf)
-    return;
-  Value mirror = makeTransform().mirror(frequency);
-  b.ifThen(b.less(frequency, b.add(mirror, 1)), [&] {
+  if (hasHalf)
     forEachTile([&](Value result) {
-      Value slot = b.index(groups);
-      Values sums = multiplyTile(frequency, slot, 1, result);
+      Value slot = b.index(groups), next = b.sub(frequency, b.index(1));
+      Frequency only = {frequency, next, frequency, /*signs=*/Value()};
+      Values sums = multiplyTile(only, slot, 1, result);
       storeHalves(sums, frequency, mirror, slot, result);
     });
-  });
 }
 
-/// One frequency of a few results, over `groups` groups of columns.
-ConvPartitioned::Values ConvPartitioned::multiplyTile(Value frequency,
-                                                      Value firstSlot,
-                                                      int64_t groups,
-                                                      Value result) {
-  Value firstBlock = b.sub(result, firstResult());
-  Value lastBlock = b.add(firstBlock, plan.outputs - 1);
+/// One frequency of a few results, over `groups` groups of columns. Pieces that
+/// begin in the blocks of these are multiplied for the blocks from there on.
+ConvPartitioned::Values
+ConvPartitioned::multiplyTile(const Frequency &frequency, Value firstSlot,
+                              int64_t groups, Value result) {
+  Value firstBlock = b.sub(result, firstResult()), begin = b.index(0);
   Values sums(plan.outputs * groups * 2, b.splat(0.0));
-  return b.loop(
-      b.index(0), loadInteger(ends, lastBlock), 1, sums,
-      [&](Value index, ValueRange carried) {
-        Values next(carried);
-        Piece piece = loadPiece(index);
-        Value window = b.add(piece.window, b.sub(firstBlock, piece.block));
-        FFTKernel::Rows rows;
-        for (int64_t g = 0; g < groups; ++g) {
-          Value slot = b.add(firstSlot, g);
-          rows.push_back(loadRow(pieceSpectra, {index, slot, frequency}));
-          prefetchRow(pieceSpectra,
-                      {index, slot, b.sub(frequency, b.index(1))});
-        }
-        for (int64_t u = 0; u < plan.outputs; ++u) {
-          auto coefficient = [&](int64_t part) {
-            return b.broadcast(b.loadScalar(
-                windowSpectra, {frequency, b.index(part), b.add(window, u)}));
-          };
-          Value re = coefficient(0), im = coefficient(1);
-          Value minusIm = arith::NegFOp::create(b, im);
-          for (int64_t g = 0; g < groups; ++g)
-            addProduct(rows[g], re, im, minusIm, &next[(u * groups + g) * 2]);
-        }
-        return next;
-      });
+  for (int64_t first = 0; first < plan.outputs; ++first) {
+    Value end = endOf(b.add(firstBlock, first));
+    sums = b.loop(begin, end, 1, sums, [&](Value index, ValueRange carried) {
+      Values next(carried);
+      Piece piece = loadPiece(index);
+      Value window = b.add(piece.window, b.sub(firstBlock, piece.block));
+      FFTKernel::Rows rows;
+      for (int64_t g = 0; g < groups; ++g) {
+        Value slot = b.add(firstSlot, g);
+        ComplexRow row = loadRow(pieceSpectra, {index, slot, frequency.at});
+        rows.push_back(conjugate(row, frequency));
+        // Many pieces fill the first cache with one frequency.
+        prefetchRow(pieceSpectra, {index, slot, frequency.next},
+                    /*locality=*/hasFewBlocks ? 3 : 2);
+      }
+      for (int64_t u = first; u < plan.outputs; ++u) {
+        ComplexRow weight = loadWeight(frequency.ofWindows, b.add(window, u));
+        for (int64_t g = 0; g < groups; ++g)
+          addProduct(rows[g], weight, &next[(u * groups + g) * 2]);
+      }
+      return next;
+    });
+    begin = end;
+  }
+  return sums;
 }
 
 /// Two results in the order of transformHalves, at a frequency and its
@@ -470,13 +464,9 @@ void ConvPartitioned::convolveGroup(Value group) {
   auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       // The window at distance 0 comes after those of zeros.
-      auto coefficient = [&, k = k](int64_t part) {
-        return b.broadcast(
-            b.loadScalar(windowSpectra, {b.add(position, k), b.index(part),
-                                         b.index(kPadding)}));
-      };
-      Value re = coefficient(0);
-      row = transform.multiply(row, {re, coefficient(1)});
+      Frequency at = locate(b.add(position, k), /*next=*/Value());
+      ComplexRow weight = loadWeight(at.ofWindows, b.index(kPadding));
+      row = conjugate(transform.multiply(conjugate(row, at), weight), at);
     }
   };
   transform.emit(FFTKernel::kConvolve, steps, visit);

@@ -21,6 +21,9 @@ using namespace fovea::attn;
 /// Rows added to a spectrum, so that those of several do not compete for the
 /// same lines of a cache.
 static constexpr int64_t kSkewRows = 9;
+/// Bytes of spectra of windows, the most there may be, beyond which they are
+/// stored past the caches.
+static constexpr int64_t kMostCached = 1 << 23;
 /// Numbers that describe a piece.
 static constexpr int64_t kPieceEntries = 4;
 
@@ -34,9 +37,8 @@ void ConvKernel::allocatePieces() {
   // one block, all but one are the first of their segment. So pieces, and
   // blocks that none begins in, are fewer than blocks and segments together.
   maxPieces = b.add(numBlocks, numBases);
-  Value padded =
-      b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding + lanes);
-  maxWindows = b.mul(b.ceilDiv(padded, lanes), lanes);
+  Value padded = b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding);
+  maxWindows = b.mul(b.ceilDiv(padded, 2 * lanes), 2 * lanes);
   Type i64 = b.getI64Type(), f64 = b.getF64Type(), state = b.getStateType();
   pieces = allocate(i64, {b.mul(maxPieces, kPieceEntries)});
   ends = allocate(i64, {b.max(numBlocks, b.index(1))});
@@ -86,7 +88,7 @@ void ConvKernel::cutPieces() {
                                   integer(b.index(plan.front)),
                                   integer(weightRow),
                                   integer(zeros),
-                                  integer(b.index(lanes)),
+                                  integer(b.index(2 * lanes)),
                                   address(pieces),
                                   address(ends),
                                   address(windows)};
@@ -108,12 +110,13 @@ ComplexRow ConvKernel::loadRow(Value memref, ArrayRef<Value> indices) {
   return {re, b.loadVector(memref, at)};
 }
 
-void ConvKernel::prefetchRow(Value memref, ArrayRef<Value> indices) {
+void ConvKernel::prefetchRow(Value memref, ArrayRef<Value> indices,
+                             unsigned locality) {
   Values at(indices);
   int64_t line = 64 / (b.getStateType().getWidth() / 8);
   for (int64_t column = 0; column < 2 * lanes; column += line) {
     at.push_back(b.index(column));
-    b.prefetch(memref, at, /*locality=*/3);
+    b.prefetch(memref, at, locality);
     at.pop_back();
   }
 }
@@ -204,7 +207,13 @@ void ConvKernel::invert(Value spectra, Value index, Value columns,
 // Windows
 //===----------------------------------------------------------------------===//
 
-/// Transforms as many windows as a vector has lanes, from `first` on.
+void ConvKernel::transformWindows() {
+  forAll({b.div(numWindows, 2 * lanes)},
+         [&](ValueRange task) { transformWindows(b.mul(task[0], 2 * lanes)); });
+}
+
+/// Transforms pairs of windows from `first` on, as many as a vector has lanes:
+/// weights are real, and every other window is an imaginary part.
 void ConvKernel::transformWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
   packWindows(first, work);
@@ -212,44 +221,58 @@ void ConvKernel::transformWindows(Value first) {
   auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  auto source = [&](Value row, Value) {
-    return ComplexRow{b.loadVector(work, {row, b.index(0)}), b.splat(0.0)};
-  };
   FFTKernel::Steps steps = {load, store, /*isDense=*/true};
-  steps.source = source;
-  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
-    for (auto [k, row] : llvm::enumerate(rows)) {
-      Value frequency = b.add(position, k);
-      b.storeVector(row.re, windowSpectra, {frequency, b.index(0), first});
-      b.storeVector(row.im, windowSpectra, {frequency, b.index(1), first});
-    }
+  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+    for (auto [k, row] : llvm::enumerate(rows))
+      store(b.add(position, k), none, row);
   };
-  makeTransform().emit(FFTKernel::kForward, steps, visit);
+  FFTKernel transform = makeTransform();
+  transform.emit(FFTKernel::kForward, steps, visit);
+  int64_t stateBytes = b.getStateType().getWidth() / 8;
+  std::optional<int64_t> most = getConstantIntValue(maxWindows);
+  bool isStreamed = most && *most * length * stateBytes > kMostCached;
+  transform.forEachMirrored([&](Value at, Value mirror) {
+    auto [one, other] = separate(loadRow(work, {at}), loadRow(work, {mirror}));
+    auto store = [&](Value one, Value other, int64_t part) {
+      Value half = b.splat(0.5);
+      Value both = vector::InterleaveOp::create(b, b.fmul(one, half),
+                                                b.fmul(other, half));
+      vector::StoreOp::create(b, both, windowSpectra,
+                              ValueRange{at, b.index(part), first}, isStreamed,
+                              llvm::MaybeAlign(lanes * stateBytes));
+    };
+    store(one.re, other.re, 0);
+    store(one.im, other.im, 1);
+  });
 }
 
-/// Turns windows, which lie along the lags, to lanes.
+/// Turns windows, which lie along the lags, to lanes. The norm of a pair is
+/// that of both, since errors of one are errors of the other.
 void ConvKernel::packWindows(Value first, Value work) {
   auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  Values starts;
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    starts.push_back(loadInteger(windows, b.add(first, lane)));
-  Value squares =
-      b.loop(b.index(0), b.index(length), lanes, zeros,
-             [&](Value at, ValueRange carried) {
-               Values rows;
-               for (Value start : starts)
-                 rows.push_back(b.loadVector(weights, b.add(start, at)));
-               Value sum = carried[0];
-               for (auto [t, row] : llvm::enumerate(b.transpose(rows))) {
-                 b.storeVector(row, work, {b.add(at, t), b.index(0)});
-                 Value wideRow = widen(row);
-                 sum = b.fma(wideRow, wideRow, sum);
-               }
-               return Values{sum};
-             })[0];
-  vector::StoreOp::create(b, math::SqrtOp::create(b, squares), windowNorms,
-                          first);
+  Value squares = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
+  for (int64_t part : {0, 1}) {
+    Values starts;
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      starts.push_back(loadInteger(windows, b.add(first, 2 * lane + part)));
+    squares = b.loop(
+        b.index(0), b.index(length), lanes, squares,
+        [&](Value at, ValueRange carried) {
+          Values rows;
+          for (Value start : starts)
+            rows.push_back(b.loadVector(weights, b.add(start, at)));
+          Value sum = carried[0];
+          for (auto [t, row] : llvm::enumerate(b.transpose(rows))) {
+            b.storeVector(row, work, {b.add(at, t), b.index(part * lanes)});
+            Value wideRow = widen(row);
+            sum = b.fma(wideRow, wideRow, sum);
+          }
+          return Values{sum};
+        })[0];
+  }
+  Value norms = math::SqrtOp::create(b, squares);
+  vector::StoreOp::create(b, vector::InterleaveOp::create(b, norms, norms),
+                          windowNorms, first);
 }
 
 //===----------------------------------------------------------------------===//
@@ -298,10 +321,80 @@ void ConvKernel::forAllFrequencies(function_ref<void(Value)> body) {
   });
 }
 
-void ConvKernel::addProduct(ComplexRow row, Value re, Value im, Value minusIm,
-                            Value *sums) {
-  sums[0] = b.fma(row.re, re, sums[0]);
-  sums[1] = b.fma(row.im, re, sums[1]);
+/// Asks for all windows at a frequency, of which a product reads a few of every
+/// segment.
+void ConvKernel::prefetchWindows(Value frequency) {
+  int64_t line = 64 / (b.getStateType().getWidth() / 8);
+  b.loop(b.index(0), numWindows, line, [&](Value window) {
+    for (int64_t part : {0, 1})
+      b.prefetch(windowSpectra, {frequency, b.index(part), window},
+                 /*locality=*/2);
+  });
+}
+
+void ConvKernel::forAllPairs(function_ref<void(Value, Value)> body) {
+  forAllFrequencies([&](Value frequency) {
+    Value mirror = makeTransform().mirror(frequency);
+    b.ifThen(b.less(frequency, b.add(mirror, 1)), [&] {
+      prefetchWindows(b.sub(frequency, b.index(1)));
+      body(frequency, mirror);
+    });
+  });
+}
+
+void ConvKernel::forBoth(Value frequency, Value mirror,
+                         function_ref<void(const Frequency &)> body) {
+  // Some are their own negative.
+  Value count = b.select(b.equal(frequency, mirror), b.index(1), b.index(2));
+  b.loop(b.index(0), count, 1, [&](Value k) {
+    Value isFirst = b.equal(k, b.index(0));
+    Value at = b.select(isFirst, frequency, mirror);
+    Value step = b.select(isFirst, b.index(-1), b.index(1));
+    body(locate(at, b.add(at, step)));
+  });
+}
+
+ConvKernel::Frequency ConvKernel::locate(Value at, Value next) {
+  unsigned width = b.getStateType().getWidth();
+  auto integer = [&](const APInt &bits) -> Value {
+    return arith::ConstantOp::create(
+        b, b.getIntegerAttr(b.getIntegerType(width), bits));
+  };
+  Value mirror = makeTransform().mirror(at);
+  Value sign = b.select(b.less(mirror, at), integer(APInt::getSignMask(width)),
+                        integer(APInt::getZero(width)));
+  Value signs = vector::BroadcastOp::create(
+      b, VectorType::get({lanes}, sign.getType()), sign);
+  return {at, next, b.min(at, mirror), signs};
+}
+
+ComplexRow ConvKernel::conjugate(ComplexRow row, const Frequency &frequency) {
+  if (!frequency.signs)
+    return row;
+  Value bits = arith::BitcastOp::create(b, frequency.signs.getType(), row.im);
+  bits = arith::XOrIOp::create(b, bits, frequency.signs);
+  return {row.re, arith::BitcastOp::create(b, row.im.getType(), bits)};
+}
+
+ComplexRow ConvKernel::loadWeight(Value frequency, Value window) {
+  auto load = [&](int64_t part) {
+    return b.broadcast(
+        b.loadScalar(windowSpectra, {frequency, b.index(part), window}));
+  };
+  Value re = load(0);
+  return {re, load(1)};
+}
+
+std::pair<ComplexRow, ComplexRow> ConvKernel::separate(ComplexRow z,
+                                                       ComplexRow mirror) {
+  return {{b.fadd(z.re, mirror.re), b.fsub(z.im, mirror.im)},
+          {b.fadd(z.im, mirror.im), b.fsub(mirror.re, z.re)}};
+}
+
+void ConvKernel::addProduct(ComplexRow row, ComplexRow factor, Value *sums) {
+  sums[0] = b.fma(row.re, factor.re, sums[0]);
+  sums[1] = b.fma(row.im, factor.re, sums[1]);
+  Value minusIm = arith::NegFOp::create(b, factor.im);
   sums[0] = b.fma(row.im, minusIm, sums[0]);
-  sums[1] = b.fma(row.re, im, sums[1]);
+  sums[1] = b.fma(row.re, factor.im, sums[1]);
 }

@@ -52,16 +52,16 @@ static double timePartitioned(double tokens, double bases, double width,
                                       86,  68,  57,  57,  50};
   double last = std::size(kRates) - 1;
   double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
-  // One for each piece and each block, and as much as two columns of one for
-  // each window, of which a segment has half as many as there are blocks, and
-  // three of zeros. Segments that begin anywhere have half a piece more for
-  // each of a few, one for each of many; others are as long as each other.
+  // One for each piece and each block, and as much as a column of one for each
+  // window, of which a segment has half as many as there are blocks, and one of
+  // zeros. Segments that begin anywhere have half a piece more for each of a
+  // few, one for each of many; others are as long as each other.
   double density = std::max(bases, 1.0) / blocks;
   double anywhere = density / -std::expm1(-density);
   double rest = std::ceil(tokens / std::max(bases, 1.0)) - piece;
   double alike = density * (1 + std::max(std::ceil(rest / rows), 0.0));
   double pieces = 0.6 * anywhere + 0.4 * alike;
-  double windows = 2 * bases / width * (0.5 + 3 / blocks);
+  double windows = bases / width * (0.5 + 1 / blocks);
   double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
   return transforms + 4 * blocks * pieces / 94;
 }

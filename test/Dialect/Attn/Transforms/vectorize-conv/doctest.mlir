@@ -54,3 +54,33 @@ func.func @long_segments(%b: memref<1x2x9x306xf32>, %m: memref<1x2x9xi32>, %v: m
       outs(%o, %c : memref<1x2x306x64xf32>, memref<1x2xi32>) {algorithm = #attn.conv_algorithm<partitioned>}
   return
 }
+
+// Windows are real and imaginary parts of a transform, and have spectra for one
+// of a frequency and its negative. Products at the other are conjugate. Pieces
+// that begin in a block of a tile are multiplied for the blocks from there on.
+// CHECK-LABEL: func @partitioned(
+// CHECK: %[[W:.*]] = memref.alloc() {alignment = 64 : i64} : memref<128x2x32xf32>
+// CHECK: call @fovea_rt_conv_pieces
+// CHECK: math.sqrt
+// CHECK: vector.interleave
+// CHECK: vector.interleave {{.*}} : vector<16xf32> -> vector<32xf32>
+// CHECK: vector.store %{{.*}}, %[[W]]
+// CHECK: scf.forall {{.*}} in (16) {
+// CHECK: memref.prefetch %[[W]]
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: arith.xori
+// CHECK-COUNT-8: memref.load %[[W]]
+// CHECK: scf.for {{.*}} iter_args
+// CHECK-COUNT-6: memref.load %[[W]]
+// CHECK: scf.for {{.*}} iter_args
+// CHECK-COUNT-4: memref.load %[[W]]
+// CHECK: scf.for {{.*}} iter_args
+// CHECK-COUNT-2: memref.load %[[W]]
+// CHECK: scf.yield
+// CHECK-NOT: memref.load %[[W]]
+// CHECK: vector.store
+func.func @partitioned(%b: memref<1x1x3x200xf32>, %m: memref<1x1x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x1x200x64xf32>, %c: memref<1x1xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<1x1x3x200xf32>, memref<1x1x3xi32>, memref<1x1x200x64xf32>)
+      outs(%o, %c : memref<1x1x200x64xf32>, memref<1x1xi32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64}
+  return
+}

@@ -40,6 +40,8 @@ using namespace fovea::attn;
 /// weights of a tile of products, since spectra of more would only be further
 /// away when they are read. With few blocks, products wait for spectra anyway.
 static constexpr int64_t kPassGroups = 2, kFewBlocks = 16;
+/// Rows of a block that are judged one by one before all others.
+static constexpr int64_t kFewRows = 16;
 
 namespace {
 class ConvPartitioned : public ConvApplyKernel {
@@ -270,13 +272,23 @@ Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
   top = b.loop(begin, first, 1, top, [&](Value row, ValueRange carried) {
     return Values{addRow(row, carried[0])};
   })[0];
-  Value inits[] = {top, b.index(0)};
-  return b.loop(b.max(first, begin), end, 1, inits,
-                [&](Value row, ValueRange carried) {
-                  Value top = addRow(row, carried[0]);
-                  Value count = markRows(row, b.add(row, 1), noise, top);
-                  return Values{top, b.add(carried[1], count)};
-                })[1];
+  auto judge = [&](Value first, Value end, Value top) {
+    return b.loop(first, end, 1, {top, b.index(0)},
+                  [&](Value row, ValueRange carried) {
+                    Value top = addRow(row, carried[0]);
+                    Value count = markRows(row, b.add(row, 1), noise, top);
+                    return Values{top, b.add(carried[1], count)};
+                  });
+  };
+  first = b.max(first, begin);
+  Value split = b.min(b.add(first, kFewRows), end);
+  Values few = judge(first, split, top);
+  // Their greatest value usually does for the others.
+  Value rest = markRows(split, end, noise, few[0]);
+  rest = b.select(
+      b.equal(rest, b.index(0)), b.getIndexType(), [&] { return rest; },
+      [&] { return judge(split, end, few[0])[1]; });
+  return b.add(few[1], rest);
 }
 
 //===----------------------------------------------------------------------===//
@@ -293,8 +305,9 @@ void ConvPartitioned::emitProduct() {
     return;
   }
   int64_t groups = numGroups - hasHalf(), rest = groups % slots;
-  b.loop(b.index(0), b.index(groups - rest), slots,
-         [&](Value group) { emitPass(group, slots, /*hasHalf=*/false); });
+  if (groups >= slots)
+    b.loop(b.index(0), b.index(groups - rest), slots,
+           [&](Value group) { emitPass(group, slots, /*hasHalf=*/false); });
   if (rest != 0 || hasHalf())
     emitPass(b.index(groups - rest), rest, hasHalf());
 }

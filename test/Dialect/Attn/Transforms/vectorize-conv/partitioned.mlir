@@ -15,8 +15,8 @@
 // The weights of the next frequency, real and imaginary parts, and its pieces
 // are asked for while a frequency is multiplied.
 // CHECK-LABEL: func @few_bases(
-// CHECK: memref.prefetch {{.*}} : memref<256x2x304xf32>
-// CHECK: memref.prefetch {{.*}} : memref<256x2x304xf32>
+// CHECK: memref.prefetch {{.*}} : memref<256x2x288xf32>
+// CHECK: memref.prefetch {{.*}} : memref<256x2x288xf32>
 // CHECK: memref.prefetch {{.*}} : memref<43x1x265x32xf32>
 // CHECK: vector.fma
 func.func @few_bases(%b: memref<1x1x8x4096xf32>, %m: memref<1x1x8xi32>, %v: memref<1x1x4096x16xf32>, %o: memref<1x1x4096x16xf32>, %c: memref<1x1xi32>) {

@@ -61,6 +61,7 @@ private:
 
   void emitScores(Value firstRow, Value lastRow);
   void packQueries(Value firstRow, Value lastRow);
+  void copyQuery(Value row, Value lastRow, Value to);
   void emitTile(Value basis, Value firstRow);
   void storeScores(Value basis, Value firstRow, ArrayRef<Value> scores);
   Value startOf(Value basis) {
@@ -182,31 +183,53 @@ void RecoverKernel::accept(Value basis, Value column) {
 // Scores
 //===----------------------------------------------------------------------===//
 
-/// Transposes a block of queries; those that do not exist are zero.
+/// Transposes a block of queries; those that do not exist are zero. Whole
+/// vectors of existing rows are read where they lie.
 void RecoverKernel::packQueries(Value firstRow, Value lastRow) {
+  bool isPacked =
+      padded == width && typeOf(op.getQuery()).getElementType() == state;
   b.loop(b.index(0), b.index(vectors * lanes), lanes, [&](Value first) {
-    b.loop(b.index(0), b.index(lanes), 1, [&](Value i) {
-      Value row = b.add(firstRow, b.add(first, i));
-      b.ifThenElse(
-          b.less(row, lastRow),
-          [&] {
-            b.packRow(op.getQuery(), {batch, head, row}, b.index(0), rows, i,
-                      padded);
-          },
-          [&] {
-            b.loop(b.index(0), b.index(padded), lanes, [&](Value column) {
-              b.storeVector(b.splat(0.0), rows, {i, column});
-            });
+    Value begin = b.add(firstRow, first);
+    auto transpose = [&](function_ref<Value(Value i, Value d)> load) {
+      b.loop(b.index(0), b.index(padded), lanes, [&](Value d) {
+        Values square;
+        for (int64_t i = 0; i < lanes; ++i)
+          square.push_back(load(b.index(i), d));
+        for (auto [i, vector] : llvm::enumerate(b.transpose(square)))
+          b.storeVector(vector, transposed, {b.add(d, i), first});
+      });
+    };
+    auto copyAndTranspose = [&] {
+      b.loop(b.index(0), b.index(lanes), 1,
+             [&](Value i) { copyQuery(b.add(begin, i), lastRow, i); });
+      transpose([&](Value i, Value d) { return b.loadVector(rows, {i, d}); });
+    };
+    if (!isPacked)
+      return copyAndTranspose();
+    b.ifThenElse(
+        b.less(b.add(begin, lanes - 1), lastRow),
+        [&] {
+          transpose([&](Value i, Value d) {
+            Value row = b.add(begin, i);
+            return b.loadVector(op.getQuery(), {batch, head, row, d});
           });
-    });
-    b.loop(b.index(0), b.index(padded), lanes, [&](Value d) {
-      Values square;
-      for (int64_t i = 0; i < lanes; ++i)
-        square.push_back(b.loadVector(rows, {b.index(i), d}));
-      for (auto [i, vector] : llvm::enumerate(b.transpose(square)))
-        b.storeVector(vector, transposed, {b.add(d, i), first});
-    });
+        },
+        copyAndTranspose);
   });
+}
+
+void RecoverKernel::copyQuery(Value row, Value lastRow, Value to) {
+  b.ifThenElse(
+      b.less(row, lastRow),
+      [&] {
+        b.packRow(op.getQuery(), {batch, head, row}, b.index(0), rows, to,
+                  padded);
+      },
+      [&] {
+        b.loop(b.index(0), b.index(padded), lanes, [&](Value column) {
+          b.storeVector(b.splat(0.0), rows, {to, column});
+        });
+      });
 }
 
 /// Scores of a chunk of rows with the first keys of all bases.
@@ -236,8 +259,14 @@ void RecoverKernel::emitTile(Value basis, Value firstRow) {
   tile = b.loop(
       b.index(0), b.index(width), 1, tile, [&](Value d, ValueRange running) {
         Values next(running), queries;
-        for (int64_t v = 0; v < vectors; ++v)
+        for (int64_t v = 0; v < vectors; ++v) {
           queries.push_back(b.loadVector(transposed, {d, b.index(v * lanes)}));
+          // A line of the next block, which has as many.
+          Value row =
+              b.add(firstRow, b.add(b.rem(d, lanes), (vectors + v) * lanes));
+          b.prefetch(op.getQuery(), {batch, head, row, b.roundDown(d, lanes)},
+                     /*locality=*/2);
+        }
         for (int64_t i = 0; i < kTileBases; ++i) {
           Value factor = b.broadcast(
               b.loadScalar(op.getKey(), {batch, keyHead, starts[i], d}));

@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 from cases import Checker, normal, state, tensor
-from kernels import NAMES
 
 check = Checker()
 

@@ -32,6 +32,9 @@ struct VectorizeConvPass
   using VectorizeConvPassBase::VectorizeConvPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     WalkResult result = getOperation().walk([&](ConvApplyOp op) -> WalkResult {
       if (failed(fovea::attn::detail::verifyVectorOperands(op)))
         return WalkResult::interrupt();

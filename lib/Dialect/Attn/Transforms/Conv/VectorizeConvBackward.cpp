@@ -49,6 +49,9 @@ struct VectorizeConvBackwardPass
   }
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
       if (!isa<ConvApplyBackwardOp, ConvRecoverBackwardOp>(op))
         return WalkResult::advance();

@@ -32,6 +32,9 @@ struct VectorizeConvRecoverPass
   using VectorizeConvRecoverPassBase::VectorizeConvRecoverPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     RegisterFile registers = {vectorBits, numRegisters};
     WalkResult result =
         getOperation().walk([&](ConvRecoverOp op) -> WalkResult {

@@ -33,6 +33,9 @@ struct VectorizeLowRankPass
   using VectorizeLowRankPassBase::VectorizeLowRankPassBase;
 
   void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
     LowRankTarget target = {{vectorBits, numRegisters}, minTasks};
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
       if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,

@@ -172,6 +172,25 @@ def test_huge_and_tiny_values(algorithm):
     assert error(out, expected) <= 5e-6
 
 
+@pytest.mark.parametrize("sizes", [[930], [930, 500], [985, 933, 870, 3]])
+@pytest.mark.parametrize("at", [130, 135, 700])
+def test_a_huge_value_behind_the_rows_of_its_piece(sizes, at):
+    """Pieces begin with their segments, here within a block, and reach past it."""
+    b, sizes, v = bases(R=len(sizes), N=1000, E=48, sizes=sizes)
+    v[:, :, at] *= np.float32(1e9)
+    out, recomputed = fovea.conv_apply(b, sizes, v, algorithm="partitioned", block=64, return_recomputed=True)
+    expected = reference.conv_apply(b, sizes, v)
+    assert error(out[:, :, :at], expected[:, :, :at]) <= 2.0**-15
+    assert error(out, expected) <= 5e-6
+    assert 1 <= recomputed.min() and recomputed.max() < 200
+
+
+def test_spectra_of_windows_that_outgrow_the_caches():
+    b, sizes, v = bases(H=1, R=64, N=16384, E=4)
+    out = fovea.conv_apply(b, sizes, v, algorithm="partitioned", block=128)
+    assert error(out, fovea.conv_apply(b, sizes, v, algorithm="toeplitz").astype(float)) <= 5e-6
+
+
 @pytest.mark.parametrize("algorithm", ["toeplitz", "partitioned", "single"])
 def test_a_nan_reaches_the_rows_that_read_it(algorithm):
     b, sizes, v = bases(R=1, N=100, E=16)

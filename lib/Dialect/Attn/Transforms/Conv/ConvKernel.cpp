@@ -258,7 +258,8 @@ void ConvKernel::allocateBuffers() {
   scores = allocate(b.getStateType(), {b.mul(numBases, scoreRow)});
   partialTops = allocate(b.getF64Type(), {b.ceilDiv(lags, kLagChunk)});
   Value rows = b.mul(b.ceilDiv(numTokens, lanes), lanes);
-  normalisers = allocate(b.getF64Type(), {rows});
+  // Vectors of rows begin anywhere.
+  normalisers = allocate(b.getF64Type(), {b.add(rows, lanes)});
   reciprocals = allocate(b.getStateType(), {rows});
   marks = allocate(b.getI8Type(), {numTokens});
   markedOfTask = allocate(indexType, {numTokens});

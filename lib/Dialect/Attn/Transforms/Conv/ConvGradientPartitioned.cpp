@@ -73,7 +73,9 @@ void ConvGradientPartitioned::allocateBuffers() {
     *list = allocate(index, {numBases});
   rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1), numGroups);
   lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
-  lagSums = allocate(state, {b.index(2), b.mul(maxWindows, plan.block)});
+  // Vectors of lags begin anywhere in a window, also in the last one.
+  lagSums = allocate(state,
+                     {b.index(2), b.add(b.mul(maxWindows, plan.block), lanes)});
 }
 
 void ConvGradientPartitioned::prepareProducts() {

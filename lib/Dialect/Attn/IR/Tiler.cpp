@@ -11,10 +11,12 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::Tiler;
 
 OpFoldResult attn::detail::getExtent(OpBuilder &builder, Location loc,
                                      Value operand, int64_t dim) {
@@ -65,21 +67,35 @@ attn::detail::getResultTile(OpBuilder &builder, Location loc, Value init,
   return success();
 }
 
-TilingResult attn::detail::Tiler::getResult(Operation *tiled) const {
+FailureOr<Tiler> Tiler::get(OpBuilder &builder, DestinationStyleOpInterface op,
+                            ArrayRef<OpFoldResult> offsets,
+                            ArrayRef<OpFoldResult> sizes) {
+  if (!op.hasPureTensorSemantics())
+    return op->emitOpError("can be tiled only on tensors");
+  return Tiler(builder, op, offsets, sizes);
+}
+
+TilingResult Tiler::tile(ValueRange operands) {
+  auto types = operands.take_back(op.getNumDpsInits()).getTypes();
+  return getResult(clone(builder, op, TypeRange(types), operands));
+}
+
+TilingResult Tiler::getResult(Operation *tiled) const {
   return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
 }
 
-LogicalResult attn::detail::Tiler::mapHeads(Value query, Value key) {
-  return mapGroups(query, getExtent(builder, loc, key, 1),
-                   cast<ShapedType>(key.getType()).getDimSize(1), keyHeadOffset,
-                   keyHeadSize);
+LogicalResult Tiler::mapHeads(Value query, Value key) {
+  if (succeeded(mapGroups(query, getExtent(builder, loc, key, 1),
+                          cast<ShapedType>(key.getType()).getDimSize(1),
+                          keyHeadOffset, keyHeadSize)))
+    return success();
+  return op->emitOpError("with shared key heads can be tiled only by one query "
+                         "head or all of them");
 }
 
-LogicalResult attn::detail::Tiler::mapGroups(Value query,
-                                             OpFoldResult numGroups,
-                                             int64_t groups,
-                                             OpFoldResult &offset,
-                                             OpFoldResult &size) {
+LogicalResult Tiler::mapGroups(Value query, OpFoldResult numGroups,
+                               int64_t groups, OpFoldResult &offset,
+                               OpFoldResult &size) {
   int64_t heads = cast<ShapedType>(query.getType()).getDimSize(1);
   if (!ShapedType::isDynamic(heads) && heads == groups) {
     offset = offsets[1];
@@ -104,27 +120,26 @@ LogicalResult attn::detail::Tiler::mapGroups(Value query,
   return success();
 }
 
-FailureOr<Value> attn::detail::Tiler::sliceSets(Value operand, Value heads) {
+FailureOr<Value> Tiler::sliceSets(Value operand, Value heads, StringRef what) {
   OpFoldResult offset, size;
   int64_t sets = cast<ShapedType>(operand.getType()).getDimSize(0);
   if (failed(mapGroups(heads, builder.getIndexAttr(sets), sets, offset, size)))
-    return failure();
+    return op->emitOpError() << "with " << what
+                             << " can be tiled only by one head or all of them";
   return slice(operand, {offset}, {size}, /*broadcasts=*/false);
 }
 
-Value attn::detail::Tiler::sliceQueryLike(Value operand, bool broadcasts) {
+Value Tiler::sliceQueryLike(Value operand, bool broadcasts) {
   return slice(operand, offsets, sizes, broadcasts);
 }
 
-Value attn::detail::Tiler::sliceKeyLike(Value operand, bool broadcasts) {
+Value Tiler::sliceKeyLike(Value operand, bool broadcasts) {
   return slice(operand, {offsets[0], keyHeadOffset}, {sizes[0], keyHeadSize},
                broadcasts);
 }
 
-Value attn::detail::Tiler::slice(Value operand,
-                                 ArrayRef<OpFoldResult> leadingOffsets,
-                                 ArrayRef<OpFoldResult> leadingSizes,
-                                 bool broadcasts) {
+Value Tiler::slice(Value operand, ArrayRef<OpFoldResult> leadingOffsets,
+                   ArrayRef<OpFoldResult> leadingSizes, bool broadcasts) {
   auto type = cast<RankedTensorType>(operand.getType());
   SmallVector<OpFoldResult> allOffsets(type.getRank(), builder.getIndexAttr(0)),
       allSizes = tensor::getMixedSizes(builder, loc, operand),

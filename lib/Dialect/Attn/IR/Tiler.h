@@ -38,17 +38,15 @@ getResultTile(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value init,
               llvm::SmallVector<mlir::OpFoldResult> &resultOffsets,
               llvm::SmallVector<mlir::OpFoldResult> &resultSizes);
 
-constexpr llvm::StringLiteral partialHeadsError =
-    "with shared key heads can be tiled only by one query head or all of them";
-
 /// Cuts the operands of an attention op to one tile of its domain, which starts
-/// with batch and head.
+/// with batch and head. What fails is an error of the operation.
 class Tiler {
 public:
-  Tiler(mlir::OpBuilder &builder, mlir::Location loc,
-        llvm::ArrayRef<mlir::OpFoldResult> offsets,
-        llvm::ArrayRef<mlir::OpFoldResult> sizes)
-      : builder(builder), loc(loc), offsets(offsets), sizes(sizes) {}
+  /// Fails on memrefs.
+  static mlir::FailureOr<Tiler> get(mlir::OpBuilder &builder,
+                                    mlir::DestinationStyleOpInterface op,
+                                    llvm::ArrayRef<mlir::OpFoldResult> offsets,
+                                    llvm::ArrayRef<mlir::OpFoldResult> sizes);
 
   /// Finds the key/value heads that the tile's query heads read. Fails unless
   /// the tile has one head, all heads, or every head has keys of its own.
@@ -58,15 +56,23 @@ public:
   mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, G, M, ...]`: the rows stay whole.
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
-  /// `[W, ...]`: the sets that the tile's heads of `heads` share. Fails where
-  /// mapHeads would.
-  mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand,
-                                         mlir::Value heads);
+  /// `[W, ...]`: the sets that the tile's heads of `heads` share; `what` names
+  /// them. Fails where mapHeads would.
+  mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand, mlir::Value heads,
+                                         llvm::StringRef what);
 
+  /// The operation on `operands`, which are its own, cut to the tile.
+  mlir::TilingResult tile(mlir::ValueRange operands);
   /// What tiling gives, where `tiled` computes the tile.
   mlir::TilingResult getResult(mlir::Operation *tiled) const;
 
 private:
+  Tiler(mlir::OpBuilder &builder, mlir::DestinationStyleOpInterface op,
+        llvm::ArrayRef<mlir::OpFoldResult> offsets,
+        llvm::ArrayRef<mlir::OpFoldResult> sizes)
+      : builder(builder), op(op), loc(op->getLoc()), offsets(offsets),
+        sizes(sizes) {}
+
   /// Which of `groups` groups the tile's heads of `query` fall into, when
   /// consecutive heads make a group.
   mlir::LogicalResult mapGroups(mlir::Value query, mlir::OpFoldResult numGroups,
@@ -78,6 +84,7 @@ private:
                     bool broadcasts);
 
   mlir::OpBuilder &builder;
+  mlir::DestinationStyleOpInterface op;
   mlir::Location loc;
   llvm::ArrayRef<mlir::OpFoldResult> offsets, sizes;
   mlir::OpFoldResult keyHeadOffset, keyHeadSize;

@@ -21,24 +21,20 @@ static FailureOr<TilingResult>
 tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
             OpBuilder &builder, ArrayRef<OpFoldResult> offsets,
             ArrayRef<OpFoldResult> sizes) {
-  if (!op.hasPureTensorSemantics())
-    return op.emitOpError("cannot be tiled on memrefs, only on tensors");
+  FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
+  if (failed(tiler))
+    return failure();
   int64_t batch = cast<ShapedType>(op.getQuery().getType()).getDimSize(0);
   for (Value gradient : termGradients)
     if (cast<ShapedType>(gradient.getType()).getDimSize(0) == 1 && batch != 1)
       return op.emitOpError(
           "cannot be tiled with a gradient of a log weight or "
           "bias that batch entries share");
-  Tiler tiler(builder, op.getLoc(), offsets, sizes);
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(tiler.sliceQueryLike(
+    operands.push_back(tiler->sliceQueryLike(
         operand, /*broadcasts=*/llvm::is_contained(terms, operand)));
-  SmallVector<Type> types;
-  for (Value init : ArrayRef(operands).take_back(op.getNumDpsInits()))
-    types.push_back(init.getType());
-  Operation *tiled = clone(builder, op, types, operands);
-  return tiler.getResult(tiled);
+  return tiler->tile(operands);
 }
 
 FailureOr<TilingResult>

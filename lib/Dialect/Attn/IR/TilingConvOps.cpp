@@ -12,7 +12,6 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
 // The iteration domain is (batch, head): a head is searched as a whole.
@@ -23,22 +22,17 @@ template <typename OpTy>
 static FailureOr<TilingResult> tileHeads(OpTy op, OpBuilder &builder,
                                          ArrayRef<OpFoldResult> offsets,
                                          ArrayRef<OpFoldResult> sizes) {
-  if (!op.hasPureTensorSemantics())
-    return op.emitOpError("can be tiled only on tensors");
-  Tiler tiler(builder, op.getLoc(), offsets, sizes);
-  if (failed(tiler.mapHeads(op.getQuery(), op.getKey())))
-    return op.emitOpError(partialHeadsError);
+  FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
+  if (failed(tiler) || failed(tiler->mapHeads(op.getQuery(), op.getKey())))
+    return failure();
   SmallVector<Value> operands;
   for (OpOperand &operand : op->getOpOperands()) {
     bool hasKeyHeads =
         operand.getOperandNumber() != 0 && !op.isDpsInit(&operand);
-    operands.push_back(hasKeyHeads ? tiler.sliceKeyLike(operand.get())
-                                   : tiler.sliceQueryLike(operand.get()));
+    operands.push_back(hasKeyHeads ? tiler->sliceKeyLike(operand.get())
+                                   : tiler->sliceQueryLike(operand.get()));
   }
-  auto types = ValueRange(operands).take_back(op.getNumDpsInits()).getTypes();
-  auto tiled = OpTy::create(builder, op.getLoc(), TypeRange(types),
-                            ValueRange(operands), op->getAttrs());
-  return tiler.getResult(tiled);
+  return tiler->tile(operands);
 }
 
 FailureOr<TilingResult>

@@ -13,8 +13,9 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
+
+static constexpr StringLiteral kSharedWeights = "shared weights";
 
 // The iteration domain of a hierarchical op is (batch, head), both parallel:
 // levels reach across the whole sequence, which is tiled after expansion.
@@ -27,21 +28,20 @@ FailureOr<TilingResult>
 SummarizeOp::getTiledImplementation(OpBuilder &builder,
                                     ArrayRef<OpFoldResult> offsets,
                                     ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError("can be tiled only on tensors");
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  FailureOr<Value> weights = tiler.sliceSets(getWeights(), getInput());
-  FailureOr<Value> bias = Value();
-  if (succeeded(weights) && getBias())
-    bias = tiler.sliceSets(getBias(), getInput());
-  if (failed(weights) || failed(bias))
-    return emitOpError("with shared weights can be tiled only by one head or "
-                       "all of them");
-  Value input = tiler.sliceQueryLike(getInput());
-  Value init = tiler.sliceQueryLike(getOutput());
-  auto tiled = SummarizeOp::create(builder, getLoc(), init.getType(), input,
-                                   *weights, *bias, init);
-  return tiler.getResult(tiled);
+  FailureOr<Tiler> tiler = Tiler::get(builder, *this, offsets, sizes);
+  if (failed(tiler))
+    return failure();
+  SmallVector<Value> operands = {tiler->sliceQueryLike(getInput())};
+  for (Value sets : {getWeights(), getBias()}) {
+    if (!sets)
+      continue;
+    FailureOr<Value> slice = tiler->sliceSets(sets, getInput(), kSharedWeights);
+    if (failed(slice))
+      return failure();
+    operands.push_back(*slice);
+  }
+  operands.push_back(tiler->sliceQueryLike(getOutput()));
+  return tiler->tile(operands);
 }
 
 //===----------------------------------------------------------------------===//
@@ -54,30 +54,23 @@ template <typename OpTy>
 static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
                                              ArrayRef<OpFoldResult> offsets,
                                              ArrayRef<OpFoldResult> sizes) {
-  if (!op.hasPureTensorSemantics())
-    return op.emitOpError("cannot be tiled on memrefs, only on tensors");
-  Location loc = op.getLoc();
-  Tiler tiler(builder, loc, offsets, sizes);
-  if (failed(tiler.mapHeads(op.getQuery(), op.getKey())))
-    return op.emitOpError(partialHeadsError);
-  SmallVector<Value> operands = {tiler.sliceQueryLike(op.getQuery()),
-                                 tiler.sliceKeyLike(op.getKey()),
-                                 tiler.sliceKeyLike(op.getValue())};
+  FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
+  if (failed(tiler) || failed(tiler->mapHeads(op.getQuery(), op.getKey())))
+    return failure();
+  SmallVector<Value> operands = {tiler->sliceQueryLike(op.getQuery()),
+                                 tiler->sliceKeyLike(op.getKey()),
+                                 tiler->sliceKeyLike(op.getValue())};
   unsigned numInits = op.getNumDpsInits();
-  for (Value weights : op->getOperands().drop_front(3).drop_back(numInits)) {
-    FailureOr<Value> sets = tiler.sliceSets(weights, op.getQuery());
-    if (failed(sets))
-      return op.emitOpError("with shared weights can be tiled only by one head "
-                            "or all of them");
-    operands.push_back(*sets);
+  for (Value sets : op->getOperands().drop_front(3).drop_back(numInits)) {
+    FailureOr<Value> slice =
+        tiler->sliceSets(sets, op.getQuery(), kSharedWeights);
+    if (failed(slice))
+      return failure();
+    operands.push_back(*slice);
   }
-  SmallVector<Type> types;
-  for (Value init : op.getDpsInits()) {
-    operands.push_back(tiler.sliceQueryLike(init));
-    types.push_back(operands.back().getType());
-  }
-  Operation *tiled = clone(builder, op, types, operands);
-  return tiler.getResult(tiled);
+  for (Value init : op.getDpsInits())
+    operands.push_back(tiler->sliceQueryLike(init));
+  return tiler->tile(operands);
 }
 
 FailureOr<TilingResult>

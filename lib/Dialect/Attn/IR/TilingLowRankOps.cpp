@@ -12,57 +12,44 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
-static constexpr StringLiteral onBuffersError = "can be tiled only on tensors";
-
 // The iteration domain of rope, polynomial_features and its gradient is (batch,
-// head, row).
+// head, row). All of their operands have these dimensions; only `positions` may
+// broadcast.
+
+template <typename OpTy>
+static FailureOr<TilingResult>
+tileRows(OpTy op, Value positions, OpBuilder &builder,
+         ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
+  FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
+  if (failed(tiler))
+    return failure();
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(
+        tiler->sliceQueryLike(operand, /*broadcasts=*/operand == positions));
+  return tiler->tile(operands);
+}
 
 FailureOr<TilingResult>
 RopeOp::getTiledImplementation(OpBuilder &builder,
                                ArrayRef<OpFoldResult> offsets,
                                ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError(onBuffersError);
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  Value input = tiler.sliceQueryLike(getInput());
-  Value positions = tiler.sliceQueryLike(getPositions(), /*broadcasts=*/true);
-  Value output = tiler.sliceQueryLike(getOutput());
-  auto tiled = RopeOp::create(builder, getLoc(), TypeRange(output.getType()),
-                              input, positions, output, getBaseAttr());
-  return tiler.getResult(tiled);
+  return tileRows(*this, getPositions(), builder, offsets, sizes);
 }
 
 FailureOr<TilingResult>
 PolynomialFeaturesOp::getTiledImplementation(OpBuilder &builder,
                                              ArrayRef<OpFoldResult> offsets,
                                              ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError(onBuffersError);
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  Value input = tiler.sliceQueryLike(getInput());
-  Value output = tiler.sliceQueryLike(getOutput());
-  auto tiled = PolynomialFeaturesOp::create(
-      builder, getLoc(), TypeRange(output.getType()), input, output,
-      getDegreeAttr(), getScaleAttr());
-  return tiler.getResult(tiled);
+  return tileRows(*this, /*positions=*/Value(), builder, offsets, sizes);
 }
 
 FailureOr<TilingResult> PolynomialFeaturesBackwardOp::getTiledImplementation(
     OpBuilder &builder, ArrayRef<OpFoldResult> offsets,
     ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError(onBuffersError);
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  Value input = tiler.sliceQueryLike(getInput());
-  Value dOutput = tiler.sliceQueryLike(getDOutput());
-  Value dInput = tiler.sliceQueryLike(getDInput());
-  auto tiled = PolynomialFeaturesBackwardOp::create(
-      builder, getLoc(), TypeRange(dInput.getType()), input, dOutput, dInput,
-      getDegreeAttr(), getScaleAttr());
-  return tiler.getResult(tiled);
+  return tileRows(*this, /*positions=*/Value(), builder, offsets, sizes);
 }
 
 // That of low_rank is (batch, head): rows share sums.
@@ -71,19 +58,14 @@ FailureOr<TilingResult>
 LowRankOp::getTiledImplementation(OpBuilder &builder,
                                   ArrayRef<OpFoldResult> offsets,
                                   ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError(onBuffersError);
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  if (failed(tiler.mapHeads(getU1(), getU2())))
-    return emitOpError(partialHeadsError);
-  Value u1 = tiler.sliceQueryLike(getU1());
-  Value u2 = tiler.sliceKeyLike(getU2());
-  Value value = tiler.sliceKeyLike(getValue());
-  SmallVector<Value> parts;
+  FailureOr<Tiler> tiler = Tiler::get(builder, *this, offsets, sizes);
+  if (failed(tiler) || failed(tiler->mapHeads(getU1(), getU2())))
+    return failure();
+  SmallVector<Value> operands = {tiler->sliceQueryLike(getU1()),
+                                 tiler->sliceKeyLike(getU2()),
+                                 tiler->sliceKeyLike(getValue())};
   for (Value part : getMaskParts())
-    parts.push_back(tiler.sliceQueryLike(part, /*broadcasts=*/true));
-  Value output = tiler.sliceQueryLike(getOutput());
-  auto tiled = LowRankOp::create(builder, getLoc(), TypeRange(output.getType()),
-                                 u1, u2, value, parts, output, getMaskAttr());
-  return tiler.getResult(tiled);
+    operands.push_back(tiler->sliceQueryLike(part, /*broadcasts=*/true));
+  operands.push_back(tiler->sliceQueryLike(getOutput()));
+  return tiler->tile(operands);
 }

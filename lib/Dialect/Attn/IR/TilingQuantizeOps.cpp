@@ -19,17 +19,13 @@ template <typename OpTy>
 static FailureOr<TilingResult> tileOperands(OpTy op, OpBuilder &builder,
                                             ArrayRef<OpFoldResult> offsets,
                                             ArrayRef<OpFoldResult> sizes) {
-  if (!op.hasPureTensorSemantics())
-    return op.emitOpError("can be tiled only on tensors");
-  Tiler tiler(builder, op.getLoc(), offsets, sizes);
+  FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
+  if (failed(tiler))
+    return failure();
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(tiler.sliceQueryLike(operand));
-  unsigned numInits = op.getNumDpsInits();
-  auto types = ValueRange(operands).take_back(numInits).getTypes();
-  auto tiled = OpTy::create(builder, op.getLoc(), TypeRange(types),
-                            ValueRange(operands), op->getAttrs());
-  return tiler.getResult(tiled);
+    operands.push_back(tiler->sliceQueryLike(operand));
+  return tiler->tile(operands);
 }
 
 //===----------------------------------------------------------------------===//
@@ -42,22 +38,17 @@ FailureOr<TilingResult>
 QuantizeOp::getTiledImplementation(OpBuilder &builder,
                                    ArrayRef<OpFoldResult> offsets,
                                    ArrayRef<OpFoldResult> sizes) {
-  if (!hasPureTensorSemantics())
-    return emitOpError("can be tiled only on tensors");
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  FailureOr<Value> codebook = tiler.sliceSets(getCodebook(), getKey());
+  FailureOr<Tiler> tiler = Tiler::get(builder, *this, offsets, sizes);
+  if (failed(tiler))
+    return failure();
+  FailureOr<Value> codebook = tiler->sliceSets(getCodebook(), getKey(),
+                                               "a dynamic number of codebooks");
   if (failed(codebook))
-    return emitOpError(
-        "with a dynamic number of codebooks can be tiled only by "
-        "one head or all of them");
-  Value key = tiler.sliceQueryLike(getKey());
-  SmallVector<Value> inits = {tiler.sliceQueryLike(getCodes())};
-  if (getQuantized())
-    inits.push_back(tiler.sliceQueryLike(getQuantized()));
-  auto tiled = QuantizeOp::create(
-      builder, getLoc(), TypeRange(ValueRange(inits).getTypes()), key,
-      *codebook, inits.front(), getQuantized() ? inits.back() : Value());
-  return tiler.getResult(tiled);
+    return failure();
+  SmallVector<Value> operands = {tiler->sliceQueryLike(getKey()), *codebook};
+  for (Value init : getDpsInits())
+    operands.push_back(tiler->sliceQueryLike(init));
+  return tiler->tile(operands);
 }
 
 //===----------------------------------------------------------------------===//

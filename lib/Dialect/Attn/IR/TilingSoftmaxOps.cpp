@@ -19,16 +19,10 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::isWholeExtent;
-using attn::detail::partialHeadsError;
 using attn::detail::Tiler;
 
 // The iteration domain of an attention op is (batch, query head, query row),
 // all parallel. Keys are never cut: a tile reads what its rows admit.
-
-/// Types of the tile's results: those of its destinations.
-static SmallVector<Type> tensorTypes(ValueRange destinations) {
-  return llvm::to_vector(destinations.getTypes());
-}
 
 //===----------------------------------------------------------------------===//
 // DenseOp
@@ -38,31 +32,27 @@ FailureOr<TilingResult>
 DenseOp::getTiledImplementation(OpBuilder &builder,
                                 ArrayRef<OpFoldResult> offsets,
                                 ArrayRef<OpFoldResult> sizes) {
-  if (!isa<TensorType>(getQuery().getType()))
-    return emitOpError("cannot be tiled on memrefs, only on tensors");
+  FailureOr<Tiler> tiler = Tiler::get(builder, *this, offsets, sizes);
+  if (failed(tiler))
+    return failure();
   // A mask counts query rows from the end of the sequence, which a tile of rows
   // does not know. attn.stream does.
   if (!getMaskOrNone().isTrivial() && !isWholeExtent(sizes[2], getQuery(), 2))
     return emitOpError("with a mask cannot be tiled along its query rows; "
                        "expand it to attn.stream first");
-  Tiler tiler(builder, getLoc(), offsets, sizes);
-  if (failed(tiler.mapHeads(getQuery(), getKey())))
-    return emitOpError(partialHeadsError);
-  Value query = tiler.sliceQueryLike(getQuery());
-  Value key = tiler.sliceKeyLike(getKey());
-  Value value = tiler.sliceKeyLike(getValue());
-  Value weight, bias, lse;
+  if (failed(tiler->mapHeads(getQuery(), getKey())))
+    return failure();
+  SmallVector<Value> operands = {tiler->sliceQueryLike(getQuery()),
+                                 tiler->sliceKeyLike(getKey()),
+                                 tiler->sliceKeyLike(getValue())};
   if (getLogWeight())
-    weight = tiler.sliceKeyLike(getLogWeight(), /*broadcasts=*/true);
+    operands.push_back(
+        tiler->sliceKeyLike(getLogWeight(), /*broadcasts=*/true));
   if (getBias())
-    bias = tiler.sliceQueryLike(getBias(), /*broadcasts=*/true);
-  SmallVector<Value> inits = {tiler.sliceQueryLike(getOutput())};
-  if (getLse())
-    inits.push_back(lse = tiler.sliceQueryLike(getLse()));
-  auto tiled = DenseOp::create(builder, getLoc(), tensorTypes(inits), query,
-                               key, value, weight, bias, inits[0], lse,
-                               getScaleAttr(), getMaskAttr());
-  return tiler.getResult(tiled);
+    operands.push_back(tiler->sliceQueryLike(getBias(), /*broadcasts=*/true));
+  for (Value init : getDpsInits())
+    operands.push_back(tiler->sliceQueryLike(init));
+  return tiler->tile(operands);
 }
 
 //===----------------------------------------------------------------------===//
@@ -73,34 +63,32 @@ FailureOr<TilingResult>
 StreamOp::getTiledImplementation(OpBuilder &builder,
                                  ArrayRef<OpFoldResult> offsets,
                                  ArrayRef<OpFoldResult> sizes) {
-  if (!isa<TensorType>(getQuery().getType()))
-    return emitOpError("cannot be tiled on memrefs, only on tensors");
-  Location loc = getLoc();
-  Tiler tiler(builder, loc, offsets, sizes);
+  FailureOr<Tiler> tiler = Tiler::get(builder, *this, offsets, sizes);
   // Keys that are a table may be shared by all heads; values never are.
-  if (failed(tiler.mapHeads(getQuery(), getValues().front())))
-    return emitOpError(partialHeadsError);
+  if (failed(tiler) || failed(tiler->mapHeads(getQuery(), getValues().front())))
+    return failure();
   // Sources that share a table go on doing so.
   DenseMap<Value, Value> tables;
   SmallVector<Value> keys, values, weights, biases, codes;
   for (const Source &source : getSourceList()) {
     Value &table = tables[source.keys];
     if (!table)
-      table = tiler.sliceKeyLike(source.keys, true);
+      table = tiler->sliceKeyLike(source.keys, true);
     keys.push_back(table);
-    values.push_back(tiler.sliceKeyLike(source.values));
+    values.push_back(tiler->sliceKeyLike(source.values));
     if (source.codes)
-      codes.push_back(tiler.sliceKeyLike(source.codes));
+      codes.push_back(tiler->sliceKeyLike(source.codes));
     if (source.logWeight)
-      weights.push_back(tiler.sliceKeyLike(source.logWeight, true));
+      weights.push_back(tiler->sliceKeyLike(source.logWeight, true));
     if (source.bias)
-      biases.push_back(tiler.sliceQueryLike(source.bias, true));
+      biases.push_back(tiler->sliceQueryLike(source.bias, true));
   }
-  Value query = tiler.sliceQueryLike(getQuery()), lse;
-  SmallVector<Value> inits = {tiler.sliceQueryLike(getOutput())};
+  Value query = tiler->sliceQueryLike(getQuery()), lse;
+  SmallVector<Value> inits = {tiler->sliceQueryLike(getOutput())};
   if (getLse())
-    inits.push_back(lse = tiler.sliceQueryLike(getLse()));
+    inits.push_back(lse = tiler->sliceQueryLike(getLse()));
 
+  Location loc = getLoc();
   // Rows of a tile of a tile count from the start of the whole sequence.
   Value firstRow = getValueOrCreateConstantIndexOp(builder, loc, offsets[2]);
   Value numRows = getNumRows();
@@ -109,9 +97,10 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
   else
     numRows = getValueOrCreateConstantIndexOp(
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
-  auto tiled = StreamOp::create(
-      builder, loc, tensorTypes(inits), query, keys, values, weights, biases,
-      codes, firstRow, numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
-      getScaleAttr(), getWeightingAttr(), getTilesAttr());
-  return tiler.getResult(tiled);
+  auto tiled =
+      StreamOp::create(builder, loc, TypeRange(ValueRange(inits).getTypes()),
+                       query, keys, values, weights, biases, codes, firstRow,
+                       numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
+                       getScaleAttr(), getWeightingAttr(), getTilesAttr());
+  return tiler->getResult(tiled);
 }

@@ -95,3 +95,24 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+// Whether heads share a codebook is not known.
+func.func @dynamic_codebooks(%k: tensor<3x4x50x8xf32>, %c: tensor<?x5x8xf32>, %z: tensor<3x4x50xi32>) -> tensor<3x4x50xi32> {
+  // expected-error @below {{'attn.quantize' op with a dynamic number of codebooks can be tiled only by one head or all of them}}
+  // expected-error @below {{to tile operation}}
+  // expected-error @below {{failed to generate tiling loops}}
+  // expected-note @below {{when applied to this op}}
+  %0 = attn.quantize ins(%k, %c : tensor<3x4x50x8xf32>, tensor<?x5x8xf32>) outs(%z : tensor<3x4x50xi32>) -> tensor<3x4x50xi32>
+  return %0 : tensor<3x4x50xi32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["attn.quantize"]} in %m : (!transform.any_op) -> !transform.any_op
+    // expected-error @below {{transform.structured.tile_using_forall failed to apply}}
+    %t, %l = transform.structured.tile_using_forall %0 tile_sizes [0, 2] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

@@ -63,7 +63,7 @@ module attributes {transform.with_named_sequence} {
 // -----
 
 func.func @dense_memref(%q: memref<1x4x64x16xf32>, %o: memref<1x4x64x16xf32>) {
-  // expected-error @below {{'attn.dense' op cannot be tiled on memrefs, only on tensors}}
+  // expected-error @below {{'attn.dense' op can be tiled only on tensors}}
   // expected-error @below {{to tile operation}}
   // expected-error @below {{failed to generate tiling loops}}
   // expected-note @below {{when applied to this op}}
@@ -83,7 +83,7 @@ module attributes {transform.with_named_sequence} {
 // -----
 
 func.func @stream_dynamic_memref(%q: memref<?x?x?x16xf32>, %o: memref<?x?x?x16xf32>) {
-  // expected-error @below {{'attn.stream' op cannot be tiled on memrefs, only on tensors}}
+  // expected-error @below {{'attn.stream' op can be tiled only on tensors}}
   // expected-error @below {{to tile operation}}
   // expected-error @below {{failed to generate tiling loops}}
   // expected-note @below {{when applied to this op}}

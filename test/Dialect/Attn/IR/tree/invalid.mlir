@@ -520,3 +520,28 @@ func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32
   }
   return %0 : tensor<1x3xi32>
 }
+
+// -----
+
+func.func @build(%c: tensor<1x1227133520x4xf32>, %t: tensor<1x2147483660x4xf32>) -> tensor<1x2147483660x4xf32> {
+  // expected-error @below {{'attn.tree_build' op expects at most 2147483647 nodes, but got 2147483660}}
+  %0 = attn.tree_build ins(%c : tensor<1x1227133520x4xf32>) outs(%t : tensor<1x2147483660x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2147483660x4xf32>
+  return %0 : tensor<1x2147483660x4xf32>
+}
+
+// -----
+
+// Only the generic form can leave a part of a frontier out.
+func.func @split(%s: tensor<1x1xf32>, %n: tensor<1x1xi32>, %r: tensor<1x2xi32>, %c: tensor<1x2xi32>) -> tensor<1x2xi32> {
+  // expected-error @below {{'attn.tree_split' op expects a frontier of candidates, level and index}}
+  %0, %1, %2 = "attn.tree_split"(%s, %n, %r, %r, %c) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1, 1>, shape = #attn.tree<ratio = 2, levels = 2>, at = 1 : i64, split = 1 : i64}> : (tensor<1x1xf32>, tensor<1x1xi32>, tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>) -> (tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>)
+  return %0 : tensor<1x2xi32>
+}
+
+// -----
+
+func.func @split(%s: tensor<1x2xf32>, %n: tensor<1x2xi32>, %l: tensor<1x1xi32>, %r: tensor<1x2xi32>, %c: tensor<1x2xi32>) -> tensor<1x2xi32> {
+  // expected-error @below {{'attn.tree_split' op expects a frontier of at least 2 nodes, but got 1}}
+  %0, %1, %2 = attn.tree_split scores(%s : tensor<1x2xf32>) frontier(%n, %l, %l : tensor<1x2xi32>, tensor<1x1xi32>, tensor<1x1xi32>) outs(%r, %r, %c : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 1 : i64, split = 1 : i64} -> tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>
+  return %0 : tensor<1x2xi32>
+}

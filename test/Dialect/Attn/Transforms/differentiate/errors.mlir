@@ -189,3 +189,26 @@ func.func @second(%q: tensor<1x1x4x2xf32>, %l: tensor<1x1x4xf32>, %n: tensor<1x1
       outs(%o : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
   return %r : tensor<1x1x4x2xf32>
 }
+
+// -----
+
+func.func @tile(%q: tensor<1x1x4x2xf32>, %row: index) -> tensor<1x1x4x2xf32> {
+  // expected-error @below {{'attn.stream' op has no gradient as a tile of another}}
+  %r = attn.stream query(%q : tensor<1x1x4x2xf32>) source(%q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] tile(%row of %row)
+      outs(%q : tensor<1x1x4x2xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x2xf32>
+  return %r : tensor<1x1x4x2xf32>
+}
+
+// -----
+
+func.func @pad(%x: tensor<4xf32>) -> tensor<8xf32> {
+  // expected-error @below {{'tensor.pad' op has no gradient: its padding is not a constant}}
+  %r = tensor.pad %x low[2] high[2] {
+  ^bb0(%i: index):
+    %0 = arith.index_cast %i : index to i32
+    %1 = arith.sitofp %0 : i32 to f32
+    tensor.yield %1 : f32
+  } : tensor<4xf32> to tensor<8xf32>
+  return %r : tensor<8xf32>
+}

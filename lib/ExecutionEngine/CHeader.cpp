@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CHeader.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InstIterator.h"
@@ -59,29 +60,6 @@ Workspace fovea::detail::findWorkspace(const Module &module) {
 // Declarations
 //===----------------------------------------------------------------------===//
 
-static StringRef getCType(ElementType type) {
-  switch (type) {
-  case ElementType::F16:
-  case ElementType::BF16:
-    return "uint16_t";
-  case ElementType::F32:
-    return "float";
-  case ElementType::F64:
-    return "double";
-  case ElementType::I1:
-  case ElementType::I8:
-    return "int8_t";
-  case ElementType::I16:
-    return "int16_t";
-  case ElementType::I32:
-    return "int32_t";
-  case ElementType::I64:
-  case ElementType::Index:
-    return "int64_t";
-  }
-  llvm_unreachable("unknown element type");
-}
-
 static bool isCName(StringRef name) {
   return !name.empty() && !isDigit(name.front()) &&
          all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
@@ -125,7 +103,7 @@ void HeaderWriter::writeResults() {
     return;
   os << "typedef struct {\n";
   for (auto [index, spec] : enumerate(signature.results)) {
-    StringRef type = getCType(spec.elementType);
+    StringRef type = getElementInfo(spec.elementType).cType;
     os << "  /* " << spec.getTypeString() << " */\n";
     if (spec.isScalar) {
       os << "  " << type << " result" << index << ";\n";
@@ -146,7 +124,7 @@ void HeaderWriter::writeParameters() {
     os << separator << "\n    ";
     if (!spec.isScalar && !spec.isWritten)
       os << "const ";
-    os << getCType(spec.elementType) << (spec.isScalar ? " " : " *")
+    os << getElementInfo(spec.elementType).cType << (spec.isScalar ? " " : " *")
        << getName(index) << " /* " << spec.getTypeString() << " */";
     for (auto [dim, extent] : enumerate(spec.shape))
       if (extent == kDynamicExtent)

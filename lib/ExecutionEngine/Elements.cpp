@@ -15,6 +15,38 @@
 using namespace llvm;
 using namespace fovea;
 
+static constexpr ElementInfo kElements[] = {
+    {ElementType::F16, 2, "f16", "float16", "<f2", "uint16_t"},
+    {ElementType::BF16, 2, "bf16", "bfloat16", "|V2", "uint16_t"},
+    {ElementType::F32, 4, "f32", "float32", "<f4", "float"},
+    {ElementType::F64, 8, "f64", "float64", "<f8", "double"},
+    {ElementType::I1, 1, "i1", "bool", "|b1", "int8_t"},
+    {ElementType::I8, 1, "i8", "int8", "|i1", "int8_t"},
+    {ElementType::I16, 2, "i16", "int16", "<i2", "int16_t"},
+    {ElementType::I32, 4, "i32", "int32", "<i4", "int32_t"},
+    {ElementType::I64, 8, "i64", "int64", "<i8", "int64_t"},
+    {ElementType::Index, 8, "index", "int64", "<i8", "int64_t"},
+};
+
+static constexpr bool areInOrder() {
+  unsigned number = 0;
+  for (const ElementInfo &info : kElements)
+    if (static_cast<unsigned>(info.type) != number++)
+      return false;
+  return true;
+}
+static_assert(areInOrder(), "the table has the order of the enumeration");
+
+const ElementInfo &fovea::getElementInfo(ElementType type) {
+  return kElements[static_cast<unsigned>(type)];
+}
+
+unsigned fovea::getByteWidth(ElementType type) {
+  return getElementInfo(type).byteWidth;
+}
+
+StringRef fovea::getName(ElementType type) { return getElementInfo(type).name; }
+
 bool fovea::isFloat(ElementType type) {
   return type == ElementType::F16 || type == ElementType::BF16 ||
          type == ElementType::F32 || type == ElementType::F64;

@@ -22,52 +22,6 @@ using namespace fovea;
 // Types
 //===----------------------------------------------------------------------===//
 
-unsigned fovea::getByteWidth(ElementType type) {
-  switch (type) {
-  case ElementType::I1:
-  case ElementType::I8:
-    return 1;
-  case ElementType::F16:
-  case ElementType::BF16:
-  case ElementType::I16:
-    return 2;
-  case ElementType::F32:
-  case ElementType::I32:
-    return 4;
-  case ElementType::F64:
-  case ElementType::I64:
-  case ElementType::Index:
-    return 8;
-  }
-  llvm_unreachable("unknown element type");
-}
-
-StringRef fovea::getName(ElementType type) {
-  switch (type) {
-  case ElementType::F16:
-    return "f16";
-  case ElementType::BF16:
-    return "bf16";
-  case ElementType::F32:
-    return "f32";
-  case ElementType::F64:
-    return "f64";
-  case ElementType::I1:
-    return "i1";
-  case ElementType::I8:
-    return "i8";
-  case ElementType::I16:
-    return "i16";
-  case ElementType::I32:
-    return "i32";
-  case ElementType::I64:
-    return "i64";
-  case ElementType::Index:
-    return "index";
-  }
-  llvm_unreachable("unknown element type");
-}
-
 std::string ValueSpec::getTypeString() const {
   if (isScalar)
     return getName(elementType).str();

@@ -46,28 +46,7 @@ static std::string toText(double number) {
 }
 
 std::string functions::getArrayTypeName(ElementType type) {
-  switch (type) {
-  case ElementType::F16:
-    return "float16";
-  case ElementType::BF16:
-    return "bfloat16";
-  case ElementType::F32:
-    return "float32";
-  case ElementType::F64:
-    return "float64";
-  case ElementType::I1:
-    return "bool";
-  case ElementType::I8:
-    return "int8";
-  case ElementType::I16:
-    return "int16";
-  case ElementType::I32:
-    return "int32";
-  case ElementType::I64:
-  case ElementType::Index:
-    return "int64";
-  }
-  llvm_unreachable("unknown element type");
+  return getElementInfo(type).arrayName.str();
 }
 
 ElementType functions::getStateType(ElementType type) {

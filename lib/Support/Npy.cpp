@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Support/Npy.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/AllocateTensor.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,31 +27,6 @@ using namespace llvm;
 using namespace fovea;
 
 static constexpr StringLiteral kMagic = "\x93NUMPY";
-
-StringRef fovea::getNpyDescr(ElementType type) {
-  switch (type) {
-  case ElementType::F16:
-    return "<f2";
-  case ElementType::BF16:
-    return "|V2";
-  case ElementType::F32:
-    return "<f4";
-  case ElementType::F64:
-    return "<f8";
-  case ElementType::I1:
-    return "|b1";
-  case ElementType::I8:
-    return "|i1";
-  case ElementType::I16:
-    return "<i2";
-  case ElementType::I32:
-    return "<i4";
-  case ElementType::I64:
-  case ElementType::Index:
-    return "<i8";
-  }
-  llvm_unreachable("unknown element type");
-}
 
 namespace {
 /// What the header says.
@@ -158,7 +134,7 @@ static Expected<ElementType> convertDescr(StringRef path, StringRef descr,
   for (ElementType type :
        {ElementType::F16, ElementType::F32, ElementType::F64, ElementType::I1,
         ElementType::I8, ElementType::I16, ElementType::I32, ElementType::I64})
-    if (kind == getNpyDescr(type).drop_front())
+    if (kind == getElementInfo(type).npyDescr.drop_front())
       return type;
   return makeError(path, "unsupported element type '" + descr +
                              "'; expected f2, f4, f8, b1, i1, i2, i4, i8, or "
@@ -229,7 +205,7 @@ Expected<OwnedTensor> fovea::readNpy(StringRef path,
 Error fovea::writeNpy(StringRef path, const TensorRef &tensor) {
   std::string header;
   raw_string_ostream text(header);
-  text << "{'descr': '" << getNpyDescr(tensor.elementType)
+  text << "{'descr': '" << getElementInfo(tensor.elementType).npyDescr
        << "', 'fortran_order': False, 'shape': (";
   interleaveComma(tensor.shape, text);
   if (tensor.shape.size() == 1)

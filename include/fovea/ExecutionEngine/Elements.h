@@ -17,6 +17,17 @@
 
 namespace fovea {
 
+/// How wide elements of a type are, and what they are called.
+struct ElementInfo {
+  ElementType type;
+  unsigned byteWidth;            // an I1 takes a whole byte
+  llvm::StringLiteral name;      // in IR
+  llvm::StringLiteral arrayName; // in NumPy
+  llvm::StringLiteral npyDescr;  // in an .npy file; bf16 is pairs of bytes
+  llvm::StringLiteral cType;     // in C, which has neither f16 nor bf16
+};
+const ElementInfo &getElementInfo(ElementType type);
+
 bool isFloat(ElementType type);
 
 /// The type of integers of 8, 16, 32 or 64 bits. Kernels know no signs: what an

@@ -13,10 +13,6 @@
 
 namespace fovea {
 
-/// The `descr` that files hold elements of `type` under: "<f4", "|b1", and so
-/// on. NumPy has no bf16; its elements are raw pairs of bytes, "|V2".
-llvm::StringRef getNpyDescr(ElementType type);
-
 /// Reads a `.npy` file of format 1, 2 or 3: little-endian, in C order. Elements
 /// "|V2" or "<V2" are bf16. Unsigned 16-bit elements are bf16 where `expected`
 /// is that. Errors name the file, what was found and what is needed.

@@ -19,23 +19,13 @@ static constexpr int64_t kFar = 1 << 30;
 void GPUStreamKernel::collectSegments(Value blockIndex) {
   segments.clear();
   for (auto [index, source] : llvm::enumerate(sources)) {
-    SmallVector<unsigned> listed;
-    for (auto [number, range] : llvm::enumerate(source.attr.getRanges())) {
-      RangeKind kind = ranges.getKind(index, number);
-      if (kind == RangeKind::Empty)
-        continue;
-      if (kind == RangeKind::Table) {
-        listed.push_back(number);
-        continue;
-      }
-      auto [low, high, first] =
-          emitRangeBounds(b, range, blockIndex, source.rows, numRows);
-      if (source.attr.getHasLocalBias())
-        high = b.min(high, b.add(first, b.extent(source.bias, 1)));
-      addSegment(index, low, high);
+    auto add = [&, index = index](RangeKind, const RangeBounds &run) {
+      addSegment(index, run.low, run.high);
       if (hasLocalBias)
-        segments.back().biasBegin = b.toI32(first);
-    }
+        segments.back().biasBegin = b.toI32(run.first);
+    };
+    SmallVector<unsigned> listed =
+        ranges.emitRuns(b, index, source, blockIndex, numRows, add);
     if (!listed.empty())
       addTable(index, listed, blockIndex);
   }

@@ -14,6 +14,16 @@
 
 namespace fovea::attn {
 
+/// A range for one block, clamped to the rows that exist. Empty ranges may have
+/// their end before their begin. `first` is where it begins before that.
+struct RangeBounds {
+  mlir::Value low, high, first;
+};
+
+RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
+                            mlir::Value block, mlir::Value rows,
+                            mlir::Value numQueries);
+
 /// How the rows of one range of a source are read.
 enum class RangeKind {
   Table, // a handful of rows: listed in the query block's row table
@@ -47,6 +57,30 @@ public:
   int64_t getTableStart(unsigned source) const { return tableStarts[source]; }
   bool hasLongRanges() const { return anyLong; }
 
+  /// Calls `visit` with the bounds of each run of consecutive rows that a block
+  /// reads of source `index`, which `view` has the operands of. Returns the
+  /// numbers of the ranges whose rows go to the block's table.
+  template <typename SourceView>
+  llvm::SmallVector<unsigned> emitRuns(
+      KernelBuilder &b, unsigned index, const SourceView &view,
+      mlir::Value block, mlir::Value numQueries,
+      llvm::function_ref<void(RangeKind, const RangeBounds &)> visit) const {
+    llvm::SmallVector<unsigned> listed;
+    for (auto [number, range] : llvm::enumerate(view.attr.getRanges())) {
+      RangeKind kind = getKind(index, number);
+      if (kind == RangeKind::Table)
+        listed.push_back(number);
+      if (kind == RangeKind::Table || kind == RangeKind::Empty)
+        continue;
+      RangeBounds run = emitRangeBounds(b, range, block, view.rows, numQueries);
+      // A local bias has columns for rows from the first one on.
+      if (view.attr.getHasLocalBias())
+        run.high = b.min(run.high, b.add(run.first, b.extent(view.bias, 1)));
+      visit(kind, run);
+    }
+    return listed;
+  }
+
 private:
   llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
   llvm::SmallVector<llvm::SmallVector<std::optional<int64_t>>> lengths;
@@ -73,16 +107,6 @@ private:
   llvm::SmallVector<mlir::AffineMap> ranges;
   int64_t rows, numQueries, numBlocks;
 };
-
-/// A range for one block, clamped to the rows that exist. Empty ranges may have
-/// their end before their begin. `first` is where it begins before that.
-struct RangeBounds {
-  mlir::Value low, high, first;
-};
-
-RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
-                            mlir::Value block, mlir::Value rows,
-                            mlir::Value numQueries);
 
 } // namespace fovea::attn
 

@@ -18,25 +18,14 @@ void StreamKernel::collectSegments(Value blockIndex,
                                    SmallVectorImpl<Segment> &longs,
                                    SmallVectorImpl<Segment> &shorts) {
   for (auto [index, source] : llvm::enumerate(sources)) {
-    SmallVector<unsigned> listed;
-    for (auto [number, range] : llvm::enumerate(source.attr.getRanges())) {
-      RangeKind kind = ranges.getKind(index, number);
-      if (kind == RangeKind::Empty)
-        continue;
-      if (kind == RangeKind::Table) {
-        listed.push_back(number);
-        continue;
-      }
-      auto [low, high, first] =
-          emitRangeBounds(b, range, blockIndex, source.rows, numRows);
-      Value biasBegin = b.index(0);
-      if (source.attr.getHasLocalBias()) {
-        biasBegin = first;
-        high = b.min(high, b.add(first, b.extent(source.bias, 1)));
-      }
-      splitByMask(index, low, high, biasBegin,
+    auto split = [&, index = index, &source = source](RangeKind kind,
+                                                      const RangeBounds &run) {
+      Value biasBegin = source.attr.getHasLocalBias() ? run.first : b.index(0);
+      splitByMask(index, run.low, run.high, biasBegin,
                   kind == RangeKind::Short ? shorts : longs);
-    }
+    };
+    SmallVector<unsigned> listed =
+        ranges.emitRuns(b, index, source, blockIndex, numRows, split);
     if (!listed.empty())
       shorts.push_back(buildTable(index, listed, blockIndex));
   }

@@ -244,13 +244,13 @@ static llvm::Error buildPipeline(OpPassManager &pm,
     llvm::Expected<GPUInfo> gpu = fovea::detail::findGPU(options);
     if (!gpu)
       return gpu.takeError();
-    if (options.f32 != "tf32x3" && options.f32 != "tf32" &&
-        options.f32 != "exact")
+    std::optional<attn::F32Math> f32 = attn::symbolizeF32Math(options.f32);
+    if (!f32)
       return llvm::createStringError("unknown products of f32 data '" +
                                      options.f32 +
                                      "'; expected 'tf32x3', 'tf32' or 'exact'");
     NVVMPipelineOptions pipeline;
-    pipeline.f32 = options.f32;
+    pipeline.f32 = *f32;
     pipeline.emulate = options.target == Target::GPUEmulator;
     pipeline.host = !stopAtKernels;
     if (pipeline.emulate)

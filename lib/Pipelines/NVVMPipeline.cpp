@@ -42,7 +42,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::ExpandPatternsPassOptions expansion;
   expansion.narrowSummaries = true;
   // Many threads want all blocks at once.
-  expansion.autoReduction = "associative";
+  expansion.autoReduction = attn::Reduction::Associative;
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass(expansion));
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addNestedPass<func::FuncOp>(attn::createNarrowSourcesPass());

@@ -14,6 +14,7 @@
 #ifndef FOVEA_PIPELINES_PIPELINES_H
 #define FOVEA_PIPELINES_PIPELINES_H
 
+#include "fovea/Dialect/Attn/Transforms/F32Math.h"
 #include "mlir/Pass/PassOptions.h"
 #include <string>
 
@@ -38,11 +39,9 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
       llvm::cl::desc("PTX version, such as +ptx80; empty for the oldest that "
                      "has the chip"),
       llvm::cl::init("")};
-  Option<std::string> f32{
-      *this, "f32",
-      llvm::cl::desc("products of f32 data: tf32x3, nearly as accurate as f32, "
-                     "tf32, or exact, without tensor cores"),
-      llvm::cl::init("tf32x3")};
+  Option<attn::F32Math> f32{
+      *this, "f32", llvm::cl::desc("products of f32 data"),
+      llvm::cl::init(attn::F32Math::TF32x3), attn::getF32MathValues()};
   Option<bool> emulate{*this, "emulate",
                        llvm::cl::desc("run kernels in the emulator"),
                        llvm::cl::init(false)};

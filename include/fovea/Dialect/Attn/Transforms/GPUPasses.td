@@ -9,7 +9,7 @@
 #ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_GPUPASSES_TD
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_GPUPASSES_TD
 
-include "mlir/Pass/PassBase.td"
+include "fovea/Dialect/Attn/Transforms/PassOptions.td"
 
 def NarrowSourcesPass : Pass<"attn-narrow-sources", "::mlir::func::FuncOp"> {
   let summary = "round sources of attn.stream to the type of its products";
@@ -47,8 +47,7 @@ def SelectGPUTilesPass
     category `attn-select-gpu-tiles`.
   }];
   let options = [
-    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
-           "shared memory that a block can have, in bytes">,
+    SharedBytesOption,
     Option<"warpgroups", "warpgroups", "bool", /*default=*/"false",
            "choose tiles of warpgroups, for sm_90a, where the stream allows them">
   ];
@@ -68,10 +67,7 @@ def StreamToGPUPass : Pass<"attn-stream-to-gpu", "::mlir::func::FuncOp"> {
     is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11
     bits; `exact` adds products of f32 one after the other, without tensor cores.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">
-  ];
+  let options = [F32MathOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
@@ -92,10 +88,7 @@ def StreamBackwardToGPUPass
     threads add to the same number. `f32` is that of `--attn-stream-to-gpu`; narrow
     data takes one product of tf32.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">
-  ];
+  let options = [F32MathOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
@@ -143,12 +136,7 @@ def QuantizeToGPUPass : Pass<"attn-quantize-to-gpu", "::mlir::func::FuncOp"> {
     tensor cores, and every thread keeps the best score of its columns: scores are
     never stored. `f32` is that of `--attn-stream-to-gpu`.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">,
-    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
-           "shared memory that a block can have, in bytes">
-  ];
+  let options = [F32MathOption, SharedBytesOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -169,10 +157,7 @@ def VQBackwardToGPUPass : Pass<"attn-vq-backward-to-gpu", "::mlir::func::FuncOp"
     sums by code, which every token takes from all blocks that are after it; heads
     that share them are added up in order. `f32` is that of `--attn-stream-to-gpu`.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">
-  ];
+  let options = [F32MathOption];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect",
@@ -219,10 +204,7 @@ def LowRankToGPUPass : Pass<"attn-low-rank-to-gpu", "::mlir::ModuleOp"> {
     heads that share a key head are added up. Results do not depend on the order of
     threads.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">
-  ];
+  let options = [F32MathOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -247,10 +229,7 @@ def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::ModuleOp"> {
     has no transforms. A search for bases is one warp for each head. `f32` is that of
     `--attn-stream-to-gpu`; narrow values take one product of tf32.
   }];
-  let options = [
-    Option<"f32", "f32", "std::string", /*default=*/"\"tf32x3\"",
-           "products of f32 data: tf32x3, tf32 or exact">
-  ];
+  let options = [F32MathOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",

@@ -9,6 +9,8 @@
 #ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_H
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_H
 
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/Transforms/F32Math.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 

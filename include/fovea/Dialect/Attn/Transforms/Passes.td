@@ -9,7 +9,7 @@
 #ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 
-include "mlir/Pass/PassBase.td"
+include "fovea/Dialect/Attn/Transforms/PassOptions.td"
 
 def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
   let summary = "emit the vector-Jacobian product of a function";
@@ -129,6 +129,18 @@ def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
   ];
 }
 
+// What an option that chooses a reduction can be.
+defvar reductionValues = [{
+  clEnumValN(::fovea::attn::Reduction::Serial, "serial",
+             "one block after the other"),
+  clEnumValN(::fovea::attn::Reduction::Matmul, "matmul",
+             "by a product with a triangle of weights"),
+  clEnumValN(::fovea::attn::Reduction::Associative, "associative",
+             "along a tree"),
+  clEnumValN(::fovea::attn::Reduction::InputScan, "input_scan",
+             "block by block, with the queries of the block")
+}];
+
 def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
   let summary = "expand attention patterns to summaries and attn.stream";
   let description = [{
@@ -155,12 +167,17 @@ def ExpandPatternsPass : Pass<"attn-expand-patterns", "::mlir::func::FuncOp"> {
     ```
   }];
   let options = [
-    Option<"reduction", "reduction", "std::string", /*default=*/"\"auto\"",
-           "how summaries of blocks are accumulated in attn.vq: auto leaves it to "
-           "the operation, otherwise serial, matmul, associative or input_scan">,
-    Option<"autoReduction", "auto-reduction", "std::string",
-           /*default=*/"\"input_scan\"",
-           "how they are accumulated where the operation says auto, too">,
+    Option<"reduction", "reduction", "::fovea::attn::Reduction",
+           /*default=*/"::fovea::attn::Reduction::Auto",
+           "how summaries of blocks are accumulated in attn.vq: serial, matmul, "
+           "associative or input_scan, or auto, which leaves it to the operation",
+           !strconcat("::llvm::cl::values(clEnumValN(::fovea::attn::Reduction::"
+                      "Auto, \"auto\", \"as the operation says\"), ",
+                      reductionValues, ")")>,
+    Option<"autoReduction", "auto-reduction", "::fovea::attn::Reduction",
+           /*default=*/"::fovea::attn::Reduction::InputScan",
+           "how they are accumulated where the operation says auto, too",
+           !strconcat("::llvm::cl::values(", reductionValues, ")")>,
     Option<"narrowSummaries", "narrow-summaries", "bool", /*default=*/"false",
            "keep summaries in the element type of the tokens, for targets that "
            "multiply one type only, instead of f32">
@@ -224,12 +241,7 @@ def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
     cost model is in docs/Pipelines.md; every decision is a remark of category
     `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = ["::fovea::attn::AttnDialect"];
 }
 
@@ -256,10 +268,7 @@ def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
     before anything is written, as does a head without any basis. Sizes that an
     `attn.conv_recover` of the same function has written need no check.
   }];
-  let options = [
-    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
-           "check copies in the host's memory">
-  ];
+  let options = [CopyListsOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"
@@ -278,10 +287,7 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     With `copy-lists`, lists lie on a device: they, and the codes of
     `attn.check_codes`, are copied to memory of the host and checked there.
   }];
-  let options = [
-    Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
-           "copy lists from a device to the host to check them">
-  ];
+  let options = [CopyListsOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"

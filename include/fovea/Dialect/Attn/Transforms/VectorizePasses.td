@@ -9,7 +9,7 @@
 #ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_VECTORIZEPASSES_TD
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_VECTORIZEPASSES_TD
 
-include "mlir/Pass/PassBase.td"
+include "fovea/Dialect/Attn/Transforms/PassOptions.td"
 
 def VectorizeStreamPass
     : Pass<"attn-vectorize-stream", "::mlir::func::FuncOp"> {
@@ -23,8 +23,7 @@ def VectorizeStreamPass
     instead of being converted to f32.
   }];
   let options = [
-    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
-           "add prefetches and streaming stores">,
+    ManageCacheOption,
     Option<"bf16Pairs", "bf16-pairs", "bool", /*default=*/"false",
            "multiply bf16 data with AVX-512's dot product of pairs">
   ];
@@ -46,10 +45,7 @@ def VectorizeStreamBackwardPass
     the number of threads. Destinations hold the type that sums are kept in. See
     docs/Lowering.md.
   }];
-  let options = [
-    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
-           "add prefetches and streaming stores">
-  ];
+  let options = [ManageCacheOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -68,14 +64,7 @@ def VectorizeQuantizePass
     best score of every key and its code are kept. With `manage-cache`, a block
     prefetches the keys of the next one.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
-           "add prefetches">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption, ManageCacheOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -94,10 +83,7 @@ def VectorizeCodebookPass
     parallel, too. Tokens are taken in in order, so results do not depend on the
     number of threads.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">
-  ];
+  let options = [VectorBitsOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
@@ -113,12 +99,7 @@ def VectorizeConvRecoverPass
     searches of every head, then the scores of all queries with the keys that were
     found, which reads the queries once, then differences along the bases.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
@@ -141,14 +122,7 @@ def VectorizeLowRankPass
     make sums by group, or a tree of sums, and apply them to rows. The gradient is
     three such sums, two of them under the transposed mask. See docs/Lowering.md.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
-           "tasks of a parallel loop to aim at; no effect on results">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption, MinTasksOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect",
@@ -167,10 +141,7 @@ def VectorizeVQBackwardPass
     values before every block come from an `attn.codebook_scan`, which
     `--attn-vectorize-codebook` lowers.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">
-  ];
+  let options = [VectorBitsOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -188,12 +159,7 @@ def VectorizeSummarizePass
     and by all heads of a chunk of rows. How the work is divided is decided when it
     runs, by the number of threads, and has no effect on results.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect",
@@ -210,14 +176,7 @@ def VectorizeSummarizeBackwardPass
     parallel loop of register tiles, vectorised over the columns: a chunk of rows
     and its gradient stay in the caches for all levels.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
-           "tasks of a parallel loop to aim at; no effect on results">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption, MinTasksOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -253,12 +212,7 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> 
 
     What is neither is left for upstream's conversion to loops.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
@@ -274,12 +228,7 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
     once, and `attn.tree_split` by a call of the runtime for each batch entry. See
     docs/Lowering.md.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
-           "tasks of a parallel loop to aim at; no effect on results">
-  ];
+  let options = [VectorBitsOption, MinTasksOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -296,16 +245,7 @@ def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
     loops are chosen by a model of the target's registers; the choice is a remark
     of category `attn-vectorize-conv`. See docs/Lowering.md.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
-           "whether additions have ports of their own beside multiply-adds">,
-    Option<"splitVectors", "split-vectors", "bool", /*default=*/"false",
-           "whether vectors of half the width get as much done">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -324,16 +264,7 @@ def VectorizeConvBackwardPass
     tiles. The choice of an algorithm is a remark of category
     `attn-vectorize-conv-backward`. See docs/Lowering.md.
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "number of vector registers">,
-    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
-           "whether additions have ports of their own beside multiply-adds">,
-    Option<"splitVectors", "split-vectors", "bool", /*default=*/"false",
-           "whether vectors of half the width get as much done">
-  ];
+  let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -350,10 +281,7 @@ def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
     groups of columns. The form of the spectra says what a vector holds and what
     stages there are; factors are tables of the runtime.
   }];
-  let options = [
-    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
-           "whether additions have ports of their own beside multiply-adds">
-  ];
+  let options = [SeparateAddsOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",

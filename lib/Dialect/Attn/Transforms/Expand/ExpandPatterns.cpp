@@ -126,20 +126,6 @@ struct ExpandPatternsPass
   using ExpandPatternsPassBase::ExpandPatternsPassBase;
 
   void runOnOperation() override {
-    std::optional<Reduction> chosen = symbolizeReduction(reduction);
-    if (!chosen) {
-      getOperation().emitError("expects reduction to be auto, serial, matmul, "
-                               "associative or input_scan, but got ")
-          << reduction.getValue();
-      return signalPassFailure();
-    }
-    std::optional<Reduction> automatic = symbolizeReduction(autoReduction);
-    if (!automatic || *automatic == Reduction::Auto) {
-      getOperation().emitError("expects auto-reduction to be serial, matmul, "
-                               "associative or input_scan, but got ")
-          << autoReduction.getValue();
-      return signalPassFailure();
-    }
     // Scores of trees become attn.dense.
     RewritePatternSet scores(&getContext());
     populateExpandTreePatterns(scores);
@@ -148,7 +134,7 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
-    populateExpandVQPatterns(patterns, *chosen, *automatic);
+    populateExpandVQPatterns(patterns, reduction, autoReduction);
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 

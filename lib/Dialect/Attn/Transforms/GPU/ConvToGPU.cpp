@@ -85,19 +85,16 @@ struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
   using ConvToGPUPassBase::ConvToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
         return failure();
       llvm::TypeSwitch<Operation *>(op)
-          .Case([&](ConvApplyOp op) { emitConvApply(builder, op, *math); })
+          .Case([&](ConvApplyOp op) { emitConvApply(builder, op, f32); })
           .Case([&](ConvApplyBackwardOp op) {
-            emitConvGradientLoops(builder, op, *math);
+            emitConvGradientLoops(builder, op, f32);
           })
           .Case<ConvRecoverOp, ConvRecoverBackwardOp>(
-              [&](auto op) { emitConvRecoverLoops(builder, op, *math); });
+              [&](auto op) { emitConvRecoverLoops(builder, op, f32); });
       return success();
     };
     if (failed(replaceOnMemrefs<ConvApplyOp, ConvRecoverOp, ConvApplyBackwardOp,

@@ -21,16 +21,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-std::optional<F32Math> fovea::attn::parseF32Math(StringRef name) {
-  if (name == "tf32")
-    return F32Math::TF32;
-  if (name == "tf32x3")
-    return F32Math::TF32x3;
-  if (name == "exact")
-    return F32Math::Exact;
-  return std::nullopt;
-}
-
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
     : RowBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),

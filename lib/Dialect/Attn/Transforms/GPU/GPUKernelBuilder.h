@@ -15,6 +15,7 @@
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUKERNELBUILDER_H
 
 #include "RowBuilder.h"
+#include "fovea/Dialect/Attn/Transforms/F32Math.h"
 
 namespace fovea::attn {
 
@@ -26,16 +27,6 @@ constexpr int64_t kChunkBytes = 16;
 inline int64_t getWidth(mlir::Value memref) {
   return mlir::cast<mlir::MemRefType>(memref.getType()).getShape().back();
 }
-
-/// How products of f32 data are computed.
-enum class F32Math {
-  TF32,   // one product of operands rounded to 11 bits
-  TF32x3, // three products of operands cut in two: nearly f32
-  Exact   // multiply-adds of f32, without tensor cores
-};
-
-/// What an option `f32` says.
-std::optional<F32Math> parseF32Math(llvm::StringRef name);
 
 /// Rows of a matrix in shared memory. Rows are padded so that 16-byte chunks
 /// can be permuted within 128 bytes: chunk `c` of row `r` lies at `c ^ f(r)`,

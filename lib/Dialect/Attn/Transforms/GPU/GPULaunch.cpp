@@ -37,15 +37,6 @@ LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
   return success();
 }
 
-std::optional<F32Math> fovea::attn::requireF32Math(Operation *op,
-                                                   StringRef name) {
-  std::optional<F32Math> math = parseF32Math(name);
-  if (!math)
-    op->emitError("expects f32 to be tf32, tf32x3 or exact, but got '")
-        << name << "'";
-  return math;
-}
-
 gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
                                         Value numBlocks, int64_t numThreads,
                                         int64_t sharedBytes) {

@@ -44,10 +44,6 @@ mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
 mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
                                     mlir::ValueRange operands);
 
-/// What an option `f32` of a pass says, or an error.
-std::optional<F32Math> requireF32Math(mlir::Operation *op,
-                                      llvm::StringRef name);
-
 /// A launch of `numBlocks` blocks in a row, with an empty body.
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
                                  mlir::Value numBlocks, int64_t numThreads,

@@ -57,9 +57,6 @@ struct LowRankToGPUPass
   using LowRankToGPUPassBase::LowRankToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     SymbolTableCollection symbols;
     auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)))
@@ -79,7 +76,7 @@ struct LowRankToGPUPass
             return emitPolynomialLoops(builder, op);
           })
           .Case<LowRankOp, LowRankBackwardOp>([&](auto op) {
-            emitLowRankLoops(builder, op, *math);
+            emitLowRankLoops(builder, op, f32);
             return success();
           });
     };

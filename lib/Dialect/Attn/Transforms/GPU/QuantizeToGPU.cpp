@@ -339,14 +339,10 @@ struct QuantizeToGPUPass
   using QuantizeToGPUPassBase::QuantizeToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     auto emit = [&](OpBuilder &builder, QuantizeOp op) -> LogicalResult {
       if (failed(verifyQuantize(op)))
         return failure();
-      QuantizeGPUKernel(op, builder, *math, chooseLayout(op, sharedBytes))
-          .emit();
+      QuantizeGPUKernel(op, builder, f32, chooseLayout(op, sharedBytes)).emit();
       return success();
     };
     if (failed(replaceOnMemrefs<QuantizeOp>(getOperation(), emit)))

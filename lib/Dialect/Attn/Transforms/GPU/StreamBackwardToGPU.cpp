@@ -361,14 +361,11 @@ struct StreamBackwardToGPUPass
   using StreamBackwardToGPUPassBase::StreamBackwardToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     auto emit = [&](OpBuilder &builder, StreamBackwardOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)) ||
           failed(verifyGPUWidths(op, {op.getQuery(), op.getOutput()})))
         return failure();
-      StreamBackwardLoops(builder, op, *math).emit();
+      StreamBackwardLoops(builder, op, f32).emit();
       return success();
     };
     if (failed(replaceOnMemrefs<StreamBackwardOp>(getOperation(), emit)))

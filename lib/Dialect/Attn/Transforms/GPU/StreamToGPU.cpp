@@ -145,9 +145,6 @@ struct StreamToGPUPass
   using StreamToGPUPassBase::StreamToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     SmallVector<StreamOp> ops;
     getOperation().walk([&](StreamOp op) {
       if (isa<MemRefType>(op.getQuery().getType()))
@@ -165,7 +162,7 @@ struct StreamToGPUPass
       StreamOp inside = launchAround(op);
       OpBuilder builder(inside);
       if (lanes == kWarpRows)
-        GPUStreamKernel(inside, builder, *math).emit();
+        GPUStreamKernel(inside, builder, f32).emit();
       else if (failed(emitWarpgroups(inside, builder)))
         return signalPassFailure();
       inside.erase();

@@ -469,9 +469,6 @@ struct VQBackwardToGPUPass
   using VQBackwardToGPUPassBase::VQBackwardToGPUPassBase;
 
   void runOnOperation() override {
-    std::optional<F32Math> math = requireF32Math(getOperation(), f32);
-    if (!math)
-      return signalPassFailure();
     auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
       if (!op.getState().empty() || !op.getDNextState().empty())
         return op.emitOpError(
@@ -479,7 +476,7 @@ struct VQBackwardToGPUPass
       if (failed(verifyGPUElementTypes(op)) ||
           failed(verifyGPUWidths(op, {op.getQuery(), op.getValue()})))
         return failure();
-      VQBackwardLoops(builder, op, *math).emit();
+      VQBackwardLoops(builder, op, f32).emit();
       return success();
     };
     if (failed(replaceOnMemrefs<VQBackwardOp>(getOperation(), emit)))

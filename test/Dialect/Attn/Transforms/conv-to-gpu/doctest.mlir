@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s --attn-conv-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: not fovea-opt %s --attn-conv-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+// MATH: for the --f32 option: Cannot find option named 'half'!
 
 // Segments; the greatest score in two steps; profiles; sums of 16 and 256
 // weights; normalisers; marks and their list; the product; exact rows.

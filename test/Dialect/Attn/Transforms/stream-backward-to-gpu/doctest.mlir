@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s --attn-stream-backward-to-gpu --cse --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: not fovea-opt %s --attn-stream-backward-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+// MATH: for the --f32 option: Cannot find option named 'half'!
 
 // Sums of outputs times their gradients; queries, in 2 tiles for each of 2 heads;
 // rows, in 2 tiles; the gradient of the log weight; what is rounded.

@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s --attn-stream-to-gpu | FileCheck %s
 // RUN: not fovea-opt %s --attn-stream-to-gpu=f32=half 2>&1 | FileCheck %s --check-prefix=OPTION
-// OPTION: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+// OPTION: for the --f32 option: Cannot find option named 'half'!
 
 !rows = memref<2x4x100x64xf16>
 !tile = memref<1x1x?x64xf16, strided<[25600, 6400, 64, 1], offset: ?>>

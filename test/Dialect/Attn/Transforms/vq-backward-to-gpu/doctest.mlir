@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s --attn-vq-backward-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: not fovea-opt %s --attn-vq-backward-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: error: expects f32 to be tf32, tf32x3 or exact, but got 'half'
+// MATH: for the --f32 option: Cannot find option named 'half'!
 
 // Products of rows; means of older tokens; 4 heads and 3 blocks of 2 tiles of
 // queries; 2 key heads and as many tiles of tokens; 1 block that has older

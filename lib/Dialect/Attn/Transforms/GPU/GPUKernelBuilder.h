@@ -23,9 +23,12 @@ constexpr int64_t kWarpSize = 32;
 /// Bytes that one thread copies, and that one row of an 8 x 8 matrix has.
 constexpr int64_t kChunkBytes = 16;
 
+inline mlir::MemRefType getMemRefType(mlir::Value memref) {
+  return mlir::cast<mlir::MemRefType>(memref.getType());
+}
 /// The last extent of a memref.
 inline int64_t getWidth(mlir::Value memref) {
-  return mlir::cast<mlir::MemRefType>(memref.getType()).getShape().back();
+  return getMemRefType(memref).getShape().back();
 }
 
 /// Rows of a matrix in shared memory. Rows are padded so that 16-byte chunks

@@ -17,10 +17,6 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-static MemRefType getType(Value memref) {
-  return cast<MemRefType>(memref.getType());
-}
-
 namespace {
 /// What the operations have in common.
 class TreeLoops {
@@ -28,8 +24,8 @@ protected:
   TreeLoops(OpBuilder &builder, Location loc, TreeAttr shape, Value tree)
       : b(loc, builder, builder.getF32Type(), /*lanes=*/0), shape(shape),
         tree(tree), batches(b.extent(tree, 0)),
-        roots(getType(tree).getDimSize(1) / shape.getNodesPerRoot()),
-        width(getType(tree).getDimSize(2)) {}
+        roots(getMemRefType(tree).getDimSize(1) / shape.getNodesPerRoot()),
+        width(getMemRefType(tree).getDimSize(2)) {}
 
   int64_t getLevels() const { return shape.getLevels(); }
   int64_t getRatio() const { return shape.getRatio(); }
@@ -56,7 +52,7 @@ protected:
   }
   /// A number as it would come back from the tree.
   Value round(Value number) {
-    Type type = getType(tree).getElementType();
+    Type type = getMemRefType(tree).getElementType();
     if (type == number.getType())
       return number;
     Value rounded = arith::TruncFOp::create(b, type, number);
@@ -64,7 +60,7 @@ protected:
   }
   /// A buffer `[batches, extents...]` that ends with the operation.
   Value allocate(ArrayRef<int64_t> extents, Type type) {
-    SmallVector<int64_t> shape = {getType(tree).getDimSize(0)};
+    SmallVector<int64_t> shape = {getMemRefType(tree).getDimSize(0)};
     llvm::append_range(shape, extents);
     SmallVector<Value> dynamicExtents;
     if (ShapedType::isDynamic(shape[0]))
@@ -324,7 +320,7 @@ public:
 
 private:
   Value allocateForList(ArrayRef<int64_t> extents, Type type) {
-    auto rows = getType(op.getRows());
+    auto rows = getMemRefType(op.getRows());
     SmallVector<int64_t> shape = {rows.getDimSize(0), rows.getDimSize(1)};
     SmallVector<Value> dynamicExtents;
     for (int64_t dim : {0, 1})

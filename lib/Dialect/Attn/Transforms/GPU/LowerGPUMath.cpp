@@ -36,8 +36,8 @@ struct LowerGPUMathPass
         return WalkResult::advance();
       Value value = lower(op);
       if (!value) {
-        op->emitError("on ") << op->getResult(0).getType()
-                             << " has no instruction on NVIDIA GPUs";
+        op->emitOpError("on ") << op->getResult(0).getType()
+                               << " has no instruction on NVIDIA GPUs";
         return WalkResult::interrupt();
       }
       op->replaceAllUsesWith(ValueRange(value));

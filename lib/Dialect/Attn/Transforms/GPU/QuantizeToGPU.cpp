@@ -40,12 +40,8 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-static MemRefType getType(Value memref) {
-  return cast<MemRefType>(memref.getType());
-}
-
 static LogicalResult verifyQuantize(QuantizeOp op) {
-  MemRefType key = getType(op.getKey());
+  MemRefType key = getMemRefType(op.getKey());
   if (failed(verifyGPUElementTypes(op)))
     return failure();
   if (key.getDimSize(3) > kMaxHeadWidth)
@@ -53,7 +49,7 @@ static LogicalResult verifyQuantize(QuantizeOp op) {
            << key.getDimSize(3) << ", but GPU kernels take at most "
            << kMaxHeadWidth;
   for (int64_t extent :
-       {key.getDimSize(2), getType(op.getCodebook()).getDimSize(1)})
+       {key.getDimSize(2), getMemRefType(op.getCodebook()).getDimSize(1)})
     if (extent >= int64_t(1) << 30)
       return op.emitError("has ")
              << extent << " keys or codewords, but GPU kernels take fewer than "
@@ -85,7 +81,7 @@ struct QuantizeLayout {
 
 /// As many keys as a block can have: they share each tile of codewords.
 QuantizeLayout chooseLayout(QuantizeOp op, int64_t sharedBytes) {
-  MemRefType key = getType(op.getKey());
+  MemRefType key = getMemRefType(op.getKey());
   int64_t elementBytes = key.getElementTypeBitWidth() / 8;
   int64_t rowBytes =
       SharedMatrix::getChunks(key.getDimSize(3) * elementBytes) * kChunkBytes;
@@ -106,9 +102,9 @@ public:
       : op(op), layout(layout),
         b(op.getLoc(), builder, layout.warps * fovea::attn::kWarpSize),
         math(math),
-        type(cast<FloatType>(getType(op.getKey()).getElementType())),
-        width(getType(op.getKey()).getDimSize(3)),
-        numCodes(getType(op.getCodebook()).getDimSize(1)) {}
+        type(cast<FloatType>(getMemRefType(op.getKey()).getElementType())),
+        width(getMemRefType(op.getKey()).getDimSize(3)),
+        numCodes(getMemRefType(op.getCodebook()).getDimSize(1)) {}
 
   void emit();
 
@@ -157,7 +153,7 @@ void QuantizeGPUKernel::emit() {
 /// scores.
 void QuantizeGPUKernel::computeHalfNorms() {
   Value codebook = op.getCodebook(), sets = b.extent(codebook, 0);
-  int64_t staticSets = getType(codebook).getDimSize(0);
+  int64_t staticSets = getMemRefType(codebook).getDimSize(0);
   SmallVector<Value> dynamicExtents;
   if (ShapedType::isDynamic(staticSets))
     dynamicExtents.push_back(sets);
@@ -185,7 +181,7 @@ void QuantizeGPUKernel::emitBlock(ValueRange at) {
   clearPadding(b, sharedKeys, blockKeys, width);
   clearPadding(b, sharedCodewords, 2 * layout.tile, width);
 
-  bool isShared = getType(op.getCodebook()).getDimSize(0) == 1;
+  bool isShared = getMemRefType(op.getCodebook()).getDimSize(0) == 1;
   Value set = isShared ? b.index(0) : at[1];
   codewords = b.rowView(op.getCodebook(), set);
   norms = b.rowView(halfNorms, set);

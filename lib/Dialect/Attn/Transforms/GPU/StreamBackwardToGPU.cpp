@@ -46,10 +46,6 @@ using Place = GradientTile::Place;
 /// Pieces of 64 columns that a block sums without spilling registers.
 static constexpr int64_t kMostParts = 2;
 
-static MemRefType getType(Value memref) {
-  return cast<MemRefType>(memref.getType());
-}
-
 namespace {
 class StreamBackwardLoops {
 public:
@@ -95,13 +91,13 @@ StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
       headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
       numQueries(b.extent(op.getQuery(), 2)) {
   // Narrow numbers are tf32 numbers, and weights are rounded as they were.
-  if (!getType(op.getQuery()).getElementType().isF32() &&
+  if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
       math == F32Math::TF32x3)
     this->math = F32Math::TF32;
 }
 
 Value StreamBackwardLoops::getSums(Value gradient) {
-  if (getType(gradient).getElementType().isF32())
+  if (getMemRefType(gradient).getElementType().isF32())
     return gradient;
   Value sums = b.allocateLike(gradient, b.getF32Type());
   rounded.push_back({sums, gradient});
@@ -111,7 +107,7 @@ Value StreamBackwardLoops::getSums(Value gradient) {
 void StreamBackwardLoops::roundSums() {
   for (auto [sums, gradient] : rounded) {
     Values extents;
-    for (int64_t dim = 0; dim < getType(gradient).getRank(); ++dim)
+    for (int64_t dim = 0; dim < getMemRefType(gradient).getRank(); ++dim)
       extents.push_back(b.extent(gradient, dim));
     parallelLoop(b, extents,
                  [&, &sums = sums, &gradient = gradient](ValueRange at) {
@@ -248,7 +244,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
 void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                                    bool isBias) {
   Value numRows = b.extent(source.forward.keys, 2);
-  MemRefType type = getType(sums);
+  MemRefType type = getMemRefType(sums);
   bool sumsBatches = type.getDimSize(0) == 1,
        sumsHeads = type.getDimSize(1) == 1;
   bool sumsQueries = !isBias || type.getDimSize(2) == 1;

@@ -1,9 +1,9 @@
 // What GPU targets cannot do is one clear error.
 
 // RUN: not fovea-run %s --entry=f64 --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=TYPE
-// TYPE: error: has data of type 'f64', but GPU kernels take f16, bf16 and f32
+// TYPE: error: 'attn.stream' op has data of type 'f64', but GPU kernels take f16, bf16 and f32
 // RUN: not fovea-run %s --entry=broad --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=WIDTH
-// WIDTH: error: has heads of width 300, but GPU kernels take at most 256
+// WIDTH: error: 'attn.stream' op has heads of width 300, but GPU kernels take at most 256
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=sm_70 --random 2>&1 | FileCheck %s --check-prefix=OLD
 // OLD: error: GPU 'sm_70' is too old: kernels need 'sm_80' or later
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=h200 --random 2>&1 | FileCheck %s --check-prefix=CHIP
@@ -11,7 +11,7 @@
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --f32=half --random 2>&1 | FileCheck %s --check-prefix=MATH
 // MATH: error: unknown products of f32 data 'half'; expected 'tf32x3', 'tf32' or 'exact'
 // RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
-// HOST: error: accesses single elements in a loop on the host, but in a function for a GPU they lie on the device
+// HOST: error: 'memref.load' op accesses single elements in a loop on the host, but in a function for a GPU they lie on the device
 // RUN: not fovea-run %s --entry=gradient --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=GRADIENT
 // GRADIENT: error: 'attn.vq_backward' op has heads of width 300, but GPU kernels take at most 256
 

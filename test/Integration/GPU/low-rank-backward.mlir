@@ -13,7 +13,7 @@
 // ALL-NOT: differs
 
 // RUN: not fovea-run %s --entry=broad --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=BROAD
-// BROAD: error: has rows of 12289 columns, but GPU kernels take at most 12288
+// BROAD: error: 'attn.polynomial_features_backward' op has rows of 12289 columns, but GPU kernels take at most 12288
 
 !rows = tensor<1x2x40x6xf32>
 !values = tensor<1x2x40x33xf32>

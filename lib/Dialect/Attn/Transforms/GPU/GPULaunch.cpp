@@ -20,8 +20,9 @@ LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
   for (Value operand : op->getOperands()) {
     auto type = dyn_cast<MemRefType>(operand.getType());
     if (type && type.getElementType().isF64())
-      return op->emitError("has data of type 'f64', but GPU kernels take f16, "
-                           "bf16 and f32");
+      return op->emitOpError(
+          "has data of type 'f64', but GPU kernels take f16, "
+          "bf16 and f32");
   }
   return success();
 }

@@ -224,7 +224,7 @@ fovea::attn::emitPolynomialLoops(OpBuilder &builder,
   Value input = op.getInput();
   int64_t width = cast<MemRefType>(input.getType()).getDimSize(3);
   if (width > kMaxWidth)
-    return op.emitError("has rows of ")
+    return op.emitOpError("has rows of ")
            << width << " columns, but GPU kernels take at most " << kMaxWidth;
   OpBuilder::InsertionGuard guard(builder);
   GPUKernelBuilder b(op.getLoc(), builder, kWarpSize);

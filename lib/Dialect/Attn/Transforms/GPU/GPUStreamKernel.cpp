@@ -38,7 +38,7 @@ FloatType fovea::attn::getProductType(StreamOp op) {
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   FloatType type = getElementType(op.getQuery());
   if (!type.isF16() && !type.isBF16() && !type.isF32())
-    return op.emitError("has data of type ")
+    return op.emitOpError("has data of type ")
            << type << ", but GPU kernels take f16, bf16 and f32";
   SmallVector<Value> operands = {op.getOutput()};
   for (OperandRange range :
@@ -46,21 +46,22 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
     llvm::append_range(operands, range);
   for (Value operand : operands)
     if (getElementType(operand).isF64())
-      return op.emitError("has data of types ")
+      return op.emitOpError("has data of types ")
              << type << " and 'f64', but GPU kernels take f16, bf16 and f32";
   // Threads count rows in 32 bits, with room for differences.
   for (const StreamOp::Source &source : op.getSourceList())
     if (getExtent(source.getRowsOperand(), 2) >= int64_t(1) << 30)
-      return op.emitError("has ") << getExtent(source.getRowsOperand(), 2)
-                                  << " rows of keys, but GPU kernels take "
-                                     "fewer than 2^30";
+      return op.emitOpError("has ") << getExtent(source.getRowsOperand(), 2)
+                                    << " rows of keys, but GPU kernels take "
+                                       "fewer than 2^30";
   int64_t width = getExtent(op.getQuery(), 3);
   if (ShapedType::isDynamic(width) ||
       ShapedType::isDynamic(getExtent(op.getOutput(), 3)))
-    return op.emitError("has a dynamic head width, but GPU kernels need static "
-                        "ones");
+    return op.emitOpError(
+        "has a dynamic head width, but GPU kernels need static "
+        "ones");
   if (width > kMaxHeadWidth)
-    return op.emitError("has heads of width ")
+    return op.emitOpError("has heads of width ")
            << width << ", but GPU kernels take at most " << kMaxHeadWidth;
   return success();
 }

@@ -99,8 +99,9 @@ LogicalResult LaunchToRuntimePass::embed(gpu::GPUModuleOp gpuModule) {
   auto bitcode = gpuModule->getAttrOfType<StringAttr>(kBitcodeAttrName);
   auto capability = gpuModule->getAttrOfType<IntegerAttr>(kCapabilityAttrName);
   if (!ptx || !bitcode || !capability)
-    return gpuModule.emitError("has no code; run --fovea-serialize-gpu-modules "
-                               "first");
+    return gpuModule.emitOpError(
+        "has no code; run --fovea-serialize-gpu-modules "
+        "first");
   OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());
   Location loc = gpuModule.getLoc();
   std::string name = gpuModule.getName().str();
@@ -189,7 +190,7 @@ void LaunchToRuntimePass::addUnload() {
 LogicalResult LaunchToRuntimePass::lower(gpu::LaunchFuncOp op) {
   LLVM::GlobalOp descriptor = functions.lookup(op.getKernel());
   if (!descriptor)
-    return op.emitError("launches a kernel that is not in a module");
+    return op.emitOpError("launches a kernel that is not in a module");
   auto function = op->getParentOfType<FunctionOpInterface>();
   // The queue that --attn-place-gpu-buffers has opened.
   Value queue;
@@ -198,8 +199,8 @@ LogicalResult LaunchToRuntimePass::lower(gpu::LaunchFuncOp op) {
       queue = call.getResult();
   });
   if (!queue)
-    return op.emitError("is in a function without a queue; run "
-                        "--attn-place-gpu-buffers first");
+    return op.emitOpError("is in a function without a queue; run "
+                          "--attn-place-gpu-buffers first");
   OpBuilder builder(op);
   Location loc = op.getLoc();
   GPURuntimeCalls calls(getOperation());

@@ -108,7 +108,7 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
         continue;
       rewriter.setInsertionPoint(op);
       if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
-        op.emitError("cannot be lowered to loops on buffers");
+        op.emitOpError("cannot be lowered to loops on buffers");
         return signalPassFailure();
       }
       rewriter.eraseOp(op);
@@ -124,8 +124,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
           if (!loop)
             return WalkResult::advance();
           if (!loop.getInitVals().empty()) {
-            loop.emitError("reduces across its iterations, which GPU loops "
-                           "cannot");
+            loop.emitOpError("reduces across its iterations, which GPU loops "
+                             "cannot");
             return WalkResult::interrupt();
           }
           loops.push_back(loop);

@@ -81,14 +81,14 @@ LogicalResult BufferPlacement::check() {
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
     if (isa<memref::LoadOp, memref::StoreOp>(op) &&
         op->getParentOfType<LoopLikeOpInterface>())
-      return op->emitError(
+      return op->emitOpError(
           "accesses single elements in a loop on the host, but "
           "in a function for a GPU they lie on the device");
     if (isa<func::CallOp>(op))
-      return op->emitError("calls a function, which a function for a GPU "
-                           "cannot");
+      return op->emitOpError("calls a function, which a function for a GPU "
+                             "cannot");
     if (isa<scf::ForallOp>(op))
-      return op->emitError("is a parallel loop without a GPU kernel");
+      return op->emitOpError("is a parallel loop without a GPU kernel");
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
@@ -138,8 +138,8 @@ LogicalResult BufferPlacement::collectResults() {
         value = cast.getSource();
       auto allocation = value.getDefiningOp<memref::AllocOp>();
       if (!allocation)
-        return op.emitError("returns a buffer that the function does not "
-                            "allocate");
+        return op.emitOpError("returns a buffer that the function does not "
+                              "allocate");
       results.insert(allocation);
     }
     return WalkResult::advance();

@@ -45,13 +45,13 @@ static LogicalResult verifyQuantize(QuantizeOp op) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
   if (key.getDimSize(3) > kMaxHeadWidth)
-    return op.emitError("has keys of width ")
+    return op.emitOpError("has keys of width ")
            << key.getDimSize(3) << ", but GPU kernels take at most "
            << kMaxHeadWidth;
   for (int64_t extent :
        {key.getDimSize(2), getMemRefType(op.getCodebook()).getDimSize(1)})
     if (extent >= int64_t(1) << 30)
-      return op.emitError("has ")
+      return op.emitOpError("has ")
              << extent << " keys or codewords, but GPU kernels take fewer than "
              << "2^30";
   return success();

@@ -172,7 +172,7 @@ struct SelectGPUTilesPass
       if (!tiles)
         tiles = chooseTiles(op, sharedBytes);
       if (!tiles)
-        return op.emitError("needs more shared memory than the ")
+        return op.emitOpError("needs more shared memory than the ")
                << sharedBytes.getValue()
                << " bytes of a block, even for 16 queries and "
                << "16 keys";

@@ -68,8 +68,8 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
     }
     auto view = operand.getDefiningOp<memref::SubViewOp>();
     if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
-      return op.emitError("has operands whose place in memory is not known, "
-                          "which copies by boxes need");
+      return op.emitOpError("has operands whose place in memory is not known, "
+                            "which copies by boxes need");
     for (auto [offset, own] : llvm::zip(offsets, view.getMixedOffsets()))
       offset = b.add(offset, getValueOrCreateConstantIndexOp(b, loc, own));
     operand = view.getSource();
@@ -155,8 +155,8 @@ struct StreamToGPUPass
         return signalPassFailure();
       int64_t lanes = op.getTiles() ? op.getTiles()->getLanes() : 0;
       if (lanes != kWarpRows && lanes != kWarpgroupRows) {
-        op.emitError("has no tiles for a GPU; run --attn-select-gpu-tiles "
-                     "first");
+        op.emitOpError("has no tiles for a GPU; run --attn-select-gpu-tiles "
+                       "first");
         return signalPassFailure();
       }
       StreamOp inside = launchAround(op);

@@ -42,7 +42,7 @@ struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
       FailureOr<scf::SCFTilingResult> tiled = scf::tileUsingSCF(
           rewriter, cast<TilingInterface>(op.getOperation()), options);
       if (failed(tiled)) {
-        op.emitError("could not be tiled by one batch entry, one head and ")
+        op.emitOpError("could not be tiled by one batch entry, one head and ")
             << query << " queries";
         return signalPassFailure();
       }

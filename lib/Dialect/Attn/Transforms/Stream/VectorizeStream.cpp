@@ -39,7 +39,7 @@ struct VectorizeStreamPass
     });
     for (StreamOp op : ops) {
       if (!op.getTiles()) {
-        op.emitError("has no tiles; run --attn-select-tiles first");
+        op.emitOpError("has no tiles; run --attn-select-tiles first");
         return signalPassFailure();
       }
       OpBuilder builder(op);

@@ -30,11 +30,11 @@ static LogicalResult verifyOperands(StreamBackwardOp op) {
   if (failed(fovea::attn::detail::verifyVectorOperands(op)))
     return failure();
   if (!op.getTiles())
-    return op.emitError("has no tiles; run --attn-select-tiles first");
+    return op.emitOpError("has no tiles; run --attn-select-tiles first");
   for (Value destination : op.getDpsInits()) {
     Type type = getElementTypeOrSelf(destination);
     if (type != getStateType(type))
-      return op.emitError("expects destinations that hold ")
+      return op.emitOpError("expects destinations that hold ")
              << getStateType(type) << ", but got " << type
              << "; run --attn-expand-patterns first";
   }

@@ -43,7 +43,7 @@ func.func @log_count(%n: memref<1x2x4xi32>, %w: memref<1x2x4xf32>) {
 // -----
 
 func.func @f64(%n: memref<4xi32>, %w: memref<4xf64>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.log_count' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.log_count ins(%n : memref<4xi32>) outs(%w : memref<4xf64>)
   return
 }

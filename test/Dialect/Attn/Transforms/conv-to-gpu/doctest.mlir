@@ -112,7 +112,7 @@ func.func @recover_gradient(%q: memref<1x2x300x8xf32>, %k: memref<1x1x300x8xf32>
 // -----
 
 func.func @f64(%b: memref<1x1x1x8xf64>, %m: memref<1x1x1xi32>, %v: memref<1x1x8x4xf64>, %n: memref<1x1xi32>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.conv_apply' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.conv_apply ins(%b, %m, %v : memref<1x1x1x8xf64>, memref<1x1x1xi32>, memref<1x1x8x4xf64>)
       outs(%v, %n : memref<1x1x8x4xf64>, memref<1x1xi32>)
   return

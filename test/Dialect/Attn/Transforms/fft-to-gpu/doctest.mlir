@@ -39,7 +39,7 @@ func.func @products(%s: memref<2x32x64xf32>, %k: memref<1x32x32xf32>, %t: memref
 // -----
 
 func.func @f64(%x: memref<2x20x48xf64>, %s: memref<2x32x64xf64>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.fft_forward' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.fft_forward ins(%x : memref<2x20x48xf64>) outs(%s : memref<2x32x64xf64>) {form = #attn.spectrum<lanes = 16, radices = [8, 4]>}
   return
 }

@@ -28,9 +28,24 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// expected-error@+1 {{has no code; run --fovea-serialize-gpu-modules first}}
+// expected-error@+1 {{'gpu.module' op has no code; run --fovea-serialize-gpu-modules first}}
 gpu.module @kernels {
   llvm.func @work() attributes {gpu.kernel, nvvm.kernel} {
     llvm.return
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  func.func @f(%n: index) {
+    // expected-error@+1 {{'gpu.launch_func' op is in a function without a queue; run --attn-place-gpu-buffers first}}
+    gpu.launch_func @kernels::@work blocks in (%n, %n, %n) threads in (%n, %n, %n)
+    return
+  }
+  gpu.module @kernels attributes {attn.ptx = "text", attn.bitcode = "code", attn.capability = 80 : i32} {
+    llvm.func @work() attributes {gpu.kernel, nvvm.kernel} {
+      llvm.return
+    }
   }
 }

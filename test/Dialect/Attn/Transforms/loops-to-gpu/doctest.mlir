@@ -80,7 +80,7 @@ func.func @sum(%a: memref<8xf32>) -> f32 {
   %c1 = arith.constant 1 : index
   %c8 = arith.constant 8 : index
   %zero = arith.constant 0.0 : f32
-  // expected-error@+1 {{reduces across its iterations, which GPU loops cannot}}
+  // expected-error@+1 {{'scf.parallel' op reduces across its iterations, which GPU loops cannot}}
   %sum = scf.parallel (%i) = (%c0) to (%c8) step (%c1) init (%zero) -> f32 {
     %x = memref.load %a[%i] : memref<8xf32>
     scf.reduce(%x : f32) {

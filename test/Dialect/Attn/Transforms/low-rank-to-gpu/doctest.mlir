@@ -126,7 +126,7 @@ func.func @causal_backward(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf
 // -----
 
 func.func @f64(%x: memref<1x2x8x4xf64>, %p: memref<1x1x8xi32>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.rope' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.rope ins(%x, %p : memref<1x2x8x4xf64>, memref<1x1x8xi32>) outs(%x : memref<1x2x8x4xf64>)
   return
 }

@@ -42,7 +42,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   gpu.func @double(%x: f64) kernel {
-    // expected-error@+1 {{on 'f64' has no instruction on NVIDIA GPUs}}
+    // expected-error@+1 {{'math.exp' op on 'f64' has no instruction on NVIDIA GPUs}}
     %0 = math.exp %x : f64
     gpu.return
   }

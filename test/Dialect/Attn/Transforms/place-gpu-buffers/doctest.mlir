@@ -51,7 +51,7 @@ func.func @host(%a: memref<8xf32>, %sum: f32) -> f32 {
   %c1 = arith.constant 1 : index
   %c8 = arith.constant 8 : index
   %total = scf.for %i = %c0 to %c8 step %c1 iter_args(%s = %sum) -> f32 {
-    // expected-error@+1 {{accesses single elements in a loop on the host, but in a function for a GPU they lie on the device}}
+    // expected-error@+1 {{'memref.load' op accesses single elements in a loop on the host, but in a function for a GPU they lie on the device}}
     %x = memref.load %a[%i] : memref<8xf32>
     %next = arith.addf %s, %x : f32
     scf.yield %next : f32
@@ -62,6 +62,24 @@ func.func @host(%a: memref<8xf32>, %sum: f32) -> f32 {
 // -----
 
 func.func @borrowed(%a: memref<8xf32>) -> memref<8xf32> {
-  // expected-error@+1 {{returns a buffer that the function does not allocate}}
+  // expected-error@+1 {{'func.return' op returns a buffer that the function does not allocate}}
   return %a : memref<8xf32>
+}
+
+// -----
+
+func.func private @other()
+func.func @calls() {
+  // expected-error@+1 {{'func.call' op calls a function, which a function for a GPU cannot}}
+  func.call @other() : () -> ()
+  return
+}
+
+// -----
+
+func.func @parallel(%a: memref<8xf32>) {
+  // expected-error@+1 {{'scf.forall' op is a parallel loop without a GPU kernel}}
+  scf.forall (%i) in (8) {
+  }
+  return
 }

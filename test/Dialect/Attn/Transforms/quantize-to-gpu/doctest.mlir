@@ -24,7 +24,7 @@ func.func @quantize(%k: memref<1x2x200x64xf16>, %c: memref<2x100x64xf16>, %z: me
 // -----
 
 func.func @f64(%k: memref<1x1x8x4xf64>, %c: memref<1x3x4xf64>, %z: memref<1x1x8xi32>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.quantize' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.quantize ins(%k, %c : memref<1x1x8x4xf64>, memref<1x3x4xf64>) outs(%z : memref<1x1x8xi32>)
   return
 }
@@ -32,7 +32,15 @@ func.func @f64(%k: memref<1x1x8x4xf64>, %c: memref<1x3x4xf64>, %z: memref<1x1x8x
 // -----
 
 func.func @wide(%k: memref<1x1x8x300xf32>, %c: memref<1x3x300xf32>, %z: memref<1x1x8xi32>) {
-  // expected-error@+1 {{has keys of width 300, but GPU kernels take at most 256}}
+  // expected-error@+1 {{'attn.quantize' op has keys of width 300, but GPU kernels take at most 256}}
   attn.quantize ins(%k, %c : memref<1x1x8x300xf32>, memref<1x3x300xf32>) outs(%z : memref<1x1x8xi32>)
+  return
+}
+
+// -----
+
+func.func @many(%k: memref<1x1x1073741824x4xf32>, %c: memref<1x3x4xf32>, %z: memref<1x1x1073741824xi32>) {
+  // expected-error@+1 {{'attn.quantize' op has 1073741824 keys or codewords, but GPU kernels take fewer than 2^30}}
+  attn.quantize ins(%k, %c : memref<1x1x1073741824x4xf32>, memref<1x3x4xf32>) outs(%z : memref<1x1x1073741824xi32>)
   return
 }

@@ -3,7 +3,7 @@
 // RUN: not fovea-opt %s --attn-select-gpu-tiles=shared-bytes=1024 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: fovea-opt %s --attn-select-gpu-tiles --remarks-filter='attn.*' --remark-policy=all --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// NONE: error: needs more shared memory than the 1024 bytes of a block, even for 16 queries and 16 keys
+// NONE: error: 'attn.stream' op needs more shared memory than the 1024 bytes of a block, even for 16 queries and 16 keys
 // REMARK: remark: [Passed] TilesSelected
 // REMARK-SAME: BlockQueries=128, KeyTile=64, SharedBytes=98304, TaskQueries=128
 

@@ -19,7 +19,7 @@ func.func @gradient(%x: memref<1x4x10x3xbf16>, %w: memref<2x2x4x3xbf16>, %d: mem
 // -----
 
 func.func @f64(%x: memref<1x4x10x3xf64>, %w: memref<2x2x4x3xf64>, %d: memref<1x4x6x3xf64>, %dx: memref<1x4x10x3xf64>, %dw: memref<2x2x4x3xf64>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.summarize_backward' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.summarize_backward ins(%x : memref<1x4x10x3xf64>) weights(%w : memref<2x2x4x3xf64>) gradient(%d : memref<1x4x6x3xf64>)
       outs(%dx, %dw : memref<1x4x10x3xf64>, memref<2x2x4x3xf64>)
   return

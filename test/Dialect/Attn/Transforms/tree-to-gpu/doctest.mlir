@@ -36,7 +36,7 @@ func.func @split(%s: memref<1x4xf32>, %l: memref<1x5xi32>, %c: memref<1x2xi32>) 
 // -----
 
 func.func @f64(%t: memref<1x7x8xf64>, %c: memref<1x4x8xf64>) {
-  // expected-error@+1 {{has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
+  // expected-error@+1 {{'attn.tree_materialize' op has data of type 'f64', but GPU kernels take f16, bf16 and f32}}
   attn.tree_materialize ins(%t : memref<1x7x8xf64>) outs(%c : memref<1x4x8xf64>) {shape = #attn.tree<ratio = 2, levels = 2>}
   return
 }

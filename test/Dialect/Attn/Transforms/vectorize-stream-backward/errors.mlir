@@ -1,7 +1,7 @@
 // RUN: fovea-opt %s --attn-vectorize-stream-backward --split-input-file --verify-diagnostics
 
 func.func @no_tiles(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %dq: memref<1x1x8x4xf32>, %dk: memref<1x1x8x4xf32>, %dv: memref<1x1x8x4xf32>) {
-  // expected-error @below {{has no tiles; run --attn-select-tiles first}}
+  // expected-error @below {{'attn.stream_backward' op has no tiles; run --attn-select-tiles first}}
   attn.stream_backward query(%q : memref<1x1x8x4xf32>)
       source(%q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       forward(%q, %l : memref<1x1x8x4xf32>, memref<1x1x8xf32>) gradient(%q : memref<1x1x8x4xf32>)
@@ -12,7 +12,7 @@ func.func @no_tiles(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %dq: memref<
 // -----
 
 func.func @narrow(%q: memref<1x1x8x4xf16>, %l: memref<1x1x8xf32>, %dq: memref<1x1x8x4xf16>, %dk: memref<1x1x8x4xf16>, %dv: memref<1x1x8x4xf16>) {
-  // expected-error @below {{expects destinations that hold 'f32', but got 'f16'; run --attn-expand-patterns first}}
+  // expected-error @below {{'attn.stream_backward' op expects destinations that hold 'f32', but got 'f16'; run --attn-expand-patterns first}}
   attn.stream_backward query(%q : memref<1x1x8x4xf16>)
       source(%q, %q : memref<1x1x8x4xf16>, memref<1x1x8x4xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       forward(%q, %l : memref<1x1x8x4xf16>, memref<1x1x8xf32>) gradient(%q : memref<1x1x8x4xf16>)

@@ -4,7 +4,7 @@
 
 // PLAIN-NOT: memref.prefetch
 // PLAIN-NOT: nontemporal
-// NOTILES: error: has no tiles; run --attn-select-tiles first
+// NOTILES: error: 'attn.stream' op has no tiles; run --attn-select-tiles first
 
 // Long ranges are streamed: tiles of keys with a running maximum and sum.
 // Scores are products of broadcast keys and vectors of queries; both operands of

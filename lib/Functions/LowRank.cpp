@@ -87,11 +87,14 @@ Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
 
 /// binomial(width + degree, degree), or nothing where it is too large.
 static std::optional<int64_t> countFeatures(int64_t width, int64_t degree) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   int64_t count = 1;
   for (int64_t i = 1; i <= degree; ++i) {
+    if (width > kMost)
+      return std::nullopt;
     // Divides: it is binomial(width + i, i).
     count = count * (width + i) / i;
-    if (count > std::numeric_limits<int32_t>::max())
+    if (count > kMost)
       return std::nullopt;
   }
   return count;

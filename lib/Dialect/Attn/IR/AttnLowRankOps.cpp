@@ -87,11 +87,14 @@ LogicalResult RopeBackwardOp::verify() {
 
 /// `binomial(width + degree, degree)`, or none when that is above 2^31 - 1.
 static std::optional<int64_t> countMonomials(int64_t width, int64_t degree) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   int64_t count = 1;
   // After step g this is binomial(width + g, g).
   for (int64_t g = 1; g <= degree; ++g) {
+    if (width > kMost)
+      return std::nullopt;
     count = count * (width + g) / g;
-    if (count > std::numeric_limits<int32_t>::max())
+    if (count > kMost)
       return std::nullopt;
   }
   return count;

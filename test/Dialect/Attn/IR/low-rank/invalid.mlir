@@ -168,6 +168,14 @@ func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x9xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<1x1x1x9223372036854775807xf32>, %o: tensor<1x1x1x4xf32>) {
+  // expected-error @below {{'attn.polynomial_features' op expects at most 2^31 - 1 features, but degree 1 of 9223372036854775807 columns has more}}
+  %0 = attn.polynomial_features ins(%x : tensor<1x1x1x9223372036854775807xf32>) outs(%o : tensor<1x1x1x4xf32>) {degree = 1 : i64, scale = 1.0 : f64} -> tensor<1x1x1x4xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<2x4x9x512xf32>, %o: tensor<2x4x9x10xf32>) {
   // expected-error @below {{'attn.polynomial_features' op expects at most 2^31 - 1 features, but degree 9 of 512 columns has more}}
   %0 = attn.polynomial_features ins(%x : tensor<2x4x9x512xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 9 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>

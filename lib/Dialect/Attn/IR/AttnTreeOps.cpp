@@ -164,6 +164,10 @@ LogicalResult TreeBuildOp::verify() {
                          << (ShapedType::isDynamic(tokens)
                                  ? std::string("a dynamic extent")
                                  : std::to_string(tokens));
+  // There are more nodes than tokens.
+  if (tokens > INT32_MAX)
+    return emitOpError() << "expects at most 2147483647 tokens, but got "
+                         << tokens;
   int64_t nodes = tokens / segment * getShape().getNodesPerRoot();
   if (failed(verifyExtent(*this, "tree", getTree(), 1, nodes,
                           "nodes over the tokens of input")) ||
@@ -391,6 +395,10 @@ LogicalResult TreeSplitOp::verify() {
         {"index", getIndex()}})
     if (operand && ShapedType::isDynamic(extent(operand, 1)))
       return emitOpError() << "expects a static extent 1 of " << name;
+  if (extent(getNewLevel(), 1) > INT32_MAX)
+    return emitOpError() << "expects at most 2147483647 nodes of new_level, "
+                            "but got "
+                         << extent(getNewLevel(), 1);
   if (at < 1 || at > shape.getLevels())
     return emitOpError() << "expects a level of 1 to " << shape.getLevels()
                          << " to split, but got " << at;

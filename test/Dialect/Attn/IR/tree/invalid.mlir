@@ -545,3 +545,19 @@ func.func @split(%s: tensor<1x2xf32>, %n: tensor<1x2xi32>, %l: tensor<1x1xi32>, 
   %0, %1, %2 = attn.tree_split scores(%s : tensor<1x2xf32>) frontier(%n, %l, %l : tensor<1x2xi32>, tensor<1x1xi32>, tensor<1x1xi32>) outs(%r, %r, %c : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 1 : i64, split = 1 : i64} -> tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>
   return %0 : tensor<1x2xi32>
 }
+
+// -----
+
+func.func @build(%c: tensor<1x9223372036854775804x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
+  // expected-error @below {{'attn.tree_build' op expects at most 2147483647 tokens, but got 9223372036854775804}}
+  %0 = attn.tree_build ins(%c : tensor<1x9223372036854775804x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
+  return %0 : tensor<1x7x4xf32>
+}
+
+// -----
+
+func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x9223372036854775807xi32>, %c: tensor<1x2xi32>) {
+  // expected-error @below {{'attn.tree_split' op expects at most 2147483647 nodes of new_level, but got 9223372036854775807}}
+  %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x9223372036854775807xi32>, tensor<1x9223372036854775807xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 1073741824, levels = 1>, at = 1 : i64, split = 9223372036854775807 : i64} -> tensor<1x9223372036854775807xi32>, tensor<1x9223372036854775807xi32>, tensor<1x2xi32>
+  return
+}

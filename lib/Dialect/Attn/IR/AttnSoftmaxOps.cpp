@@ -21,14 +21,6 @@ using namespace fovea::attn;
 using attn::detail::ParsedSources;
 using attn::detail::TypedOperands;
 
-/// True when every element of the constant `value` is zero.
-static bool isConstantZero(Value value) {
-  DenseElementsAttr constant;
-  if (!matchPattern(value, m_Constant(&constant)) || !constant.isSplat())
-    return false;
-  return constant.getSplatValue<APFloat>().isZero();
-}
-
 //===----------------------------------------------------------------------===//
 // DenseOp
 //===----------------------------------------------------------------------===//
@@ -79,8 +71,10 @@ template <typename OpTy> struct DropZeroScoreTerms : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
-    bool dropWeight = op.getLogWeight() && isConstantZero(op.getLogWeight());
-    bool dropBias = op.getBias() && isConstantZero(op.getBias());
+    bool dropWeight =
+        op.getLogWeight() && matchPattern(op.getLogWeight(), m_AnyZeroFloat());
+    bool dropBias =
+        op.getBias() && matchPattern(op.getBias(), m_AnyZeroFloat());
     if constexpr (std::is_same_v<OpTy, DenseBackwardOp>) {
       dropWeight &= !op.getDLogWeight();
       dropBias &= !op.getDBias();

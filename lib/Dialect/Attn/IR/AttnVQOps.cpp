@@ -149,13 +149,6 @@ static LogicalResult emitStateError(Operation *op) {
                          "the whole sequence then");
 }
 
-/// True when every element of the constant `value` is zero.
-static bool isConstantZero(Value value) {
-  DenseElementsAttr constant;
-  return matchPattern(value, m_Constant(&constant)) && constant.isSplat() &&
-         constant.getSplatValue<APFloat>().isZero();
-}
-
 //===----------------------------------------------------------------------===//
 // VQOp
 //===----------------------------------------------------------------------===//
@@ -197,7 +190,7 @@ struct DropZeroBias : OpRewritePattern<VQOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
-    if (!op.getBias() || !isConstantZero(op.getBias()))
+    if (!op.getBias() || !matchPattern(op.getBias(), m_AnyZeroFloat()))
       return failure();
     rewriter.modifyOpInPlace(op, [&] { op.getBiasMutable().clear(); });
     return success();

@@ -87,67 +87,25 @@ struct CheckOpInterface
 };
 } // namespace
 
+template <template <typename> typename Model, typename... OpTys>
+static void attach(MLIRContext *context) {
+  (OpTys::template attachInterface<Model<OpTys>>(*context), ...);
+}
+
 void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    DenseOp::attachInterface<AttnOpInterface<DenseOp>>(*context);
-    StreamOp::attachInterface<AttnOpInterface<StreamOp>>(*context);
-    SummarizeOp::attachInterface<AttnOpInterface<SummarizeOp>>(*context);
-    FastMultipoleOp::attachInterface<AttnOpInterface<FastMultipoleOp>>(
-        *context);
-    FastMultipoleLinearOp::attachInterface<
-        AttnOpInterface<FastMultipoleLinearOp>>(*context);
-    StreamBackwardOp::attachInterface<AttnOpInterface<StreamBackwardOp>>(
-        *context);
-    DenseBackwardOp::attachInterface<AttnOpInterface<DenseBackwardOp>>(
-        *context);
-    SummarizeBackwardOp::attachInterface<AttnOpInterface<SummarizeBackwardOp>>(
-        *context);
-    FastMultipoleBackwardOp::attachInterface<
-        AttnOpInterface<FastMultipoleBackwardOp>>(*context);
-    FastMultipoleLinearBackwardOp::attachInterface<
-        AttnOpInterface<FastMultipoleLinearBackwardOp>>(*context);
-    QuantizeOp::attachInterface<AttnOpInterface<QuantizeOp>>(*context);
-    CheckCodesOp::attachInterface<CheckOpInterface<CheckCodesOp>>(*context);
-    CheckIntervalsOp::attachInterface<CheckOpInterface<CheckIntervalsOp>>(
-        *context);
-    CodebookAccumulateOp::attachInterface<
-        AttnOpInterface<CodebookAccumulateOp>>(*context);
-    CodebookScanOp::attachInterface<AttnOpInterface<CodebookScanOp>>(*context);
-    CodebookUpdateOp::attachInterface<AttnOpInterface<CodebookUpdateOp>>(
-        *context);
-    ConvApplyOp::attachInterface<AttnOpInterface<ConvApplyOp>>(*context);
-    ConvRecoverOp::attachInterface<AttnOpInterface<ConvRecoverOp>>(*context);
-    ConvOp::attachInterface<AttnOpInterface<ConvOp>>(*context);
-    FFTForwardOp::attachInterface<AttnOpInterface<FFTForwardOp>>(*context);
-    FFTInverseOp::attachInterface<AttnOpInterface<FFTInverseOp>>(*context);
-    FFTMultiplyOp::attachInterface<AttnOpInterface<FFTMultiplyOp>>(*context);
-    FFTAccumulateOp::attachInterface<AttnOpInterface<FFTAccumulateOp>>(
-        *context);
-    LogCountOp::attachInterface<AttnOpInterface<LogCountOp>>(*context);
-    RopeOp::attachInterface<AttnOpInterface<RopeOp>>(*context);
-    ConvApplyBackwardOp::attachInterface<AttnOpInterface<ConvApplyBackwardOp>>(
-        *context);
-    ConvRecoverBackwardOp::attachInterface<
-        AttnOpInterface<ConvRecoverBackwardOp>>(*context);
-    ConvBackwardOp::attachInterface<AttnOpInterface<ConvBackwardOp>>(*context);
-    RopeBackwardOp::attachInterface<AttnOpInterface<RopeBackwardOp>>(*context);
-    PolynomialFeaturesOp::attachInterface<
-        AttnOpInterface<PolynomialFeaturesOp>>(*context);
-    PolynomialFeaturesBackwardOp::attachInterface<
-        AttnOpInterface<PolynomialFeaturesBackwardOp>>(*context);
-    LowRankOp::attachInterface<AttnOpInterface<LowRankOp>>(*context);
-    LowRankBackwardOp::attachInterface<AttnOpInterface<LowRankBackwardOp>>(
-        *context);
-    TreeBuildOp::attachInterface<AttnOpInterface<TreeBuildOp>>(*context);
-    TreeFetchOp::attachInterface<AttnOpInterface<TreeFetchOp>>(*context);
-    TreeSplitOp::attachInterface<AttnOpInterface<TreeSplitOp>>(*context);
-    TreeScoreOp::attachInterface<AttnOpInterface<TreeScoreOp>>(*context);
-    TreeUpdateOp::attachInterface<AttnOpInterface<TreeUpdateOp>>(*context);
-    TreeMaterializeOp::attachInterface<AttnOpInterface<TreeMaterializeOp>>(
-        *context);
-    VQOp::attachInterface<AttnOpInterface<VQOp>>(*context);
-    VQBackwardOp::attachInterface<AttnOpInterface<VQBackwardOp>>(*context);
-    VQDecodeOp::attachInterface<AttnOpInterface<VQDecodeOp>>(*context);
+    attach<AttnOpInterface, CodebookAccumulateOp, CodebookScanOp,
+           CodebookUpdateOp, ConvApplyBackwardOp, ConvApplyOp, ConvBackwardOp,
+           ConvOp, ConvRecoverBackwardOp, ConvRecoverOp, DenseBackwardOp,
+           DenseOp, FFTAccumulateOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
+           FastMultipoleBackwardOp, FastMultipoleLinearBackwardOp,
+           FastMultipoleLinearOp, FastMultipoleOp, LogCountOp,
+           LowRankBackwardOp, LowRankOp, PolynomialFeaturesBackwardOp,
+           PolynomialFeaturesOp, QuantizeOp, RopeBackwardOp, RopeOp,
+           StreamBackwardOp, StreamOp, SummarizeBackwardOp, SummarizeOp,
+           TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
+           TreeSplitOp, TreeUpdateOp, VQBackwardOp, VQDecodeOp, VQOp>(context);
+    attach<CheckOpInterface, CheckCodesOp, CheckIntervalsOp>(context);
   });
 }

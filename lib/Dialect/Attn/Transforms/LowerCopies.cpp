@@ -1,4 +1,4 @@
-//===- LowerCopies.cpp - Copies of strided buffers to loops ---------------===//
+//===- LowerCopies.cpp - Copies of strided buffers to linalg --------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOWERCOPIESPASS
@@ -27,25 +27,6 @@ static bool isContiguous(Value buffer) {
           memref::isStaticShapeAndContiguousRowMajor(type));
 }
 
-static void lowerCopy(memref::CopyOp copy) {
-  OpBuilder builder(copy);
-  Location loc = copy.getLoc();
-  Value source = copy.getSource(), target = copy.getTarget();
-  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
-  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
-  SmallVector<Value> indices;
-  int64_t rank = cast<MemRefType>(source.getType()).getRank();
-  for (int64_t dim = 0; dim < rank; ++dim) {
-    Value size = builder.createOrFold<memref::DimOp>(loc, source, dim);
-    auto loop = scf::ForOp::create(builder, loc, zero, size, one);
-    indices.push_back(loop.getInductionVar());
-    builder.setInsertionPointToStart(loop.getBody());
-  }
-  Value element = memref::LoadOp::create(builder, loc, source, indices);
-  memref::StoreOp::create(builder, loc, element, target, indices);
-  copy.erase();
-}
-
 namespace {
 struct LowerCopiesPass
     : fovea::attn::impl::LowerCopiesPassBase<LowerCopiesPass> {
@@ -53,10 +34,14 @@ struct LowerCopiesPass
 
   void runOnOperation() override {
     getOperation().walk([](memref::CopyOp copy) {
-      if (isa<MemRefType>(copy.getSource().getType()) &&
-          isa<MemRefType>(copy.getTarget().getType()) &&
-          !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget())))
-        lowerCopy(copy);
+      Value source = copy.getSource(), target = copy.getTarget();
+      if (!isa<MemRefType>(source.getType()) ||
+          !isa<MemRefType>(target.getType()) ||
+          (isContiguous(source) && isContiguous(target)))
+        return;
+      OpBuilder builder(copy);
+      linalg::makeMemRefCopyOp(builder, copy.getLoc(), source, target);
+      copy.erase();
     });
   }
 };

@@ -359,15 +359,15 @@ def SeparateResultsPass
 include "fovea/Dialect/Attn/Transforms/GPUPasses.td"
 
 def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
-  let summary = "lower copies of strided buffers to loops";
+  let summary = "lower copies of strided buffers to linalg.generic";
   let description = [{
-    Replaces every `memref.copy` of which one side is not contiguous by loops.
-    Left alone it would become a call into a support library that Fovea does not
-    link. Copies between contiguous buffers become calls of `memcpy` later.
+    Replaces every `memref.copy` of which one side is not contiguous by a
+    `linalg.generic`, which becomes loops. Left alone it would become a call into a
+    support library that Fovea does not link. Copies between contiguous buffers
+    become calls of `memcpy` later.
   }];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect"
+    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect"
   ];
 }
 

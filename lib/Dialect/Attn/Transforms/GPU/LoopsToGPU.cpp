@@ -15,6 +15,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/Transforms.h"
@@ -32,28 +33,6 @@ static constexpr int64_t kNumThreads = 256;
 
 static bool isInKernel(Operation *op) {
   return op->getParentOfType<gpu::LaunchOp>() != nullptr;
-}
-
-/// A copy between buffers of which one is not contiguous, element by element.
-static void lowerStridedCopy(memref::CopyOp op) {
-  OpBuilder builder(op);
-  Location loc = op.getLoc();
-  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
-  auto type = cast<MemRefType>(op.getSource().getType());
-  SmallVector<Value> lows, highs, steps;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
-    lows.push_back(b.index(0));
-    highs.push_back(b.extent(op.getSource(), dim));
-    steps.push_back(b.index(1));
-  }
-  scf::ParallelOp::create(
-      b, lows, highs, steps,
-      [&](OpBuilder &builder, Location loc, ValueRange at) {
-        Value element =
-            memref::LoadOp::create(builder, loc, op.getSource(), at);
-        memref::StoreOp::create(builder, loc, element, op.getTarget(), at);
-      });
-  op.erase();
 }
 
 /// One thread for each iteration.
@@ -102,7 +81,12 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       if (failed(scf::forallToParallelLoop(rewriter, forall)))
         return signalPassFailure();
     }
-    llvm::for_each(copies, lowerStridedCopy);
+    for (memref::CopyOp copy : copies) {
+      rewriter.setInsertionPoint(copy);
+      linalgOps.push_back(linalg::makeMemRefCopyOp(
+          rewriter, copy.getLoc(), copy.getSource(), copy.getTarget()));
+      rewriter.eraseOp(copy);
+    }
     for (linalg::LinalgOp op : linalgOps) {
       if (!isIn(op, serialLoops) && splitWholeReduction(op))
         continue;

@@ -297,12 +297,10 @@ LogicalResult SummarizeBackwardOp::verify() {
     return failure();
   if (!getDBias())
     return success();
-  Type data = cast<ShapedType>(getInput().getType()).getElementType();
-  Type found = cast<ShapedType>(getDBias().getType()).getElementType();
-  if (found != data && found != getStateType(data))
-    return emitOpError() << "expects d_bias to hold " << data
-                         << (data == getStateType(data) ? "" : " or f32")
-                         << ", but got " << found;
+  if (failed(attn::detail::verifyElementsOrSums(
+          *this, "d_bias", getDBias(),
+          cast<ShapedType>(getInput().getType()).getElementType())))
+    return failure();
   constexpr unsigned weightsDims[] = {0, 1, 3};
   for (auto [dim, weightsDim] : llvm::enumerate(weightsDims))
     if (failed(attn::detail::verifyExtent(*this, "d_bias", getDBias(), dim,
@@ -329,18 +327,12 @@ int64_t FastMultipoleBackwardOp::getRank() {
 }
 
 LogicalResult FastMultipoleBackwardOp::verify() {
-  int64_t keyHeads = extent(getKey(), 1);
   if (failed(attn::detail::verifySingleOperands(
           *this, {0, 1, 2, 7, 8, 9, 11, 12, 13})) ||
       failed(verifyBackward(*this, getOutput(), getLse())) ||
       failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
                                                  getDOutput(), getDLse())) ||
-      failed(attn::detail::verifyLevels(
-          *this, getQuery(), getKey(), getGroup(),
-          {{"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
-            extent(getKey(), 3)},
-           {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
-            extent(getValue(), 3)}})))
+      failed(attn::detail::verifyMultipoleLevels(*this)))
     return failure();
   return failure(
       failed(verifyGradients(*this, "key_weights", getDKeyWeights(),
@@ -400,21 +392,9 @@ LogicalResult FastMultipoleLinearBackwardOp::verify() {
   // The output, which is not needed, is like its gradient.
   if (failed(attn::detail::verifySingleOperands(*this,
                                                 {0, 1, 2, 9, 10, 11, 12})) ||
-      failed(verifyBackward(*this, getDOutput(), /*lse=*/Value(), "d_output")))
-    return failure();
-  if (getCausal() && !getAllowQueryLookahead())
-    return emitOpError("expects allow_query_lookahead beside causal, since "
-                       "summarised queries mix later queries of their interval "
-                       "into a row");
-  int64_t keyHeads = extent(getKey(), 1);
-  if (failed(attn::detail::verifyLevels(
-          *this, getQuery(), getKey(), getGroup(),
-          {{"query_weights", getQueryWeights(), getQueryBiases(),
-            extent(getQuery(), 1), extent(getQuery(), 3)},
-           {"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
-            extent(getKey(), 3)},
-           {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
-            extent(getValue(), 3)}})))
+      failed(
+          verifyBackward(*this, getDOutput(), /*lse=*/Value(), "d_output")) ||
+      failed(attn::detail::verifyLinearLevels(*this)))
     return failure();
   return failure(
       failed(verifyGradients(*this, "query_weights", getDQueryWeights(),

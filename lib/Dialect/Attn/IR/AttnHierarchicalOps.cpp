@@ -83,13 +83,9 @@ LogicalResult attn::detail::verifySummaries(Operation *op, Value inputOperand,
     return op->emitOpError("expects a static width of input and ") << name;
   if (input.getDimSize(3) == 0)
     return op->emitOpError("expects a width of at least 1");
-  Type data = input.getElementType(), state = getStateType(data),
-       found = output.getElementType();
-  if (found != data && found != state)
-    return op->emitOpError()
-           << "expects " << name << " to hold " << data
-           << (state == data ? "" : " or f32") << ", but got " << found;
-  if (failed(verifyWeights(op, "weights", weights, bias, input.getDimSize(1),
+  if (failed(
+          verifyElementsOrSums(op, name, summaries, input.getElementType())) ||
+      failed(verifyWeights(op, "weights", weights, bias, input.getDimSize(1),
                            input.getDimSize(3), input.getElementType())))
     return failure();
   int64_t rows = input.getDimSize(2), count = ShapedType::kDynamic;
@@ -222,13 +218,7 @@ LogicalResult FastMultipoleOp::verify() {
                                            getValue(), getOutput(), getLse(),
                                            getScale())))
     return failure();
-  int64_t keyHeads = extent(getKey(), 1);
-  return attn::detail::verifyLevels(
-      *this, getQuery(), getKey(), getGroup(),
-      {{"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
-        extent(getKey(), 3)},
-       {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
-        extent(getValue(), 3)}});
+  return attn::detail::verifyMultipoleLevels(*this);
 }
 
 void FastMultipoleOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
@@ -258,19 +248,7 @@ LogicalResult FastMultipoleLinearOp::verify() {
                                            getValue(), getOutput(),
                                            /*lse=*/Value(), getScale())))
     return failure();
-  if (getCausal() && !getAllowQueryLookahead())
-    return emitOpError("expects allow_query_lookahead beside causal, since "
-                       "summarised queries mix later queries of their interval "
-                       "into a row");
-  int64_t keyHeads = extent(getKey(), 1);
-  return attn::detail::verifyLevels(
-      *this, getQuery(), getKey(), getGroup(),
-      {{"query_weights", getQueryWeights(), getQueryBiases(),
-        extent(getQuery(), 1), extent(getQuery(), 3)},
-       {"key_weights", getKeyWeights(), getKeyBiases(), keyHeads,
-        extent(getKey(), 3)},
-       {"value_weights", getValueWeights(), getValueBiases(), keyHeads,
-        extent(getValue(), 3)}});
+  return attn::detail::verifyLinearLevels(*this);
 }
 
 void FastMultipoleLinearOp::getCanonicalizationPatterns(

@@ -256,12 +256,9 @@ static LogicalResult verifyRowGradient(VQBackwardOp op, StringRef name,
                                        Value gradient, int64_t rows,
                                        int64_t width, StringRef widthOrigin) {
   ShapedType v = shaped(op.getValue());
-  Type data = v.getElementType();
-  Type found = shaped(gradient).getElementType();
-  if (found != data && found != getStateType(data))
-    return op.emitOpError() << "expects " << name << " to hold " << data
-                            << (data == getStateType(data) ? "" : " or f32")
-                            << ", but got " << found;
+  if (failed(attn::detail::verifyElementsOrSums(op, name, gradient,
+                                                v.getElementType())))
+    return failure();
   int64_t shape[] = {v.getDimSize(0), v.getDimSize(1), rows};
   for (auto [dim, extent] : llvm::enumerate(shape))
     if (failed(verifyExtent(op, name, gradient, dim, extent, "from value")))

@@ -41,6 +41,16 @@ LogicalResult attn::detail::verifyElements(Operation *op, StringRef name,
                            << ", but got " << found;
 }
 
+LogicalResult attn::detail::verifyElementsOrSums(Operation *op, StringRef name,
+                                                 Value operand, Type data) {
+  Type found = shaped(operand).getElementType();
+  if (found == data || found == getStateType(data))
+    return success();
+  return op->emitOpError() << "expects " << name << " to hold " << data
+                           << (data == getStateType(data) ? "" : " or f32")
+                           << ", but got " << found;
+}
+
 LogicalResult attn::detail::verifyShape(Operation *op, StringRef name,
                                         Value operand,
                                         ArrayRef<int64_t> expected,
@@ -285,14 +295,9 @@ LogicalResult attn::detail::verifyGradients(Operation *op, StringRef name,
     if (isList)
       operandName += "[" + std::to_string(index) + "]";
     std::string gradientName = "d_" + operandName;
-    Type data = cast<ShapedType>(operand.getType()).getElementType();
-    Type found = cast<ShapedType>(gradient.getType()).getElementType();
-    if (found != data && found != getStateType(data))
-      return op->emitOpError()
-             << "expects " << gradientName << " to hold " << data
-             << (data == getStateType(data) ? "" : " or f32") << ", but got "
-             << found;
-    if (failed(
+    if (failed(verifyElementsOrSums(op, gradientName, gradient,
+                                    shaped(operand).getElementType())) ||
+        failed(
             verifySameShape(op, gradientName, gradient, operandName, operand)))
       return failure();
   }

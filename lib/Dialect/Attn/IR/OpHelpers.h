@@ -35,6 +35,12 @@ mlir::LogicalResult verifyExtent(mlir::Operation *op, llvm::StringRef name,
 mlir::LogicalResult verifyElements(mlir::Operation *op, llvm::StringRef name,
                                    mlir::Value operand, mlir::Type expected);
 
+/// The same for an operand that may hold elements of type `data`, or sums of
+/// them, as they are kept.
+mlir::LogicalResult verifyElementsOrSums(mlir::Operation *op,
+                                         llvm::StringRef name,
+                                         mlir::Value operand, mlir::Type data);
+
 /// Checks extents from the first one on; `what` says where they come from.
 mlir::LogicalResult verifyShape(mlir::Operation *op, llvm::StringRef name,
                                 mlir::Value operand,
@@ -122,6 +128,34 @@ struct LevelWeights {
 mlir::LogicalResult verifyLevels(mlir::Operation *op, mlir::Value query,
                                  mlir::Value key, int64_t group,
                                  llvm::ArrayRef<LevelWeights> operands);
+
+/// The same for an operation that is fast multipole attention or its gradient.
+template <typename OpTy> mlir::LogicalResult verifyMultipoleLevels(OpTy op) {
+  int64_t keyHeads = extent(op.getKey(), 1);
+  return verifyLevels(
+      op, op.getQuery(), op.getKey(), op.getGroup(),
+      {{"key_weights", op.getKeyWeights(), op.getKeyBiases(), keyHeads,
+        extent(op.getKey(), 3)},
+       {"value_weights", op.getValueWeights(), op.getValueBiases(), keyHeads,
+        extent(op.getValue(), 3)}});
+}
+
+/// The same for the linear form, which summarises queries as well.
+template <typename OpTy> mlir::LogicalResult verifyLinearLevels(OpTy op) {
+  if (op.getCausal() && !op.getAllowQueryLookahead())
+    return op.emitOpError("expects allow_query_lookahead beside causal, since "
+                          "summarised queries mix later queries of their "
+                          "interval into a row");
+  int64_t keyHeads = extent(op.getKey(), 1);
+  return verifyLevels(
+      op, op.getQuery(), op.getKey(), op.getGroup(),
+      {{"query_weights", op.getQueryWeights(), op.getQueryBiases(),
+        extent(op.getQuery(), 1), extent(op.getQuery(), 3)},
+       {"key_weights", op.getKeyWeights(), op.getKeyBiases(), keyHeads,
+        extent(op.getKey(), 3)},
+       {"value_weights", op.getValueWeights(), op.getValueBiases(), keyHeads,
+        extent(op.getValue(), 3)}});
+}
 
 /// Checks gradients of the results of an attention op: `d_output` and, unless
 /// null, `d_lse` are like the results.

@@ -12,28 +12,25 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
-  for (Value operand : op->getOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.getType());
-    if (type && type.getElementType().isF64())
-      return op->emitOpError(
-          "has data of type 'f64', but GPU kernels take f16, "
-          "bf16 and f32");
-  }
+  for (Value operand : op->getOperands())
+    if (getElementTypeOrSelf(operand).isF64())
+      return op->emitOpError("has data of type 'f64', but GPU kernels take "
+                             "f16, bf16 and f32");
   return success();
 }
 
 LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
-  constexpr int64_t kMaxWidth = 256;
   for (Value operand : operands) {
-    int64_t width = getWidth(operand);
-    if (width > kMaxWidth)
+    int64_t width = cast<ShapedType>(operand.getType()).getShape().back();
+    if (width > kMaxHeadWidth)
       return op->emitOpError("has heads of width ")
-             << width << ", but GPU kernels take at most " << kMaxWidth;
+             << width << ", but GPU kernels take at most " << kMaxHeadWidth;
   }
   return success();
 }

@@ -37,8 +37,11 @@ mlir::LogicalResult replaceOnMemrefs(mlir::Operation *root, EmitFn emit) {
   return mlir::failure(result.wasInterrupted());
 }
 
-/// An error for an operation on memrefs of f64.
+/// An error for an operation on tensors or memrefs of f64.
 mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
+
+/// The widest head, and the most value columns that a block keeps sums of.
+constexpr int64_t kMaxHeadWidth = 256;
 
 /// An error for heads of operands that are wider than kernels take.
 mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,

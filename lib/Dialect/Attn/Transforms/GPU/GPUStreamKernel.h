@@ -28,6 +28,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUSTREAMKERNEL_H
 
+#include "GPULaunch.h"
 #include "GPURowCopies.h"
 #include "Stream/StreamRanges.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -36,8 +37,6 @@ namespace fovea::attn {
 
 /// Query rows of the fragments of one warp.
 constexpr int64_t kWarpRows = 16;
-/// The widest head, and the most value columns that a block keeps sums of.
-constexpr int64_t kMaxHeadWidth = 256;
 
 /// The type that queries, keys and values of a stream are multiplied in: the
 /// narrow one that queries and results have, or else f32. Sources kept in f32

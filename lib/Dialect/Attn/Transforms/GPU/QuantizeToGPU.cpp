@@ -42,12 +42,9 @@ using Values = KernelBuilder::Values;
 
 static LogicalResult verifyQuantize(QuantizeOp op) {
   MemRefType key = getMemRefType(op.getKey());
-  if (failed(verifyGPUElementTypes(op)))
+  if (failed(verifyGPUElementTypes(op)) ||
+      failed(verifyGPUWidths(op, {op.getKey()})))
     return failure();
-  if (key.getDimSize(3) > kMaxHeadWidth)
-    return op.emitOpError("has keys of width ")
-           << key.getDimSize(3) << ", but GPU kernels take at most "
-           << kMaxHeadWidth;
   for (int64_t extent :
        {key.getDimSize(2), getMemRefType(op.getCodebook()).getDimSize(1)})
     if (extent >= int64_t(1) << 30)

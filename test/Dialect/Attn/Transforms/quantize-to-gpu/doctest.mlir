@@ -32,7 +32,7 @@ func.func @f64(%k: memref<1x1x8x4xf64>, %c: memref<1x3x4xf64>, %z: memref<1x1x8x
 // -----
 
 func.func @wide(%k: memref<1x1x8x300xf32>, %c: memref<1x3x300xf32>, %z: memref<1x1x8xi32>) {
-  // expected-error@+1 {{'attn.quantize' op has keys of width 300, but GPU kernels take at most 256}}
+  // expected-error@+1 {{'attn.quantize' op has heads of width 300, but GPU kernels take at most 256}}
   attn.quantize ins(%k, %c : memref<1x1x8x300xf32>, memref<1x3x300xf32>) outs(%z : memref<1x1x8xi32>)
   return
 }

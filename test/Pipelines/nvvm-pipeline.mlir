@@ -25,6 +25,7 @@
 // PASSES: attn-summarize-to-gpu
 // PASSES: attn-summarize-backward-to-gpu
 // PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
+// PASSES: attn-vq-backward-to-gpu{f32=tf32x3}
 // PASSES: attn-codebook-to-gpu
 // PASSES: attn-tree-to-gpu
 // PASSES: attn-low-rank-to-gpu{f32=tf32x3}

@@ -17,15 +17,11 @@ if [ "${1-}" = --help ]; then
   exit
 fi
 
-preset=release
 case "${1-}" in
-  "" | -*) ;;
-  *)
-    preset=$1
-    shift
-    ;;
+  "" | -*) preset=release ;;
+  *) preset=$1 ;;
 esac
 
-utils/build.sh "$preset" "$@"
+utils/build.sh "$@"
 cmake --build --preset "$preset" --target check-fovea
 echo "all tests of the '$preset' build passed"

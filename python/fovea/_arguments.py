@@ -14,6 +14,8 @@ import math
 import operator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import _fovea
 
 #: NumPy's names of the element types, by those in IR.
@@ -95,6 +97,16 @@ def scale(value: Any, width: int) -> float:
 def match(name: str, what: str, found: Any, needed: Any) -> None:
     if found != needed:
         raise ValueError(f"{name}: found {what} {found}, needed {needed}")
+
+
+def to_numpy(name: str, values: Any) -> np.ndarray:
+    """Small arguments, such as positions, which may be lists as well."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: found {type(values).__name__}, needed an array or lists that make one: {error}"
+        ) from None
 
 
 def tensor(name: str, array: Any, rank: int, layout: str) -> Tensor:

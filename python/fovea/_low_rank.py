@@ -49,7 +49,7 @@ def _rows(name: str, array: Any) -> Tensor:
 
 def _integers(name: str, values: Any, rank: int) -> np.ndarray:
     """`values` as int32, with leading axes of extent 1."""
-    array = np.asarray(values)
+    array = check.to_numpy(name, values)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name}: found element type {array.dtype}, needed an integer type")
     limits = np.iinfo(np.int32)
@@ -128,8 +128,9 @@ def _check_features(x: Any, degree: Any, scale: Any) -> tuple[Tensor, int, list[
     x = _rows("x", x)
     degree = check.integer("degree", degree, 0)
     scale = _number("scale", scale, "of at least 0", lambda number: number >= 0)
-    features = math.comb(x.shape[3] + degree, degree)
-    if degree > 16 or features > np.iinfo(np.int32).max:
+    # The degree first: the binomial of a large one takes forever.
+    features = math.comb(x.shape[3] + degree, degree) if degree <= 16 else math.inf
+    if features > np.iinfo(np.int32).max:
         raise ValueError(
             f"degree: found {degree}, needed at most 16 and at most 2**31 - 1 features"
         )
@@ -188,6 +189,13 @@ class RowInterval:
         return [(batch, heads, rows)] * 2
 
 
+def _lists(name: str, rows: Any) -> list[list[Any]]:
+    try:
+        return [list(row) for row in rows]
+    except TypeError:
+        raise ValueError(f"{name}: found {rows!r}, needed a list of columns for every row") from None
+
+
 class RowChange:
     """Row i keeps what row i - 1 does, with the columns `entering[i]` and without
     `leaving[i]`; before row 0 there are none.
@@ -198,7 +206,7 @@ class RowChange:
     kind: ClassVar[str] = "row_change"
 
     def __init__(self, entering: Iterable[Iterable[int]], leaving: Iterable[Iterable[int]]):
-        entering, leaving = ([list(row) for row in rows] for rows in (entering, leaving))
+        entering, leaving = _lists("entering", entering), _lists("leaving", leaving)
         check.match("leaving", "number of rows", len(leaving), len(entering))
         present: set[int] = set()
         ends, columns = [], []
@@ -222,7 +230,7 @@ class RowChange:
     @classmethod
     def from_entries(cls, entries: Any) -> RowChange:
         """The changes of a mask [N,M] of booleans."""
-        entries = np.asarray(entries)
+        entries = check.to_numpy("entries", entries)
         if entries.dtype != bool or entries.ndim != 2:
             raise ValueError(
                 f"entries: found {entries.dtype} of rank {entries.ndim}, needed bool of rank 2"
@@ -243,7 +251,7 @@ class _Groups:
     entries: ClassVar[str]
 
     def __init__(self, group: Any, entries: Any):
-        entries = np.asarray(entries)
+        entries = check.to_numpy(self.entries, entries)
         if entries.dtype != bool:
             raise ValueError(
                 f"{self.entries}: found element type {entries.dtype}, needed bool"

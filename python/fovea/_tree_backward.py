@@ -53,9 +53,9 @@ def _run(
     """Gradients of the kernel that `make` compiles, for its arguments `wanted`."""
     kinds = tuple((str(a.dtype), a.shape) for a in arguments)
     key = (op, "vjp", target, tree.ratio, tree.levels, kinds)
+    check_target(target)  # first: what is no target may not be hashable either
     kernel = _callables.get(key)
     if kernel is None:
-        check_target(target)
         kernel = make().vjp(wanted)
         remember(key, kernel)
     return kernel(*arguments, gradient)

@@ -45,10 +45,24 @@ class Tree:
     `nodes` [B,n,F] holds the rows of the roots and then, level by level, each
     parent's row minus the node's own; `counts` [B,n] (int32, None without a
     padding mask) how many tokens of each node are present.  `level(l)` is the
-    part of `nodes` that belongs to a level, as a view.
+    part of `nodes` that belongs to a level, as a view.  From the same four it is
+    made again, where they have been stored.
     """
 
     def __init__(self, nodes: np.ndarray, counts: np.ndarray | None, ratio: int, levels: int):
+        ratio = check.integer("ratio", ratio, 2)
+        levels = check.integer("levels", levels, 1)
+        batch, rows, width = check.tensor("nodes", nodes, 3, "[B,n,F]").shape
+        under = _nodes_under_root(ratio, levels)
+        if rows == 0 or width == 0 or under is None or rows % under:
+            raise ValueError(
+                f"nodes: found shape {[batch, rows, width]}, needed the nodes of a tree of "
+                f"ratio {ratio} with {levels} levels"
+            )
+        if counts is not None:
+            element, shape = _fovea.describe("counts", counts)
+            check.match("counts", "element type", check.TYPE_NAMES[element], "int32")
+            check.match("counts", "shape", shape, (batch, rows))
         self.nodes, self.counts, self.ratio, self.levels = nodes, counts, ratio, levels
 
     @property
@@ -90,6 +104,14 @@ class Tree:
 # ----------------------------------------------------------------------------
 
 
+def _nodes_under_root(ratio: int, levels: int) -> int | None:
+    """The root included; None if there are more than a tree may have."""
+    # Before a power that nobody could wait for.
+    if levels > _MAX_NODES.bit_length() or ratio**levels > _MAX_NODES:
+        return None
+    return (ratio ** (levels + 1) - 1) // (ratio - 1)
+
+
 def _check_tree(tree: Any) -> Tree:
     if not isinstance(tree, Tree):
         raise ValueError(f"tree: found {type(tree).__name__}, needed a tree of tree_build")
@@ -97,7 +119,7 @@ def _check_tree(tree: Any) -> Tree:
 
 
 def _integers(name: str, values: Any) -> np.ndarray:
-    array = np.asarray(values)
+    array = check.to_numpy(name, values)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name}: found element type {array.dtype}, needed integers")
     return array
@@ -168,9 +190,9 @@ def _attribute(ratio: int, levels: int) -> str:
 def _compile(key: tuple[Any, ...], make: Callable[[], tuple[Any, ...]], target: str) -> Any:
     """The kernel for `key`; `make` returns what the IR consists of: arguments as
     (name, type), the clauses of the operation, results as types, attributes."""
+    check_target(target)  # first: what is no target may not be hashable either
     kernel = _callables.get(key)
     if kernel is None:
-        check_target(target)
         op, arguments, clauses, results, attributes, read = make()
         parameters = ", ".join(f"%{name}: {type}" for name, type in arguments)
         types = ", ".join(results)
@@ -236,7 +258,8 @@ def tree_build(
             )
     else:
         levels = check.integer("levels", levels, 1)
-        if ratio**levels > _MAX_NODES or length == 0 or length % ratio**levels:
+        fits = _nodes_under_root(ratio, levels) is not None
+        if not fits or length == 0 or length % ratio**levels:
             raise ValueError(
                 f"c: found {length} tokens, needed a multiple of {ratio}^{levels}"
             )
@@ -246,7 +269,7 @@ def tree_build(
         raise ValueError(f"c: found {length} tokens, needed a tree of at most {_MAX_NODES} nodes")
     arrays = [c]
     if mask is not None:
-        mask = np.asarray(mask)
+        mask = check.to_numpy("mask", mask)
         if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
             raise ValueError("mask: found values other than 0 and 1, needed booleans")
         check.match("mask", "shape", tuple(mask.shape), (batch, length))
@@ -283,7 +306,7 @@ def tree_fetch(
     """
     tree = _check_tree(tree)
     level, index = _lists(tree, level, index)
-    return _fetch(tree, level, index, return_log_weight, target)
+    return _fetch(tree, level, index, bool(return_log_weight), target)
 
 
 def _fetch(
@@ -398,6 +421,7 @@ def tree_score(
     check.match("key", "head width", keys.shape[3], queries.shape[3])
     if queries.shape[3] == 0:
         raise ValueError("query: found width 0, needed at least 1")
+    exponential = bool(exponential)
     heads, groups = queries.shape[1], keys.shape[1]
     if groups == 0 or heads == 0 or heads % groups:
         raise ValueError(f"key: found {groups} heads, needed a divisor of the {heads} of query")
@@ -536,7 +560,7 @@ def tree_select(
                 rows = _fetch(tree, levels, indices, False, target)
             else:
                 rows = tree.level(level)
-            scores = np.asarray(score(rows, level))
+            scores = check.to_numpy("score", score(rows, level))
             if scores.dtype.kind not in "fiu" and scores.dtype.name != "bfloat16":
                 raise ValueError(f"score: found element type {scores.dtype}, needed numbers")
             if scores.shape != indices.shape:
@@ -557,7 +581,7 @@ def _vip_score(tree: Tree, vip: Any, target: str) -> Callable[[np.ndarray, int],
     check.element_type(rows, element)
     check.match("score", "batch", rows.shape[0], batch)
     check.match("score", "width", rows.shape[2], width)
-    query = np.from_dlpack(vip) if not isinstance(vip, np.ndarray) else vip
+    query = np.from_dlpack(vip) if hasattr(vip, "__dlpack__") else np.asarray(vip)
     query = query.reshape(batch, 1, rows.shape[1], width)
 
     def score(candidates: np.ndarray, level: int) -> np.ndarray:

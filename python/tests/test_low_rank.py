@@ -155,11 +155,14 @@ def test_bad_masks(target):
 def test_bad_mask_arguments():
     refused("last: found shape", fovea.RowInterval, [0, 1], [0])
     refused("first: found element type float64, needed an integer type", fovea.RowInterval, [0.5], [1])
+    refused("first: found list, needed an array or lists that make one", fovea.RowInterval, [[0], [1, 2]], [1])
     refused("rows: found element type int64, needed bool", fovea.DistinctRows, [0], [[1, 0]])
     refused("columns: found rank 1, needed at least 2", fovea.DistinctColumns, [0], np.ones(3, bool))
     refused(r"entering\[1\]: found column 0, needed one that is not there yet", fovea.RowChange, [[0], [0]], [[], []])
     refused(r"leaving\[0\]: found column 3, needed one that is there", fovea.RowChange, [[]], [[3]])
     refused("leaving: found number of rows 1, needed 2", fovea.RowChange, [[], []], [[]])
+    refused(r"leaving: found \[0\], needed a list of columns for every row", fovea.RowChange, [[]], [0])
+    refused("entering: found None, needed a list of columns", fovea.RowChange, None, [[]])
     refused(r"entering\[0\]: found -1, needed an integer of at least 0", fovea.RowChange, [[-1]], [[]])
     refused("entries: found float64 of rank 2, needed bool of rank 2", fovea.RowChange.from_entries, np.ones((2, 2)))
     refused("group: found a number of more than 32 bits", fovea.DistinctRows, [1 << 40], np.ones((1, 1), bool))
@@ -180,4 +183,5 @@ def test_bad_arrays():
     refused("scale: found -1, needed a finite number of at least 0", fovea.polynomial_features, x, degree=1, scale=-1)
     refused("scale: found nan", fovea.polynomial_features, x, degree=1, scale=float("nan"))
     refused("degree: found -1", fovea.polynomial_features, x, degree=-1, scale=1)
-    refused("degree: found 17", fovea.polynomial_features, x, degree=17, scale=1)
+    for degree in (17, 2**62):
+        refused(f"degree: found {degree}", fovea.polynomial_features, x, degree=degree, scale=1)

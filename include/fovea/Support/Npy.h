@@ -20,7 +20,8 @@ llvm::Expected<OwnedTensor>
 readNpy(llvm::StringRef path,
         std::optional<ElementType> expected = std::nullopt);
 
-/// Writes a `.npy` file. It appears under its name complete or not at all.
+/// Writes a `.npy` file, which appears under its name complete or not at all.
+/// Devices and pipes are written to, and "-" is standard output.
 llvm::Error writeNpy(llvm::StringRef path, const TensorRef &tensor);
 
 } // namespace fovea

@@ -165,4 +165,16 @@ TEST_F(NpyTest, leavesNothingBehindWhenItFails) {
   EXPECT_FALSE(llvm::sys::fs::exists(missing));
 }
 
+TEST_F(NpyTest, writesToADeviceInsteadOfReplacingIt) {
+  float value = 1;
+  std::string link = (folder + "/full").str();
+  ASSERT_FALSE(llvm::sys::fs::create_link("/dev/full", link));
+  EXPECT_THAT(getText(writeNpy(link, {&value, ElementType::F32, {}, {}, true})),
+              HasSubstr("cannot write: No space left on device"));
+  EXPECT_TRUE(llvm::sys::fs::is_symlink_file(link));
+  EXPECT_EQ(
+      getText(writeNpy("/dev/null", {&value, ElementType::F32, {}, {}, true})),
+      "");
+}
+
 } // namespace

@@ -11,6 +11,10 @@
 # Environment: CLANG_FORMAT names another program than clang-format-22.
 
 set -euo pipefail
+if [ "${1-}" = --help ]; then
+  sed -n '6,/^$/s/^# \?//p' "$0"
+  exit
+fi
 cd "$(dirname "$0")/.."
 
 mode=(--dry-run -Werror)

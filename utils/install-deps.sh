@@ -10,6 +10,10 @@
 #   utils/install-deps.sh --check   only say what is missing; exit status 1 if anything is
 
 set -euo pipefail
+if [ "${1-}" = --help ]; then
+  sed -n '6,/^$/s/^# \?//p' "$0"
+  exit
+fi
 
 packages=(
   # The compiler and the libraries Fovea is made of.

@@ -19,6 +19,10 @@ check=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --check) check=1 ;;
+    --help)
+      sed -n '6,/^$/s/^# \?//p' "$0"
+      exit
+      ;;
     --docs)
       docs=${2:?--docs needs a folder}
       shift

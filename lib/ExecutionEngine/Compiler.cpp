@@ -23,6 +23,7 @@
 #include "fovea_rt/gpu.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -279,7 +280,12 @@ llvm::Error Compilation::parse(StringRef text) {
       llvm::SMLoc());
   Block block;
   AsmParserState state;
-  if (failed(parseAsmSourceFile(sources, &block, &context, &state)))
+  llvm::MemoryBufferRef buffer =
+      sources.getMemoryBuffer(sources.getMainFileID())->getMemBufferRef();
+  // Bytecode has no names of arguments for the state to hold.
+  if (failed(isBytecode(buffer)
+                 ? readBytecodeFile(buffer, &block, &context)
+                 : parseAsmSourceFile(sources, &block, &context, &state)))
     return takeDiagnostics("cannot parse the module");
   Location location = FileLineColLoc::get(&context, options.sourceName, 0, 0);
   module = mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(

@@ -21,6 +21,18 @@ using namespace fovea;
 
 static cl::OptionCategory category("fovea-compile options");
 
+static cl::extrahelp examples(R"(
+EXAMPLES:
+  A function as a shared library, with a C header that says how it is called:
+    fovea-compile dense.mlir --emit=so -o dense.so
+  For another CPU than this one:
+    fovea-compile dense.mlir --cpu=x86-64-v3 -o dense.o
+  Its machine code, to read:
+    fovea-compile dense.mlir --emit=asm
+  Its GPU kernels:
+    fovea-compile dense.mlir --target=nvvm --chip=sm_90a --emit=ptx
+)");
+
 static cl::opt<std::string> inputPath(cl::Positional, cl::Required,
                                       cl::desc("<file.mlir, or - for stdin>"),
                                       cl::cat(category));
@@ -107,6 +119,9 @@ int main(int argc, char **argv) {
   else if (targetName != "cpu")
     return fail("unknown target '" + targetName +
                 "'; expected 'cpu' or 'nvvm'");
+  if (options.target == fovea::Target::CPU &&
+      (chipName.getNumOccurrences() || f32Math.getNumOccurrences()))
+    return fail("--chip and --f32 are for GPUs: expected --target=nvvm");
   if (optLevel > 3)
     return fail("expected --opt-level of 0 to 3, but got " + Twine(optLevel));
   if (isBinary(kind) && outputPath.getNumOccurrences() == 0)
@@ -127,6 +142,8 @@ int main(int argc, char **argv) {
       compileAheadOfTime((*file)->getBuffer(), options, kind);
   if (!code)
     return fail(toString(code.takeError()));
+  if (!headerPath.empty() && code->header.empty())
+    return fail("only assembly, objects and libraries have a C header");
   if (Error error = writeFile(outputPath, code->code))
     return fail(toString(std::move(error)));
   std::string header = headerPath;
@@ -138,8 +155,6 @@ int main(int argc, char **argv) {
   }
   if (header.empty())
     return 0;
-  if (code->header.empty())
-    return fail("only code of the host has a C header");
   if (Error error = writeFile(header, code->header))
     return fail(toString(std::move(error)));
   return 0;

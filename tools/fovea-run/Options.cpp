@@ -126,6 +126,11 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
   Expected<Target> target = parseTarget(targetName);
   if (!target)
     return target.takeError();
+  bool usesGPU = *target == Target::GPU || *target == Target::GPUEmulator;
+  if (!usesGPU && (chipName.getNumOccurrences() || f32Math.getNumOccurrences()))
+    return createStringError("--chip and --f32 are for GPUs: expected --target "
+                             "of gpu or gpu-sim, but got " +
+                             targetName);
   options.compile.target = *target;
   options.compile.cpu = cpuName;
   options.compile.chip = chipName;

@@ -21,6 +21,7 @@
 using namespace mlir;
 
 void fovea::addBufferizationPasses(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(attn::createCheckMemoryPass());
   pm.addNestedPass<func::FuncOp>(attn::createPrepareEntryPointsPass());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;

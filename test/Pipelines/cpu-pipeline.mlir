@@ -19,6 +19,7 @@
 
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
 // PASSES: attn-tile-stream
+// PASSES: attn-check-memory
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
 // PASSES: optimize-allocation-liveness

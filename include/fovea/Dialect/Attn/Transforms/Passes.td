@@ -88,6 +88,16 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
   ];
 }
 
+def CheckMemoryPass : Pass<"attn-check-memory", "::mlir::func::FuncOp"> {
+  let summary = "refuse tensors and memrefs that no memory can hold";
+  let description = [{
+    Static extents of which a value would take 2^47 bytes or more are an error here:
+    the sizes of buffers, computed from them in 64 bits, could wrap, and code for
+    them could take forever to make. Smaller values that do not fit fail when they
+    are allocated.
+  }];
+}
+
 def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
   let summary = "check codes of keys, and parts of masks, at run time";
   let description = [{

@@ -1,0 +1,71 @@
+//===- CheckMemory.cpp - Values that fit no memory ------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_CHECKMEMORYPASS
+#include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+
+/// log2 of the bytes that a process can address on today's CPUs.
+static constexpr int64_t kAddressBits = 47;
+
+/// Whether the static extents of a tensor or memref alone make it larger than
+/// any memory: sizes that the code computes from them would wrap.
+static bool exceedsMemory(Type type) {
+  if (!isa<RankedTensorType, MemRefType>(type))
+    return false;
+  auto shaped = cast<ShapedType>(type);
+  Type element = shaped.getElementType();
+  if (auto complex = dyn_cast<ComplexType>(element))
+    element = complex.getElementType();
+  uint64_t bytes = element.isIntOrFloat()
+                       ? llvm::divideCeil(element.getIntOrFloatBitWidth(), 8)
+                       : sizeof(int64_t);
+  for (int64_t extent : shaped.getShape()) {
+    if (extent == 0)
+      return false;
+    if (!ShapedType::isDynamic(extent))
+      bytes = llvm::SaturatingMultiply<uint64_t>(bytes, extent);
+  }
+  return bytes >> kAddressBits != 0;
+}
+
+namespace {
+struct CheckMemoryPass
+    : fovea::attn::impl::CheckMemoryPassBase<CheckMemoryPass> {
+  using CheckMemoryPassBase::CheckMemoryPassBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    auto check = [](Operation *op, StringRef what, Type type) -> WalkResult {
+      if (!exceedsMemory(type))
+        return WalkResult::advance();
+      return op->emitOpError("has ")
+             << what << " of type " << type << ", but no process can address 2^"
+             << kAddressBits << " bytes";
+    };
+    for (Type type : function.getArgumentTypes())
+      if (check(function, "an argument", type).wasInterrupted())
+        return signalPassFailure();
+    WalkResult walk = function.walk([&](Operation *op) {
+      for (Type type : op->getResultTypes())
+        if (check(op, "a result", type).wasInterrupted())
+          return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

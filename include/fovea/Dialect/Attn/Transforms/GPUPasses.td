@@ -41,7 +41,8 @@ def SelectGPUTilesPass
     `#attn.tiles` whose queries, keys and values fit the shared memory and the
     registers of a block: `lanes` is the 16 queries of a warp, `vectors` the
     number of warps, `key` the rows of one tile in shared memory. A stream that no
-    tile supports is an error. With `warpgroups`, `lanes` is the 64 queries of a
+    tile supports is an error, as are tiles written by hand, which are kept, that no
+    kernel supports. With `warpgroups`, `lanes` is the 64 queries of a
     warpgroup and `vectors` the number of them wherever the stream's products are
     narrow and its shapes allow it: see docs/GPU.md. Every decision is a remark of
     category `attn-select-gpu-tiles`.

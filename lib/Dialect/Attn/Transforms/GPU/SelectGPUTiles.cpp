@@ -136,6 +136,36 @@ static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
   return {};
 }
 
+/// Whether there is a kernel for tiles that were written by hand, perhaps for a
+/// CPU.
+static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
+                                 int64_t sharedBytes) {
+  TilesAttr tiles = *op.getTiles();
+  bool isWarps = tiles.getLanes() == kWarpRows;
+  bool isWarpgroups = tiles.getLanes() == kWarpgroupRows && warpgroups &&
+                      tiles.getVectors() <= 2 && canUseWarpgroups(op) &&
+                      !(op.getFirstRow() && op.getBlock()) &&
+                      tiles.getQuery() == tiles.getQueryLanes() &&
+                      op.getBlock() % tiles.getQuery() == 0;
+  if (!isWarps && !isWarpgroups)
+    return op.emitError("has ") << tiles << ", but this GPU takes lanes of "
+                                << kWarpRows << " for this stream"
+                                << (warpgroups ? ", or of 64 where warpgroups "
+                                                 "can compute it"
+                                               : "");
+  if (tiles.getKeys() != 8 || tiles.getColumns() != 8 || tiles.getKey() % 16)
+    return op.emitError("has ")
+           << tiles
+           << ", but GPU kernels take keys = 8, columns = 8 and a "
+              "multiple of 16 as key";
+  int64_t bytes = GPUStreamLayout(op).bytes;
+  if (bytes > sharedBytes)
+    return op.emitError("has ")
+           << tiles << ", which need " << bytes
+           << " bytes of shared memory, but a block has " << sharedBytes;
+  return success();
+}
+
 namespace {
 struct SelectGPUTilesPass
     : fovea::attn::impl::SelectGPUTilesPassBase<SelectGPUTilesPass> {
@@ -162,10 +192,10 @@ struct SelectGPUTilesPass
       return signalPassFailure();
 
     WalkResult result = getOperation().walk([&](StreamOp op) -> WalkResult {
-      if (op.getTiles())
-        return WalkResult::advance();
       if (failed(verifyGPUStream(op)))
         return WalkResult::interrupt();
+      if (op.getTiles())
+        return verifyTiles(op, warpgroups, sharedBytes);
       TilesAttr tiles;
       if (warpgroups)
         tiles = chooseWarpgroupTiles(op, sharedBytes);

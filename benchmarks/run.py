@@ -75,10 +75,13 @@ def run(arguments):
         cpus = [int(cpu) for cpu in arguments.cpus.split(",")]
     all_threads = arguments.threads or len(cpus)
     machine.choose(cpus, all_threads)
-    out = pathlib.Path(arguments.out or pathlib.Path(arguments.build) / "benchmarks" / path.stem)
-    out.mkdir(parents=True, exist_ok=True)
-
     tools = backends.Tools(arguments.build, cpus, arguments.clock)
+    out = pathlib.Path(arguments.out or pathlib.Path(arguments.build) / "benchmarks" / path.stem)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out: cannot write to {out}: {error.strerror}") from None
+
     facts = machine.describe(HERE.parent, arguments.build, cpus)
     if facts["load"] and facts["load"][0] > 0.5:
         say(

@@ -114,6 +114,9 @@ def main():
     parser.add_argument("--rows", type=int, default=512, help="of the real heads that are used, from the first")
     parser.add_argument("--steps", type=int, default=24, help="tolerances that are tried")
     arguments = parser.parse_args()
+    for name in ("tokens", "rows", "steps"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name}: found {getattr(arguments, name)}, needed at least 1")
     q, k, v = (np.load(DATA / f"{name}.npy")[:, :, : arguments.rows] for name in "qkv")
     at = np.arange(q.shape[2])
     needed = bases_needed(fovea.rope(q, at), fovea.rope(k, at), v, arguments.steps)

@@ -194,19 +194,27 @@ def main():
     parser.add_argument("--no-dense", action="store_true", help="leave out dense attention")
     parser.add_argument("--no-verify", action="store_true", help="leave out NumPy")
     options = parser.parse_args()
+    for name in ("layers", "heads", "width", "vip", "ratio"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name}: found {getattr(options, name)}, needed at least 1")
 
     epsilon, layers = 1e-5, None
     if options.wheel:
         layers, x, epsilon = minilm(options.wheel)
         options.heads, options.width = 12, 32
-    elif options.tokens:
-        shape = (1, options.tokens, options.heads * options.width)
+    elif options.tokens is not None:
+        shape = (1, max(options.tokens, 0), options.heads * options.width)
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     else:
         x = np.load(HERE / "data/k.npy").swapaxes(1, 2).reshape(1, 512, 384)
         options.heads, options.width = 12, 32
     # Padded to whole segments.
     rest = x.shape[1] - options.vip
+    if rest < options.ratio:
+        parser.error(f"--tokens: found {x.shape[1]}, needed {options.vip} VIP tokens and a segment of {options.ratio}")
+    most = rest // options.ratio
+    if not 1 <= options.split <= most:
+        parser.error(f"--split: found {options.split}, needed 1 to {most} segments")
     tokens = -(-rest // options.ratio) * options.ratio
     mask = np.arange(tokens)[None] < rest
     x = np.concatenate([x, np.zeros((1, tokens - rest, x.shape[2]), np.float32)], 1)

@@ -72,6 +72,34 @@ def test_vq_in_windows_and_decoded():
     assert error(np.concatenate(parts, axis=2), expected[:, :, : cut + 9]) < 2e-3
 
 
+def test_gradients_of_vq_in_windows():
+    """From the last window to the first, each given what the next one gives its
+    state: those of the whole sequence."""
+    N, block = 37, 4
+    q, k, v = normal(1, 4, N, 16), normal(1, 2, N, 16), normal(1, 2, N, 8)
+    codebook, d_out = normal(2, 6, 16), normal(1, 4, N, 8)
+    options = dict(block=block, scale=0.3, target="gpu-sim")
+    windows, state = [], None
+    for low, high in ((0, 3), (3, 4), (4, 21), (21, N)):
+        rows = slice(low, high)
+        arrays = [x[:, :, rows].copy() for x in (q, k, v)]
+        out, lse, after = fovea.vq(
+            *arrays, codebook, state=state, return_lse=True, return_state=True, **options
+        )
+        windows.append((d_out[:, :, rows].copy(), arrays, out, lse, state))
+        state = after
+    parts, d_state = [], None
+    for d, arrays, out, lse, state in reversed(windows):
+        *gradients, d_state = fovea.vq_backward(
+            d, *arrays, codebook, out, lse, state=state, d_next_state=d_state, **options
+        )
+        parts.insert(0, [*gradients, d_state][:3])
+    codes = reference.quantize(k, codebook)[1]
+    expected = reference.vq_backward(d_out, q, codes, v, codebook, block=block, scale=0.3)
+    for found, want in zip(zip(*parts), expected):
+        assert error(np.concatenate(found, axis=2), want) < 4e-3
+
+
 def test_codebook_update():
     k, codebook = normal(1, 2, 50, 12, dtype=np.float32), normal(2, 5, 12, dtype=np.float32)
     k_hat, codes = fovea.quantize(k, codebook, target="gpu-sim")

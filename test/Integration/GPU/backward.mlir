@@ -14,6 +14,10 @@
 // EMPTY-COUNT-6: agrees with the reference
 // EMPTY-NOT: differs
 
+// RUN: fovea-run %s --entry=empty_window --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=WINDOW
+// WINDOW-COUNT-7: agrees with the reference
+// WINDOW-NOT: differs
+
 !rows = tensor<1x2x80x8xf32>
 !keys = tensor<1x1x80x8xf32>
 !few = tensor<1x1x10x8xf32>
@@ -60,4 +64,25 @@ func.func @no_heads(%q: tensor<1x0x70x8xf32>, %k: tensor<1x1x70x8xf32>, %l: tens
       -> tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
   return %r#0, %r#1, %r#2, %s#0, %s#1, %s#2 : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>,
       tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
+}
+
+// A window of nothing behind 9 tokens passes on what the next one gives.
+func.func @empty_window(%q: tensor<1x2x0x8xf32>, %v: tensor<1x1x0x6xf32>, %c: tensor<1x3x8xf32>, %bias: tensor<1x2x1x8xf32>, %m: tensor<1x1x3x6xf32>,
+                        %kk: tensor<1x1x8x8xf32>, %kv: tensor<1x1x8x6xf32>)
+    -> (tensor<1x2x0x8xf32>, tensor<1x1x0x8xf32>, tensor<1x1x0x6xf32>, tensor<1x2x1x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) {
+  %codes = arith.constant dense<0> : tensor<1x1x0xi32>
+  %kept = arith.constant dense<[[[2, 1, 0, 1, 2, 0, 0, 1]]]> : tensor<1x1x8xi32>
+  %count = arith.constant dense<[[[3, 0, 1]]]> : tensor<1x1x3xi32>
+  %position = arith.constant dense<9> : tensor<i64>
+  %dout = tensor.empty() : tensor<1x2x0x6xf32>
+  %ik = tensor.empty() : tensor<1x1x0x8xf32>
+  %r:7 = attn.vq_backward ins(%q, %codes, %v, %c : tensor<1x2x0x8xf32>, tensor<1x1x0xi32>, tensor<1x1x0x6xf32>, tensor<1x3x8xf32>)
+      bias(%bias : tensor<1x2x1x8xf32>)
+      state(%m, %count, %kept, %kv, %position : tensor<1x1x3x6xf32>, tensor<1x1x3xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>)
+      gradient(%dout : tensor<1x2x0x6xf32>) d_next_state(%m, %kk, %kv : tensor<1x1x3x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>)
+      outs(%q, %ik, %v : tensor<1x2x0x8xf32>, tensor<1x1x0x8xf32>, tensor<1x1x0x6xf32>) d_bias(%bias : tensor<1x2x1x8xf32>)
+      d_state(%m, %kk, %kv : tensor<1x1x3x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>)
+      {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>}
+      -> tensor<1x2x0x8xf32>, tensor<1x1x0x8xf32>, tensor<1x1x0x6xf32>, tensor<1x2x1x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5, %r#6 : tensor<1x2x0x8xf32>, tensor<1x1x0x8xf32>, tensor<1x1x0x6xf32>, tensor<1x2x1x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>
 }

@@ -10,6 +10,9 @@
 // RUN: fovea-compile %s --entry=vq --target=nvvm --emit=ptx -o %t.vq
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.vq
 // RUN: FileCheck %s --input-file=%t.vq --check-prefixes=CHECK,VQ
+// RUN: fovea-compile %s --entry=vq_window --target=nvvm --emit=ptx -o %t.window
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.window
+// RUN: FileCheck %s --input-file=%t.window --check-prefixes=CHECK,VQ
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
@@ -36,4 +39,18 @@ func.func @vq(%q: !rows, %z: tensor<1x8x?xi32>, %v: !rows, %c: tensor<8x512x64xb
       forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows) outs(%i, %i, %i : !rows, !rows, !rows)
       {block = 512 : i64, causal} -> !rows, !rows, !rows
   return %r#0, %r#1, %r#2 : !rows, !rows, !rows
+}
+
+!mean = tensor<1x8x512x64xf32>
+!kept = tensor<1x8x1024x64xbf16>
+
+func.func @vq_window(%q: !rows, %z: tensor<1x8x?xi32>, %v: !rows, %c: tensor<8x512x64xbf16>, %m: !mean, %n: tensor<1x8x512xi32>, %kz: tensor<1x8x1024xi32>,
+                     %kv: !kept, %p: tensor<i64>, %o: !rows, %l: tensor<1x8x?xf32>, %d: !rows, %i: !rows, %im: !mean, %ik: !kept)
+    -> (!rows, !rows, !rows, !mean, !kept, !kept) {
+  %r:6 = attn.vq_backward ins(%q, %z, %v, %c : !rows, tensor<1x8x?xi32>, !rows, tensor<8x512x64xbf16>)
+      state(%m, %n, %kz, %kv, %p : !mean, tensor<1x8x512xi32>, tensor<1x8x1024xi32>, !kept, tensor<i64>)
+      forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows) d_next_state(%m, %kv, %kv : !mean, !kept, !kept)
+      outs(%i, %i, %i : !rows, !rows, !rows) d_state(%im, %ik, %ik : !mean, !kept, !kept)
+      {block = 512 : i64, causal} -> !rows, !rows, !rows, !mean, !kept, !kept
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !rows, !rows, !rows, !mean, !kept, !kept
 }

@@ -2,17 +2,18 @@
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.vq_backward against all N x N entries in NumPy, and the reference pipeline
-against the same."""
+against the same; whole, and windows with a state, a gradient for the next, or both."""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state, tensor
 from kernels import NAMES
+from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
 
 FACTORS = {
-    # The longest one is divided into chunks.
-    "N": [1, 31, 63, 64, 65, 130, 1100],
+    # The CPU divides the longest one into chunks.
+    "N": [1, 31, 63, 64, 65, 130, 1100 if check.library.target == "cpu" else 300],
     "block": [1, 5, 16, 64, 200],
     "codes": [1, 3, 16, 50],
     "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130)],
@@ -25,51 +26,66 @@ FACTORS = {
     "weighting": ["softmax", "softmax", "squared_relu"],
     # Of the gradients of keys and values.
     "sums": [True, False],
+    # Tokens before the window in blocks and in tokens; None is a sequence without
+    # a state.
+    "position": [None, None, (0, 0), (0, 3), (1, 0), (1, 2), (5, 1)],
+    "next": [False, True],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }
 
+# Arguments whose third extent is the length.
+ROWS = {"q", "z", "v", "bias", "out", "lse", "d_out", "d_lse"}
+
 
 def module(case, shapes):
-    """The operation on arguments of `shapes`, by name, and the types of results."""
+    """The operation on arguments of `shapes`, by name, and the names of its results."""
     dtype, types = case["dtype"], {}
-    for name, shape in shapes.items():
-        dynamic = [None if case["dynamic"] and i == 2 and n != 1 else n for i, n in enumerate(shape)]
-        element = "i32" if name == "z" else state(dtype) if name in ("lse", "d_lse") else dtype
-        types[name] = tensor(shape if name == "c" else dynamic, element)
     sums = state(dtype) if case["sums"] else dtype
+    kinds = {"z": "i32", "count": "i32", "kz": "i32", "position": "i64", "nk": sums, "nv": sums}
+    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype))
+    for name, shape in shapes.items():
+        dynamic = case["dynamic"] and name in ROWS
+        extents = [None if dynamic and i == 2 and n != 1 else n for i, n in enumerate(shape)]
+        types[name] = tensor(extents, kinds.get(name, dtype))
     results = {"dq": types["q"], "dk": types["v"], "dv": types["v"].replace(dtype + ">", sums + ">")}
     B, G, N, _ = shapes["v"]
     length = None if case["dynamic"] and N != 1 else N
     results["dk"] = tensor((B, G, length, shapes["q"][3]), sums)
     if "bias" in types and case["d_bias"]:
         results["db"] = types["bias"]
+    if "mean" in types:
+        S, kept = shapes["count"][2], shapes["kz"][2]
+        results |= {"dm": tensor((B, G, S, shapes["v"][3]), state(dtype)),
+                    "dkk": tensor((B, G, kept, shapes["q"][3]), sums),
+                    "dkv": tensor((B, G, kept, shapes["v"][3]), sums)}  # fmt: skip
 
     def clause(keyword, names):
-        names = [n for n in names if n in types]
+        names = [n for n in names if n in types | results]
         if not names:
             return ""
-        return f" {keyword}({', '.join('%' + n for n in names)} : {', '.join(types[n] for n in names)})"
+        return f" {keyword}({', '.join('%' + n for n in names)} : {', '.join((types | results)[n] for n in names)})"
 
     body = "  %two = arith.constant 2 : index\n"
     body += f"  %n = tensor.dim %q, %two : {types['q']}\n"
     for name, kind in results.items():
         body += f"  %{name} = tensor.empty({'%n' if '?' in kind else ''}) : {kind}\n"
     text = "attn.vq_backward" + clause("ins", ["q", "z", "v", "c"]) + clause("bias", ["bias"])
+    text += clause("state", ["mean", "count", "kz", "kv", "position"])
     text += clause("forward", ["out", "lse"]) + clause("gradient", ["d_out", "d_lse"])
-    text += f" outs(%dq, %dk, %dv : {results['dq']}, {results['dk']}, {results['dv']})"
-    if "db" in results:
-        text += f" d_bias(%db : {results['db']})"
+    text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
+    text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
     attributes = [f"block = {case['block']} : i64", "scale = 3.0e-01 : f64",
                   f"weighting = #attn.weighting<{case['weighting']}>"] + ["causal"] * case["causal"]
-    kinds = ", ".join(results.values())
+    found = ", ".join(results.values())
     arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
-    return (
-        f"func.func @f({arguments}) -> ({kinds}) {{\n{body}  %r:{len(results)} = {text}\n"
-        f"    {{{', '.join(attributes)}}} -> {kinds}\n"
-        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n"
+    text = (
+        f"func.func @f({arguments}) -> ({found}) {{\n{body}  %r:{len(results)} = {text}\n"
+        f"    {{{', '.join(attributes)}}} -> {found}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {found}\n}}\n"
     )
+    return text, list(results)
 
 
 def make_bias(rng, case, B, H, N):
@@ -89,7 +105,7 @@ def run(index, case):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     N, S, dtype = case["N"], case["codes"], case["dtype"]
     if not case["causal"]:
-        case = case | {"bias": None}
+        case = case | {"bias": None, "position": None, "next": False}
     if case["weighting"] != "softmax" and case["bias"] == "masked":
         case = case | {"bias": "full"}
     arrays = {
@@ -98,22 +114,33 @@ def run(index, case):
     }  # fmt: skip
     options = {key: case[key] for key in ("block", "causal", "weighting")} | {"scale": 0.3}
     inputs = [arrays[n] for n in "qzvc"]
+    parts, d_next = None, None
     if case["bias"]:
         arrays["bias"] = options["bias"] = make_bias(rng, case, B, H, N)
+    if case["position"]:
+        blocks, tokens = case["position"]
+        position = blocks * case["block"] + tokens % case["block"]
+        parts = make_state(rng, position, case["block"], B, G, S, E, dtype)
+        arrays |= dict(zip(("mean", "count", "kz", "kv", "position"), parts))
     if case["weighting"] == "softmax":
-        out, lse = check.reference.vq(*inputs, **options, return_lse=True)
+        out, lse = forward(check.reference, inputs, parts, **options)
         arrays["out"], arrays["lse"] = out.astype(NAMES[dtype]), lse.astype(NAMES[state(dtype)])
     arrays["d_out"] = normal(rng, (B, H, N, E), dtype)
     if case["weighting"] == "softmax" and case["d_lse"]:
         arrays["d_lse"] = options["d_lse"] = normal(rng, (B, H, N), state(dtype))
         if case["bias"] == "masked":
             options["d_lse"] = np.where(np.isfinite(lse), arrays["d_lse"], 0)
-    expected = check.reference.vq_backward(arrays["d_out"], *inputs, **options)
-    text = module(case, {name: array.shape for name, array in arrays.items()})
+    if case["next"]:
+        sums = state(dtype) if case["sums"] else dtype
+        d_next = make_gradient(rng, case["block"], B, G, S, D, E, dtype, sums)
+        arrays |= dict(zip(("nm", "nk", "nv"), d_next))
+    expected = dict(zip(("dq", "dk", "dv", "db", "dm", "dkk", "dkv"), backward(
+        check.reference, arrays["d_out"], inputs, parts, d_next, **options)))  # fmt: skip
+    text, names = module(case, {name: array.shape for name, array in arrays.items()})
     for target in check.targets():
         found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays.values())
-        for name, one, other in zip(("d_q", "d_k", "d_v", "d_bias"), found, expected):
-            what = f"case {index} {case} {target} {name}"
+        for name, one in zip(names, found, strict=True):
+            what, other = f"case {index} {case} {target} {name}", expected[name]
             if np.abs(other).max(initial=0) < 1e-6:
                 # The gradient of a soft-max over one key.
                 check.require(np.abs(one.astype(float)).max(initial=0) < 0.1 if dtype in ("bf16", "f16")

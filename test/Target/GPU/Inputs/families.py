@@ -39,11 +39,39 @@ sys.path.insert(0, str(options.source / "benchmarks" / "gpu"))
 import artefacts  # noqa: E402
 
 
+def vq_backward(dtype, H, G, D, E, *, has_state):
+    """The gradient of a window of 1024 tokens, with blocks of 128 and 512 codes."""
+    def rows(heads, number, width, element=dtype):
+        return f"tensor<1x{heads}x{number}x{width}x{element}>"
+
+    types = {"q": rows(H, 1024, D), "z": f"tensor<1x{G}x1024xi32>", "v": rows(G, 1024, E), "c": f"tensor<{G}x512x{D}x{dtype}>",
+             "o": rows(H, 1024, E), "l": f"tensor<1x{H}x1024xf32>", "dk": rows(G, 1024, D)}  # fmt: skip
+    results = ["q", "dk", "v"]
+    if has_state:
+        types |= {"m": rows(G, 512, E, "f32"), "n": f"tensor<1x{G}x512xi32>", "kz": f"tensor<1x{G}x256xi32>",
+                  "kv": rows(G, 256, E), "p": "tensor<i64>", "kk": rows(G, 256, D)}  # fmt: skip
+        results += ["m", "kk", "kv"]
+
+    def clause(keyword, names):
+        present = [name for name in names.split() if name in types]
+        listed = ", ".join(f"%{name}" for name in present)
+        return f" {keyword}({listed} : {', '.join(types[name] for name in present)})" if present else ""
+
+    kinds = ", ".join(types[name] for name in results)
+    return (
+        f"func.func @f({', '.join(f'%{name}: {kind}' for name, kind in types.items())}) -> ({kinds}) {{\n"
+        f"  %r:{len(results)} = attn.vq_backward{clause('ins', 'q z v c')}{clause('state', 'm n kz kv p')}"
+        f"{clause('forward', 'o l')}{clause('gradient', 'o')}{clause('d_next_state', 'm kk kv')}"
+        f"{clause('outs', 'q dk v')}{clause('d_state', 'm kk kv')} {{block = 128 : i64, causal}} -> {kinds}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {kinds}\n}}\n")
+
+
 def large():
     """Functions of heads of 128 columns, as benchmarks run them."""
     q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
     yield "fast_multipole, D = 128", "f", artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
     yield "vq, D = 128", "f", artefacts.vq(128, 8192, 512, 512, 8, 2)
+    yield "vq_backward with a state", "f", vq_backward("f32", 8, 2, 64, 64, has_state=True)
     yield "dense with a bias, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %b: tensor<1x8x4096x4096xbf16>, %o: {q}) -> {q} {{\n"
         f"  %r = attn.dense ins(%q, %k, %k : {q}, {k}, {k}) bias(%b : tensor<1x8x4096x4096xbf16>)\n"

@@ -156,7 +156,9 @@ def VQBackwardToGPUPass : Pass<"attn-vq-backward-to-gpu", "::mlir::func::FuncOp"
     queries of a block, for each 64 tokens, for each 64 codewords and block of
     queries, and for each tile of a bias. Gradients of the values of older tokens are
     sums by code, which every token takes from all blocks that are after it; heads
-    that share them are added up in order. `f32` is that of `--attn-stream-to-gpu`.
+    that share them are added up in order. The tokens that a state keeps come before
+    those of the window, and its means are what the summaries begin with. `f32` is
+    that of `--attn-stream-to-gpu`.
   }];
   let options = [F32MathOption];
   let dependentDialects = [

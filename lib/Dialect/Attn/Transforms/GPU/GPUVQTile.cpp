@@ -19,13 +19,15 @@ using Values = KernelBuilder::Values;
 
 VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
   Query query;
-  Value index = b.add(place.firstQuery, b.toIndex(number));
-  query.exists = b.less(index, place.endQuery);
+  const VQWindow &window = problem.window;
+  Value row = b.add(place.firstQuery, b.toIndex(number));
+  query.exists = b.less(row, place.endQuery);
   // Threads without a query repeat the last one.
-  query.index = index = b.min(index, b.sub(problem.numTokens, b.index(1)));
+  query.row = b.min(row, b.sub(window.length, b.index(1)));
+  query.token = b.add(query.row, window.numBefore);
   if (!problem.isSoftmax())
     return query;
-  Value at[] = {place.batch, place.head, index};
+  Value at[] = {place.batch, place.head, query.row};
   Value lse = b.loadScalar(op.getLse(), at);
   // A row that read nothing passes nothing on.
   Value isEmpty =
@@ -41,7 +43,8 @@ VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
 Value VQTile::existsRow(const Place &place, Value row) {
   if (place.isCache)
     return b.less(row, b.index(problem.getNumCodes()));
-  return b.both(b.less(b.index(-1), row), b.less(row, problem.numTokens));
+  return b.both(b.less(b.index(-1), row),
+                b.less(row, problem.window.numTokens));
 }
 
 VQTile::Row VQTile::loadRow(const Place &place, Value number) {
@@ -73,7 +76,7 @@ Value VQTile::loadKey(const Place &place, Value number, Value column) {
       b.both(existsRow(place, row), b.less(column, b.index(getWidth(table))));
   return loadOr0(exists, [&] {
     Value at[] = {place.batch, place.keyHead, row};
-    Value code = place.isCache ? row : b.loadIndex(op.getCodes(), at);
+    Value code = place.isCache ? row : b.loadIndex(problem.codes, at);
     Value word = b.broadcastIndex(table, 0, place.keyHead);
     return b.loadScalar(table, {word, code, column});
   });
@@ -83,7 +86,7 @@ Value VQTile::loadValue(const Place &place, Value number, Value column) {
   Value row = b.add(place.firstRow, number);
   return loadOr0(existsRow(place, row), [&] {
     if (!place.isCache)
-      return b.loadScalar(op.getValue(),
+      return b.loadScalar(problem.values,
                           {place.batch, place.keyHead, row, column});
     Values at = ofCache(place, row);
     at.push_back(column);
@@ -92,14 +95,14 @@ Value VQTile::loadValue(const Place &place, Value number, Value column) {
 }
 
 /// Columns of a bias count from the block before the query's.
-Value VQTile::loadBias(const Place &place, Value query, Value row) {
+Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
   Value bias = op.getBias();
   int64_t block = problem.getBlock();
-  Value begin = b.mul(b.div(query, block), block);
+  Value begin = b.mul(b.div(query.token, block), block);
   Value column = b.add(b.sub(row, begin), block);
   return b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
                              b.broadcastIndex(bias, 1, place.head),
-                             b.broadcastIndex(bias, 2, query), column});
+                             b.broadcastIndex(bias, 2, query.row), column});
 }
 
 void VQTile::weigh(const Place &place, const Query &query, const Row &row,
@@ -107,13 +110,13 @@ void VQTile::weigh(const Place &place, const Query &query, const Row &row,
   bool isSoftmax = problem.isSoftmax(), isCache = place.isCache;
   Value zero = b.scalar(0.0), exists = b.both(query.exists, row.exists);
   if (!isCache)
-    exists = b.both(exists, b.less(row.index, b.add(query.index, 1)));
+    exists = b.both(exists, b.less(row.index, b.add(query.token, 1)));
   // Scores are in base 2 for the exponential.
   double base = isSoftmax ? softmax::kLog2E : 1.0;
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble() * base));
   if (op.getBias() && !isCache) {
-    Value bias = loadOr0(
-        exists, [&] { return loadBias(place, query.index, row.index); });
+    Value bias =
+        loadOr0(exists, [&] { return loadBias(place, query, row.index); });
     score = b.fma(bias, b.scalar(base), score);
   }
   Value factor, weight;

@@ -10,7 +10,7 @@
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_GPU_GPUVQTILE_H
 
 #include "GPUTileProduct.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "Quantize/VQWindow.h"
 
 namespace fovea::attn {
 
@@ -20,10 +20,12 @@ struct VQGradient {
 
   VQBackwardOp op;
   F32Math math;
-  Value numTokens, deltas;
+  /// Codes and values are those of its tokens.
+  VQWindow window;
+  Value codes, values, deltas = {};
   /// [B, G, blocks, S, E] as of the block before, or [B, G, S, E] of all
   /// tokens.
-  Value means, counts;
+  Value means = {}, counts = {};
 
   bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
   int64_t getBlock() { return op.getBlock(); }
@@ -42,7 +44,7 @@ struct VQGradient {
 /// one token; its gradient that of all the tokens which it stands for.
 class VQTile : public SquareTile {
 public:
-  /// Which queries and rows a tile has.
+  /// Which queries and rows a tile has; rows are numbers of tokens.
   struct Place {
     Value batch, head, keyHead, firstQuery = {}, endQuery = {}, firstRow = {};
     /// Whether rows are the codewords of what `block` has as its cache.
@@ -66,7 +68,7 @@ public:
 
 private:
   struct Query {
-    Value index, exists, offset, delta;
+    Value token, row, exists, offset, delta;
   };
   struct Row {
     Value index, exists, count;
@@ -79,7 +81,7 @@ private:
                          Value column);
   Value loadKey(const Place &place, Value number, Value column);
   Value loadValue(const Place &place, Value number, Value column);
-  Value loadBias(const Place &place, Value query, Value row);
+  Value loadBias(const Place &place, const Query &query, Value row);
   void weigh(const Place &place, const Query &query, const Row &row,
              Value score, Value product, Entries &entries);
   /// A codeword of the cache.

@@ -5,25 +5,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-//
-// Queries read tokens of their block and the one before one by one, and older
-// ones as codewords with mean values:
-//
-//   queries   for each 64 queries of a block: dQ = scale dS K over these tokens
-//             and over all codewords
-//   tokens    for each 64 tokens: dK = scale dS^T Q, dV = P^T dO over the
-//             queries of two blocks, and the heads that share them
-//   codes     for each 64 codewords and block of queries: U = P^T dO, the
-//             gradient of the value of any older token with that code
-//   values    U summed over later blocks, and added to dV by the token's code
-//   bias      for each 64 queries of a block and 64 columns: dS
-//
-// Tiles of scores and their gradients are made again in each.
-//
-//===----------------------------------------------------------------------===//
 
 #include "GPULaunch.h"
-#include "GPUVQTile.h"
+#include "GPUVQBackward.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -57,77 +41,34 @@ static MemRefType getType(Value memref) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-namespace {
-class VQBackwardLoops {
-public:
-  VQBackwardLoops(OpBuilder &builder, VQBackwardOp op, F32Math math);
+static int64_t getNumParts(int64_t width) {
+  return llvm::divideCeil(width, kTile);
+}
 
-  void emit();
-
-private:
-  using Place = VQTile::Place;
-
-  Value allocate(ArrayRef<Value> extents, Type type) {
-    return buffers.emplace_back(b.allocate(extents, {}, type));
-  }
-  void fillZero(Value memref);
-  void summarize();
-  /// The queries of tile number `tile` of block `block`.
-  void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
-  void emitQueries();
-  void emitTokens();
-  void emitCodes();
-  void storeValues();
-  void emitBias();
-  Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
-                       function_ref<Values(Value head, ValueRange)> body);
-  /// Stores parts of 64 columns of rows `first .. end - 1`.
-  void store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts, Value memref,
-             ValueRange leading, Value first, Value end);
-  GPUKernelBuilder makeBuilder() {
-    return {op.getLoc(), b, VQTile::kNumThreads};
-  }
-  static int64_t getNumParts(int64_t width) {
-    return llvm::divideCeil(width, kTile);
-  }
-  static Values makeSums(VQTile &tile, int64_t parts) {
-    Values sums;
-    for (int64_t part = 0; part < parts; ++part)
-      sums.append(tile.makeSums());
-    return sums;
-  }
-
-  VQBackwardOp op;
-  RowBuilder b;
-  VQGradient problem;
-  int64_t width, valueWidth, numCodes;
-  Value batches, heads, keyHeads, headsOfKey, numTokens;
-  /// Blocks of queries with a cache of their own, their length and tiles: one
-  /// of all queries where nothing is causal.
-  Value numBlocks, blockLength, tilesOfBlock;
-  /// Gradients of values from queries that read tokens one by one [B, G, N, E],
-  /// and of the value of any older token with a code, [B, G, groups of queries,
-  /// S, E].
-  Value valueSums, numGroups, codeSums;
-  Values buffers;
-};
-} // namespace
+static Values makeSums(VQTile &tile, int64_t parts) {
+  Values sums;
+  for (int64_t part = 0; part < parts; ++part)
+    sums.append(tile.makeSums());
+  return sums;
+}
 
 VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
                                  F32Math math)
     : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
       width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
-      batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
-      keyHeads(b.extent(op.getValue(), 1)),
+      // Block 1 may read the means of a state; without one, block 2 is the
+      // first that has older tokens.
+      firstCached(hasState() ? 1 : 2), batches(b.extent(op.getQuery(), 0)),
+      heads(b.extent(op.getQuery(), 1)), keyHeads(b.extent(op.getValue(), 1)),
       // Without heads there are no key heads to divide by.
-      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
-      numTokens(b.extent(op.getQuery(), 2)) {
+      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)) {
   // Narrow numbers are tf32 numbers, and weights are rounded as they were.
   if (!getType(op.getQuery()).getElementType().isF32() &&
       math == F32Math::TF32x3)
     math = F32Math::TF32;
-  problem = {op, math, numTokens, Value(), Value(), Value()};
+  problem = {op, math, VQWindow(b, op), op.getCodes(), op.getValue()};
   numCodes = problem.getNumCodes();
+  Value numTokens = problem.window.numTokens;
   int64_t block = problem.getBlock();
   bool isCausal = op.getCausal();
   numBlocks = isCausal ? b.ceilDiv(numTokens, block) : b.index(1);
@@ -135,13 +76,17 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
   tilesOfBlock = b.ceilDiv(blockLength, kTile);
 }
 
-void VQBackwardLoops::fillZero(Value memref) {
+Values VQBackwardLoops::getExtents(Value memref) {
   Values extents;
   for (int64_t dim = 0; dim < getType(memref).getRank(); ++dim)
     extents.push_back(b.extent(memref, dim));
+  return extents;
+}
+
+void VQBackwardLoops::fillZero(Value memref) {
   Value zero = arith::ConstantOp::create(
       b, b.getZeroAttr(getType(memref).getElementType()));
-  parallelLoop(b, extents, [&](ValueRange at) {
+  parallelLoop(b, getExtents(memref), [&](ValueRange at) {
     memref::StoreOp::create(b, zero, memref, at);
   });
 }
@@ -150,34 +95,48 @@ void VQBackwardLoops::fillZero(Value memref) {
 void VQBackwardLoops::summarize() {
   Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
   Type integer = b.getI32Type();
-  Value mean = allocate(extents, b.getF32Type());
-  Value count = allocate(ArrayRef(extents).drop_back(), integer);
-  fillZero(mean);
-  fillZero(count);
-  problem.means = mean;
-  problem.counts = count;
+  Value mean, count;
+  if (hasState()) {
+    mean = op.getState()[0];
+    count = op.getState()[1];
+  } else {
+    mean = allocate(extents, b.getF32Type());
+    count = allocate(ArrayRef(extents).drop_back(), integer);
+    fillZero(mean);
+    fillZero(count);
+  }
   if (!op.getCausal()) {
-    CodebookAccumulateOp::create(b, TypeRange(), op.getCodes(), op.getValue(),
+    problem.means = mean;
+    problem.counts = count;
+    CodebookAccumulateOp::create(b, TypeRange(), problem.codes, problem.values,
                                  mean, count);
     return;
   }
-  // Block n reads the entry of block n - 1.
-  Value entries = b.max(b.sub(numBlocks, b.index(1)), 1);
-  Value all[] = {batches, keyHeads, entries, extents[2], extents[3]};
+  // Block n reads the entry of block n - 1; the next state may have one more.
+  Value entries = hasNext() ? numBlocks : b.sub(numBlocks, b.index(1));
+  Value all[] = {batches, keyHeads, b.max(entries, 1), extents[2], extents[3]};
   problem.means = allocate(all, b.getF32Type());
   problem.counts = allocate(ArrayRef(all).drop_back(), integer);
   CodebookScanOp::create(
-      b, TypeRange(), op.getCodes(), op.getValue(), mean, count, problem.means,
+      b, TypeRange(), problem.codes, problem.values, mean, count, problem.means,
       problem.counts, b.getI64IntegerAttr(problem.getBlock()),
       ReductionAttr::get(b.getContext(), Reduction::Associative));
+}
+
+Value VQBackwardLoops::getFirstQuery(KernelBuilder &k, Value token) {
+  if (!hasState())
+    return token;
+  return k.max(k.sub(token, problem.window.numBefore), 0);
 }
 
 void VQBackwardLoops::setQueries(KernelBuilder &k, Place &place, Value block,
                                  Value tile) {
   place.block = block;
   Value begin = k.mul(block, blockLength);
-  place.firstQuery = k.add(begin, k.mul(tile, kTile));
-  place.endQuery = k.min(k.add(begin, blockLength), numTokens);
+  const VQWindow &window = problem.window;
+  Value end = k.min(k.add(begin, blockLength), window.numTokens);
+  place.firstQuery = k.add(getFirstQuery(k, begin), k.mul(tile, kTile));
+  place.endQuery = k.sub(end, window.numBefore);
 }
 
 Values
@@ -235,9 +194,9 @@ void VQBackwardLoops::emitQueries() {
   Value hasCache = isTile;
   if (op.getCausal()) {
     Value begin = k.max(k.mul(k.sub(at[2], k.index(1)), blockLength), 0);
-    addRows(begin, k.min(k.add(place.firstQuery, kTile), place.endQuery),
-            /*isCache=*/false);
-    hasCache = k.less(k.index(1), at[2]);
+    Value end = k.min(k.add(place.firstQuery, kTile), place.endQuery);
+    addRows(begin, k.add(end, problem.window.numBefore), /*isCache=*/false);
+    hasCache = k.less(k.index(firstCached - 1), at[2]);
   }
   addRows(zero, k.select(hasCache, k.index(numCodes), zero),
           /*isCache=*/true);
@@ -252,12 +211,19 @@ void VQBackwardLoops::emitTokens() {
                           VQTile::getSharedBytes());
   VQTile tile(k, problem);
   Place place = {at[0], Value(), at[1]};
-  setQueries(k, place, at[2], at[3]);
-  place.firstRow = place.firstQuery;
-  Value endRow = place.endQuery;
-  place.endQuery = k.min(k.add(endRow, blockLength), numTokens);
-  Value endLoop =
-      k.select(k.less(place.firstRow, endRow), place.endQuery, k.index(0));
+  const VQWindow &window = problem.window;
+  Value begin = k.mul(at[2], blockLength);
+  place.firstRow = k.add(begin, k.mul(at[3], kTile));
+  Value endRow = k.min(k.add(begin, blockLength), window.numTokens);
+  place.endQuery = k.sub(k.min(k.add(endRow, blockLength), window.numTokens),
+                         window.numBefore);
+  Value firstQuery = getFirstQuery(k, place.firstRow);
+  Value isTile = k.less(place.firstRow, endRow);
+  // Nobody may ask for the gradients of tokens that were kept.
+  if (hasState() && op.getDState().empty())
+    isTile =
+        k.both(isTile, k.less(window.numBefore, k.add(place.firstRow, kTile)));
+  Value endLoop = k.select(isTile, place.endQuery, k.index(0));
   int64_t keyParts = getNumParts(width),
           parts = keyParts + getNumParts(valueWidth);
   Values sums = makeSums(tile, parts);
@@ -281,17 +247,17 @@ void VQBackwardLoops::emitTokens() {
   };
   sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
     place.head = head;
-    return k.loop(place.firstRow, endLoop, kTile, running, addTile);
+    return k.loop(firstQuery, endLoop, kTile, running, addTile);
   });
   ValueRange all(sums);
-  store(k, tile, all.take_front(keyParts * size), op.getDKey(), {at[0], at[1]},
+  store(k, tile, all.take_front(keyParts * size), keySums, {at[0], at[1]},
         place.firstRow, endRow);
   store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
         place.firstRow, endRow);
 }
 
-/// Gradients of the values of older tokens by their codes: of block n + 2 in
-/// group n, or of any queries.
+/// Gradients of the values of older tokens by their codes: of block
+/// `firstCached` + n in group n, or of any queries.
 void VQBackwardLoops::emitCodes() {
   GPUKernelBuilder k = makeBuilder();
   Values at = beginBlocks(
@@ -303,11 +269,11 @@ void VQBackwardLoops::emitCodes() {
   place.firstRow = k.mul(at[3], kTile);
   Value first;
   if (op.getCausal()) {
-    setQueries(k, place, k.add(at[2], 2), k.index(0));
+    setQueries(k, place, k.add(at[2], firstCached), k.index(0));
     first = place.firstQuery;
   } else {
     first = k.mul(at[2], kGroupQueries);
-    place.endQuery = k.min(k.add(first, kGroupQueries), numTokens);
+    place.endQuery = k.min(k.add(first, kGroupQueries), problem.window.length);
   }
   int64_t parts = getNumParts(valueWidth);
   Values sums = makeSums(tile, parts);
@@ -331,31 +297,41 @@ void VQBackwardLoops::emitCodes() {
         k.index(numCodes));
 }
 
+/// Groups of queries get the sums of all that are after them.
+void VQBackwardLoops::addLaterCodes() {
+  Value one = b.index(1);
+  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    auto add = [&](Value step, ValueRange sum) -> Values {
+      Value group = b.sub(b.sub(numGroups, one), step);
+      Value place[] = {at[0], at[1], group, at[2], at[3]};
+      Value total = b.fadd(sum[0], b.loadScalar(codeSums, place));
+      b.storeScalar(total, codeSums, place);
+      return {total};
+    };
+    Value start = hasNext() ? loadNextMean(at) : b.scalar(0.0);
+    Value total = b.loop(b.index(0), numGroups, 1, {start}, add)[0];
+    if (!op.getDState().empty())
+      storeMean(at, total);
+  });
+}
+
 /// Every token takes the sum over the groups of queries that are after it.
 void VQBackwardLoops::storeValues() {
-  Value codes = b.index(numCodes), columns = b.index(valueWidth),
-        one = b.index(1);
-  parallelLoop(b, {batches, keyHeads, codes, columns}, [&](ValueRange at) {
-    b.loop(b.index(0), numGroups, 1, {b.scalar(0.0)},
-           [&](Value step, ValueRange sum) -> Values {
-             Value group = b.sub(b.sub(numGroups, one), step);
-             Value place[] = {at[0], at[1], group, at[2], at[3]};
-             Value total = b.fadd(sum[0], b.loadScalar(codeSums, place));
-             b.storeScalar(total, codeSums, place);
-             return {total};
-           });
-  });
-  parallelLoop(b, {batches, keyHeads, numTokens, columns}, [&](ValueRange at) {
-    Value group = op.getCausal() ? b.div(at[2], blockLength) : b.index(0);
-    Value sum = op.getCausal() ? b.loadScalar(valueSums, at) : b.scalar(0.0);
+  storeTokens(op.getDValue(), /*part=*/2, [&](ValueRange at) {
+    Value group = b.index(0), sum = b.scalar(0.0);
+    if (op.getCausal()) {
+      group = b.add(b.div(at[2], blockLength), 2 - firstCached);
+      sum = b.loadScalar(valueSums, at);
+    }
     Value older = b.select(
         b.less(group, numGroups), b.getF32Type(),
         [&] {
-          Value code = b.loadIndex(op.getCodes(), at.take_front(3));
+          Value code = b.loadIndex(problem.codes, at.take_front(3));
           return b.loadScalar(codeSums, {at[0], at[1], group, code, at[3]});
         },
         [&] { return b.scalar(0.0); });
-    b.storeScalar(b.fadd(sum, older), op.getDValue(), at);
+    return b.fadd(sum, older);
   });
 }
 
@@ -366,7 +342,9 @@ void VQBackwardLoops::emitBias() {
   bool sumsBatches = getType(dBias).getDimSize(0) == 1;
   bool sumsHeads = getType(dBias).getDimSize(1) == 1;
   bool sumsQueries = getType(dBias).getDimSize(2) == 1;
-  Value numTiles = b.mul(numBlocks, tilesOfBlock);
+  // Without queries there may be blocks, of tokens that were kept.
+  Value numTiles = b.select(b.less(b.index(0), problem.window.length),
+                            b.mul(numBlocks, tilesOfBlock), b.index(0));
   GPUKernelBuilder k = makeBuilder();
   Value one = k.index(1), zero = k.index(0);
   Values at = beginBlocks(k,
@@ -437,25 +415,42 @@ void VQBackwardLoops::emit() {
   bool isCausal = op.getCausal();
   Type number = b.getF32Type();
   if (problem.isSoftmax()) {
-    problem.deltas = allocate({batches, heads, numTokens}, number);
+    problem.deltas = allocate({batches, heads, problem.window.length}, number);
     emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0,
                 problem.deltas, op.getDLse());
   }
+  if (hasState())
+    prependKept();
   summarize();
   emitQueries();
   if (isCausal) {
-    valueSums =
-        allocate({batches, keyHeads, numTokens, b.index(valueWidth)}, number);
+    auto allocateRows = [&](int64_t columns) {
+      return allocate(
+          {batches, keyHeads, problem.window.numTokens, b.index(columns)},
+          number);
+    };
+    bool isDirect = !hasState() && !hasNext();
+    keySums = isDirect ? Value(op.getDKey()) : allocateRows(width);
+    valueSums = allocateRows(valueWidth);
     emitTokens();
+    if (!isDirect)
+      storeTokens(op.getDKey(), /*part=*/1,
+                  [&](ValueRange at) { return b.loadScalar(keySums, at); });
   } else {
     fillZero(op.getDKey());
   }
-  numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(2)), 0)
-                       : b.ceilDiv(numTokens, kGroupQueries);
+  numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(firstCached)), 0)
+                       : b.ceilDiv(problem.window.length, kGroupQueries);
+  // The last group has what the means of the next state get.
+  if (hasNext())
+    numGroups = b.max(b.sub(b.div(problem.window.numTokens, problem.getBlock()),
+                            b.index(firstCached - 1)),
+                      1);
   codeSums = allocate(
       {batches, keyHeads, numGroups, b.index(numCodes), b.index(valueWidth)},
       number);
   emitCodes();
+  addLaterCodes();
   storeValues();
   if (op.getDBias())
     emitBias();
@@ -470,9 +465,6 @@ struct VQBackwardToGPUPass
 
   void runOnOperation() override {
     auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
-      if (!op.getState().empty() || !op.getDNextState().empty())
-        return op.emitOpError(
-            "has no kernel for GPUs with a state: expected none");
       if (failed(verifyGPUElementTypes(op)) ||
           failed(verifyGPUWidths(op, {op.getQuery(), op.getValue()})))
         return failure();

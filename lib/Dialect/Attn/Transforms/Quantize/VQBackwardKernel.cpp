@@ -113,10 +113,12 @@ void VQBackwardKernel::emitMeans() {
 void VQBackwardKernel::emit() {
   codes = op.getCodes();
   values = op.getValue();
-  numBefore = position = zero;
+  VQWindow window(b, op);
+  position = window.position;
+  numBefore = window.numBefore;
+  numTokens = window.numTokens;
   if (hasState())
     prependKept();
-  numTokens = b.extent(values, 2);
   emitMeans();
   if (passesState()) {
     dKey = rowsOfTokens(width, state);

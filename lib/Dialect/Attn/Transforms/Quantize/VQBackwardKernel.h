@@ -27,11 +27,9 @@
 // A chunk begins with U = 0, and adds to the tokens of the block before it in
 // rows of its own. Both are added up behind all tasks (VQBackwardChunks.cpp).
 //
-// With a state, the tokens of the block that the window begins in and of the
-// one before it, which the state keeps, come before the window's as tokens
-// without queries, so that blocks are those of the sequence: a token is a row
-// of queries plus `numBefore`. The scan of means starts with those of the
-// state, whose tokens take count_s U[s] from the last U.
+// With a state, the tokens that it keeps and queries read come before the
+// window's as tokens without queries (VQWindow.h). The scan of means starts
+// with those of the state, whose tokens take count_s U[s] from the last U.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,6 +38,7 @@
 
 #include "ProductBuilder.h"
 #include "SoftmaxAlgebra.h"
+#include "VQWindow.h"
 
 namespace fovea::attn {
 

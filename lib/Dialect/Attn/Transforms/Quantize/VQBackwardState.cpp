@@ -15,6 +15,20 @@ using namespace fovea::attn;
 
 using Values = KernelBuilder::Values;
 
+VQWindow::VQWindow(RowBuilder &b, VQBackwardOp op) {
+  length = numTokens = b.extent(op.getValue(), 2);
+  position = numBefore = b.index(0);
+  if (op.getState().empty())
+    return;
+  int64_t block = op.getBlock();
+  position = b.loadIndex(op.getState()[4], {});
+  // The first block has none before it.
+  Value hasOlder = b.less(b.index(block - 1), position);
+  numBefore = b.add(b.rem(position, block),
+                    b.select(hasOlder, b.index(block), numBefore));
+  numTokens = b.add(numBefore, length);
+}
+
 /// A buffer with a row for every token, `[B, G, tokens, width]`.
 Value VQBackwardKernel::rowsOfTokens(int64_t columns, Type elementType) {
   return b.allocate(
@@ -29,13 +43,7 @@ Value VQBackwardKernel::keptRow(Value token) { return b.rem(token, 2 * block); }
 /// of the window.
 void VQBackwardKernel::prependKept() {
   OperandRange kept = op.getState();
-  position = b.loadIndex(kept[4], {});
-  // The first block has none before it.
-  Value hasOlder = b.less(b.index(block - 1), position);
-  numBefore =
-      b.add(b.rem(position, block), b.select(hasOlder, b.index(block), zero));
   Value length = b.extent(op.getValue(), 2);
-  numTokens = b.add(numBefore, length);
   Value batches = b.extent(op.getValue(), 0),
         heads = b.extent(op.getValue(), 1);
   codes = b.allocate({batches, heads, numTokens}, {}, b.getI32Type());

@@ -14,6 +14,10 @@
 // EMPTY-COUNT-6: agrees with the reference
 // EMPTY-NOT: differs
 
+// RUN: fovea-run %s --entry=wide_values --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=WIDE
+// WIDE-COUNT-3: agrees with the reference
+// WIDE-NOT: differs
+
 // RUN: fovea-run %s --entry=empty_window --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=WINDOW
 // WINDOW-COUNT-7: agrees with the reference
 // WINDOW-NOT: differs
@@ -64,6 +68,16 @@ func.func @no_heads(%q: tensor<1x0x70x8xf32>, %k: tensor<1x1x70x8xf32>, %l: tens
       -> tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
   return %r#0, %r#1, %r#2, %s#0, %s#1, %s#2 : tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>,
       tensor<1x0x70x8xf32>, tensor<1x1x70x8xf32>, tensor<1x1x70x8xf32>
+}
+
+// Blocks of threads share the columns of values that are wider than heads may be.
+func.func @wide_values(%q: tensor<1x2x70x8xf32>, %k: tensor<1x1x90x8xf32>, %v: tensor<1x1x90x300xf32>, %out: tensor<1x2x70x300xf32>, %l: tensor<1x2x70xf32>)
+    -> (tensor<1x2x70x8xf32>, tensor<1x1x90x8xf32>, tensor<1x1x90x300xf32>) {
+  %r:3 = attn.dense_backward ins(%q, %k, %v : tensor<1x2x70x8xf32>, tensor<1x1x90x8xf32>, tensor<1x1x90x300xf32>)
+      forward(%out, %l : tensor<1x2x70x300xf32>, tensor<1x2x70xf32>) gradient(%out : tensor<1x2x70x300xf32>)
+      outs(%q, %k, %v : tensor<1x2x70x8xf32>, tensor<1x1x90x8xf32>, tensor<1x1x90x300xf32>) {mask = #attn.mask<causal>}
+      -> tensor<1x2x70x8xf32>, tensor<1x1x90x8xf32>, tensor<1x1x90x300xf32>
+  return %r#0, %r#1, %r#2 : tensor<1x2x70x8xf32>, tensor<1x1x90x8xf32>, tensor<1x1x90x300xf32>
 }
 
 // A window of nothing behind 9 tokens passes on what the next one gives.

@@ -16,7 +16,7 @@ FACTORS = {
     "N": [1, 31, 63, 64, 65, 130, 1100 if check.library.target == "cpu" else 300],
     "block": [1, 5, 16, 64, 200],
     "codes": [1, 3, 16, 50],
-    "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130)],
+    "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130), (24, 300)],
     # B, H, G, and whether heads share the codebook.
     "heads": [(1, 1, 1, True), (2, 2, 2, False), (1, 4, 2, True), (1, 4, 1, False)],
     "causal": [True, True, False],

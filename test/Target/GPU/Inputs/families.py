@@ -72,6 +72,7 @@ def large():
     yield "fast_multipole, D = 128", "f", artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
     yield "vq, D = 128", "f", artefacts.vq(128, 8192, 512, 512, 8, 2)
     yield "vq_backward with a state", "f", vq_backward("f32", 8, 2, 64, 64, has_state=True)
+    yield "vq_backward, D = 128, E = 1536", "f", vq_backward("bf16", 1, 1, 128, 1536, has_state=False)
     yield "dense with a bias, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %b: tensor<1x8x4096x4096xbf16>, %o: {q}) -> {q} {{\n"
         f"  %r = attn.dense ins(%q, %k, %k : {q}, {k}, {k}) bias(%b : tensor<1x8x4096x4096xbf16>)\n"

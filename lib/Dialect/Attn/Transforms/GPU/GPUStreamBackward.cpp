@@ -198,7 +198,7 @@ GradientTile::Entries GradientTile::compute(const Place &place,
 //===----------------------------------------------------------------------===//
 
 Values GradientTile::addKept(ValueRange sums, Value memref, Value batch,
-                             Value head, Value first, int64_t column) {
+                             Value head, Value first, Value column) {
   return SquareTile::addKept(sums, [&](Value number, Value k) {
     return loadElement(memref, batch, head, b.add(first, k),
                        b.add(number, column));

@@ -48,7 +48,7 @@ public:
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
   Values addKept(ValueRange sums, Value memref, Value batch, Value head,
-                 Value first, int64_t column);
+                 Value first, Value column);
 
 private:
   struct Query {

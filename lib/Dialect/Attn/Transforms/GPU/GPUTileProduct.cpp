@@ -123,6 +123,16 @@ SquareTile::SquareTile(GPUKernelBuilder &builder, F32Math math)
   tile = b.sharedBuffer(getKeptOffset(), {kSize, kStride}, b.getF32Type());
 }
 
+SquareTile::Columns SquareTile::divideColumns(int64_t width) {
+  // Registers for the sums of 256 columns: no more than all.
+  constexpr int64_t kMaxParts = 4;
+  int64_t numParts = llvm::divideCeil(width, kSize);
+  int64_t numBlocks =
+      std::max<int64_t>(llvm::divideCeil(numParts, kMaxParts), 1);
+  return {numBlocks,
+          static_cast<int64_t>(llvm::divideCeil(numParts, numBlocks))};
+}
+
 int64_t SquareTile::getSharedBytes() {
   return getKeptOffset() + kSize * kStride * sizeof(float);
 }

@@ -97,6 +97,17 @@ public:
   using Element = TileMultiplier::Element;
 
   static constexpr int64_t kSize = kTileRows;
+  /// Parts of so many columns that a block sums without spilling registers,
+  /// beside a tile of weights and one of gradients.
+  static constexpr int64_t kMostParts = 2;
+
+  /// Blocks that share sums of many columns, each of which makes the weights
+  /// again, and the parts that each has.
+  struct Columns {
+    int64_t numBlocks = 1, numParts = 0;
+    int64_t getStep() const { return numParts * kSize; }
+  };
+  static Columns divideColumns(int64_t width);
   static constexpr int64_t kNumThreads = kSize / kFragmentRows * kWarpSize;
   static int64_t getSharedBytes();
 

@@ -59,16 +59,17 @@ private:
   /// The queries of tile number `tile` of block `block`.
   void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
   void emitQueries();
-  void emitTokens();
+  /// Either of the sums may be null, for another kernel.
+  void emitTokens(Value keySums, Value valueSums);
   void emitCodes();
   void addLaterCodes();
   void storeValues();
   void emitBias();
   Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
                        llvm::function_ref<Values(Value head, ValueRange)> body);
-  /// Stores parts of 64 columns of rows `first .. end - 1`.
+  /// Stores parts of 64 columns, from `column` on, of rows `first .. end - 1`.
   void store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts, Value memref,
-             ValueRange leading, Value first, Value end);
+             ValueRange leading, Value first, Value end, Value column);
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, VQTile::kNumThreads};
   }
@@ -94,10 +95,10 @@ private:
   /// Blocks of tokens with a cache of their own, their length and tiles: one
   /// of all tokens where nothing is causal.
   Value numBlocks, blockLength, tilesOfBlock;
-  /// Gradients of keys and values from queries that read tokens one by one,
-  /// [B, G, tokens, D or E], and of the value of any older token with a code,
-  /// [B, G, groups of queries, S, E].
-  Value keySums, valueSums, numGroups, codeSums;
+  /// Gradients of values from queries that read tokens one by one, [B, G,
+  /// tokens, E], and of the value of any older token with a code, [B, G, groups
+  /// of queries, S, E].
+  Value valueSums, numGroups, codeSums;
   Values buffers;
 };
 

@@ -177,7 +177,7 @@ Values VQTile::addKeys(const Place &place, ValueRange sums, int64_t column) {
 }
 
 Values VQTile::addQueries(const Place &place, ValueRange sums, Value memref,
-                          int64_t column) {
+                          Value column) {
   return addKept(sums, [&](Value number, Value query) {
     return loadQueryElement(place, memref, query, b.add(number, column));
   });

@@ -64,7 +64,7 @@ public:
   /// queries.
   Values addKeys(const Place &place, ValueRange sums, int64_t column);
   Values addQueries(const Place &place, ValueRange sums, Value memref,
-                    int64_t column);
+                    Value column);
 
 private:
   struct Query {

@@ -43,9 +43,6 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 using Place = GradientTile::Place;
 
-/// Pieces of 64 columns that a block sums without spilling registers.
-static constexpr int64_t kMostParts = 2;
-
 namespace {
 class StreamBackwardLoops {
 public:
@@ -70,7 +67,7 @@ private:
   void emitTerm(const Source &source, Value sums, bool isBias);
   /// Stores 64 columns of a tile from `column` on, added to what is there.
   void store(GPUKernelBuilder &k, GradientTile &tile, ValueRange sums,
-             Value memref, ValueRange at, Value firstRow, int64_t column,
+             Value memref, ValueRange at, Value firstRow, Value column,
              bool adds);
 
   StreamBackwardOp op;
@@ -119,7 +116,7 @@ void StreamBackwardLoops::roundSums() {
 
 void StreamBackwardLoops::store(GPUKernelBuilder &k, GradientTile &tile,
                                 ValueRange sums, Value memref, ValueRange at,
-                                Value firstRow, int64_t column, bool adds) {
+                                Value firstRow, Value column, bool adds) {
   tile.forEach(sums, [&](Value row, Value place, Value sum) {
     Value to[] = {at[0], at[1], k.add(firstRow, row), k.add(place, column)};
     Value exists = k.both(k.less(to[2], k.extent(memref, 2)),
@@ -159,30 +156,35 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
                  next.append(tile.addKept(running.slice(part * size, size),
                                           source.forward.keys, place.batch,
                                           place.keyHead, firstRow,
-                                          part * kGradientTile));
+                                          k.index(part * kGradientTile)));
                return next;
              });
   for (int64_t part = 0; part < numParts; ++part)
     store(k, tile, ValueRange(carried).slice(part * size, size), sums, at,
-          place.firstQuery, part * kGradientTile, /*adds=*/!isFirst);
+          place.firstQuery, k.index(part * kGradientTile), /*adds=*/!isFirst);
 }
 
-/// Pieces of 64 columns; none of what is null.
-static int64_t countParts(Value memref) {
-  return memref ? llvm::divideCeil(getWidth(memref), kGradientTile) : 0;
+/// Parts of 64 columns that a block sums; none of what is null.
+static GradientTile::Columns divideColumns(Value memref) {
+  return memref ? GradientTile::divideColumns(getWidth(memref))
+                : GradientTile::Columns();
 }
 
 void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                                    Value valueSums) {
   Value numRows = b.extent(source.forward.keys, 2);
   GPUKernelBuilder k = makeBuilder();
-  Values at =
-      beginBlocks(k, {batches, keyHeads, b.ceilDiv(numRows, kGradientTile)},
-                  GradientTile::getSharedBytes());
+  GradientTile::Columns columns = divideColumns(valueSums);
+  Values at = beginBlocks(k,
+                          {batches, keyHeads, b.ceilDiv(numRows, kGradientTile),
+                           b.index(columns.numBlocks)},
+                          GradientTile::getSharedBytes());
   GradientTile tile(k, op, source.forward, deltas, math);
   Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
+  Value firstColumn = k.mul(at[3], columns.getStep());
   Value endRow = k.add(place.firstRow, kGradientTile);
-  int64_t keyParts = countParts(keySums), valueParts = countParts(valueSums);
+  int64_t keyParts = divideColumns(keySums).numParts,
+          valueParts = columns.numParts;
   Values carried;
   for (int64_t part = 0; part < keyParts + valueParts; ++part)
     carried.append(tile.makeSums());
@@ -192,19 +194,20 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
         tile.compute(place, /*rowsAreQueries=*/false,
                      /*hasGradients=*/keyParts > 0);
     Values next;
-    auto addParts = [&](int64_t first, int64_t numParts, Value memref) {
+    auto addParts = [&](int64_t first, int64_t numParts, Value memref,
+                        Value column) {
       for (int64_t part = 0; part < numParts; ++part)
-        next.append(tile.addKept(running.slice((first + part) * size, size),
-                                 memref, place.batch, place.head,
-                                 place.firstQuery, part * kGradientTile));
+        next.append(tile.addKept(
+            running.slice((first + part) * size, size), memref, place.batch,
+            place.head, place.firstQuery, k.add(column, part * kGradientTile)));
     };
     if (keyParts) {
       tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(0, keyParts, op.getQuery());
+      addParts(0, keyParts, op.getQuery(), k.index(0));
     }
     if (valueParts) {
       tile.keep(entries.weights, 1.0);
-      addParts(keyParts, valueParts, op.getDOutput());
+      addParts(keyParts, valueParts, op.getDOutput(), firstColumn);
     }
     return next;
   };
@@ -233,9 +236,12 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
       });
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;
+    Value column = isKey
+                       ? k.index(part * kGradientTile)
+                       : k.add(firstColumn, (part - keyParts) * kGradientTile);
     store(k, tile, ValueRange(carried).slice(part * size, size),
-          isKey ? keySums : valueSums, at, place.firstRow,
-          (isKey ? part : part - keyParts) * kGradientTile, /*adds=*/false);
+          isKey ? keySums : valueSums, at, place.firstRow, column,
+          /*adds=*/false);
   }
 }
 
@@ -336,7 +342,8 @@ void StreamBackwardLoops::emit() {
   for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
     emitQueries(source, querySums, /*isFirst=*/i == 0);
     Value keySums = getSums(source.keys), valueSums = getSums(source.values);
-    if (countParts(keySums) + countParts(valueSums) <= kMostParts) {
+    if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
+        GradientTile::kMostParts) {
       emitRows(source, keySums, valueSums);
     } else {
       emitRows(source, keySums, Value());
@@ -359,7 +366,7 @@ struct StreamBackwardToGPUPass
   void runOnOperation() override {
     auto emit = [&](OpBuilder &builder, StreamBackwardOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)) ||
-          failed(verifyGPUWidths(op, {op.getQuery(), op.getOutput()})))
+          failed(verifyGPUWidths(op, {op.getQuery()})))
         return failure();
       StreamBackwardLoops(builder, op, f32).emit();
       return success();

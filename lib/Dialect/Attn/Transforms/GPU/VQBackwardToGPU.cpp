@@ -150,14 +150,14 @@ VQBackwardLoops::loopOverHeads(GPUKernelBuilder &k, Value keyHead,
 
 void VQBackwardLoops::store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts,
                             Value memref, ValueRange leading, Value first,
-                            Value end) {
+                            Value end, Value column) {
   size_t size = tile.makeSums().size();
   for (size_t part = 0; part * size < parts.size(); ++part)
     tile.forEach(parts.slice(part * size, size),
                  [&](Value ofRow, Value ofColumn, Value sum) {
                    Values to(leading);
                    to.push_back(k.add(first, ofRow));
-                   to.push_back(k.add(ofColumn, part * kTile));
+                   to.push_back(k.add(column, k.add(ofColumn, part * kTile)));
                    Value exists =
                        k.both(k.less(to.end()[-2], end),
                               k.less(to.back(), k.index(getWidth(memref))));
@@ -201,14 +201,19 @@ void VQBackwardLoops::emitQueries() {
   addRows(zero, k.select(hasCache, k.index(numCodes), zero),
           /*isCache=*/true);
   store(k, tile, sums, op.getDQuery(), {at[0], at[1]}, place.firstQuery,
-        place.endQuery);
+        place.endQuery, zero);
 }
 
 /// Gradients of tokens from the queries of their own and the next block.
-void VQBackwardLoops::emitTokens() {
+void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   GPUKernelBuilder k = makeBuilder();
-  Values at = beginBlocks(k, {batches, keyHeads, numBlocks, tilesOfBlock},
-                          VQTile::getSharedBytes());
+  VQTile::Columns columns;
+  if (valueSums)
+    columns = VQTile::divideColumns(valueWidth);
+  Values at = beginBlocks(
+      k,
+      {batches, keyHeads, numBlocks, tilesOfBlock, b.index(columns.numBlocks)},
+      VQTile::getSharedBytes());
   VQTile tile(k, problem);
   Place place = {at[0], Value(), at[1]};
   const VQWindow &window = problem.window;
@@ -224,24 +229,29 @@ void VQBackwardLoops::emitTokens() {
     isTile =
         k.both(isTile, k.less(window.numBefore, k.add(place.firstRow, kTile)));
   Value endLoop = k.select(isTile, place.endQuery, k.index(0));
-  int64_t keyParts = getNumParts(width),
-          parts = keyParts + getNumParts(valueWidth);
-  Values sums = makeSums(tile, parts);
-  size_t size = sums.size() / parts;
+  int64_t keyParts = keySums ? getNumParts(width) : 0,
+          valueParts = columns.numParts;
+  Value zero = k.index(0), firstColumn = k.mul(at[4], columns.getStep());
+  Values sums = makeSums(tile, keyParts + valueParts);
+  size_t size = sums.size() / (keyParts + valueParts);
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
     place.firstQuery = firstQuery;
     VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
-                                           /*hasGradients=*/true);
+                                           /*hasGradients=*/keyParts > 0);
     Values next;
-    for (int64_t part = 0; part < parts; ++part) {
-      bool isKey = part < keyParts;
-      if (part == 0)
-        tile.keep(entries.gradients, op.getScale().convertToDouble());
-      if (part == keyParts)
-        tile.keep(entries.weights, 1.0);
-      next.append(tile.addQueries(place, running.slice(part * size, size),
-                                  isKey ? op.getQuery() : op.getDOutput(),
-                                  (isKey ? part : part - keyParts) * kTile));
+    auto addParts = [&](ValueRange parts, Value memref, Value column) {
+      for (size_t part = 0; part * size < parts.size(); ++part)
+        next.append(tile.addQueries(place, parts.slice(part * size, size),
+                                    memref, k.add(column, part * kTile)));
+    };
+    if (keyParts) {
+      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      addParts(running.take_front(keyParts * size), op.getQuery(), zero);
+    }
+    if (valueParts) {
+      tile.keep(entries.weights, 1.0);
+      addParts(running.drop_front(keyParts * size), op.getDOutput(),
+               firstColumn);
     }
     return next;
   };
@@ -250,19 +260,24 @@ void VQBackwardLoops::emitTokens() {
     return k.loop(firstQuery, endLoop, kTile, running, addTile);
   });
   ValueRange all(sums);
-  store(k, tile, all.take_front(keyParts * size), keySums, {at[0], at[1]},
-        place.firstRow, endRow);
-  store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
-        place.firstRow, endRow);
+  if (keyParts)
+    store(k, tile, all.take_front(keyParts * size), keySums, {at[0], at[1]},
+          place.firstRow, endRow, zero);
+  if (valueParts)
+    store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
+          place.firstRow, endRow, firstColumn);
 }
 
 /// Gradients of the values of older tokens by their codes: of block
 /// `firstCached` + n in group n, or of any queries.
 void VQBackwardLoops::emitCodes() {
   GPUKernelBuilder k = makeBuilder();
-  Values at = beginBlocks(
-      k, {batches, keyHeads, numGroups, b.index(getNumParts(numCodes))},
-      VQTile::getSharedBytes());
+  VQTile::Columns columns = VQTile::divideColumns(valueWidth);
+  Values at =
+      beginBlocks(k,
+                  {batches, keyHeads, numGroups, b.index(getNumParts(numCodes)),
+                   b.index(columns.numBlocks)},
+                  VQTile::getSharedBytes());
   VQTile tile(k, problem);
   Place place = {at[0], Value(), at[1]};
   place.isCache = true;
@@ -275,7 +290,8 @@ void VQBackwardLoops::emitCodes() {
     first = k.mul(at[2], kGroupQueries);
     place.endQuery = k.min(k.add(first, kGroupQueries), problem.window.length);
   }
-  int64_t parts = getNumParts(valueWidth);
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  int64_t parts = columns.numParts;
   Values sums = makeSums(tile, parts);
   size_t size = sums.size() / parts;
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
@@ -286,7 +302,8 @@ void VQBackwardLoops::emitCodes() {
     Values next;
     for (int64_t part = 0; part < parts; ++part)
       next.append(tile.addQueries(place, running.slice(part * size, size),
-                                  op.getDOutput(), part * kTile));
+                                  op.getDOutput(),
+                                  k.add(firstColumn, part * kTile)));
     return next;
   };
   sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
@@ -294,7 +311,7 @@ void VQBackwardLoops::emitCodes() {
     return k.loop(first, place.endQuery, kTile, running, addTile);
   });
   store(k, tile, sums, codeSums, {at[0], at[1], at[2]}, place.firstRow,
-        k.index(numCodes));
+        k.index(numCodes), firstColumn);
 }
 
 /// Groups of queries get the sums of all that are after them.
@@ -430,9 +447,14 @@ void VQBackwardLoops::emit() {
           number);
     };
     bool isDirect = !hasState() && !hasNext();
-    keySums = isDirect ? Value(op.getDKey()) : allocateRows(width);
+    Value keySums = isDirect ? Value(op.getDKey()) : allocateRows(width);
     valueSums = allocateRows(valueWidth);
-    emitTokens();
+    if (getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {
+      emitTokens(keySums, valueSums);
+    } else {
+      emitTokens(keySums, Value());
+      emitTokens(Value(), valueSums);
+    }
     if (!isDirect)
       storeTokens(op.getDKey(), /*part=*/1,
                   [&](ValueRange at) { return b.loadScalar(keySums, at); });
@@ -466,7 +488,7 @@ struct VQBackwardToGPUPass
   void runOnOperation() override {
     auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
       if (failed(verifyGPUElementTypes(op)) ||
-          failed(verifyGPUWidths(op, {op.getQuery(), op.getValue()})))
+          failed(verifyGPUWidths(op, {op.getQuery()})))
         return failure();
       VQBackwardLoops(builder, op, f32).emit();
       return success();

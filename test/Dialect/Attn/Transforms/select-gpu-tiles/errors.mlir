@@ -35,6 +35,7 @@ func.func @wide(%q: tensor<1x1x4x264xf32>) -> tensor<1x1x4x264xf32> {
       ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x1x4x264xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x264xf32>
   return %r : tensor<1x1x4x264xf32>
 }
+
 // -----
 
 // Tiles for a CPU, and for a GPU with warpgroups.

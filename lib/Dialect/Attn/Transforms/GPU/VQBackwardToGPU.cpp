@@ -33,10 +33,6 @@ static constexpr int64_t kTile = SquareTile::kSize;
 /// Queries that add to the same sums of codewords where nothing is causal.
 static constexpr int64_t kGroupQueries = 512;
 
-static MemRefType getType(Value memref) {
-  return cast<MemRefType>(memref.getType());
-}
-
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
@@ -63,7 +59,7 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
       // Without heads there are no key heads to divide by.
       headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)) {
   // Narrow numbers are tf32 numbers, and weights are rounded as they were.
-  if (!getType(op.getQuery()).getElementType().isF32() &&
+  if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
       math == F32Math::TF32x3)
     math = F32Math::TF32;
   problem = {op, math, VQWindow(b, op), op.getCodes(), op.getValue()};
@@ -78,14 +74,14 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
 
 Values VQBackwardLoops::getExtents(Value memref) {
   Values extents;
-  for (int64_t dim = 0; dim < getType(memref).getRank(); ++dim)
+  for (int64_t dim = 0; dim < getMemRefType(memref).getRank(); ++dim)
     extents.push_back(b.extent(memref, dim));
   return extents;
 }
 
 void VQBackwardLoops::fillZero(Value memref) {
   Value zero = arith::ConstantOp::create(
-      b, b.getZeroAttr(getType(memref).getElementType()));
+      b, b.getZeroAttr(getMemRefType(memref).getElementType()));
   parallelLoop(b, getExtents(memref), [&](ValueRange at) {
     memref::StoreOp::create(b, zero, memref, at);
   });
@@ -356,9 +352,9 @@ void VQBackwardLoops::storeValues() {
 void VQBackwardLoops::emitBias() {
   Value dBias = op.getDBias();
   int64_t numColumns = 2 * problem.getBlock();
-  bool sumsBatches = getType(dBias).getDimSize(0) == 1;
-  bool sumsHeads = getType(dBias).getDimSize(1) == 1;
-  bool sumsQueries = getType(dBias).getDimSize(2) == 1;
+  bool sumsBatches = getMemRefType(dBias).getDimSize(0) == 1;
+  bool sumsHeads = getMemRefType(dBias).getDimSize(1) == 1;
+  bool sumsQueries = getMemRefType(dBias).getDimSize(2) == 1;
   // Without queries there may be blocks, of tokens that were kept.
   Value numTiles = b.select(b.less(b.index(0), problem.window.length),
                             b.mul(numBlocks, tilesOfBlock), b.index(0));

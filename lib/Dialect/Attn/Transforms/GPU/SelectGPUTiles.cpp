@@ -148,19 +148,20 @@ static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
                       tiles.getQuery() == tiles.getQueryLanes() &&
                       op.getBlock() % tiles.getQuery() == 0;
   if (!isWarps && !isWarpgroups)
-    return op.emitError("has ") << tiles << ", but this GPU takes lanes of "
-                                << kWarpRows << " for this stream"
-                                << (warpgroups ? ", or of 64 where warpgroups "
-                                                 "can compute it"
-                                               : "");
+    return op.emitOpError("has ")
+           << tiles << ", but this GPU takes lanes of " << kWarpRows
+           << " for this stream"
+           << (warpgroups ? ", or of 64 where warpgroups "
+                            "can compute it"
+                          : "");
   if (tiles.getKeys() != 8 || tiles.getColumns() != 8 || tiles.getKey() % 16)
-    return op.emitError("has ")
+    return op.emitOpError("has ")
            << tiles
            << ", but GPU kernels take keys = 8, columns = 8 and a "
               "multiple of 16 as key";
   int64_t bytes = GPUStreamLayout(op).bytes;
   if (bytes > sharedBytes)
-    return op.emitError("has ")
+    return op.emitOpError("has ")
            << tiles << ", which need " << bytes
            << " bytes of shared memory, but a block has " << sharedBytes;
   return success();

@@ -40,7 +40,7 @@ func.func @wide(%q: tensor<1x1x4x264xf32>) -> tensor<1x1x4x264xf32> {
 
 // Tiles for a CPU, and for a GPU with warpgroups.
 func.func @cpu(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
-  // expected-error@+1 {{has #attn.tiles<query = 64, key = 32, lanes = 8, vectors = 2, keys = 4, columns = 4>, but this GPU takes lanes of 16 for this stream}}
+  // expected-error@+1 {{'attn.stream' op has #attn.tiles<query = 64, key = 32, lanes = 8, vectors = 2, keys = 4, columns = 4>, but this GPU takes lanes of 16 for this stream}}
   %r = attn.stream query(%q : tensor<1x1x128x64xbf16>)
       source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges []
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 64, key = 32, lanes = 8, vectors = 2, keys = 4, columns = 4>} -> tensor<1x1x128x64xbf16>

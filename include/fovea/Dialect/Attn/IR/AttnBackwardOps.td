@@ -49,7 +49,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
 
     Sources have keys of their own: no codes, no axis of query blocks, no
     `local_bias`. The iteration domain is the batch: all query heads and rows add
-    to the same gradients of keys and values.
+    to the same gradients of keys and values. `tiles` is as in `attn.stream`.
 
     Example:
 

@@ -184,6 +184,14 @@ def Attn_FFTAccumulateOp : Attn_FFTProductOp<"fft_accumulate", [Attn_UpdatesInit
     `attn.fft_multiply` added to what `output` holds, in place after bufferization:
     sums of convolutions are added as spectra, and one inverse transform is enough.
 
+    ```
+    output[b, p, c] += spectrum[b, p, c] factor[b, p, 0]
+    ```
+
+    | operand | shape |
+    |---|---|
+    | `spectrum`, `factor`, `output` | as in `attn.fft_multiply` |
+
     Example:
 
     ```mlir

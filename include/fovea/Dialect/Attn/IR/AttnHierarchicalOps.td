@@ -79,7 +79,8 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     holds). These sets tile the matrix exactly once. One soft-max runs over all
     of them; summary `a` of an interval stands for the present tokens
     `[a m_l/p, (a+1) m_l/p)` of it and, unless `multiplicity` is false, counts
-    that often. A summary without a present token is masked.
+    that often. A summary without a present token is masked. Scores are products
+    with `scale`, which is `1 / sqrt(D)` unless given.
 
     | operand | shape |
     |---|---|
@@ -142,7 +143,8 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     `Q^(l)[i p / m_l] . K^(l)[j p / m_l]`. Each level has its *own* soft-max over
     the entries that `attn.fast_multipole` gives to it, and the outputs of the
     levels, level 0 included, are summed. A level at which a row has no entry
-    contributes zero.
+    contributes zero. Scores are products with `scale`, which is `1 / sqrt(D)`
+    unless given.
 
     Because `Q^(l)` mixes later queries of the same interval into a row, the
     causal form is *not* strictly causal, although no later key or value is read.
@@ -153,7 +155,7 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     | `query`, `key`, `value` | as in `attn.dense`, with `M = N` |
     | `query_weights` | one per level, `[W, p, m_l, D]`, `W` divides `H` |
     | `key_weights`, `value_weights` | one per level, `W` divides `G` |
-    | `*_biases` | none, or one per level: `[W, p, D]` or `[W, p, E]` |
+    | `query_biases`, `key_biases`, `value_biases` | none, or one per level: `[W, p, D]`, for values `[W, p, E]` |
     | `output` | `[B, H, N, E]` |
 
     Example:

@@ -115,6 +115,8 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
     `block` is 0 when no range depends on the block index. `first_row` and
     `num_rows` are present on a tile: query row 0 of the tile is row `first_row`
     of `num_rows` in all, and the block index and mask positions refer to those.
+    `tiles` are the sizes of tiles that the lowering is to use; it has no say in
+    what is computed.
 
     Example: a window of two blocks, and one far summary for every 16 tokens:
 

@@ -130,6 +130,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     The results are the output and the state after the token. The state is updated:
     in place after bufferization, where what it held before is not needed any more.
     Once in `L` tokens a block of values moves from the kept tokens to the means.
+    `block` is `L`; it, `scale` and `weighting` are those of `attn.vq`.
 
     Example:
 

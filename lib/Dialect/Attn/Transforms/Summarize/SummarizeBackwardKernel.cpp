@@ -348,7 +348,8 @@ void SummarizeBackwardKernel::prefetchTile(const Group &group,
   Value first =
       b.add(either(next.firstStrip, group.firstStrip), b.mul(stripTile, kTile));
   Value firstRow = b.mul(b.rem(number, rowTiles), kTile);
-  for (int64_t i = 0; i < perTurn; ++i) {
+  // A loop, since LLVM would load what the tile multiplies among all of these.
+  b.loop(b.index(0), b.index(perTurn), 1, [&](Value i) {
     Value line = b.add(b.mul(turn, perTurn), i);
     Value strip =
         b.min(b.add(first, b.div(line, kTile)), b.sub(blockStrips, b.index(1)));
@@ -357,7 +358,7 @@ void SummarizeBackwardKernel::prefetchTile(const Group &group,
                      b.add(firstRow, b.rem(line, kTile)),
                      b.div(number, rowTiles)),
                /*locality=*/2);
-  }
+  });
 }
 
 //===----------------------------------------------------------------------===//

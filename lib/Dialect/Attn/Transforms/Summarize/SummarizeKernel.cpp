@@ -33,8 +33,6 @@ struct Level {
   bool inside;
   /// Strips that belong to one interval; 1 when an interval fits in a strip.
   int64_t strips;
-  /// Whether all rows of the weights are packed, or those of a chunk.
-  bool packedWhole;
   /// First row of the packed weights, and place among the levels with sums.
   int64_t packedRow, sumsPlace;
 };
@@ -70,23 +68,32 @@ private:
   void pack(const Chunk &chunk, const Instance &instance);
   void emitInside(const Level &level, const Chunk &chunk,
                   const Instance &instance, Value firstSum, int64_t numSums);
-  void emitAcross(const Level &level, const Chunk &chunk,
-                  const Instance &instance, Value firstSum, int64_t numSums);
-  Values emitTile(const Level &level, const Chunk &chunk,
-                  const Instance &instance, Value firstSum, int64_t numSums,
-                  Value from, Value to, Value weightShift, ValueRange initial);
   using PrefetchFn = std::function<void(Value)>;
-  PrefetchFn prefetchNext(const Level &level, const Chunk &chunk,
-                          const Instance &instance);
-  Value divideByVectors(Value value);
+  void addToSums(const Chunk &chunk, Value slot, Value place, Value packedRow,
+                 Value firstSum, int64_t numSums, PrefetchFn prefetch);
+  Value isEdge(const Level &level, const Chunk &chunk, const Instance &instance,
+               bool end);
+  void resetSums(const Level &level, const Chunk &chunk,
+                 const Instance &instance);
   void storeSums(const Level &level, const Chunk &chunk,
-                 const Instance &instance, Value firstSum, ValueRange sums,
-                 Value firstInterval);
-  Values initialSums(const Level &level, Value column, Value firstSum,
-                     int64_t numSums);
+                 const Instance &instance);
+  Value getBias(const Level &level, const Chunk &chunk, Value sum);
+  Values emitTile(const Chunk &chunk, Value firstSum, int64_t numSums,
+                  Value from, Value to, Value weightShift, ValueRange initial,
+                  PrefetchFn prefetch = nullptr);
+  PrefetchFn prefetchNext(const Chunk &chunk, const Instance &instance,
+                          Value number);
+  Value divideByVectors(Value value);
+  Value getInterval(const Level &level, const Chunk &chunk,
+                    const Instance &instance, Value stream);
+  Value isPresent(const Level &level, Value interval);
   void forEachSums(llvm::function_ref<void(Value, int64_t)> body);
 
   Instance getInstance(Value slot);
+  /// Where the sums of an instance are: of the first strip of an interval.
+  Value getSlot(const Level &level, const Instance &instance) {
+    return b.mul(b.div(instance.slot, level.strips), level.strips);
+  }
   /// Row of the chunk inside a coarsest interval.
   Value getPlace(const Chunk &chunk, const Instance &instance) {
     return b.add(chunk.start, b.mul(instance.strip, stripLength));
@@ -112,7 +119,8 @@ private:
   Value input;
   int64_t width, rank, sets, coarsest, stripLength;
   std::optional<int64_t> staticRows;
-  bool anyInside;
+  /// Levels without sums come first, then those that fit in a strip, one loop.
+  int64_t firstLooped = 0, numLooped = 0;
   // Values of the enclosing function.
   Value rows, headsPerSet, groups, instancesPerTask, vectorsPerTask, numSlices;
   // Values of the task.
@@ -146,9 +154,12 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
   stripLength = coarsest / plan.strips;
   for (SummarizeOp op : ops)
     levels.push_back({op, op.getInterval(), op.getInterval() <= plan.chunk,
-                      std::max<int64_t>(1, op.getInterval() / stripLength),
-                      false, 0, 0});
-  anyInside = levels.front().inside;
+                      std::max<int64_t>(1, op.getInterval() / stripLength), 0,
+                      0});
+  for (const Level &level : levels) {
+    firstLooped += level.inside;
+    numLooped += !level.inside && level.strips == 1;
+  }
 }
 
 /// Tasks for all threads of this run, as wide as possible: few instances read
@@ -238,46 +249,20 @@ void SummarizeKernel::emitTask(Value slice) {
 
   int64_t numPackedRows = 0, numSums = 0;
   for (Level &level : levels) {
-    level.packedWhole =
-        level.inside || (level.strips == 1 && level.interval <= 2 * plan.chunk);
     level.packedRow = numPackedRows;
-    numPackedRows +=
-        level.packedWhole ? level.interval : level.strips * plan.chunk;
+    numPackedRows += level.inside ? level.interval : level.strips * plan.chunk;
     level.sumsPlace = numSums;
     numSums += level.inside ? 0 : 1;
   }
+  packedWeights = b.scratch(
+      {plan.getMaxVectors(), numPackedRows, rank, plan.lanes}, elementType);
+  for (const Level &level : levels)
+    if (level.inside)
+      packWeights(level, b.index(0), b.index(level.interval));
   if (numSums)
     sums = b.scratch({plan.getMaxVectors(), plan.instancesPerTask * plan.strips,
                       numSums, rank, plan.streams, plan.lanes},
                      elementType);
-  packedWeights = b.scratch(
-      {plan.getMaxVectors(), numPackedRows, rank, plan.lanes}, elementType);
-
-  for (const Level &level : levels)
-    if (level.packedWhole)
-      packWeights(level, b.index(0), b.index(level.interval));
-
-  // Carried sums start from the bias; from then on whoever stores an interval
-  // resets its sums.
-  for (const Level &level : levels) {
-    if (level.inside)
-      continue;
-    b.loop(b.index(0), numVectors, 1, [&](Value vector) {
-      Value column = getColumn(b.add(firstVector, vector));
-      forEachSums([&](Value first, int64_t count) {
-        Values initial = initialSums(level, column, first, count);
-        b.loop(b.index(0), b.mul(numInstances, plan.strips / level.strips), 1,
-               [&](Value slot) {
-                 for (int64_t i = 0, n = initial.size(); i < n; ++i)
-                   b.storeVector(initial[i], sums,
-                                 {vector, b.mul(slot, level.strips),
-                                  b.index(level.sumsPlace),
-                                  b.add(first, i / plan.streams),
-                                  b.index(i % plan.streams), b.index(0)});
-               });
-      });
-    });
-  }
 
   emitChunks();
   b.freeScratch();
@@ -301,7 +286,7 @@ void SummarizeKernel::emitChunks() {
     if (!isRegular())
       chunk.rows = b.min(chunk.rows, b.sub(length, chunk.start));
     for (const Level &level : levels)
-      if (!level.packedWhole)
+      if (!level.inside)
         packWeights(level, b.rem(chunk.start, level.interval), chunk.rows);
     b.loop(b.index(0), b.mul(numInstances, plan.strips), 1,
            [&](Value slot) { emitInstance(chunk, getInstance(slot)); });
@@ -344,16 +329,36 @@ void SummarizeKernel::packWeights(const Level &level, Value firstRow,
 /// One chunk of one instance.
 void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
   pack(chunk, instance);
+  ArrayRef<Level> carried = ArrayRef(levels).drop_front(firstLooped);
   b.loop(b.index(0), numVectors, 1, [&](Value vector) {
     chunk.vector = vector;
     chunk.column = getColumn(b.add(firstVector, vector));
-    for (const Level &level : levels)
-      forEachSums([&](Value firstSum, int64_t numSums) {
-        if (level.inside)
-          emitInside(level, chunk, instance, firstSum, numSums);
-        else
-          emitAcross(level, chunk, instance, firstSum, numSums);
-      });
+    for (const Level &level : carried)
+      b.ifThen(isEdge(level, chunk, instance, /*end=*/false),
+               [&] { resetSums(level, chunk, instance); });
+    forEachSums([&](Value firstSum, int64_t numSums) {
+      for (const Level &level : ArrayRef(levels).take_front(firstLooped))
+        emitInside(level, chunk, instance, firstSum, numSums);
+      // These differ in nothing but their places.
+      if (numLooped)
+        b.loop(b.index(0), b.index(numLooped), 1, [&](Value number) {
+          Value packedRow =
+              b.add(b.mul(number, plan.chunk), levels[firstLooped].packedRow);
+          PrefetchFn prefetch;
+          if (numSums == plan.rankBlock)
+            prefetch = prefetchNext(chunk, instance, number);
+          addToSums(chunk, instance.slot, number, packedRow, firstSum, numSums,
+                    prefetch);
+        });
+      for (const Level &level : carried.drop_front(numLooped))
+        addToSums(chunk, getSlot(level, instance), b.index(level.sumsPlace),
+                  b.add(b.mul(b.rem(instance.strip, level.strips), plan.chunk),
+                        level.packedRow),
+                  firstSum, numSums, nullptr);
+    });
+    for (const Level &level : carried)
+      b.ifThen(isEdge(level, chunk, instance, /*end=*/true),
+               [&] { storeSums(level, chunk, instance); });
   });
 }
 
@@ -363,7 +368,7 @@ void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
 void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
   Values first, valid;
   // Levels inside the chunk always read whole intervals.
-  Value end = anyInside ? b.index(plan.chunk) : chunk.rows;
+  Value end = firstLooped ? b.index(plan.chunk) : chunk.rows;
   for (int64_t stream = 0; stream < plan.streams; ++stream) {
     first.push_back(getRow(chunk, instance, stream));
     valid.push_back(
@@ -403,88 +408,122 @@ void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
   }
 }
 
-/// The bias (or zero) for sums `firstSum...` of every stream.
-Values SummarizeKernel::initialSums(const Level &level, Value column,
-                                    Value firstSum, int64_t numSums) {
-  Values sums;
+/// The bias (or zero) of a sum.
+Value SummarizeKernel::getBias(const Level &level, const Chunk &chunk,
+                               Value sum) {
   Value bias = SummarizeOp(level.op).getBias();
-  for (int64_t sum = 0; sum < numSums; ++sum) {
-    Value value = bias ? b.loadVector(bias, {set, b.add(firstSum, sum), column})
-                       : b.splat(0.0);
-    sums.append(plan.streams, value);
-  }
-  return sums;
+  return bias ? b.loadVector(bias, {set, sum, chunk.column}) : b.splat(0.0);
 }
 
 /// Whole intervals inside a chunk.
 void SummarizeKernel::emitInside(const Level &level, const Chunk &chunk,
                                  const Instance &instance, Value firstSum,
                                  int64_t numSums) {
-  Values initial = initialSums(level, chunk.column, firstSum, numSums);
-  Value firstInterval = b.div(getPlace(chunk, instance), level.interval);
+  Values initial;
+  for (int64_t sum = 0; sum < numSums; ++sum)
+    initial.append(plan.streams, getBias(level, chunk, b.add(firstSum, sum)));
   auto body = [&](Value number) {
     Value from = b.mul(number, level.interval);
-    Values sums =
-        emitTile(level, chunk, instance, firstSum, numSums, from,
-                 b.add(from, level.interval), b.sub(b.index(0), from), initial);
-    storeSums(level, chunk, instance, firstSum, sums,
-              b.add(firstInterval, number));
+    Values tile =
+        emitTile(chunk, firstSum, numSums, from, b.add(from, level.interval),
+                 b.sub(b.index(level.packedRow), from), initial);
+    for (int64_t stream = 0; stream < plan.streams; ++stream) {
+      Value interval =
+          b.add(getInterval(level, chunk, instance, b.index(stream)), number);
+      b.ifThen(isPresent(level, interval), [&] {
+        Value firstRow = b.add(b.mul(interval, rank), firstSum);
+        for (int64_t i = stream, n = tile.size(); i < n; i += plan.streams)
+          b.storeVector(tile[i], SummarizeOp(level.op).getOutput(),
+                        {instance.batch, instance.head,
+                         b.add(firstRow, i / plan.streams), chunk.column});
+      });
+    }
   };
   if (level.interval == plan.chunk)
     return body(b.index(0));
   b.loop(b.index(0), b.ceilDiv(chunk.rows, level.interval), 1, body);
 }
 
-/// A part of an interval that is longer than a chunk.
-void SummarizeKernel::emitAcross(const Level &level, const Chunk &chunk,
-                                 const Instance &instance, Value firstSum,
-                                 int64_t numSums) {
-  auto place = [&](int64_t i) -> Values {
-    return {chunk.vector,
-            b.mul(b.div(instance.slot, level.strips), level.strips),
-            b.index(level.sumsPlace),
-            b.add(firstSum, i / plan.streams),
-            b.index(i % plan.streams),
-            b.index(0)};
-  };
-  int64_t numTile = numSums * plan.streams;
-  Value shift = level.strips == 1
-                    ? b.rem(chunk.start, level.interval)
-                    : b.rem(getPlace(chunk, instance), level.interval);
-  Value ends;
-  if (level.strips == 1)
-    ends = b.either(chunk.last,
-                    b.equal(b.add(shift, chunk.rows), b.index(level.interval)));
-  else
-    ends = b.both(chunk.last, b.equal(b.rem(instance.strip, level.strips),
-                                      b.index(level.strips - 1)));
-  // Sums of a chunk start from zero: many short sums lose less than a long one.
-  Values tile = emitTile(level, chunk, instance, firstSum, numSums, b.index(0),
-                         chunk.rows, shift, Values(numTile, b.splat(0.0)));
-  for (int64_t i = 0; i < numTile; ++i)
-    tile[i] = b.fadd(b.loadVector(sums, place(i)), tile[i]);
-  b.ifThenElse(
-      ends,
-      [&] {
-        storeSums(level, chunk, instance, firstSum, tile,
-                  b.div(getPlace(chunk, instance), level.interval));
-        Values initial = initialSums(level, chunk.column, firstSum, numSums);
-        for (int64_t i = 0; i < numTile; ++i)
-          b.storeVector(initial[i], sums, place(i));
-      },
-      [&] {
-        for (int64_t i = 0; i < numTile; ++i)
-          b.storeVector(tile[i], sums, place(i));
+/// Adds what a chunk gives to intervals that are longer. Its own sums start
+/// from zero: many short sums lose less than a long one.
+void SummarizeKernel::addToSums(const Chunk &chunk, Value slot, Value place,
+                                Value packedRow, Value firstSum,
+                                int64_t numSums, PrefetchFn prefetch) {
+  Values zeros(numSums * plan.streams, b.splat(0.0));
+  Values tile = emitTile(chunk, firstSum, numSums, b.index(0), chunk.rows,
+                         packedRow, zeros, prefetch);
+  for (int64_t i = 0, n = tile.size(); i < n; ++i) {
+    Values at = {chunk.vector,
+                 slot,
+                 place,
+                 b.add(firstSum, i / plan.streams),
+                 b.index(i % plan.streams),
+                 b.index(0)};
+    b.storeVector(b.fadd(b.loadVector(sums, at), tile[i]), sums, at);
+  }
+}
+
+/// Whether a chunk is the first or the last one of an interval that is longer.
+Value SummarizeKernel::isEdge(const Level &level, const Chunk &chunk,
+                              const Instance &instance, bool end) {
+  Value start = b.rem(chunk.start, level.interval);
+  Value edge = end ? b.either(chunk.last, b.equal(b.add(start, chunk.rows),
+                                                  b.index(level.interval)))
+                   : b.equal(start, b.index(0));
+  return b.both(edge, b.equal(b.rem(instance.strip, level.strips),
+                              b.index(end ? level.strips - 1 : 0)));
+}
+
+void SummarizeKernel::resetSums(const Level &level, const Chunk &chunk,
+                                const Instance &instance) {
+  b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
+    Value bias = getBias(level, chunk, sum);
+    for (int64_t stream = 0; stream < plan.streams; ++stream)
+      b.storeVector(bias, sums,
+                    {chunk.vector, getSlot(level, instance),
+                     b.index(level.sumsPlace), sum, b.index(stream),
+                     b.index(0)});
+  });
+}
+
+void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
+                                const Instance &instance) {
+  b.loop(b.index(0), b.index(plan.streams), 1, [&](Value stream) {
+    Value interval = getInterval(level, chunk, instance, stream);
+    b.ifThen(isPresent(level, interval), [&] {
+      b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
+        b.storeVector(
+            b.loadVector(sums,
+                         {chunk.vector, getSlot(level, instance),
+                          b.index(level.sumsPlace), sum, stream, b.index(0)}),
+            SummarizeOp(level.op).getOutput(),
+            {instance.batch, instance.head, b.add(b.mul(interval, rank), sum),
+             chunk.column});
       });
+    });
+  });
+}
+
+/// The interval of a stream that the chunk lies in, or the first one.
+Value SummarizeKernel::getInterval(const Level &level, const Chunk &chunk,
+                                   const Instance &instance, Value stream) {
+  return b.add(b.mul(b.add(instance.stream, stream), coarsest / level.interval),
+               b.div(getPlace(chunk, instance), level.interval));
+}
+
+Value SummarizeKernel::isPresent(const Level &level, Value interval) {
+  return isRegular() ? b.equal(b.index(0), b.index(0))
+                     : b.less(interval, b.ceilDiv(rows, level.interval));
 }
 
 /// Rows of the next instance are asked for one cache line at a time, spread
-/// over the register tiles, since a burst of prefetches stalls the loads; and
-/// line after line, whatever the vector being computed, so that the hardware
-/// follows and fetches the rest. Worth 2 to 6 points of peak.
+/// over the register tiles of level `number` of the loop and the others, since
+/// a burst of prefetches stalls the loads; and line after line, whatever the
+/// vector being computed, so that the hardware follows and fetches the rest.
+/// Worth 2 to 6 points of peak.
 SummarizeKernel::PrefetchFn
-SummarizeKernel::prefetchNext(const Level &level, const Chunk &chunk,
-                              const Instance &instance) {
+SummarizeKernel::prefetchNext(const Chunk &chunk, const Instance &instance,
+                              Value number) {
   if (levels.size() < 2 || !staticRows || *staticRows < 2 * plan.chunk)
     return nullptr;
   Value next = b.add(instance.slot, 1);
@@ -493,28 +532,24 @@ SummarizeKernel::prefetchNext(const Level &level, const Chunk &chunk,
   Chunk ahead = chunk;
   ahead.start =
       b.add(chunk.start, b.select(wraps, b.index(plan.chunk), b.index(0)));
-  // The lines of all streams, divided among the vectors; for one vector, the
-  // lines of one stream are the share of one level.
-  int64_t number = &level - levels.data(), numLevels = levels.size();
-  SmallVector<std::pair<Value, Value>> shares;
-  for (int64_t share = 0; share < plan.streams; ++share) {
-    if (share * numLevels / plan.streams != number)
-      continue;
-    Value place = b.add(b.mul(chunk.vector, plan.streams), share);
-    Value stream = divideByVectors(place);
-    Value firstLine =
-        b.mul(b.sub(place, b.mul(stream, numVectors)), plan.chunk);
-    Value row = b.add(b.mul(b.add(target.stream, stream), coarsest),
-                      getPlace(ahead, target));
-    shares.push_back({b.min(row, *staticRows - plan.chunk), firstLine});
-  }
-  return [this, target, shares](Value number) {
-    for (auto [firstRow, firstLine] : shares) {
-      Value line = b.add(firstLine, number);
-      Value row = divideByVectors(line);
-      Value vector = b.add(firstVector, b.sub(line, b.mul(row, numVectors)));
+  // The lines of all streams are divided among the vectors and levels.
+  Value firstLine = b.mul(chunk.vector, plan.streams * plan.chunk);
+  Value firstTurn = b.mul(number, plan.chunk);
+  return [=](Value row) {
+    Value turn = b.mul(b.add(firstTurn, row), plan.streams);
+    Value turnLine = b.add(firstLine, b.div(turn, numLooped));
+    int64_t perTurn = llvm::divideCeil(plan.streams, numLooped);
+    for (int64_t i = 0; i < perTurn; ++i) {
+      Value line = b.add(turnLine, i);
+      Value place = divideByVectors(line);
+      Value vector = b.add(firstVector, b.sub(line, b.mul(place, numVectors)));
+      Value streamRow =
+          b.add(b.mul(b.add(target.stream, b.div(place, plan.chunk)), coarsest),
+                getPlace(ahead, target));
       b.prefetch(input,
-                 {target.batch, target.head, b.add(firstRow, row),
+                 {target.batch, target.head,
+                  b.add(b.min(streamRow, *staticRows - plan.chunk),
+                        b.rem(place, plan.chunk)),
                   b.mul(vector, plan.lanes)},
                  /*locality=*/2);
     }
@@ -528,17 +563,12 @@ Value SummarizeKernel::divideByVectors(Value value) {
 }
 
 /// The register tile: packed rows `[from, to)` of all streams times the weights
-/// `numSums` sums give to them, added to `initial`.
-Values SummarizeKernel::emitTile(const Level &level, const Chunk &chunk,
-                                 const Instance &instance, Value firstSum,
+/// `weightShift` rows behind that `numSums` sums give to them, added to
+/// `initial`.
+Values SummarizeKernel::emitTile(const Chunk &chunk, Value firstSum,
                                  int64_t numSums, Value from, Value to,
-                                 Value weightShift, ValueRange initial) {
-  if (!level.packedWhole)
-    weightShift = b.mul(b.rem(instance.strip, level.strips), plan.chunk);
-  weightShift = b.add(weightShift, level.packedRow);
-  PrefetchFn prefetch;
-  if (numSums == plan.rankBlock)
-    prefetch = prefetchNext(level, chunk, instance);
+                                 Value weightShift, ValueRange initial,
+                                 PrefetchFn prefetch) {
   return b.loop(
       from, to, 1, initial, [&](Value row, ValueRange sums) -> Values {
         if (prefetch)
@@ -558,30 +588,6 @@ Values SummarizeKernel::emitTile(const Level &level, const Chunk &chunk,
         }
         return results;
       });
-}
-
-/// Stores the sums of one interval of every stream. `firstInterval` is its
-/// number inside a coarsest interval.
-void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
-                                const Instance &instance, Value firstSum,
-                                ValueRange sums, Value firstInterval) {
-  Value output = SummarizeOp(level.op).getOutput();
-  int64_t intervalsPerStream = coarsest / level.interval;
-  Value numIntervals = b.ceilDiv(rows, level.interval);
-  for (int64_t stream = 0; stream < plan.streams; ++stream) {
-    Value interval =
-        b.add(b.mul(b.add(instance.stream, stream), intervalsPerStream),
-              firstInterval);
-    Value present = isRegular() ? b.equal(b.index(0), b.index(0))
-                                : b.less(interval, numIntervals);
-    b.ifThen(present, [&] {
-      Value firstRow = b.add(b.mul(interval, rank), firstSum);
-      for (int64_t i = stream, n = sums.size(); i < n; i += plan.streams)
-        b.storeVector(sums[i], output,
-                      {instance.batch, instance.head,
-                       b.add(firstRow, i / plan.streams), chunk.column});
-    });
-  }
 }
 
 void fovea::attn::emitSummaries(OpBuilder &builder,

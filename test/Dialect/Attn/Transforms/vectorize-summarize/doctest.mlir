@@ -45,23 +45,23 @@ func.func @one_level(%x: memref<1x4x1024x16xf32>, %w: memref<1x2x64x16xf32>,
 }
 
 // Intervals of 256 rows: sums wait in memory between chunks of 32 rows, whose
-// own sums start from zero and are added to them, and are stored and reset to the bias at the end of an interval.
+// own sums start from zero and are added to them. They start from the bias
+// where an interval begins, and are stored where it ends.
 
 // CHECK-LABEL: func.func @long_interval(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1x2x1024x16xf32>, %[[W:[a-z0-9]+]]: memref<1x4x256x16xf32>, %[[B:[a-z0-9]+]]: memref<1x4x16xf32>, %[[O:[a-z0-9]+]]: memref<1x2x16x16xf32>)
 //       CHECK:   scf.forall
 //       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x1x4x4x16xf32>
-//       CHECK:     vector.load %[[B]]
-//       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     scf.if
+//       CHECK:       %[[BIAS:.*]] = vector.load %[[B]]
+//       CHECK:       vector.store %[[BIAS]], %[[SUMS]]
 //       CHECK:     %[[TILE:.*]]:16 = scf.for
 //       CHECK:     %[[OLD:.*]] = vector.load %[[SUMS]]
 //       CHECK:     %[[NEW:.*]] = arith.addf %[[OLD]], %[[TILE]]#0
+//       CHECK:     vector.store %[[NEW]], %[[SUMS]]
 //       CHECK:     scf.if
-//       CHECK:       vector.store %[[NEW]], %[[O]]
-//       CHECK:       vector.load %[[B]]
-//       CHECK:       vector.store %{{.*}}, %[[SUMS]]
-//       CHECK:     } else {
-//       CHECK:       vector.store %[[NEW]], %[[SUMS]]
+//       CHECK:       %[[SUM:.*]] = vector.load %[[SUMS]]
+//       CHECK:       vector.store %[[SUM]], %[[O]]
 func.func @long_interval(%x: memref<1x2x1024x16xf32>, %w: memref<1x4x256x16xf32>,
                          %b: memref<1x4x16xf32>, %o: memref<1x2x16x16xf32>) {
   attn.summarize ins(%x : memref<1x2x1024x16xf32>)

@@ -72,6 +72,8 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   transforms.separateAdds = cpu.hasSeparateAdds;
   pm.addPass(attn::createVectorizeFFTPass(transforms));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
+  // Now, while most kernels are single operations that it skips.
+  addLowerToLoopsPasses(pm);
   pm.addPass(attn::createVectorizeSummarizePass(registers));
   pm.addNestedPass<func::FuncOp>(
       attn::createVectorizeSummarizeBackwardPass(registers));

@@ -39,16 +39,18 @@ void fovea::addDeallocationPasses(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
 }
 
-void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
-  pm.addPass(attn::createLowerChecksPass());
-  pm.addNestedPass<func::FuncOp>(attn::createLowerCopiesPass());
+void fovea::addLowerToLoopsPasses(OpPassManager &pm) {
   pm.addPass(createConvertLinalgToLoopsPass());
   VectorTransferToSCFOptions transfers;
   transfers.enableFullUnroll();
   pm.addPass(createConvertVectorToSCFPass(transfers));
-  pm.addPass(createLowerAffinePass());
-  // Expanding subviews creates affine maps.
+}
+
+void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
+  pm.addPass(attn::createLowerChecksPass());
+  pm.addNestedPass<func::FuncOp>(attn::createLowerCopiesPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
+  // Expanding subviews creates affine maps.
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
 
@@ -58,18 +60,7 @@ void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
   pm.addPass(createConvertMathToLLVMPass());
   // Takes vectors apart, by operations of the vector dialect.
   pm.addPass(createConvertMathToLibmPass());
-  ConvertVectorToLLVMPassOptions vectors;
-  vectors.x86Vector = true;
-  pm.addPass(createConvertVectorToLLVMPass(vectors));
-  FinalizeMemRefToLLVMConversionPassOptions memory;
-  memory.useAlignedAlloc = true;
-  memory.useGenericFunctions = true;
-  pm.addPass(createFinalizeMemRefToLLVMConversionPass(memory));
-  pm.addPass(createConvertFuncToLLVMPass());
-  pm.addPass(createArithToLLVMConversionPass());
-  pm.addPass(createConvertIndexToLLVMPass());
-  pm.addPass(createConvertControlFlowToLLVMPass());
-  pm.addPass(createUBToLLVMConversionPass());
+  pm.addPass(attn::createConvertToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

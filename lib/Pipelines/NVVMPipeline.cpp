@@ -135,5 +135,6 @@ void fovea::buildNVVMPipeline(OpPassManager &pm, const GPUInfo &gpu,
   buffers.emulate = options.emulate;
   pm.addPass(attn::createPlaceGPUBuffersPass(buffers));
   pm.addPass(attn::createLaunchToRuntimePass());
+  addLowerToLoopsPasses(pm);
   addLowerToLLVMPasses(pm);
 }

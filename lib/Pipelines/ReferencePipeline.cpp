@@ -27,5 +27,6 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(attn::createCheckSizesPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerToReferencePass());
   addDeallocationPasses(pm);
+  addLowerToLoopsPasses(pm);
   addLowerToLLVMPasses(pm);
 }

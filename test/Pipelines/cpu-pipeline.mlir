@@ -38,7 +38,7 @@
 // PASSES: attn-vectorize-stream-backward
 // PASSES: attn-outline-parallel
 // PASSES: duplicate-function-elimination
-// PASSES: convert-vector-to-llvm
+// PASSES: attn-convert-to-llvm
 // PASSES: reconcile-unrealized-casts
 
 // Everything becomes the LLVM dialect; vectors are as wide as the CPU's. Keys and

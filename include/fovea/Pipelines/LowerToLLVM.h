@@ -25,6 +25,9 @@ void addBufferizationPasses(mlir::OpPassManager &pm);
 /// allocates.
 void addDeallocationPasses(mlir::OpPassManager &pm);
 
+/// What is not a kernel: linalg, and vectors of several dimensions, to loops.
+void addLowerToLoopsPasses(mlir::OpPassManager &pm);
+
 /// Buffers, loops and vectors to the LLVM dialect. Allocation goes through the
 /// runtime.
 void addLowerToLLVMPasses(mlir::OpPassManager &pm);

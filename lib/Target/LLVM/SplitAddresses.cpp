@@ -39,6 +39,7 @@ public:
 
 private:
   const Sum &getSum(Value *index);
+  std::optional<Sum> getOffset(GetElementPtrInst *address);
   Value *split(GetElementPtrInst *address);
 
   Function &function;
@@ -72,15 +73,37 @@ const Sum &AddressSplitter::getSum(Value *index) {
   return *(sums[index] = std::move(sum));
 }
 
+/// The offset of `address` in elements of its type; none if it is constant or
+/// has parts of other sizes.
+std::optional<Sum> AddressSplitter::getOffset(GetElementPtrInst *address) {
+  const DataLayout &layout = function.getDataLayout();
+  SmallMapVector<Value *, APInt, 4> factors;
+  APInt constant(64, 0);
+  if (address->getType()->isVectorTy() || address->hasAllConstantIndices() ||
+      !address->collectOffset(layout, 64, factors, constant))
+    return std::nullopt;
+  int64_t size = layout.getTypeAllocSize(address->getResultElementType());
+  auto isWhole = [&](const APInt &bytes) {
+    return size > 0 && bytes.getSExtValue() % size == 0;
+  };
+  if (!isWhole(constant))
+    return std::nullopt;
+  Sum offset;
+  offset.constant = constant.getSExtValue() / size;
+  for (auto &[index, factor] : factors) {
+    if (!index->getType()->isIntegerTy(64) || !isWhole(factor))
+      return std::nullopt;
+    offset.add(getSum(index), factor.getSExtValue() / size);
+  }
+  return offset;
+}
+
 /// Returns what takes the place of `address`; null if that is to stay.
 Value *AddressSplitter::split(GetElementPtrInst *address) {
-  if (address->getNumIndices() != 1 || address->getType()->isVectorTy())
+  std::optional<Sum> sum = getOffset(address);
+  if (!sum)
     return nullptr;
-  Value *index = address->getOperand(1);
-  if (!index->getType()->isIntegerTy(64) || isa<ConstantInt>(index))
-    return nullptr;
-  const Sum &sum = getSum(index);
-  Type *type = address->getSourceElementType();
+  Type *type = address->getResultElementType();
   unsigned innermost = loops.getLoopDepth(address->getParent());
   auto getDepth = [&](Value *value) -> unsigned {
     auto *instruction = dyn_cast<Instruction>(value);
@@ -92,7 +115,7 @@ Value *AddressSplitter::split(GetElementPtrInst *address) {
   Value *pointer = address->getPointerOperand();
   for (unsigned depth = 0; depth <= innermost; ++depth) {
     Value *offset = nullptr;
-    for (auto [value, factor] : sum.factors) {
+    for (auto [value, factor] : sum->factors) {
       if (factor == 0 || getDepth(value) != depth)
         continue;
       Value *term = factor == 1
@@ -103,8 +126,8 @@ Value *AddressSplitter::split(GetElementPtrInst *address) {
     if (offset)
       pointer = builder.CreateGEP(type, pointer, offset);
   }
-  if (sum.constant)
-    pointer = builder.CreateGEP(type, pointer, builder.getInt64(sum.constant));
+  if (sum->constant)
+    pointer = builder.CreateGEP(type, pointer, builder.getInt64(sum->constant));
   return pointer;
 }
 

@@ -381,6 +381,34 @@ def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
   ];
 }
 
+def ConvertToLLVMPass : Pass<"attn-convert-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "convert buffers, vectors and control flow to the LLVM dialect";
+  let description = [{
+    Does in one conversion what `convert-vector-to-llvm`,
+    `finalize-memref-to-llvm`, `convert-func-to-llvm`, `convert-arith-to-llvm`,
+    `convert-index-to-llvm`, `convert-cf-to-llvm` and `convert-ub-to-llvm` do
+    one after the other. Memory is allocated by functions of the runtime.
+
+    An element of a buffer whose strides are known is found by one
+    `llvm.getelementptr`, into nested arrays:
+
+    ```mlir
+    %0 = memref.load %x[%i, %j] : memref<8x64xf32>
+    ```
+
+    ==>
+
+    ```mlir
+    %1 = llvm.getelementptr %base[%i, %j]
+        : (!llvm.ptr, i64, i64) -> !llvm.ptr, !llvm.array<64 x f32>
+    %0 = llvm.load %1 : !llvm.ptr -> f32
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::x86vector::X86VectorDialect"
+  ];
+}
+
 def LowerToReferencePass
     : Pass<"attn-lower-to-reference", "::mlir::func::FuncOp"> {
   let summary = "lower attention ops on memrefs to plain loops in f64";

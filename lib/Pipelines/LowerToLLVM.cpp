@@ -61,7 +61,6 @@ void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
   // Takes vectors apart, by operations of the vector dialect.
   pm.addPass(createConvertMathToLibmPass());
   pm.addPass(attn::createConvertToLLVMPass());
+  // LLVM's passes clean up sooner than those of MLIR.
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
 }

@@ -71,6 +71,24 @@ static Type getRowType(MemRefType buffer, Type element, int64_t &offset) {
   return row;
 }
 
+/// Where the elements of a buffer lie. A descriptor that has just been put
+/// together is not taken apart.
+static Value getPointer(OpBuilder &builder, Location loc, Value descriptor) {
+  Value whole = descriptor;
+  if (auto cast = whole.getDefiningOp<UnrealizedConversionCastOp>())
+    if (auto inverse =
+            cast.getOperand(0).getDefiningOp<UnrealizedConversionCastOp>();
+        inverse && inverse.getOperandTypes() == cast.getResultTypes())
+      whole = inverse.getOperand(0);
+  constexpr int64_t kAlignedPointer = 1;
+  while (auto insert = whole.getDefiningOp<LLVM::InsertValueOp>()) {
+    if (insert.getPosition() == ArrayRef(kAlignedPointer))
+      return insert.getValue();
+    whole = insert.getContainer();
+  }
+  return MemRefDescriptor(descriptor).alignedPtr(builder, loc);
+}
+
 /// The address of the element of `buffer` at `indices`; null if the patterns
 /// for buffers of any kind have to find it. `converted` are descriptor and
 /// indices in the LLVM dialect.
@@ -82,7 +100,7 @@ static Value getAddress(OpBuilder &builder, Location loc, MemRefType buffer,
   Type row = element ? getRowType(buffer, element, offset) : Type();
   if (!row)
     return Value();
-  Value base = MemRefDescriptor(converted.front()).alignedPtr(builder, loc);
+  Value base = getPointer(builder, loc, converted.front());
   Type pointer = base.getType();
   SmallVector<LLVM::GEPArg> steps;
   for (auto [index, value] : llvm::zip(indices, converted.drop_front())) {

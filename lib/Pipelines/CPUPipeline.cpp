@@ -72,7 +72,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   transforms.separateAdds = cpu.hasSeparateAdds;
   pm.addPass(attn::createVectorizeFFTPass(transforms));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
-  // Now, while most kernels are single operations that it skips.
+  // Now, while kernels are single operations, which these passes skip.
   addLowerToLoopsPasses(pm);
   pm.addPass(attn::createVectorizeSummarizePass(registers));
   pm.addNestedPass<func::FuncOp>(

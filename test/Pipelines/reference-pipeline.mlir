@@ -1,5 +1,5 @@
 // RUN: fovea-opt %s -attn-reference-pipeline | FileCheck %s
-// RUN: fovea-opt %s -attn-reference-pipeline | FileCheck %s --check-prefix=MEMORY
+// RUN: fovea-opt %s -attn-reference-pipeline -canonicalize -cse | FileCheck %s --check-prefix=MEMORY
 
 // Everything becomes the LLVM dialect.
 

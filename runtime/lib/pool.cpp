@@ -21,6 +21,7 @@
 #include "pool.h"
 
 #include "fovea_rt/fovea_rt.h"
+#include "relax.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -41,16 +42,6 @@ using namespace fovea::rt;
 //===----------------------------------------------------------------------===//
 
 static constexpr std::chrono::microseconds spinTime{50};
-
-static void cpuRelax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  // An instruction barrier waits longer than `yield`, which is a no-op on many
-  // cores.
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 /// Spins until `ready()` or for about `spinTime`; returns the last `ready()`.
 template <typename Ready> static bool spinUntil(bool enabled, Ready ready) {

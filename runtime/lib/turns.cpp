@@ -8,15 +8,12 @@
 
 #include "fovea_rt/abi.h"
 #include "parallel.h"
+#include "relax.h"
 #include "status.h"
 
 #include <atomic>
 #include <cinttypes>
 #include <sched.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 using namespace fovea::rt;
 
@@ -31,12 +28,6 @@ static std::atomic<int64_t> &entry(int64_t *progress, int64_t item) {
   static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t));
   return reinterpret_cast<std::atomic<int64_t> &>(
       progress[item * FOVEA_RT_TURN_STRIDE]);
-}
-
-static void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
 }
 
 /// Later items were handed out earlier if indices grow with the items.
@@ -64,7 +55,7 @@ void fovea_rt_wait_for_turn(int64_t *progress, int64_t item, int64_t num_items,
            (reached = theirs.load(std::memory_order_acquire)) < position;
            ++looks)
         if (looks < looksBeforeYield) {
-          relax();
+          cpuRelax();
         } else {
           looks = 0;
           sched_yield();

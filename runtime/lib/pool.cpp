@@ -41,7 +41,10 @@ using namespace fovea::rt;
 // Waiting
 //===----------------------------------------------------------------------===//
 
-static constexpr std::chrono::microseconds spinTime{50};
+/// Sleeping costs 15 to 30 us, for the thread that wakes up and for the one
+/// that waits for it. Pauses of 100 us are common, between the kernels of a
+/// layer and where a loop ends with one long body, and then that is much.
+static constexpr std::chrono::microseconds spinTime{200};
 
 /// Spins until `ready()` or for about `spinTime`; returns the last `ready()`.
 template <typename Ready> static bool spinUntil(bool enabled, Ready ready) {

@@ -31,7 +31,7 @@
 // PASSES: attn-vectorize-summarize-backward
 // PASSES: attn-vectorize-quantize
 // PASSES: attn-vectorize-conv-recover{num-registers=16 vector-bits=256}
-// PASSES: attn-vectorize-low-rank{min-tasks=2 num-registers=16 vector-bits=256}
+// PASSES: attn-vectorize-low-rank{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-vq-backward{vector-bits=256}
 // PASSES: attn-vectorize-codebook
 // PASSES: attn-vectorize-stream

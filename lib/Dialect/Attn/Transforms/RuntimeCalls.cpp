@@ -41,6 +41,12 @@ Value RuntimeCalls::emitCall(ImplicitLocOpBuilder &b, ModuleOp module,
   return resultType ? call.getResult() : Value();
 }
 
+Value RuntimeCalls::emitLoopThreads(ImplicitLocOpBuilder &b, ModuleOp module) {
+  Value threads = emitCall(b, module, "fovea_rt_loop_threads", b.getI64Type(),
+                           /*arguments=*/{});
+  return arith::IndexCastOp::create(b, b.getIndexType(), threads);
+}
+
 SmallVector<Value> RuntimeCalls::describe(ImplicitLocOpBuilder &b,
                                           Value memref) {
   auto type = cast<MemRefType>(memref.getType());

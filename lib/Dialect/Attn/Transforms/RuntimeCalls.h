@@ -39,6 +39,10 @@ public:
                               mlir::Type resultType,
                               mlir::ValueRange arguments);
 
+  /// How many threads a parallel loop would have here, an index.
+  static mlir::Value emitLoopThreads(mlir::ImplicitLocOpBuilder &builder,
+                                     mlir::ModuleOp module);
+
 private:
   mlir::LLVM::LLVMFuncOp getFunction(mlir::ImplicitLocOpBuilder &builder,
                                      llvm::StringRef name,

@@ -117,12 +117,12 @@ def VectorizeLowRankPass
     A causal `attn.low_rank` goes through chunks of rows with running sums of outer
     products: products of register tiles with the sums, with the triangle of
     weights on the diagonal, and of keys and values for the next sums. A task is a
-    head or, with few heads, a segment of its rows, which waits for its turn to add
-    to the sums. Other masks
-    make sums by group, or a tree of sums, and apply them to rows. The gradient is
-    three such sums, two of them under the transposed mask. See docs/Lowering.md.
+    head or, with few heads for the threads there are, a segment of its rows, which
+    waits for its turn to add to the sums. Other masks make sums by group, or a tree
+    of sums, and apply them to rows. The gradient is three such sums, two of them
+    under the transposed mask. See docs/Lowering.md.
   }];
-  let options = [VectorBitsOption, NumRegistersOption, MinTasksOption];
+  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect",

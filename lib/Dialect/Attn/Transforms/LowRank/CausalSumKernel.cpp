@@ -7,18 +7,19 @@
 //===----------------------------------------------------------------------===//
 
 #include "CausalSumKernel.h"
+#include "RuntimeCalls.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 CausalSumKernel::CausalSumKernel(OpBuilder &builder, Location loc,
-                                 const LowRankSum &sum,
-                                 const LowRankTarget &target)
-    : LowRankKernel(builder, loc, sum, target.registers),
-      turns(b, builder.getInsertionBlock()
-                   ->getParentOp()
-                   ->getParentOfType<ModuleOp>()) {
+                                 const LowRankSum &sum, RegisterFile registers)
+    : LowRankKernel(builder, loc, sum, registers),
+      module(builder.getInsertionBlock()
+                 ->getParentOp()
+                 ->getParentOfType<ModuleOp>()),
+      turns(b, module) {
   // A vector would be a lot for one or two columns.
   if (constexpr int64_t kMaxTails = 2;
       width > lanes && width % lanes <= kMaxTails)
@@ -38,17 +39,12 @@ CausalSumKernel::CausalSumKernel(OpBuilder &builder, Location loc,
   int64_t bytes = paddedRank() * numPanels * panel * state.getWidth() / 8;
   numChunks =
       std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kMaxChunks);
-  ArrayRef<int64_t> shape =
-      cast<MemRefType>(sum.left.rows.getType()).getShape();
-  // With twice as many heads as tasks are wanted, one more or less is no longer
-  // felt.
-  hasTurns = !ShapedType::isDynamicShape(shape.take_front(2)) &&
-             shape[0] * shape[1] < 2 * target.minTasks &&
-             (ShapedType::isDynamic(shape[2]) || shape[2] > numChunks * kChunk);
+  int64_t rows = cast<MemRefType>(sum.left.rows.getType()).getDimSize(2);
+  hasSegments = ShapedType::isDynamic(rows) || rows > numChunks * kChunk;
 }
 
 void CausalSumKernel::emit() {
-  if (hasTurns)
+  if (hasSegments)
     emitSegments();
   else
     emitHeads();
@@ -60,11 +56,8 @@ void CausalSumKernel::emitHeads() {
     batch = ivs[0];
     rowHead = ivs[1];
     allocateScratch();
-    int64_t padded = paddedRank();
-    running.sums = b.scratch({numPanels, padded, panel}, state);
-    running.carries = b.scratch({numPanels, padded, panel}, state);
-    running.keySums = b.scratch({keySumRows(), padded}, state);
-    running.keyCarries = b.scratch({keySumRows(), padded}, state);
+    running = makeState(
+        [&](ArrayRef<int64_t> shape) { return b.scratch(shape, state); });
     forQueryHeads(rowHead, [&](Value head, Value isFirst) {
       queryHead = head;
       isFirstHead = isFirst;
@@ -76,41 +69,62 @@ void CausalSumKernel::emitHeads() {
   });
 }
 
-/// A task for every segment.
+/// A task for every segment; with twice as many heads as threads, where one
+/// more or less is no longer felt, for all segments of a head.
 void CausalSumKernel::emitSegments() {
-  int64_t padded = paddedRank();
-  Value heads[] = {numBatches(), numQueryHeads()};
-  State all;
-  all.sums = b.allocate(heads, {numPanels, padded, panel}, state);
-  all.carries = b.allocate(heads, {numPanels, padded, panel}, state);
-  all.keySums = b.allocate(heads, {keySumRows(), padded}, state);
-  all.keyCarries = b.allocate(heads, {keySumRows(), padded}, state);
-
+  Value one = b.index(1), segmentRows = b.index(numChunks * kChunk);
   Value numSegments = b.ceilDiv(numRows(), numChunks * kChunk);
+  Value numChains = b.mul(numBatches(), numRowHeads());
+  Value threads = RuntimeCalls::emitLoopThreads(b, module);
+  Value isDivided = b.less(numChains, b.mul(threads, 2));
+  Value numItems = b.select(isDivided, numSegments, one);
+  Value itemRows = b.select(isDivided, segmentRows, numRows());
+  // Tasks of whole heads have the state in the memory of their thread.
+  Value heads[] = {numBatches(),
+                   b.select(isDivided, numQueryHeads(), b.index(0))};
+  State shared = makeState(
+      [&](ArrayRef<int64_t> shape) { return b.allocate(heads, shape, state); });
   auto emitItem = [&](Value item, Value chain) {
-    Value segment = b.sub(b.sub(numSegments, b.index(1)), item);
+    Value begin = b.mul(b.sub(b.sub(numItems, one), item), itemRows);
+    Value end = b.min(b.add(begin, itemRows), numRows());
     batch = b.div(chain, numRowHeads());
     rowHead = b.rem(chain, numRowHeads());
     allocateScratch();
+    State own = makeState(
+        [&](ArrayRef<int64_t> shape) { return b.scratch(shape, state); });
     forQueryHeads(rowHead, [&](Value head, Value isFirst) {
       queryHead = head;
       isFirstHead = isFirst;
-      Value at[] = {batch, head};
-      running = {b.rowView(all.sums, at), b.rowView(all.carries, at),
-                 b.rowView(all.keySums, at), b.rowView(all.keyCarries, at)};
-      b.ifThen(b.equal(segment, b.index(0)), [&] { startHead(); });
+      auto choose = [&](Value shared, Value own) {
+        Value view = b.rowView(shared, {batch, head});
+        own = memref::CastOp::create(b, view.getType(), own);
+        return b.select(isDivided, view, own);
+      };
+      running = {choose(shared.sums, own.sums),
+                 choose(shared.carries, own.carries),
+                 choose(shared.keySums, own.keySums),
+                 choose(shared.keyCarries, own.keyCarries)};
+      b.ifThen(b.equal(begin, b.index(0)), [&] { startHead(); });
       // Heads that share a row take one turn after the other.
-      Value shared = b.div(numQueryHeads(), numRowHeads());
-      Value member = sum.transposed ? b.rem(head, shared) : b.index(0);
-      emitSegment(b.mul(segment, numChunks * kChunk), b.add(member, 1));
+      Value members = b.div(numQueryHeads(), numRowHeads());
+      Value member = sum.transposed ? b.rem(head, members) : b.index(0);
+      b.loop(begin, end, numChunks * kChunk,
+             [&](Value first) { emitSegment(first, b.add(member, 1)); });
     });
     turns.end(b.index(Turns::kLast));
     b.freeScratch();
   };
-  turns.forAll(numSegments, b.mul(numBatches(), numRowHeads()),
-               /*isOrdered=*/true, emitItem);
-  for (Value buffer : {all.sums, all.carries, all.keySums, all.keyCarries})
+  turns.forAll(numItems, numChains, /*isOrdered=*/true, emitItem);
+  for (Value buffer :
+       {shared.sums, shared.carries, shared.keySums, shared.keyCarries})
     memref::DeallocOp::create(b, buffer);
+}
+
+CausalSumKernel::State CausalSumKernel::makeState(
+    llvm::function_ref<Value(ArrayRef<int64_t>)> allocate) {
+  int64_t padded = paddedRank(), panels[] = {numPanels, padded, panel},
+          keys[] = {keySumRows(), padded};
+  return {allocate(panels), allocate(panels), allocate(keys), allocate(keys)};
 }
 
 void CausalSumKernel::allocateScratch() {
@@ -246,7 +260,6 @@ void CausalSumKernel::addToState(Value slot) {
 }
 
 void fovea::attn::emitCausalSum(OpBuilder &builder, Location loc,
-                                const LowRankSum &sum,
-                                const LowRankTarget &target) {
-  CausalSumKernel(builder, loc, sum, target).emit();
+                                const LowRankSum &sum, RegisterFile registers) {
+  CausalSumKernel(builder, loc, sum, registers).emit();
 }

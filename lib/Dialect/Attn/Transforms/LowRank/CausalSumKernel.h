@@ -26,9 +26,9 @@
 // keys come in the opposite order: row i from the end reads the keys up to key
 // i from the end.
 //
-// Where there are few heads, segments are the tasks, and take turns to read and
-// add to C and z. That is a small part of their work, so several go on side by
-// side; what they compute is the same.
+// Where there are few heads for the threads that run them, segments are the
+// tasks, and take turns to read and add to C and z. That is a small part of
+// their work, so several go on side by side; what they compute is the same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ namespace fovea::attn {
 class CausalSumKernel : LowRankKernel {
 public:
   CausalSumKernel(mlir::OpBuilder &builder, mlir::Location loc,
-                  const LowRankSum &sum, const LowRankTarget &target);
+                  const LowRankSum &sum, RegisterFile registers);
 
   void emit();
 
@@ -81,6 +81,8 @@ private:
 
   void emitHeads();
   void emitSegments();
+  State
+  makeState(llvm::function_ref<Value(llvm::ArrayRef<int64_t> shape)> allocate);
   void allocateScratch();
   void startHead();
   void emitSegment(Value first, Value turn);
@@ -123,7 +125,9 @@ private:
   int64_t numPanels, panel, numChunks;
   /// Value columns that are not in panels.
   int64_t numTails = 0;
-  bool hasTurns;
+  /// Whether a head may have several segments.
+  bool hasSegments;
+  mlir::ModuleOp module;
   Turns turns;
   // The present task.
   Value batch, rowHead, queryHead, keyHead, isFirstHead;

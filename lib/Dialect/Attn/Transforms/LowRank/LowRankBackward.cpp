@@ -29,12 +29,12 @@ static constexpr int64_t kTaskRows = 256;
 
 void fovea::attn::emitLowRankSum(OpBuilder &builder, Location loc,
                                  const LowRankSum &sum,
-                                 const LowRankTarget &target) {
+                                 RegisterFile registers) {
   if (sum.mask == RowMask::Causal)
-    return emitCausalSum(builder, loc, sum, target);
+    return emitCausalSum(builder, loc, sum, registers);
   if (sum.hasChanges())
-    return emitRowChangeSum(builder, loc, sum, target.registers);
-  emitMaskedSum(builder, loc, sum, target.registers);
+    return emitRowChangeSum(builder, loc, sum, registers);
+  emitMaskedSum(builder, loc, sum, registers);
 }
 
 LowRankSum fovea::attn::getLowRankSum(LowRankOp op) {
@@ -113,20 +113,19 @@ static void clearWithoutHeads(RowBuilder &b, Value heads, Value gradient) {
 }
 
 void fovea::attn::emitLowRankBackward(OpBuilder &builder, LowRankBackwardOp op,
-                                      const LowRankTarget &target) {
+                                      RegisterFile registers) {
   Location loc = op.getLoc();
   Value u1 = op.getU1();
   FloatType state =
       getStateType(cast<MemRefType>(u1.getType()).getElementType());
-  RowBuilder b(loc, builder, state,
-               target.registers.vectorBits / state.getWidth());
+  RowBuilder b(loc, builder, state, registers.vectorBits / state.getWidth());
   Value extents[] = {b.extent(u1, 0), b.extent(u1, 1), b.extent(u1, 2)};
   Value inverses = b.allocate(extents, {}, state);
   Value deltas = b.allocate(extents, {}, state);
   emitDeltas(b, op, deltas);
 
   forGradientSums(op, inverses, deltas, [&](const LowRankSum &sum) {
-    emitLowRankSum(builder, loc, sum, target);
+    emitLowRankSum(builder, loc, sum, registers);
   });
   clearWithoutHeads(b, extents[1], op.getDU2());
   clearWithoutHeads(b, extents[1], op.getDValue());

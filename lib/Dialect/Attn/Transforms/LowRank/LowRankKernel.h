@@ -89,13 +89,6 @@ struct LowRankSum {
   }
 };
 
-/// What loops are made for.
-struct LowRankTarget {
-  RegisterFile registers;
-  /// Tasks wanted, where shapes are known and allow it.
-  int64_t minTasks;
-};
-
 LowRankSum getLowRankSum(LowRankOp op);
 /// Calls `emit` with each of the sums that a gradient is made of, in order.
 /// `inverses` is made by the first one; `deltas` has `-d_output . output`. Both
@@ -190,13 +183,13 @@ void emitPolynomialFeaturesBackward(mlir::OpBuilder &builder,
                                     PolynomialFeaturesBackwardOp op,
                                     int64_t vectorBits);
 void emitLowRankBackward(mlir::OpBuilder &builder, LowRankBackwardOp op,
-                         const LowRankTarget &target);
+                         RegisterFile registers);
 /// Emits loops for any mask, by the kernels below.
 void emitLowRankSum(mlir::OpBuilder &builder, mlir::Location loc,
-                    const LowRankSum &sum, const LowRankTarget &target);
+                    const LowRankSum &sum, RegisterFile registers);
 /// Emits loops for the causal mask.
 void emitCausalSum(mlir::OpBuilder &builder, mlir::Location loc,
-                   const LowRankSum &sum, const LowRankTarget &target);
+                   const LowRankSum &sum, RegisterFile registers);
 /// Emits loops for masks by rows or columns that are the same, and intervals.
 void emitMaskedSum(mlir::OpBuilder &builder, mlir::Location loc,
                    const LowRankSum &sum, RegisterFile registers);

@@ -36,7 +36,7 @@ struct VectorizeLowRankPass
     if (failed(
             fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
       return signalPassFailure();
-    LowRankTarget target = {{vectorBits, numRegisters}, minTasks};
+    RegisterFile registers = {vectorBits, numRegisters};
     WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
       if (!isa<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
                PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp>(op))
@@ -54,10 +54,10 @@ struct VectorizeLowRankPass
             emitPolynomialFeaturesBackward(builder, op, vectorBits);
           })
           .Case([&](LowRankOp op) {
-            emitLowRankSum(builder, op.getLoc(), getLowRankSum(op), target);
+            emitLowRankSum(builder, op.getLoc(), getLowRankSum(op), registers);
           })
           .Case([&](LowRankBackwardOp op) {
-            emitLowRankBackward(builder, op, target);
+            emitLowRankBackward(builder, op, registers);
           });
       op->erase();
       return WalkResult::advance();

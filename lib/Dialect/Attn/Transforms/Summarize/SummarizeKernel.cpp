@@ -182,10 +182,7 @@ void SummarizeKernel::divideWork(Value instances) {
   Value wanted = one;
   if (!isFixed) {
     auto module = SummarizeOp(levels.front().op)->getParentOfType<ModuleOp>();
-    wanted = arith::IndexCastOp::create(
-        b, b.getIndexType(),
-        RuntimeCalls::emitCall(b, module, "fovea_rt_loop_threads",
-                               b.getI64Type(), {}));
+    wanted = RuntimeCalls::emitLoopThreads(b, module);
     wanted = ceilDiv(wanted, b.index(sets));
   }
   // Pairs of instances first, then slices of rows, single instances last.

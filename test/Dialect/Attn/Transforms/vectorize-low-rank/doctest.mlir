@@ -34,13 +34,16 @@ func.func @causal(%u1: memref<3x4x100x16xf32>, %u2: memref<3x2x100x16xf32>, %v: 
   return
 }
 
-// With one head, segments are the tasks, and take turns to add to its sums.
+// With few heads for the threads there are, segments are the tasks, and take turns
+// to add to the sums of their head; else a task has all segments of a head.
 
 // CHECK-LABEL: func.func @segments(
-//       CHECK:   %[[PROGRESS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x32xi64>
-//       CHECK:   scf.forall (%[[ITEM:.*]]) in (4)
-//       CHECK:     %[[SEGMENT:.*]] = arith.subi %c3, %[[ITEM]]
-//       CHECK:     arith.muli %[[SEGMENT]], %c256
+//       CHECK:   %[[THREADS:.*]] = llvm.call @fovea_rt_loop_threads()
+//       CHECK:   %[[FEW:.*]] = arith.cmpi sgt, %{{.*}}, %c1
+//   CHECK-DAG:   %[[ITEMS:.*]] = arith.select %[[FEW]], %c4, %c1
+//   CHECK-DAG:   %[[ROWS:.*]] = arith.select %[[FEW]], %c256, %c1000
+//       CHECK:   scf.forall (%[[ITEM:.*]]) in (%[[ITEMS]])
+//       CHECK:     arith.muli %{{.*}}, %[[ROWS]]
 //       CHECK:     llvm.call @fovea_rt_wait_for_turn
 //       CHECK:     llvm.call @fovea_rt_end_turn
 //       CHECK:     vector.store %{{.*}}, %{{.*}} : memref<1x1x1000x64xf32>

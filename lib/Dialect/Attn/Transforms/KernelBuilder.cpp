@@ -104,6 +104,9 @@ Value KernelBuilder::less(Value a, Value b) {
   return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
 }
 Value KernelBuilder::either(Value a, Value b) {
+  // Folding looks for a constant on the right.
+  if (matchPattern(a, m_Constant()))
+    std::swap(a, b);
   return createOrFold<arith::OrIOp>(a, b);
 }
 Value KernelBuilder::both(Value a, Value b) {

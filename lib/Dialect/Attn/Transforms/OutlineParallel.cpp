@@ -8,8 +8,9 @@
 //
 // A parallel loop becomes a function of one index and a call of the runtime,
 // which runs it on its threads. What the body uses from outside travels in a
-// struct on the caller's stack; what it allocates lies in the scratch memory
-// that the runtime keeps for each thread, so a loop never allocates.
+// struct on the caller's stack. Buffers of static shape that it allocates lie
+// in the scratch memory that the runtime keeps for each thread; only others are
+// allocated for every index.
 //
 //===----------------------------------------------------------------------===//
 
@@ -102,6 +103,9 @@ layOutScratch(Block *body, SmallVectorImpl<ScratchBuffer> &buffers) {
           return WalkResult::advance();
         auto type = cast<MemRefType>(op->getResult(0).getType());
         if (!type.hasStaticShape()) {
+          // That is allocated when the body runs.
+          if (isa<memref::AllocOp>(op))
+            return WalkResult::advance();
           op->emitOpError()
               << "expects a buffer allocated in a parallel loop to "
                  "have a static shape, but got "

@@ -27,7 +27,8 @@ FACTORS = {
     "scores": ["normal", "wide", "large", "rising", "falling", "masked", "none"],
     "sizes": ["full", "some", "short"],
     "cpu": check.usable_cpus(),
-    "dynamic": [False, True],
+    # Of all extents, or of batch entries and heads only.
+    "dynamic": [False, True, "heads"],
 }
 
 
@@ -85,9 +86,12 @@ def run_apply(index, case):
     b = make_bases(rng, sizes, N, case["scores"], NAMES[basis])
     v, d = normal(rng, (B, G, N, E), dtype), normal(rng, (B, H, N, E), dtype)
     out = check.reference.conv_apply(b, sizes, v).astype(NAMES[dtype])
-    dynamic = case["dynamic"]
-    shapes = {name: (*[None] * (array.ndim - 1), E if array.ndim == 4 and name != "b" else None)
-              if dynamic else array.shape for name, array in dict(b=b, m=sizes, v=v, o=out, d=d).items()}
+    shapes = {name: array.shape for name, array in dict(b=b, m=sizes, v=v, o=out, d=d).items()}
+    if case["dynamic"] == "heads":
+        shapes = {name: (None, None, *shape[2:]) for name, shape in shapes.items()}
+    elif case["dynamic"]:
+        shapes = {name: (*[None] * (len(shape) - 1), E if len(shape) == 4 and name != "b" else None)
+                  for name, shape in shapes.items()}
     types = {name: tensor(shapes[name], kind)
              for name, kind in dict(b=basis, m="i32", v=dtype, o=dtype, d=dtype).items()}
     sums = (lambda kind: kind) if case["sums"] == "same" else state

@@ -31,14 +31,16 @@ FACTORS = {
 
 def module(dtype, basis, B, H, G, R, N, E, algorithm, block, dynamic):
     shapes = [(B, H, R, N), (B, H, R), (B, G, N, E), (B, H, N, E), (B, H)]
-    if dynamic:
+    if dynamic == "heads":
+        shapes = [(None, None, *shape[2:]) for shape in shapes]
+    elif dynamic:
         shapes = [[None] * 4, [None] * 3, [None] * 3 + [E], [None] * 3 + [E], [None] * 2]
     b, m, v, o, c = (tensor(s, t) for s, t in zip(shapes, (basis, "i32", dtype, dtype, "i32")))
     body, extents = "", ["", ""]
     if dynamic:
         body = "".join(f"  %c{i} = arith.constant {i} : index\n" for i in range(4)) + "".join(
             f"  %d{i} = tensor.dim %b, %c{i} : {b}\n" for i in (0, 1, 3))
-        extents = ["%d0, %d1, %d3", "%d0, %d1"]
+        extents = ["%d0, %d1" + ", %d3" * (dynamic is True), "%d0, %d1"]
     body += f"  %o = tensor.empty({extents[0]}) : {o}\n  %c = tensor.empty({extents[1]}) : {c}\n"
     options = f"algorithm = #attn.conv_algorithm<{algorithm}>" + (f", block = {block} : i64" if block else "")
     return (f"func.func @f(%b: {b}, %m: {m}, %v: {v}) -> ({o}, {c}) {{\n{body}"
@@ -84,6 +86,25 @@ def run_long(index, case):
                 "basis": "state", "scores": "normal", "dynamic": False})
 
 
+# As many heads as make them tasks, or fewer, where only their number or all extents
+# are known at run time.
+SOME_HEADS = {
+    "rows": [1, 64, 193],
+    "bases": [1, 3],
+    "algorithm": ALGORITHMS,
+    "width": [3, 16, 64],
+    "heads": [(4, 8, 4), (16, 1, 1), (2, 3, 1), (0, 2, 1)],
+    "dtype": check.types(),
+    "cpu": check.usable_cpus(),
+    "dynamic": ["heads", True],
+}
+
+
+def run_some(index, case):
+    run(index, {**case, "basis": "state", "scores": "normal", "sizes": "some"})
+
+
 check.matrix(FACTORS, 11, run)
 check.matrix(LONG_PIECES, 12, run_long)
+check.matrix(SOME_HEADS, 13, run_some)
 check.finish()

@@ -308,9 +308,9 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
   let summary = "outline parallel loops to functions that the runtime calls";
   let description = [{
     Turns every `scf.forall` on memrefs into a private function of one loop index
-    and a call of the runtime's `fovea_rt_parallel_for`. Buffers allocated in the
-    body become slices of the scratch memory that the runtime keeps for each
-    thread; what the body uses from outside is passed in a struct on the caller's
+    and a call of the runtime's `fovea_rt_parallel_for`. Buffers of static shape
+    allocated in the body become slices of the scratch memory that the runtime keeps
+    for each thread; what the body uses from outside is passed in a struct on the caller's
     stack, except constants, which are repeated; of a buffer of static shape, that
     is its address. Parallel loops inside parallel loops become sequential.
 

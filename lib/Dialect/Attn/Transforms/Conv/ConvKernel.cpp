@@ -18,6 +18,9 @@ using namespace mlir;
 using namespace fovea::attn;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Tasks of whole heads that make a loop parallel, and numbers of the values
+/// and profiles of a head that a thread can have tables for.
+static constexpr int64_t kManyTasks = 16, kSmallHead = 1 << 19;
 /// Lags whose score sums lie in the first-level cache while bases are added.
 static constexpr int64_t kLagChunk = 1024;
 
@@ -47,21 +50,31 @@ void ConvKernel::emit() {
   prepareShared();
   size_t numShared = buffers.size();
   Value batches = b.extent(basis, 0), heads = b.extent(basis, 1);
-  if (plan.headsOfTask != 0) {
+  auto emitOneByOne = [&] {
+    allocateBuffers();
+    b.loop(b.index(0), batches, 1,
+           [&](Value batch) { emitHeads(batch, b.index(0), heads); });
+    freeBuffers(numShared);
+  };
+  // Heads that share values add to the same gradient, so these stay together.
+  Value count = b.index(1);
+  if (isa<ConvApplyBackwardOp>(op))
+    count = b.max(b.div(heads, b.max(b.extent(value, 1), 1)), 1);
+  Value groups = b.div(heads, count);
+  auto emitTasks = [&] {
     // Loops inside of a task are not parallel.
-    Value count = b.index(plan.headsOfTask);
-    forAll({batches, b.div(heads, count)}, [&](ValueRange task) {
+    forAll({batches, groups}, [&](ValueRange task) {
       allocateBuffers();
       Value first = b.mul(task[1], count);
       emitHeads(task[0], first, b.add(first, count));
       freeBuffers(numShared);
     });
-  } else {
-    allocateBuffers();
-    b.loop(b.index(0), batches, 1,
-           [&](Value batch) { emitHeads(batch, b.index(0), heads); });
-    freeBuffers(numShared);
-  }
+  };
+  // With extents that are known at run time only, both are there.
+  Value isFew = b.less(b.mul(batches, groups), b.index(kManyTasks));
+  Value numbers = b.mul(numTokens, b.add(b.mul(numBases, 4), width));
+  Value isLarge = b.less(b.index(kSmallHead), numbers);
+  b.ifThenElse(b.either(isFew, isLarge), emitOneByOne, emitTasks);
   finish();
   freeBuffers(0);
 }

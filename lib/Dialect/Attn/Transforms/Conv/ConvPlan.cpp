@@ -86,25 +86,6 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
   return {best, time(best) < timeToeplitz(tokens)};
 }
 
-/// Heads whose tasks make a loop parallel, and numbers of the values and
-/// profiles of a head that a thread can have tables for.
-static constexpr int64_t kManyHeads = 16, kSmallHead = 1 << 19;
-
-/// Whole heads are tasks where there are many small ones. Heads that share
-/// values add to the same gradient, so these stay together.
-template <typename OpTy>
-static int64_t chooseHeadsOfTask(MemRefType basis, MemRefType value) {
-  if (!basis.hasStaticShape() || !value.hasStaticShape() ||
-      basis.getDimSize(1) == 0)
-    return 0;
-  bool isBackward = std::is_same_v<OpTy, ConvApplyBackwardOp>;
-  int64_t heads = isBackward ? basis.getDimSize(1) / value.getDimSize(1) : 1;
-  int64_t tasks = basis.getDimSize(0) * basis.getDimSize(1) / heads;
-  int64_t numbers =
-      value.getDimSize(2) * (value.getDimSize(3) + 4 * basis.getDimSize(2));
-  return tasks >= kManyHeads && numbers <= kSmallHead ? heads : 0;
-}
-
 template <typename OpTy>
 ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
                                int64_t numRegisters, bool splitVectors) {
@@ -114,7 +95,6 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   ConvPlan plan;
   plan.lanes = vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
-  plan.headsOfTask = chooseHeadsOfTask<OpTy>(basis, value);
   constexpr bool isForward = std::is_same_v<OpTy, ConvApplyOp>;
   auto [block, isFaster] =
       chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width,

@@ -30,9 +30,6 @@ struct ConvPlan {
   /// Zeros before lag 0 of a profile, a multiple of the lanes and no fewer; and
   /// what the lags of a profile are padded to a multiple of.
   int64_t front, lagMultiple;
-  /// Heads of a parallel task; 0 if heads come one after the other, and what
-  /// there is to do for each is parallel.
-  int64_t headsOfTask;
   /// What the width is padded to a multiple of.
   int64_t columnMultiple;
   /// Columns that belong together.

@@ -14,8 +14,8 @@ func.func @tensor_results(%x: tensor<4xf32>, %f: tensor<1xf32>) -> tensor<4xf32>
 
 func.func @dynamic_buffer(%f: f32, %n: index) {
   scf.forall (%i) in (4) {
-    // expected-error @below {{'memref.alloc' op expects a buffer allocated in a parallel loop to have a static shape, but got 'memref<?xf32>'}}
-    %a = memref.alloc(%n) : memref<?xf32>
+    // expected-error @below {{'memref.alloca' op expects a buffer allocated in a parallel loop to have a static shape, but got 'memref<?xf32>'}}
+    %a = memref.alloca(%n) : memref<?xf32>
     memref.store %f, %a[%i] : memref<?xf32>
   }
   return

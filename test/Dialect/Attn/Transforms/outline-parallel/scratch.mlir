@@ -54,3 +54,18 @@ func.func @inner(%f: f32, %n: index) {
   }
   return
 }
+
+// What has no static shape is allocated for every index.
+
+// CHECK-LABEL: func.func private @dynamic_parallel_0(
+//       CHECK:   %[[BUFFER:.*]] = memref.alloc(%{{.*}}) : memref<?xf32>
+//       CHECK:   memref.store %{{.*}}, %[[BUFFER]]
+//       CHECK:   memref.dealloc %[[BUFFER]]
+func.func @dynamic(%f: f32, %n: index) {
+  scf.forall (%i) in (4) {
+    %a = memref.alloc(%n) : memref<?xf32>
+    memref.store %f, %a[%i] : memref<?xf32>
+    memref.dealloc %a : memref<?xf32>
+  }
+  return
+}

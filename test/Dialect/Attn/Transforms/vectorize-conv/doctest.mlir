@@ -42,6 +42,24 @@ func.func @many_heads(%b: memref<4x8x2x64xf32>, %m: memref<4x8x2xi32>, %v: memre
   return
 }
 
+// So they are where how many there are is known at run time only; a few come one
+// after the other.
+// CHECK-LABEL: func @some_heads(
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %{{.*}}, %c16
+// CHECK: scf.if %[[FEW]] {
+// CHECK:   memref.alloc() {alignment = 64 : i64} : memref<3xindex>
+// CHECK:   scf.for
+// CHECK:     scf.for
+// CHECK:       scf.forall {{.*}} in (1)
+// CHECK: } else {
+// CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (%{{.*}}, %{{.*}}) {
+// CHECK:     memref.alloc() {alignment = 64 : i64} : memref<3xindex>
+func.func @some_heads(%b: memref<?x?x2x64xf32>, %m: memref<?x?x2xi32>, %v: memref<?x?x64x64xf32>, %o: memref<?x?x64x64xf32>, %c: memref<?x?xi32>) {
+  attn.conv_apply ins(%b, %m, %v : memref<?x?x2x64xf32>, memref<?x?x2xi32>, memref<?x?x64x64xf32>)
+      outs(%o, %c : memref<?x?x64x64xf32>, memref<?x?xi32>) {algorithm = #attn.conv_algorithm<toeplitz>}
+  return
+}
+
 // Segments of 34 columns are a piece each, 30 rows a block: transforms of 64.
 // REMARK: Algorithm=partitioned, Block=30,
 // CHECK-LABEL: func @long_segments(

@@ -48,7 +48,6 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
                              int64_t profile_stride, int64_t zeros,
                              int64_t multiple, int64_t *piece, int64_t *ends,
                              int64_t *windows) {
-  constexpr int64_t padding = 1;
   auto firstColumn = [=](int64_t segment) {
     return segment < num_bases ? num_tokens - sizes[segment * stride]
                                : num_tokens;
@@ -60,7 +59,6 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
     int64_t first = firstColumn(segment), end = firstColumn(segment + 1);
     if (first == end)
       continue;
-    numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
     for (int64_t begin = first, next = first; next < end; begin = next) {
       next = end - begin <= longest ? end : begin + block;
       int64_t *entry = piece + 4 * numPieces++;
@@ -72,12 +70,12 @@ int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
     }
     int64_t window =
         origin + segment * profile_stride - first % block - longest;
-    for (int64_t index = first / block; index < numBlocks; ++index) {
+    int64_t count = numBlocks - first / block;
+    for (int64_t index = 0; index < count + count % 2; ++index) {
       windows[numWindows++] = window;
       window += block;
     }
   }
-  numWindows = std::fill_n(windows + numWindows, padding, zeros) - windows;
   while (numWindows % multiple != 0)
     windows[numWindows++] = zeros;
 

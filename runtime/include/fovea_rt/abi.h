@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 5
+#define FOVEA_RT_ABI_VERSION 6
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -226,12 +226,12 @@ FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
  * the block + longest weights begin that lie between a piece and a block at a
  * distance from its own: at `origin + r * profile_stride + distance * block -
  * first % block - longest`, with the first column of the segment, from distance
- * 0 on for each segment, after and before an entry of `zeros`, so that no two
- * segments have neighbours. So fewer than block + longest weights are read
- * before `origin`, where lag 0 of the first profile is. Entries are filled up
- * to a multiple of `multiple` with `zeros`; their number is returned. Writes
- * num_blocks + num_bases - 1 pieces and num_bases * (num_blocks + 1) + multiple
- * windows at most.
+ * 0 on for each segment, and one more where that makes the number of them even:
+ * no pair of windows has two segments. So fewer than block + longest weights
+ * are read before `origin`, where lag 0 of the first profile is. Entries are
+ * filled up to a multiple of `multiple`, which is even, with `zeros`; their
+ * number is returned. Writes num_blocks + num_bases - 1 pieces and as many
+ * windows, at most, as num_bases times num_blocks, made even, filled up.
  */
 FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
     const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,

@@ -214,9 +214,9 @@ void KernelBuilder::storeScalar(Value value, Value memref, ValueRange indices) {
 }
 
 void KernelBuilder::prefetch(Value memref, ValueRange indices,
-                             unsigned locality) {
-  memref::PrefetchOp::create(*this, memref, indices, /*isWrite=*/false,
-                             locality, /*isDataCache=*/true);
+                             unsigned locality, bool isWrite) {
+  memref::PrefetchOp::create(*this, memref, indices, isWrite, locality,
+                             /*isDataCache=*/true);
 }
 
 Value KernelBuilder::scratch(ArrayRef<int64_t> shape, Type elementType) {

@@ -104,9 +104,9 @@ public:
                    mlir::ValueRange indices);
 
   /// Asks for the cache line at `indices` to be brought to the first cache
-  /// level (locality 3) or to the second (2).
-  void prefetch(mlir::Value memref, mlir::ValueRange indices,
-                unsigned locality);
+  /// level (locality 3) or to the second (2), to be written if `isWrite`.
+  void prefetch(mlir::Value memref, mlir::ValueRange indices, unsigned locality,
+                bool isWrite = false);
 
   /// An uninitialised 64-byte aligned buffer of static shape.
   mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);

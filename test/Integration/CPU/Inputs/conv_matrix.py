@@ -81,6 +81,24 @@ LONG_PIECES = {
 }
 
 
+# Windows of more lags than there are in a chunk, beside others that have fewer columns than a
+# task has rows.
+LONG_WINDOWS = {
+    "rows": [1300, 2500, 4099],
+    "bases": [1, 3, 9],
+    "algorithm": [("toeplitz", 0), ("partitioned", 256)],
+    "width": [3, 16],
+    "dtype": check.types(),
+    "scores": ["normal", "rising", "falling"],
+    "sizes": ["even", "full", "short"],
+    "cpu": check.usable_cpus(),
+}
+
+
+def run_windows(index, case):
+    run(index, {**case, "heads": (1, 1, 1), "basis": "state", "dynamic": False})
+
+
 def run_long(index, case):
     run(index, {**case, "rows": case["segment"] * case["bases"], "algorithm": ("partitioned", 0), "heads": (1, 2, 1),
                 "basis": "state", "scores": "normal", "dynamic": False})
@@ -106,5 +124,6 @@ def run_some(index, case):
 
 check.matrix(FACTORS, 11, run)
 check.matrix(LONG_PIECES, 12, run_long)
-check.matrix(SOME_HEADS, 13, run_some)
+check.matrix(LONG_WINDOWS, 13, run_windows)
+check.matrix(SOME_HEADS, 14, run_some)
 check.finish()

@@ -80,7 +80,7 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
 
     Keys `j` with `N - m_r <= j < N - m_(r+1)` share the scores `b[0] + ... +
     b[r]` by distance. These sums are taken in order in `f64`, and rounded to the
-    state type of `value` with the greatest of the head subtracted; everything
+    state type of `value` with about the greatest of the head subtracted; everything
     after that is in the state type. A normaliser is a sum of weights, never a
     difference.
 

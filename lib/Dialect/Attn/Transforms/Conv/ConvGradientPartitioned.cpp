@@ -28,6 +28,11 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Windows of a task, and what their number is chosen for: a task reads what is
+/// before its own windows again.
+static constexpr int64_t kLeastWindows = 256, kMostWindows = 4096,
+                         kWindowTasks = 32;
+
 namespace {
 class ConvGradientPartitioned : public ConvGradientKernel {
 public:
@@ -137,13 +142,16 @@ void ConvGradientPartitioned::emitProducts() {
          [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
   sumDeltas();
   storeProfileGradients([&](Value segment, Value lag) {
-    // Halves of windows follow each other as their lags do.
+    // Halves of windows follow each other as their lags do; a segment has one
+    // for each of its blocks.
     Value window = loadIndex(segmentWindows, segment);
+    Value end = b.sub(numBlocks, loadIndex(segmentBlocks, segment));
     Value place = b.add(lag, b.rem(firstColumn(segment), plan.block));
+    Value left = b.sub(b.mul(b.sub(end, b.index(1)), plan.block), place);
     place = b.add(b.mul(window, plan.block), place);
     Value later = b.loadVector(lagSums, {b.index(0), place});
-    Value earlier =
-        b.loadVector(lagSums, {b.index(1), b.add(place, plan.block)});
+    Value earlier = loadMasked(lagSums, {b.index(1), b.add(place, plan.block)},
+                               firstLanes(left), 0.0);
     Value deltas = b.loadVector(profileGradients, scoreOffset(segment, lag));
     return b.fsub(b.fadd(later, earlier), deltas);
   });
@@ -281,7 +289,7 @@ void ConvGradientPartitioned::invertWindows(Value first) {
 /// segment has the rows from its first column + l on, as many as it has
 /// columns: a window that moves with l.
 void ConvGradientPartitioned::sumDeltas() {
-  forAllWindowTasks([&](Value firstLag, Value endLag) {
+  auto sumTask = [&](Value firstLag, Value endLag) {
     b.loop(b.index(0), numBases, 1, [&](Value segment) {
       Value first = firstColumn(segment), size = b.sub(numTokens, first);
       Value length = b.sub(firstColumn(b.add(segment, 1)), first);
@@ -301,7 +309,11 @@ void ConvGradientPartitioned::sumDeltas() {
                  /*size=*/numTokens, load);
       finishWindows(count, store);
     });
-  });
+  };
+  Value size = b.clamp(b.ceilDiv(numTokens, kWindowTasks),
+                       b.index(kLeastWindows), b.index(kMostWindows));
+  size = b.mul(b.ceilDiv(size, lanes), lanes);
+  forAllWindowTasks(size, kMostWindows, sumTask);
 }
 
 //===----------------------------------------------------------------------===//

@@ -10,6 +10,7 @@
 #include "RuntimeCalls.h"
 #include "SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
@@ -21,8 +22,6 @@ static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Tasks of whole heads that make a loop parallel, and numbers of the values
 /// and profiles of a head that a thread can have tables for.
 static constexpr int64_t kManyTasks = 16, kSmallHead = 1 << 19;
-/// Lags whose score sums lie in the first-level cache while bases are added.
-static constexpr int64_t kLagChunk = 1024;
 
 ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
                        Value sizes, Value value, const ConvPlan &plan)
@@ -269,14 +268,15 @@ void ConvKernel::allocateBuffers() {
   segments = allocate(indexType, {numTokens});
   weights = allocate(b.getStateType(), {b.mul(b.add(numBases, 1), weightRow)});
   scores = allocate(b.getStateType(), {b.mul(numBases, scoreRow)});
-  partialTops = allocate(b.getF64Type(), {b.ceilDiv(lags, kLagChunk)});
+  Value chunks = b.ceilDiv(lags, kLagChunk);
+  // That of the first chunk is found even if there is none.
+  partialTops = allocate(b.getF64Type(), {b.max(chunks, 1)});
+  chunkSums = allocate(b.getStateType(), {numBases, chunks});
   Value rows = b.mul(b.ceilDiv(numTokens, lanes), lanes);
   // Vectors of rows begin anywhere.
-  normalisers = allocate(b.getF64Type(), {b.add(rows, lanes)});
-  reciprocals = allocate(b.getStateType(), {rows});
+  reciprocals = allocate(b.getStateType(), {b.add(rows, lanes)});
   marks = allocate(b.getI8Type(), {numTokens});
   markedOfTask = allocate(indexType, {numTokens});
-  chooseWindowTasks();
 }
 
 void ConvKernel::prepareValues() {
@@ -319,22 +319,59 @@ void ConvKernel::listSegments(Value first, Value end) {
 //===----------------------------------------------------------------------===//
 
 void ConvKernel::prepareWeights() {
-  // The profile of zeros. Windows of it are as long as a transform; elsewhere
-  // it stands for a segment.
+  // The profile of zeros. A pair of windows of it is a transform and a block
+  // long; elsewhere it stands for a segment.
   Value start = b.mul(numBases, weightRow);
-  Value count =
-      plan.block != 0 ? b.index(llvm::alignTo(length, lanes)) : weightRow;
+  Value count = weightRow;
+  if (plan.block != 0)
+    count = b.min(count, llvm::alignTo(length + plan.block, lanes));
   b.loop(start, b.add(start, count), lanes,
          [&](Value at) { b.storeVector(b.splat(0.0), weights, at); });
-  top = findTop();
-  storeWeights();
+  auto isSome = [&](Value top) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, top,
+                                 wide(-kInfinity));
+  };
+  // The greatest score sum of a few lags is taken off, unless there are others
+  // so much greater that weights had better be computed again.
+  forAll({b.index(1)}, [&](ValueRange) {
+    auto visit = [&](Value, Value, Value sum, ValueRange tops) {
+      return Values{b.fmax(sum, tops[0])};
+    };
+    storeTop(forEachScoreSum(b.index(0), b.min(scoreRow, kFirstLags),
+                             splatWide(-kInfinity), visit)[0],
+             b.index(0));
+  });
+  Value top = memref::LoadOp::create(b, partialTops, b.index(0));
+  Value inits[] = {
+      b.fmul(b.select(isSome(top), top, wide(0.0)), wide(-softmax::kLog2E)),
+      b.index(1)};
+  auto storeAll = [&](Value, ValueRange carried) {
+    shift = carried[0];
+    b.ifThen(b.less(b.index(0), carried[1]), [&] { storeWeights(); });
+    Value top = b.loop(b.index(0), b.ceilDiv(scoreRow, kLagChunk), 1,
+                       wide(-kInfinity), [&](Value chunk, ValueRange carried) {
+                         Value part =
+                             memref::LoadOp::create(b, partialTops, chunk);
+                         return Values{b.fmax(part, carried[0])};
+                       })[0];
+    // Where the first lags have no score it may also be less.
+    Value isFar = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
+                                        math::AbsFOp::create(b, top),
+                                        wide(kLogMostWeight));
+    isFar = arith::AndIOp::create(b, isFar, isSome(top));
+    return Values{b.select(isFar, b.fsub(shift, top), shift),
+                  b.select(isFar, b.index(1), b.index(0))};
+  };
+  shift = b.loop(b.index(0), b.index(2), 1, inits, storeAll)[0];
 }
 
 /// Visits the score sums of lags `[first, first + count)`, in f64, segment by
 /// segment, as far as the segment has lags; other elements of the last vector
-/// are minus infinity.
-Value ConvKernel::forEachScoreSum(Value first, Value count, Value init,
-                                  ScoreVisitor visit) {
+/// are minus infinity. `finish` sees what was carried behind a segment.
+ConvKernel::Values
+ConvKernel::forEachScoreSum(Value first, Value count, ValueRange inits,
+                            ScoreVisitor visit,
+                            function_ref<Values(Value, ValueRange)> finish) {
   Value sums = b.scratch({kLagChunk}, b.getF64Type());
   b.loop(b.index(0), count, lanes, [&](Value at) {
     vector::StoreOp::create(b, splatWide(0.0), sums, at);
@@ -343,69 +380,69 @@ Value ConvKernel::forEachScoreSum(Value first, Value count, Value init,
     // Later segments have no more lags.
     Value size = b.sub(numTokens, firstColumn(segment));
     Value end = b.min(count, b.sub(size, first)), next = b.add(segment, 1);
-    return forEachVector(
-        b.index(0), end, carried,
-        [&](Value at, Value mask, ValueRange carried) {
-          Value lag = b.add(first, at);
-          Value place[] = {batch, head, segment, lag};
-          // Lags of a segment are far from those of the next.
-          b.prefetch(basis, {batch, head, next, lag}, /*locality=*/3);
-          Value term = mask ? loadMasked(basis, place, mask, 0.0)
-                            : b.loadVector(basis, place);
-          Value sum = vector::LoadOp::create(b, getWideType(), sums, at);
-          sum = b.fadd(sum, widen(term));
-          vector::StoreOp::create(b, sum, sums, at);
-          if (mask)
-            sum = arith::SelectOp::create(b, mask, sum, splatWide(-kInfinity));
-          return Values{visit(segment, lag, sum, carried[0])};
-        });
+    auto visitVector = [&](Value at, Value mask, ValueRange carried) {
+      Value lag = b.add(first, at);
+      Value place[] = {batch, head, segment, lag};
+      // Lags of a segment are far from those of the next.
+      b.prefetch(basis, {batch, head, next, lag}, /*locality=*/3);
+      if (finish)
+        b.prefetch(weights, weightOffset(next, lag), /*locality=*/3,
+                   /*isWrite=*/true);
+      Value term = mask ? loadMasked(basis, place, mask, 0.0)
+                        : b.loadVector(basis, place);
+      Value sum = vector::LoadOp::create(b, getWideType(), sums, at);
+      sum = b.fadd(sum, widen(term));
+      vector::StoreOp::create(b, sum, sums, at);
+      if (mask)
+        sum = arith::SelectOp::create(b, mask, sum, splatWide(-kInfinity));
+      return visit(segment, lag, sum, carried);
+    };
+    Values found = forEachVector(b.index(0), end, carried, visitVector);
+    return finish ? finish(segment, found) : found;
   };
-  return b.loop(b.index(0), numBases, 1, init, visitSegment)[0];
+  return b.loop(b.index(0), numBases, 1, inits, visitSegment);
 }
 
-/// The greatest score sum of the head, in f64; 0 when there is none.
-Value ConvKernel::findTop() {
-  forAllLagChunks([&](Value first, Value count) {
-    Value tops = forEachScoreSum(
-        first, count, splatWide(-kInfinity),
-        [&](Value, Value, Value sum, Value top) { return b.fmax(sum, top); });
-    Value top =
-        vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
-    memref::StoreOp::create(b, top, partialTops, b.div(first, kLagChunk));
-  });
-  Value chunks = b.ceilDiv(scoreRow, kLagChunk);
-  Value top = b.loop(b.index(0), chunks, 1, wide(-kInfinity),
-                     [&](Value chunk, ValueRange carried) {
-                       Value part =
-                           memref::LoadOp::create(b, partialTops, chunk);
-                       return Values{b.fmax(part, carried[0])};
-                     })[0];
-  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top,
-                                       wide(-kInfinity));
-  return b.select(isNone, wide(0.0), top);
+/// Stores the greatest of the scores of a chunk.
+void ConvKernel::storeTop(Value tops, Value first) {
+  Value top =
+      vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, tops);
+  memref::StoreOp::create(b, top, partialTops, b.div(first, kLagChunk));
 }
 
-/// The binary logarithms of the weights of a vector of score sums.
+/// The binary logarithms of the weights of a vector of score sums, in f64.
 Value ConvKernel::normalise(Value sums) {
-  Value score = b.fsub(
-      sums, vector::BroadcastOp::create(b, getWideType(), top).getResult());
-  score = b.fmul(score, splatWide(softmax::kLog2E));
+  return b.fma(
+      sums, splatWide(softmax::kLog2E),
+      vector::BroadcastOp::create(b, getWideType(), shift).getResult());
+}
+
+Value ConvKernel::narrow(Value numbers) {
   if (b.getStateType().isF64())
-    return score;
-  return arith::TruncFOp::create(b, b.getVectorType(), score);
+    return numbers;
+  return arith::TruncFOp::create(b, b.getVectorType(), numbers);
 }
 
 void ConvKernel::storeWeights() {
   forAllLagChunks([&](Value first, Value count) {
-    forEachScoreSum(first, count, b.index(0),
-                    [&](Value segment, Value lag, Value sum, Value carried) {
-                      // Minus infinity has no power; NaN stays.
-                      Value score =
-                          b.fmax(b.splat(softmax::kMasked), normalise(sum));
-                      b.storeVector(softmax::exp2(b, score), weights,
-                                    weightOffset(segment, lag));
-                      return carried;
-                    });
+    auto store = [&](Value segment, Value lag, Value sum, ValueRange carried) {
+      // Minus infinity has no power; NaN stays.
+      Value score = normalise(sum), top = b.fmax(score, carried[1]);
+      score = b.fmax(b.splat(softmax::kMasked), narrow(score));
+      Value numbers = softmax::exp2(b, score);
+      b.storeVector(numbers, weights, weightOffset(segment, lag));
+      return Values{b.fadd(carried[0], numbers), top};
+    };
+    auto finish = [&](Value segment, ValueRange carried) {
+      Value sum = vector::ReductionOp::create(b, vector::CombiningKind::ADD,
+                                              carried[0]);
+      Value chunk = b.div(first, kLagChunk);
+      b.storeScalar(sum, chunkSums, {segment, chunk});
+      return Values{b.splat(0.0), carried[1]};
+    };
+    Value inits[] = {b.splat(0.0), splatWide(-kInfinity)};
+    Values found = forEachScoreSum(first, count, inits, store, finish);
+    storeTop(found[1], first);
     // Zeros before the first lag and behind the last, as far as a window
     // reaches.
     Value isFirst = b.equal(first, b.index(0)), end = b.add(first, count);
@@ -419,7 +456,8 @@ void ConvKernel::storeWeights() {
       clear(low, b.index(0));
       Value size = b.sub(numTokens, firstColumn(segment));
       Value behind = b.mul(b.ceilDiv(size, lanes), lanes);
-      clear(b.max(first, behind), b.min(end, b.add(behind, 2 * plan.front)));
+      int64_t reach = plan.block != 0 ? plan.front + lanes : 2 * plan.front;
+      clear(b.max(first, behind), b.min(end, b.add(behind, reach)));
     });
   });
 }
@@ -431,12 +469,11 @@ void ConvKernel::prepareExactRows(Value end) {
     Value first = b.mul(task[0], kLagChunk);
     Value count = b.min(b.sub(scoreRow, first), b.index(kLagChunk));
     listSegments(first, b.min(b.add(first, count), numTokens));
-    forEachScoreSum(first, count, b.index(0),
-                    [&](Value segment, Value lag, Value sum, Value carried) {
-                      b.storeVector(normalise(sum), scores,
-                                    scoreOffset(segment, lag));
-                      return carried;
-                    });
+    auto store = [&](Value segment, Value lag, Value sum, ValueRange) {
+      b.storeVector(narrow(normalise(sum)), scores, scoreOffset(segment, lag));
+      return Values();
+    };
+    forEachScoreSum(first, count, ValueRange(), store);
   });
 }
 

@@ -13,7 +13,7 @@
 //   values    widened, with whole vectors of columns (where they are not)
 //   for (batch, head)
 //     bounds       first column of every segment
-//     weights      profiles, from score sums in f64, the head's maximum taken
+//     weights      profiles, from score sums in f64, about the greatest taken
 //                  off
 //     normaliser   sums of weights, without subtraction
 //     judge rows   those that rounding may spoil are marked
@@ -99,8 +99,9 @@ protected:
   // ConvNormalisers.cpp
 
   /// A parallel loop over `[first, end)`, rows or lags whose windows a task
-  /// sums.
-  void forAllWindowTasks(llvm::function_ref<void(Value first, Value end)> body);
+  /// sums: `size` of them, and no more than `most`, whole vectors.
+  void forAllWindowTasks(Value size, int64_t most,
+                         llvm::function_ref<void(Value first, Value end)> body);
   /// The sums of a task, in f64, for windows of `[0, count)`.
   void clearWindows(Value count);
   /// Adds windows of `length` elements to those of `[first, end)`, which begins
@@ -134,6 +135,11 @@ protected:
   /// next to that of the score `top`. Returns `sum` with them added.
   Value storeRunWeights(Value segment, Value first, Value count, Value top,
                         Value sum, Value rowWeights);
+  /// The binary logarithm of the greatest weight that there may be.
+  static constexpr int kLogMostWeight = 8;
+  /// Lags whose score sums lie in the first-level cache while bases are added,
+  /// and those that are looked at for the greatest one.
+  static constexpr int64_t kLagChunk = 1024, kFirstLags = 256;
   /// Lags whose weights are computed at a time, and rows of a task.
   static constexpr int64_t kLags = 64, kTaskRows = 64, kExactRows = 16;
 
@@ -159,9 +165,6 @@ protected:
   struct Piece {
     Value block, begin, end, window;
   };
-  /// Windows of zeros that the runtime puts before and after those of a
-  /// segment: neighbours, which share a transform, are then of one segment.
-  static constexpr int64_t kPadding = 1;
   /// Frequencies of a task.
   static constexpr int64_t kFrequencies = 8;
 
@@ -201,7 +204,13 @@ protected:
               llvm::function_ref<void(Value row, ComplexRow)> sink);
   void transformWindows();
   void transformWindows(Value first);
-  void packWindows(Value first, Value work);
+  struct SquareRange {
+    int scale, least;
+  };
+  SquareRange getSquareRange();
+  void packWindows(ValueRange starts, Value work, Value squares, Value row,
+                   int64_t step, int64_t count);
+  void storeWindowNorms(Value squares, Value first);
   void prefetchWindows(Value frequency);
   /// What the errors of a block may be, in f64. `end` pieces may be multiplied
   /// for it. Errors of `partner`, if there is one, are also those of the block.
@@ -250,9 +259,9 @@ protected:
   /// `plan.front` of a row of weights and entry 0 of a row of scores, which
   /// are binary logarithms of weights.
   Value weights, scores, weightRow, scoreRow;
-  /// Normalisers [N] in f64 and their reciprocals [N], up to a whole vector;
-  /// marks [N]: 1 for rows that are computed again.
-  Value normalisers, reciprocals, marks;
+  /// Reciprocals of normalisers [N], up to a whole vector, 0 for rows without
+  /// columns; marks [N]: 1 for rows that are computed again.
+  Value reciprocals, marks;
   llvm::SmallVector<Value> buffers;
   bool packsValues;
 
@@ -270,31 +279,42 @@ protected:
   Value pieceNorms, windowNorms;
 
 private:
-  using ScoreVisitor =
-      llvm::function_ref<Value(Value segment, Value lag, Value sum, Value)>;
+  using ScoreVisitor = llvm::function_ref<Values(Value segment, Value lag,
+                                                 Value sum, ValueRange)>;
 
   void emitHeads(Value batch, Value first, Value end);
   void freeBuffers(size_t count);
   void prepareValues();
   void prepareBounds();
   void prepareWeights();
-  Value findTop();
-  Value forEachScoreSum(Value first, Value count, Value init,
-                        ScoreVisitor visit);
+  void storeTop(Value tops, Value first);
+  Values forEachScoreSum(
+      Value first, Value count, ValueRange inits, ScoreVisitor visit,
+      llvm::function_ref<Values(Value segment, ValueRange)> finish = {});
   Value normalise(Value sums);
+  /// Numbers in f64, in the state type.
+  Value narrow(Value numbers);
   void storeWeights();
   void listSegments(Value first, Value end);
-  void chooseWindowTasks();
   void prepareNormalisers();
+  void sumShortSegments(Value firstRow, Value count);
+  Value sumLongSegments(Value firstRow, Value count);
+  Values addLags(Value segment, Value low, Value high, ValueRange sums);
+  void sumRows(Value firstRow, Value count, Value common);
   void storeNormalisers(Value row, Value sums);
+  Value lengthOf(Value segment);
   void addToWindows(Value at, Value sums, Value buffer);
+  Values addNeighbours(Value sums, ValueRange neighbour, bool isBehind);
   void addRun(Value at, Value size, Value count, ValueRange shared,
               llvm::function_ref<Value(Value index)> load);
 
-  /// The greatest score sum, of every chunk of lags and of all.
-  Value partialTops, top;
-  /// The windows that a task sums, and parts of their sums.
-  Value windowsOfTask, strides, suffixes, rests;
+  /// The greatest score of every chunk of lags; what is added to scores, in
+  /// binary logarithms; sums of the weights of a segment [R, chunks].
+  Value partialTops, shift, chunkSums;
+  /// Parts of the sums of the windows of a task.
+  Value strides, suffixes, rests;
+  /// What makes normalisers of the rows of a task.
+  Value entering, leaving, shortSums;
   /// How many rows every task has marked.
   Value markedOfTask;
 };

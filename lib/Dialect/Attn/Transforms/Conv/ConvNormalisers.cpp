@@ -11,6 +11,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -19,10 +20,10 @@ using namespace fovea::attn;
 
 /// Rows that a sequence has at most, for bounds of sums.
 static constexpr int kLogMaxRows = 20;
-/// Windows of a task, and what their number is chosen for: a task reads what is
-/// before its own windows again.
-static constexpr int64_t kLeastWindows = 256, kMostWindows = 4096,
-                         kWindowTasks = 32;
+/// Rows whose normalisers are a task: their parts lie in the first-level cache.
+static constexpr int64_t kLeastRows = 128, kMostRows = 1024, kFewTasks = 8;
+/// Segments whose weights are added up before they are widened.
+static constexpr int64_t kSegments = 4;
 /// Rows that are judged together where there are no blocks.
 static constexpr int64_t kJudgedRows = 1024;
 
@@ -41,21 +42,17 @@ static constexpr int64_t kJudgedRows = 1024;
 //
 //===----------------------------------------------------------------------===//
 
-void ConvKernel::chooseWindowTasks() {
-  Value share = b.clamp(b.ceilDiv(numTokens, kWindowTasks),
-                        b.index(kLeastWindows), b.index(kMostWindows));
-  windowsOfTask = b.mul(b.ceilDiv(share, lanes), lanes);
-}
-
-void ConvKernel::forAllWindowTasks(function_ref<void(Value, Value)> body) {
-  Value behind = b.add(numTokens, b.sub(windowsOfTask, b.index(1)));
-  forAll({b.div(behind, windowsOfTask)}, [&](ValueRange task) {
+void ConvKernel::forAllWindowTasks(Value size, int64_t most,
+                                   function_ref<void(Value, Value)> body) {
+  Value behind = b.add(numTokens, b.sub(size, b.index(1)));
+  forAll({b.div(behind, size)}, [&](ValueRange task) {
     // The last windows need the strides of a vector more.
-    int64_t most = getConstantIntValue(windowsOfTask).value_or(kMostWindows);
-    for (Value *buffer : {&strides, &suffixes, &rests})
-      *buffer = b.scratch({most + lanes}, b.getF64Type());
-    Value first = b.mul(task[0], windowsOfTask);
-    body(first, b.min(b.add(first, windowsOfTask), numTokens));
+    int64_t room = getConstantIntValue(size).value_or(most) + lanes;
+    for (Value *buffer :
+         {&strides, &suffixes, &rests, &entering, &leaving, &shortSums})
+      *buffer = b.scratch({room}, b.getF64Type());
+    Value first = b.mul(task[0], size);
+    body(first, b.min(b.add(first, size), numTokens));
   });
 }
 
@@ -134,31 +131,40 @@ void ConvKernel::addRun(Value at, Value size, Value count, ValueRange shared,
   });
 }
 
+/// Adds to each lane the `lanes - 1` behind it, or before it, some of which are
+/// those of a neighbour: at half a vector's distance, a quarter's and so on.
+/// Returns what every step started from, which is what the next vector needs of
+/// its `neighbour`, and the sums.
+ConvKernel::Values ConvKernel::addNeighbours(Value sums, ValueRange neighbour,
+                                             bool isBehind) {
+  Values found;
+  for (auto [step, other] : llvm::enumerate(neighbour)) {
+    int64_t distance = lanes >> (step + 1);
+    SmallVector<int64_t> moved(lanes);
+    std::iota(moved.begin(), moved.end(),
+              isBehind ? distance : lanes - distance);
+    found.push_back(sums);
+    Value first = isBehind ? sums : other, second = isBehind ? other : sums;
+    sums = b.fadd(sums, vector::ShuffleOp::create(b, first, second, moved));
+  }
+  found.push_back(sums);
+  return found;
+}
+
 void ConvKernel::finishWindows(Value count,
                                function_ref<void(Value, Value)> store) {
-  // Adds neighbours at a distance of half a vector, a quarter and so on:
-  // `later` has what the vector behind gave at each.
-  auto join = [&](Value at, ValueRange later) {
+  auto join = [&](Value at, ValueRange behind) {
     Value sums = vector::LoadOp::create(b, getWideType(), strides, at);
-    Values found;
-    for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
-      SmallVector<int64_t> moved(lanes);
-      std::iota(moved.begin(), moved.end(), distance);
-      found.push_back(sums);
-      Value other = later[found.size() - 1];
-      sums = b.fadd(sums, vector::ShuffleOp::create(b, sums, other, moved));
-    }
-    found.push_back(sums);
-    return found;
+    return addNeighbours(sums, behind, /*isBehind=*/true);
   };
   Value vectors = b.ceilDiv(count, lanes);
   Values unknown(llvm::Log2_64(lanes), splatWide(0.0));
   Values behind = join(b.mul(vectors, lanes), unknown);
   b.loop(b.index(0), vectors, 1, ValueRange(behind).drop_back(),
-         [&](Value done, ValueRange later) {
+         [&](Value done, ValueRange behind) {
            Value index = b.sub(b.sub(vectors, b.index(1)), done);
            Value at = b.mul(index, lanes);
-           Values found = join(at, later);
+           Values found = join(at, behind);
            Value rest = vector::LoadOp::create(b, getWideType(), rests, at);
            store(at, b.fadd(found.pop_back_val(), rest));
            return found;
@@ -168,46 +174,190 @@ void ConvKernel::finishWindows(Value count,
 //===----------------------------------------------------------------------===//
 // Normalisers
 //===----------------------------------------------------------------------===//
+//
+// Row i adds up, of every segment, the weights of the lags from i - (its last
+// column) to i - (its first column): a window that moves with i. In a task with
+// rows [a, b) all windows of a segment of b - a columns or more have some lags
+// in common. Of the others, those that have entered the window of row i and
+// those that have yet to leave it are added up over segments before they are
+// over rows:
+//
+//   entering(t) = sum_s w_s[t - (first column)]
+//   leaving(t)  = sum_s w_s[t - (end column)]
+//   normaliser(i) = common + entering(a) + .. + entering(i)
+//                   + leaving(i + 1) + .. + leaving(b - 1)
+//
+// Windows of shorter segments are added up as above.
+//
+//===----------------------------------------------------------------------===//
 
-/// Row i adds up, for every segment, the weights of the lags from i - (its last
-/// column) to i - (its first column): a window that moves with i.
+Value ConvKernel::lengthOf(Value segment) {
+  return b.sub(firstColumn(b.add(segment, 1)), firstColumn(segment));
+}
+
 void ConvKernel::prepareNormalisers() {
-  forAllWindowTasks([&](Value firstRow, Value endRow) {
-    Value count = b.sub(endRow, firstRow);
+  // As many as the columns of segments of one length, or a few tasks.
+  Value share =
+      b.min(b.div(numTokens, b.max(numBases, 1)), b.div(numTokens, kFewTasks));
+  Value size = b.clamp(b.roundDown(share, lanes), b.index(kLeastRows),
+                       b.index(kMostRows));
+  forAllWindowTasks(size, kMostRows, [&](Value firstRow, Value endRow) {
+    Value count = b.mul(b.ceilDiv(b.sub(endRow, firstRow), lanes), lanes);
+    for (Value buffer : {entering, leaving, shortSums})
+      b.loop(b.index(0), b.add(count, lanes), lanes, [&](Value at) {
+        vector::StoreOp::create(b, splatWide(0.0), buffer, at);
+      });
+    sumShortSegments(firstRow, count);
+    Value common = sumLongSegments(firstRow, count);
+    sumRows(firstRow, count, common);
+  });
+}
+
+void ConvKernel::sumShortSegments(Value firstRow, Value count) {
+  auto isShort = [&](Value segment) {
+    Value columns = lengthOf(segment);
+    return b.both(b.less(b.index(0), columns), b.less(columns, count));
+  };
+  auto addSegment = [&](Value segment) {
+    Value begin = firstColumn(segment);
+    Value end = firstColumn(b.add(segment, 1));
+    // Whole vectors, in some of whose rows the segment has no columns yet.
+    Value first = b.roundDown(b.max(b.sub(begin, firstRow), 0), lanes);
+    Value lag = b.sub(b.add(b.add(firstRow, first), 1), end);
+    auto load = [&](Value lag) {
+      // Before lag 0 is a vector of zeros.
+      return b.loadVector(weights,
+                          weightOffset(segment, b.max(lag, b.index(-lanes))));
+    };
+    b.ifThen(b.less(first, count), [&] {
+      addWindows(first, count, lag, /*length=*/b.sub(end, begin),
+                 /*size=*/b.sub(numTokens, begin), load);
+    });
+  };
+  Value numShort =
+      b.loop(b.index(0), numBases, 1, b.index(0),
+             [&](Value segment, ValueRange carried) {
+               Value one = b.select(isShort(segment), b.index(1), b.index(0));
+               return Values{b.add(carried[0], one)};
+             })[0];
+  b.ifThen(b.less(b.index(0), numShort), [&] {
     clearWindows(count);
     b.loop(b.index(0), numBases, 1, [&](Value segment) {
-      Value begin = firstColumn(segment);
-      Value end = firstColumn(b.add(segment, 1));
-      // Whole vectors, in some of whose rows the segment has no columns yet.
-      Value first = b.roundDown(b.max(b.sub(begin, firstRow), 0), lanes);
-      Value lag = b.sub(b.add(b.add(firstRow, first), 1), end);
-      auto load = [&](Value lag) {
-        // Before lag 0 is a vector of zeros.
-        return b.loadVector(weights,
-                            weightOffset(segment, b.max(lag, b.index(-lanes))));
-      };
-      b.ifThen(b.less(first, count), [&] {
-        addWindows(first, count, lag, /*length=*/b.sub(end, begin),
-                   /*size=*/b.sub(numTokens, begin), load);
-      });
+      b.ifThen(isShort(segment), [&] { addSegment(segment); });
     });
     finishWindows(count, [&](Value at, Value sums) {
-      storeNormalisers(b.add(firstRow, at), sums);
+      vector::StoreOp::create(b, sums, shortSums, at);
     });
   });
 }
 
-/// Stores a vector of normalisers and their reciprocals; 0 for rows before the
+/// Adds what enters and leaves windows of the other segments; returns what
+/// those of all rows have in common.
+Value ConvKernel::sumLongSegments(Value firstRow, Value count) {
+  Value endRow = b.add(firstRow, count);
+  int64_t group = std::clamp<int64_t>(
+      getConstantIntValue(numBases).value_or(kSegments), 1, kSegments);
+  auto addGroup = [&](Value firstSegment, ValueRange carried) {
+    Values sums(carried);
+    SmallVector<std::pair<Value, Value>> starts[2];
+    for (int64_t k = 0; k < group; ++k) {
+      Value index = b.add(firstSegment, k);
+      Value segment = b.min(index, b.sub(numBases, b.index(1)));
+      Value first = firstColumn(segment);
+      Value end = firstColumn(b.add(segment, 1));
+      Value isLong =
+          b.both(b.less(index, numBases),
+                 b.less(b.sub(count, b.index(1)), lengthOf(segment)));
+      // Others have no lags but the zeros before the first.
+      Value none = b.sub(b.index(-lanes), numTokens);
+      Value lag = b.select(isLong, b.sub(firstRow, first), none);
+      starts[0].push_back({segment, lag});
+      starts[1].push_back(
+          {segment, b.select(isLong, b.sub(firstRow, end), none)});
+      Value low = b.max(b.sub(endRow, end), 0);
+      sums = addLags(segment, low, b.max(low, lag), sums);
+    }
+    Value buffers[] = {entering, leaving};
+    auto addVectors = [&](Value at) {
+      for (auto [buffer, lags] : llvm::zip(buffers, starts)) {
+        Value sum;
+        for (auto [segment, start] : lags) {
+          Value lag = b.max(b.add(start, at), b.index(-lanes));
+          Value numbers = b.loadVector(weights, weightOffset(segment, lag));
+          sum = sum ? b.fadd(sum, numbers) : numbers;
+        }
+        addToWindows(at, widen(sum), buffer);
+      }
+    };
+    b.ifThen(b.less(firstColumn(firstSegment), endRow),
+             [&] { b.loop(b.index(0), count, lanes, addVectors); });
+    return sums;
+  };
+  Value inits[] = {splatWide(0.0), wide(0.0)};
+  Values sums = b.loop(b.index(0), numBases, group, inits, addGroup);
+  Value sum =
+      vector::ReductionOp::create(b, vector::CombiningKind::ADD, sums[0]);
+  return b.fadd(sum, sums[1]);
+}
+
+/// Adds the weights of lags `[low, high)` to a vector, and those of whole
+/// chunks to a number.
+ConvKernel::Values ConvKernel::addLags(Value segment, Value low, Value high,
+                                       ValueRange sums) {
+  Value firstChunk = b.ceilDiv(low, kLagChunk);
+  Value endChunk = b.div(high, kLagChunk);
+  auto add = [&](Value lag, Value mask, ValueRange carried) {
+    Value at = weightOffset(segment, lag);
+    Value numbers =
+        mask ? loadMasked(weights, at, mask, 0.0) : b.loadVector(weights, at);
+    return Values{b.fadd(widen(numbers), carried[0])};
+  };
+  Value head = b.min(b.mul(firstChunk, kLagChunk), high);
+  Value tail = b.max(b.mul(endChunk, kLagChunk), head);
+  Values vectors = forEachVector(low, head, sums[0], add);
+  vectors = forEachVector(tail, high, vectors, add);
+  Value whole = b.loop(firstChunk, endChunk, 1, sums[1],
+                       [&](Value chunk, ValueRange carried) {
+                         Value sum = b.loadScalar(chunkSums, {segment, chunk});
+                         return Values{b.fadd(carried[0], widen(sum))};
+                       })[0];
+  return {vectors[0], whole};
+}
+
+/// Stores the normalisers of a task. The sum of all rows up to one is that of a
+/// vector of them and that of all up to the row a vector before.
+void ConvKernel::sumRows(Value firstRow, Value count, Value common) {
+  Values inits(llvm::Log2_64(lanes) + 1, splatWide(0.0));
+  auto addRows = [&](Value buffer, Value at, ValueRange carried,
+                     bool isBehind) {
+    Value numbers = vector::LoadOp::create(b, getWideType(), buffer, at);
+    Values next = addNeighbours(numbers, carried.drop_back(), isBehind);
+    next.back() = b.fadd(next.back(), carried.back());
+    return next;
+  };
+  b.loop(b.index(0), count, lanes, inits, [&](Value done, ValueRange carried) {
+    Value at = b.sub(b.sub(count, b.index(lanes)), done);
+    Values next = addRows(leaving, b.add(at, 1), carried, /*isBehind=*/true);
+    addToWindows(at, next.back(), shortSums);
+    return next;
+  });
+  inits.back() = vector::BroadcastOp::create(b, getWideType(), common);
+  b.loop(b.index(0), count, lanes, inits, [&](Value at, ValueRange carried) {
+    Values next = addRows(entering, at, carried, /*isBehind=*/false);
+    Value others = vector::LoadOp::create(b, getWideType(), shortSums, at);
+    storeNormalisers(b.add(firstRow, at), b.fadd(next.back(), others));
+    return next;
+  });
+}
+
+/// Stores the reciprocals of a vector of normalisers; 0 for rows before the
 /// first column.
 void ConvKernel::storeNormalisers(Value row, Value sums) {
-  vector::StoreOp::create(b, sums, normalisers, row);
   Value isNone = b.sub(firstColumn(b.index(0)), row);
   Value factors = arith::DivFOp::create(b, splatWide(1.0), sums);
   factors =
       arith::SelectOp::create(b, firstLanes(isNone), splatWide(0.0), factors);
-  if (!b.getStateType().isF64())
-    factors = arith::TruncFOp::create(b, b.getVectorType(), factors);
-  b.storeVector(factors, reciprocals, row);
+  b.storeVector(narrow(factors), reciprocals, row);
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,14 +390,19 @@ ConvKernel::Marked ConvKernel::judgeRows() {
 Value ConvKernel::markRows(Value first, Value end, Value noise, Value value) {
   bool isDouble = b.getStateType().isF64();
   // What weights that underflow might have added is less than the rounding
-  // error of a normaliser as large as this.
-  Value least = splatWide(std::ldexp(1.0, isDouble ? -1022 + 54 + kLogMaxRows
-                                                   : -126 + 25 + kLogMaxRows));
-  auto broadcast = [&](Value number) {
-    return number ? vector::BroadcastOp::create(b, getWideType(), number)
-                  : Value();
-  };
-  Value noises = broadcast(noise), values = broadcast(value);
+  // error of a normaliser whose reciprocal is no more than this.
+  Value most = wide(std::ldexp(1.0, isDouble ? 1022 - 54 - kLogMaxRows
+                                             : 126 - 25 - kLogMaxRows));
+  if (noise) {
+    // NaN is not good.
+    Value isNoisy =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, noise, wide(0.0));
+    Value ratio = arith::DivFOp::create(b, value, noise);
+    most = b.select(isNoisy, arith::MinimumFOp::create(b, most, ratio), most);
+  }
+  if (!isDouble)
+    most = arith::TruncFOp::create(b, b.getStateType(), most);
+  Value bound = b.broadcast(most);
   auto countType = VectorType::get({lanes}, b.getI32Type());
   Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(countType)));
   Value begin = b.max(first, b.min(firstColumn(b.index(0)), end));
@@ -255,15 +410,8 @@ Value ConvKernel::markRows(Value first, Value end, Value noise, Value value) {
   b.loop(first, begin, 1,
          [&](Value row) { memref::StoreOp::create(b, zero, marks, row); });
   auto visit = [&](Value row, Value mask, ValueRange carried) {
-    Value sums = vector::LoadOp::create(b, getWideType(), normalisers, row);
-    // NaN is not good.
-    Value isBad =
-        arith::CmpFOp::create(b, arith::CmpFPredicate::ULT, sums, least);
-    if (noise) {
-      Value isNoisy = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT,
-                                            noises, b.fmul(values, sums));
-      isBad = arith::OrIOp::create(b, isBad, isNoisy);
-    }
+    Value isBad = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT,
+                                        b.loadVector(reciprocals, row), bound);
     auto bytes = VectorType::get({lanes}, b.getI8Type());
     Value numbers = arith::ExtUIOp::create(b, bytes, isBad);
     if (mask) {

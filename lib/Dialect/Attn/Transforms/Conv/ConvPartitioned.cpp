@@ -40,8 +40,8 @@ using namespace fovea::attn;
 /// weights of a tile of products, since spectra of more would only be further
 /// away when they are read. With few blocks, products wait for spectra anyway.
 static constexpr int64_t kPassGroups = 2, kFewBlocks = 16;
-/// Rows of a block that are judged one by one before all others.
-static constexpr int64_t kFewRows = 16;
+/// Rows of a block that are judged one by one if any of them would be marked.
+static constexpr int64_t kFewRows = 64;
 
 namespace {
 class ConvPartitioned : public ConvApplyKernel {
@@ -257,7 +257,7 @@ Value ConvPartitioned::judgeBlock(Value block, Value first, Value end) {
 }
 
 /// Judges rows by the greatest value up to each; `top` is that before row
-/// `begin`.
+/// `begin`. That before a few rows usually does for all of them.
 Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
                                        Value noise, Value top) {
   auto addRow = [&](Value row, Value top) -> Value {
@@ -269,26 +269,26 @@ Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
         vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, tops));
     return arith::MaximumFOp::create(b, top, most);
   };
-  top = b.loop(begin, first, 1, top, [&](Value row, ValueRange carried) {
-    return Values{addRow(row, carried[0])};
-  })[0];
-  auto judge = [&](Value first, Value end, Value top) {
-    return b.loop(first, end, 1, {top, b.index(0)},
-                  [&](Value row, ValueRange carried) {
-                    Value top = addRow(row, carried[0]);
-                    Value count = markRows(row, b.add(row, 1), noise, top);
-                    return Values{top, b.add(carried[1], count)};
-                  });
+  // Values are read up to `seen`, and only where rows would be marked.
+  auto judge = [&](Value few, ValueRange carried) {
+    Value top = carried[0], seen = carried[1], count = carried[2];
+    Value behind = b.min(b.add(few, kFewRows), end);
+    Value isGood = b.equal(markRows(few, behind, noise, top), b.index(0));
+    top = b.loop(seen, b.select(isGood, seen, few), 1, top,
+                 [&](Value row, ValueRange carried) {
+                   return Values{addRow(row, carried[0])};
+                 })[0];
+    Values found = b.loop(few, b.select(isGood, few, behind), 1, {top, count},
+                          [&](Value row, ValueRange carried) {
+                            Value top = addRow(row, carried[0]);
+                            Value marked =
+                                markRows(row, b.add(row, 1), noise, top);
+                            return Values{top, b.add(carried[1], marked)};
+                          });
+    return Values{found[0], b.select(isGood, seen, behind), found[1]};
   };
-  first = b.max(first, begin);
-  Value split = b.min(b.add(first, kFewRows), end);
-  Values few = judge(first, split, top);
-  // Their greatest value usually does for the others.
-  Value rest = markRows(split, end, noise, few[0]);
-  rest = b.select(
-      b.equal(rest, b.index(0)), b.getIndexType(), [&] { return rest; },
-      [&] { return judge(split, end, few[0])[1]; });
-  return b.add(few[1], rest);
+  return b.loop(b.max(first, begin), end, kFewRows, {top, begin, b.index(0)},
+                judge)[2];
 }
 
 //===----------------------------------------------------------------------===//
@@ -476,9 +476,8 @@ void ConvPartitioned::convolveGroup(Value group) {
   FFTKernel transform = makeTransform();
   auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
-      // The window at distance 0 comes after those of zeros.
       Frequency at = locate(b.add(position, k), /*next=*/Value());
-      ComplexRow weight = loadWeight(at.ofWindows, b.index(kPadding));
+      ComplexRow weight = loadWeight(at.ofWindows, b.index(0));
       row = conjugate(transform.multiply(conjugate(row, at), weight), at);
     }
   };

@@ -24,6 +24,10 @@ static constexpr int64_t kSkewRows = 9;
 /// Bytes of spectra of windows, the most there may be, beyond which they are
 /// stored past the caches.
 static constexpr int64_t kMostCached = 1 << 23;
+/// Rows that are asked for ahead while spectra of windows are stored.
+static constexpr int64_t kRowsAhead = 16;
+/// Sums of squares of a window, so that none waits for the one before.
+static constexpr int64_t kSquares = 4;
 /// Numbers that describe a piece.
 static constexpr int64_t kPieceEntries = 4;
 
@@ -37,8 +41,11 @@ void ConvKernel::allocatePieces() {
   // one block, all but one are the first of their segment. So pieces, and
   // blocks that none begins in, are fewer than blocks and segments together.
   maxPieces = b.add(numBlocks, numBases);
-  Value padded = b.add(b.mul(numBases, b.add(numBlocks, kPadding)), kPadding);
-  maxWindows = b.mul(b.ceilDiv(padded, 2 * lanes), 2 * lanes);
+  // Pairs of windows are of one segment. An odd number of vectors lets
+  // frequencies not compete for the same lines of a cache.
+  Value pairs = b.mul(numBases, b.ceilDiv(numBlocks, 2));
+  Value vectors = b.add(b.mul(b.div(b.ceilDiv(pairs, lanes), 2), 2), 1);
+  maxWindows = b.mul(vectors, 2 * lanes);
   Type i64 = b.getI64Type(), f64 = b.getF64Type(), state = b.getStateType();
   pieces = allocate(i64, {b.mul(maxPieces, kPieceEntries)});
   ends = allocate(i64, {b.max(numBlocks, b.index(1))});
@@ -213,21 +220,41 @@ void ConvKernel::transformWindows() {
 }
 
 /// Transforms pairs of windows from `first` on, as many as a vector has lanes:
-/// weights are real, and every other window is an imaginary part.
+/// weights are real, and every other window is an imaginary part. They are
+/// turned to lanes as the first stage needs them, while the caches hold them.
 void ConvKernel::transformWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
-  packWindows(first, work);
+  Value squares = b.scratch({kSquares, lanes}, b.getStateType());
+  double least = std::ldexp(1.0, getSquareRange().least);
+  for (int64_t k = 0; k < kSquares; ++k)
+    b.storeVector(b.splat(least), squares, {b.index(k), b.index(0)});
+  Values starts;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    starts.push_back(loadInteger(windows, b.add(first, 2 * lane)));
+  FFTKernel transform = makeTransform();
   auto load = [&](Value row, Value) { return loadRow(work, {row}); };
   auto store = [&](Value row, Value, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
   FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  int64_t radix = plan.radices.front(), step = length / radix;
+  auto prepare = [&](Value row) {
+    packWindows(starts, work, squares, row, step, radix);
+  };
+  if (step % lanes == 0 && !transform.isLong()) {
+    steps.prepare = prepare;
+    steps.prepared = lanes;
+  } else {
+    b.loop(b.index(0), b.index(length), lanes, [&](Value row) {
+      packWindows(starts, work, squares, row, /*step=*/0, /*count=*/1);
+    });
+  }
   auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
       store(b.add(position, k), none, row);
   };
-  FFTKernel transform = makeTransform();
   transform.emit(FFTKernel::kForward, steps, visit);
+  storeWindowNorms(squares, first);
   int64_t stateBytes = b.getStateType().getWidth() / 8;
   std::optional<int64_t> most = getConstantIntValue(maxWindows);
   bool isStreamed = most && *most * length * stateBytes > kMostCached;
@@ -243,34 +270,85 @@ void ConvKernel::transformWindows(Value first) {
     };
     store(one.re, other.re, 0);
     store(one.im, other.im, 1);
+    // Rows of spectra are too far apart for the hardware to see what comes
+    // next.
+    if (!isStreamed)
+      for (int64_t part : {0, 1})
+        for (int64_t k = 0; k < 2 * lanes; k += 64 / stateBytes)
+          b.prefetch(windowSpectra,
+                     {b.add(at, kRowsAhead), b.index(part), b.add(first, k)},
+                     /*locality=*/3, /*isWrite=*/true);
   });
 }
 
-/// Turns windows, which lie along the lags, to lanes. The norm of a pair is
-/// that of both, since errors of one are errors of the other.
-void ConvKernel::packWindows(Value first, Value work) {
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  Value squares = arith::ConstantOp::create(b, b.getZeroAttr(Type(wideType)));
-  for (int64_t part : {0, 1}) {
-    Values starts;
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      starts.push_back(loadInteger(windows, b.add(first, 2 * lane + part)));
-    squares = b.loop(
-        b.index(0), b.index(length), lanes, squares,
-        [&](Value at, ValueRange carried) {
-          Values rows;
-          for (Value start : starts)
-            rows.push_back(b.loadVector(weights, b.add(start, at)));
-          Value sum = carried[0];
-          for (auto [t, row] : llvm::enumerate(b.transpose(rows))) {
-            b.storeVector(row, work, {b.add(at, t), b.index(part * lanes)});
-            Value wideRow = widen(row);
-            sum = b.fma(wideRow, wideRow, sum);
-          }
-          return Values{sum};
-        })[0];
+/// Squares of weights are summed times 2^`scale`, beginning with 2^`least`:
+/// those that underflow are less than that.
+ConvKernel::SquareRange ConvKernel::getSquareRange() {
+  static_assert(kLogMostWeight <= 10, "sums of 2^20 squares would overflow");
+  bool isDouble = b.getStateType().isF64();
+  return isDouble ? SquareRange{800, -900} : SquareRange{80, -110};
+}
+
+/// Turns rows of pairs of windows, which lie along the lags, to lanes: a vector
+/// of rows from each of `count` on, `step` apart from `row` on. The second
+/// window of a pair begins a block later than the first at `starts`, so where
+/// the rows are those of both halves of a window, what the two have in common
+/// is turned once.
+void ConvKernel::packWindows(ValueRange starts, Value work, Value squares,
+                             Value row, int64_t step, int64_t count) {
+  Values sums;
+  for (int64_t k = 0; k < kSquares; ++k)
+    sums.push_back(b.loadVector(squares, {b.index(k), b.index(0)}));
+  Value scale = b.splat(std::ldexp(1.0, getSquareRange().scale));
+  // Weights from `offset` on are rows of the parts of a window.
+  auto turn = [&](Value offset, ArrayRef<int64_t> parts, Values sums) {
+    Value from = b.add(row, offset);
+    Values rows;
+    for (Value start : starts) {
+      Value at = b.add(start, from);
+      rows.push_back(b.loadVector(weights, at));
+      // These are more places than the hardware keeps track of.
+      b.prefetch(weights, b.add(at, lanes), /*locality=*/2);
+    }
+    for (auto [t, numbers] : llvm::enumerate(b.transpose(rows))) {
+      Value square = b.fmul(numbers, scale);
+      for (int64_t part : parts) {
+        Value at = b.add(b.sub(from, b.index(part * plan.block)), t);
+        b.storeVector(numbers, work, {at, b.index(part * lanes)});
+        Value &sum = sums[(2 * t + part) % kSquares];
+        sum = b.fma(square, numbers, sum);
+      }
+    }
+    return sums;
+  };
+  auto turnAll = [&](int64_t first, int64_t end, ArrayRef<int64_t> parts) {
+    sums = b.loop(b.index(first), b.index(end), 1, sums,
+                  [&](Value t, ValueRange carried) {
+                    return turn(b.mul(t, step), parts, carried);
+                  });
+  };
+  int64_t half = count / 2;
+  if (half * step == plan.block && 2 * plan.block == length) {
+    turnAll(0, half, {0});
+    turnAll(half, count, {0, 1});
+    turnAll(count, count + half, {1});
+  } else {
+    turnAll(0, count, {0});
+    row = b.add(row, plan.block);
+    turnAll(0, count, {1});
   }
-  Value norms = math::SqrtOp::create(b, squares);
+  for (auto [k, sum] : llvm::enumerate(sums))
+    b.storeVector(sum, squares, {b.index(k), b.index(0)});
+}
+
+/// The norm of a pair is that of both, since errors of one are errors of the
+/// other.
+void ConvKernel::storeWindowNorms(Value squares, Value first) {
+  Value sum = splatWide(0.0);
+  for (int64_t k = 0; k < kSquares; ++k)
+    sum = b.fadd(sum, widen(b.loadVector(squares, {b.index(k), b.index(0)})));
+  Value norms = b.fmul(math::SqrtOp::create(b, sum),
+                       splatWide(std::ldexp(1.0, -getSquareRange().scale / 2)));
   vector::StoreOp::create(b, vector::InterleaveOp::create(b, norms, norms),
                           windowNorms, first);
 }
@@ -283,8 +361,10 @@ void ConvKernel::packWindows(Value first, Value work) {
 /// factors.
 Value ConvKernel::boundNoise(Value block, Value end, Value partner) {
   auto normOf = [&](const Piece &piece, Value block) -> Value {
-    Value window = b.add(piece.window, b.sub(block, piece.block));
-    return memref::LoadOp::create(b, windowNorms, window);
+    // The partner may be the first block that the piece is multiplied for.
+    Value distance = b.max(b.sub(block, piece.block), 0);
+    return memref::LoadOp::create(b, windowNorms,
+                                  b.add(piece.window, distance));
   };
   Value sum = b.loop(
       b.index(0), end, 1, wide(0.0), [&](Value index, ValueRange carried) {

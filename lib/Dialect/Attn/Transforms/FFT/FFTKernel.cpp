@@ -295,7 +295,7 @@ void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
     factors = loadFactors(firstFactor[stage], radix,
                           b.add(b.mul(tile.block, blocks), b.div(base, rows)));
   }
-  forEachButterfly(tile, step, [&](Value butterfly, Value neighbour) {
+  auto emitButterfly = [&](Value butterfly, Value neighbour) {
     Value first = b.add(base, butterfly);
     loopOver(b, numGroups, [&](Value group) {
       Rows values(radix);
@@ -307,6 +307,13 @@ void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
         storeRow(tile, b.add(first, k * step), neighbour, group, values[k],
                  /*toBuffer=*/stage + 1 != tile.sweep.end);
     });
+  };
+  if (stage != 0 || !tile.steps.prepare)
+    return forEachButterfly(tile, step, emitButterfly);
+  b.loop(b.index(0), b.index(step), tile.steps.prepared, [&](Value first) {
+    tile.steps.prepare(first);
+    b.loop(first, b.add(first, tile.steps.prepared), 1,
+           [&](Value butterfly) { emitButterfly(butterfly, b.index(0)); });
   });
 }
 

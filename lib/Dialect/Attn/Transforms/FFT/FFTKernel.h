@@ -76,6 +76,10 @@ public:
     /// loaded if `isHalfZero`.
     LoadRow source = nullptr;
     bool isHalfZero = false;
+    /// Called before the first stage reads `prepared` rows from one on, and
+    /// those that are combined with them. For transforms of a single sweep.
+    llvm::function_ref<void(Value row)> prepare = nullptr;
+    int64_t prepared = 0;
     /// For an inverse transform, not scaled: its output, or one half of it.
     StoreRow sink = nullptr;
     Half wanted = Half::None;

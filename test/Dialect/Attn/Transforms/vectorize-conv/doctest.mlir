@@ -83,6 +83,7 @@ func.func @long_segments(%b: memref<1x2x9x306xf32>, %m: memref<1x2x9xi32>, %v: m
 // CHECK: vector.interleave
 // CHECK: vector.interleave {{.*}} : vector<16xf32> -> vector<32xf32>
 // CHECK: vector.store %{{.*}}, %[[W]]
+// CHECK: memref.prefetch %[[W]][{{.*}}], write
 // CHECK: scf.forall {{.*}} in (16) {
 // CHECK: memref.prefetch %[[W]]
 // CHECK: scf.for {{.*}} iter_args

@@ -20,9 +20,14 @@ using namespace fovea::attn;
 
 KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
                              FloatType stateType, int64_t lanes)
-    : ImplicitLocOpBuilder(loc, builder), stateType(stateType), lanes(lanes),
-      vectorType(lanes ? Type(VectorType::get({lanes}, stateType))
-                       : stateType) {}
+    : ImplicitLocOpBuilder(loc, builder), stateType(stateType) {
+  setLanes(lanes);
+}
+
+void KernelBuilder::setLanes(int64_t count) {
+  lanes = count;
+  vectorType = count ? Type(VectorType::get({count}, stateType)) : stateType;
+}
 
 //===----------------------------------------------------------------------===//
 // Index arithmetic

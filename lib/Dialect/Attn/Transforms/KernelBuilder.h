@@ -34,6 +34,19 @@ public:
   mlir::Type getVectorType() const { return vectorType; }
   int64_t getLanes() const { return lanes; }
 
+  /// Vectors have another number of lanes as long as one of these lives.
+  class Lanes {
+  public:
+    Lanes(KernelBuilder &b, int64_t lanes) : b(b), outer(b.lanes) {
+      b.setLanes(lanes);
+    }
+    ~Lanes() { b.setLanes(outer); }
+
+  private:
+    KernelBuilder &b;
+    int64_t outer;
+  };
+
   // Index arithmetic. Constants fold as they are emitted, so that static shapes
   // leave no trace of the general case.
   mlir::Value index(int64_t value);
@@ -147,6 +160,8 @@ public:
   mlir::Value sumEach(mlir::ValueRange vectors);
 
 private:
+  void setLanes(int64_t count);
+
   mlir::FloatType stateType;
   int64_t lanes;
   mlir::Type vectorType;

@@ -17,7 +17,7 @@ FACTORS = {
     "bases": [1, 2, 3, 9, 64],
     # Algorithm and block.
     "algorithm": ALGORITHMS,
-    "width": [1, 3, 16, 17, 48, 64, 80, 131],
+    "width": [1, 3, 7, 16, 17, 48, 64, 80, 131],
     # Batch entries, heads, heads of the values.
     "heads": [(1, 1, 1), (2, 3, 1), (1, 4, 2), (4, 8, 4), (0, 2, 1), (2, 0, 1)],
     "dtype": check.types(),
@@ -74,7 +74,7 @@ def run(index, case):
 LONG_PIECES = {
     "segment": [33, 34],
     "bases": [2, 9, 16],
-    "width": [3, 16, 48, 64],
+    "width": [3, 11, 16, 48, 64],
     "dtype": check.types(),
     "sizes": ["even", "full", "short"],
     "cpu": check.usable_cpus(),

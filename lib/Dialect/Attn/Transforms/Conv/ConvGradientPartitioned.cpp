@@ -130,7 +130,7 @@ void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   Value column = b.mul(columns, plan.getColumns());
   transformTo(rowSpectra, block, columns, [&](Value row, Value) {
     return loadTokens(rowGradients, {}, b.add(firstRow, row), column,
-                      b.index(0), numTokens);
+                      numTokens);
   });
 }
 

@@ -190,7 +190,7 @@ Value ConvKernel::wide(double number) {
 }
 
 VectorType ConvKernel::getWideType() {
-  return VectorType::get({lanes}, b.getF64Type());
+  return VectorType::get({b.getLanes()}, b.getF64Type());
 }
 
 Value ConvKernel::splatWide(double number) {
@@ -210,14 +210,14 @@ Value ConvKernel::widen(Value number) {
 
 Value ConvKernel::firstLanes(Value count) {
   return vector::CreateMaskOp::create(
-      b, VectorType::get({lanes}, b.getI1Type()), count);
+      b, VectorType::get({b.getLanes()}, b.getI1Type()), count);
 }
 
 Value ConvKernel::loadMasked(Value memref, ValueRange indices, Value mask,
                              double otherwise) {
   auto elementType =
       cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
-  auto type = VectorType::get({lanes}, elementType);
+  auto type = VectorType::get({b.getLanes()}, elementType);
   Value fill = arith::ConstantOp::create(
       b, DenseElementsAttr::get(cast<ShapedType>(Type(type)),
                                 b.getFloatAttr(elementType, otherwise)));
@@ -248,8 +248,8 @@ void ConvKernel::storeColumns(Value numbers, Value memref, ValueRange at,
   auto elementType =
       cast<FloatType>(cast<MemRefType>(memref.getType()).getElementType());
   if (elementType != b.getStateType())
-    numbers = arith::TruncFOp::create(b, VectorType::get({lanes}, elementType),
-                                      numbers);
+    numbers = arith::TruncFOp::create(
+        b, VectorType::get({b.getLanes()}, elementType), numbers);
   Value mask = firstLanes(b.sub(b.index(width), column));
   vector::MaskedStoreOp::create(b, memref, indices, mask, numbers);
 }

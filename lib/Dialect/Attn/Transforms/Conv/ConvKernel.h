@@ -180,17 +180,17 @@ protected:
   /// Access to rows of `[.., rows, 2 lanes]`.
   ComplexRow loadRow(Value memref, mlir::ArrayRef<Value> indices);
   void storeRow(ComplexRow row, Value memref, mlir::ArrayRef<Value> indices);
-  void prefetchRow(Value memref, mlir::ArrayRef<Value> indices,
+  /// Asks for as many numbers as a row has, from column `first` on.
+  void prefetchRow(Value memref, mlir::ArrayRef<Value> indices, Value first,
                    unsigned locality);
-  /// A vector of a row of `memref`; zeros unless `token` is one of `[begin,
-  /// end)`.
+  /// A vector of a row of `memref`; zeros unless `token` is before `end`.
   Value loadToken(Value memref, mlir::ArrayRef<Value> leading, Value token,
-                  Value column, Value begin, Value end);
+                  Value column, Value end);
   /// Two vectors.
   ComplexRow loadTokens(Value memref, mlir::ArrayRef<Value> leading,
-                        Value token, Value column, Value begin, Value end);
-  ComplexRow loadValues(Value token, Value column, Value begin, Value end) {
-    return loadTokens(values, {batch, group}, token, column, begin, end);
+                        Value token, Value column, Value end);
+  ComplexRow loadValues(Value token, Value column, Value end) {
+    return loadTokens(values, {batch, group}, token, column, end);
   }
   /// The transform of a piece or a block of rows, padded with zeros.
   void transformTo(Value spectra, Value index, Value columns,

@@ -27,7 +27,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ConvKernel.h"
+#include "ConvPartitioned.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -42,65 +42,6 @@ using namespace fovea::attn;
 static constexpr int64_t kPassGroups = 2, kFewBlocks = 16;
 /// Rows of a block that are judged one by one if any of them would be marked.
 static constexpr int64_t kFewRows = 64;
-
-namespace {
-class ConvPartitioned : public ConvApplyKernel {
-public:
-  using ConvApplyKernel::ConvApplyKernel;
-
-private:
-  void allocateBuffers() override;
-  void emitProduct() override;
-  Value judgeBlock(Value block, Value first, Value end) override;
-  Value judgeSingleRows(Value begin, Value first, Value end, Value noise,
-                        Value top);
-  Value findGreatest(Value end);
-
-  void startMeasuring();
-  ComplexRow measure(ComplexRow row);
-  Value maxMagnitude(Value top, Value numbers);
-  void storeMeasures(Value first, Value second, Value columns);
-  void findPlaces();
-  void emitPass(Value firstGroup, int64_t groups, bool hasHalf);
-  void transformWhole(Value index, Value columns, Value slot);
-  void transformHalves(Value first, Value columns, Value slot);
-  void multiplyFrequency(Value frequency, Value mirror, int64_t groups,
-                         bool hasHalf);
-  Values multiplyTile(const Frequency &frequency, Value firstSlot,
-                      int64_t groups, Value result);
-  void storeHalves(ArrayRef<Value> sums, Value frequency, Value mirror,
-                   Value slot, Value result);
-  void invertWhole(Value block, Value columns, Value slot);
-  void invertHalves(Value result, Value columns, Value slot);
-  void storeResult(ArrayRef<Value> numbers, Value row, Value column,
-                   double factor);
-  void convolveGroup(Value group);
-
-  /// The result of the first block. Results before it come to nothing, and
-  /// make the first tile whole, which has the fewest pieces.
-  Value firstResult() { return b.sub(numResults, numBlocks); }
-  Value firstColumnOf(Value columns) {
-    return b.mul(columns, plan.getColumns());
-  }
-  Value placeOf(Value result) { return loadIndex(places, result); }
-  /// The number of pieces that a block reads.
-  Value endOf(Value block) {
-    return b.select(b.less(block, b.index(0)), b.index(0),
-                    loadInteger(ends, b.max(block, 0)));
-  }
-  bool hasHalf() const { return paddedWidth % plan.getColumns() != 0; }
-
-  bool fuses() const { return plan.algorithm == ConvAlgorithm::Single; }
-
-  bool hasFewBlocks;
-  /// Results, which are those of blocks, and the spectra that they replace.
-  Value numResults, places;
-  /// The greatest value of every piece and group of columns.
-  Value pieceTops;
-  /// What is measured by a task.
-  Value squares, tops;
-};
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Pieces
@@ -120,17 +61,17 @@ void ConvPartitioned::allocateBuffers() {
 }
 
 /// Makes room for what is known of the rows that a transform reads.
-void ConvPartitioned::startMeasuring() {
-  squares = b.scratch({lanes}, b.getF64Type());
-  tops = b.scratch({2, lanes}, b.getStateType());
-  vector::StoreOp::create(b, splatWide(0.0), squares, b.index(0));
+ConvPartitioned::Measures ConvPartitioned::startMeasuring() {
+  Measures measures = {b.scratch({b.getLanes()}, b.getF64Type()),
+                       b.scratch({2, b.getLanes()}, b.getStateType())};
+  vector::StoreOp::create(b, splatWide(0.0), measures.squares, b.index(0));
   for (int64_t part : {0, 1})
-    b.storeVector(b.splat(0.0), tops, {b.index(part), b.index(0)});
+    b.storeVector(b.splat(0.0), measures.tops, {b.index(part), b.index(0)});
+  return measures;
 }
 
-/// Adds up the squares of both parts, in f64, and finds their greatest numbers,
-/// over a column of each lane.
-ComplexRow ConvPartitioned::measure(ComplexRow row) {
+ComplexRow ConvPartitioned::measure(const Measures &measures, ComplexRow row) {
+  auto [squares, tops] = measures;
   Value sums = vector::LoadOp::create(b, getWideType(), squares, b.index(0));
   Value parts[] = {row.re, row.im};
   for (int64_t part : {0, 1}) {
@@ -160,12 +101,14 @@ Value ConvPartitioned::maxMagnitude(Value top, Value numbers) {
 /// Stores what was measured for the pieces of both parts. The norm is the
 /// 2-norm over two columns that share a complex transform, the greatest of all
 /// pairs.
-void ConvPartitioned::storeMeasures(Value first, Value second, Value columns) {
+void ConvPartitioned::storeMeasures(const Measures &measures, Value first,
+                                    Value second, Value columns) {
+  auto [squares, tops] = measures;
   auto reduce = [&](Value numbers) -> Value {
     return vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF,
                                        numbers);
   };
-  auto loadTops = [&](int64_t part) {
+  auto loadTops = [&, tops = tops](int64_t part) {
     return b.loadVector(tops, {b.index(part), b.index(0)});
   };
   Value most[] = {loadTops(0), loadTops(1)};
@@ -182,29 +125,29 @@ void ConvPartitioned::storeMeasures(Value first, Value second, Value columns) {
 }
 
 void ConvPartitioned::transformWhole(Value index, Value columns, Value slot) {
-  startMeasuring();
+  Measures measures = startMeasuring();
   Value column = firstColumnOf(columns);
   transformPiece(index, slot, column,
-                 [&](ComplexRow row) { return measure(row); });
-  storeMeasures(index, index, columns);
+                 [&](ComplexRow row) { return measure(measures, row); });
+  storeMeasures(measures, index, index, columns);
 }
 
 /// The piece and the next, if there is one, in one transform.
 void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
-  startMeasuring();
+  Measures measures = startMeasuring();
   Value column = firstColumnOf(columns), second = b.add(first, 1);
   Piece one = loadPiece(first);
   Piece other = loadPiece(b.min(second, b.sub(numPieces, b.index(1))));
   other.end = b.select(b.less(second, numPieces), other.end, other.begin);
   auto load = [&](const Piece &piece, Value row) {
     return loadToken(values, {batch, group}, b.add(piece.begin, row), column,
-                     piece.begin, piece.end);
+                     piece.end);
   };
   transformTo(pieceSpectra, first, slot, [&](Value row, Value) {
-    return measure({load(one, row), load(other, row)});
+    return measure(measures, {load(one, row), load(other, row)});
   });
   // Where there is no second piece, there is room for one.
-  storeMeasures(first, second, columns);
+  storeMeasures(measures, first, second, columns);
   makeTransform().forEachMirrored([&](Value at, Value mirror) {
     auto [one, other] = separate(loadRow(pieceSpectra, {first, slot, at}),
                                  loadRow(pieceSpectra, {first, slot, mirror}));
@@ -299,6 +242,10 @@ void ConvPartitioned::emitProduct() {
   cutPieces();
   findPlaces();
   transformWindows();
+  emitSteps();
+}
+
+void ConvPartitioned::emitSteps() {
   if (fuses()) {
     forAll({b.index(numGroups)},
            [&](ValueRange task) { convolveGroup(task[0]); });
@@ -352,6 +299,12 @@ void ConvPartitioned::emitPass(Value firstGroup, int64_t groups, bool hasHalf) {
     });
 }
 
+void ConvPartitioned::forEachTile(function_ref<void(Value result)> body) {
+  b.loop(b.index(0), numResults, plan.outputs, [&](Value done) {
+    body(b.sub(numResults, b.add(done, plan.outputs)));
+  });
+}
+
 void ConvPartitioned::multiplyFrequency(Value frequency, Value mirror,
                                         int64_t groups, bool hasHalf) {
   auto multiply = [&](const Frequency &frequency, Value result, Value slot,
@@ -363,11 +316,6 @@ void ConvPartitioned::multiplyFrequency(Value frequency, Value mirror,
         storeRow(conjugate({sum[0], sum[1]}, frequency), pieceSpectra,
                  {placeOf(b.add(result, u)), b.add(slot, g), frequency.at});
       }
-  };
-  auto forEachTile = [&](function_ref<void(Value result)> body) {
-    b.loop(b.index(0), numResults, plan.outputs, [&](Value done) {
-      body(b.sub(numResults, b.add(done, plan.outputs)));
-    });
   };
   int64_t whole = groups / plan.productGroups * plan.productGroups;
   if (groups != 0)
@@ -389,32 +337,45 @@ void ConvPartitioned::multiplyFrequency(Value frequency, Value mirror,
     });
 }
 
-/// One frequency of a few results, over `groups` groups of columns. Pieces that
-/// begin in the blocks of these are multiplied for the blocks from there on.
+/// One frequency of a few results, over `groups` groups of columns.
 ConvPartitioned::Values
 ConvPartitioned::multiplyTile(const Frequency &frequency, Value firstSlot,
                               int64_t groups, Value result) {
+  auto load = [&](Value index) {
+    FFTKernel::Rows rows;
+    for (int64_t g = 0; g < groups; ++g) {
+      Value slot = b.add(firstSlot, g);
+      ComplexRow row = loadRow(pieceSpectra, {index, slot, frequency.at});
+      rows.push_back(conjugate(row, frequency));
+      // Many pieces fill the first cache with one frequency.
+      prefetchRow(pieceSpectra, {index, slot, frequency.next}, b.index(0),
+                  /*locality=*/hasFewBlocks ? 3 : 2);
+    }
+    return rows;
+  };
+  return addProducts(result, frequency.ofWindows, groups, load);
+}
+
+ConvPartitioned::Values
+ConvPartitioned::addProducts(Value result, Value frequency, int64_t count,
+                             function_ref<FFTKernel::Rows(Value piece)> load,
+                             bool isMirrored) {
   Value firstBlock = b.sub(result, firstResult()), begin = b.index(0);
-  Values sums(plan.outputs * groups * 2, b.splat(0.0));
+  Values sums(plan.outputs * count * 2, b.splat(0.0));
   for (int64_t first = 0; first < plan.outputs; ++first) {
     Value end = endOf(b.add(firstBlock, first));
     sums = b.loop(begin, end, 1, sums, [&](Value index, ValueRange carried) {
       Values next(carried);
       Piece piece = loadPiece(index);
       Value window = b.add(piece.window, b.sub(firstBlock, piece.block));
-      FFTKernel::Rows rows;
-      for (int64_t g = 0; g < groups; ++g) {
-        Value slot = b.add(firstSlot, g);
-        ComplexRow row = loadRow(pieceSpectra, {index, slot, frequency.at});
-        rows.push_back(conjugate(row, frequency));
-        // Many pieces fill the first cache with one frequency.
-        prefetchRow(pieceSpectra, {index, slot, frequency.next},
-                    /*locality=*/hasFewBlocks ? 3 : 2);
-      }
+      FFTKernel::Rows rows = load(index);
       for (int64_t u = first; u < plan.outputs; ++u) {
-        ComplexRow weight = loadWeight(frequency.ofWindows, b.add(window, u));
-        for (int64_t g = 0; g < groups; ++g)
-          addProduct(rows[g], weight, &next[(u * groups + g) * 2]);
+        ComplexRow weight = loadWeight(frequency, b.add(window, u));
+        ComplexRow mirror = weight;
+        if (isMirrored)
+          mirror.im = arith::NegFOp::create(b, weight.im);
+        for (auto [g, row] : llvm::enumerate(rows))
+          addProduct(row, g % 2 ? mirror : weight, &next[(u * count + g) * 2]);
       }
       return next;
     });
@@ -446,14 +407,14 @@ void ConvPartitioned::storeResult(ArrayRef<Value> numbers, Value row,
     Value factors = b.broadcast(b.loadScalar(reciprocals, row));
     factors = b.fmul(factors, b.splat(factor));
     for (auto [k, part] : llvm::enumerate(numbers))
-      storeOutput(b.fmul(part, factors), row, b.add(column, k * lanes));
+      storeOutput(b.fmul(part, factors), row, b.add(column, k * b.getLanes()));
   });
 }
 
 /// The whole sequence at once: its spectrum stays in registers.
 void ConvPartitioned::convolveGroup(Value group) {
   Value piece = b.index(0), begin = firstColumn(piece);
-  startMeasuring();
+  Measures measures = startMeasuring();
   Value column = b.mul(group, plan.getColumns());
   auto load = [&](Value row, Value) {
     return loadRow(pieceSpectra, {piece, group, row});
@@ -462,7 +423,7 @@ void ConvPartitioned::convolveGroup(Value group) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
   auto source = [&](Value row, Value) {
-    return measure(loadValues(b.add(begin, row), column, begin, numTokens));
+    return measure(measures, loadValues(b.add(begin, row), column, numTokens));
   };
   auto sink = [&](Value at, Value, ComplexRow numbers) {
     storeResult({numbers.re, numbers.im}, b.sub(at, b.index(plan.block)),
@@ -482,7 +443,7 @@ void ConvPartitioned::convolveGroup(Value group) {
     }
   };
   transform.emit(FFTKernel::kConvolve, steps, visit);
-  storeMeasures(piece, piece, group);
+  storeMeasures(measures, piece, piece, group);
 }
 
 void ConvPartitioned::invertWhole(Value block, Value columns, Value slot) {
@@ -513,5 +474,7 @@ void ConvPartitioned::invertHalves(Value result, Value columns, Value slot) {
 
 void fovea::attn::emitConvPartitioned(OpBuilder &builder, ConvApplyOp op,
                                       const ConvPlan &plan) {
+  if (plan.abreast > 1)
+    return emitConvAbreast(builder, op, plan);
   ConvPartitioned(builder, op, plan).emit();
 }

@@ -41,6 +41,13 @@ void ConvKernel::allocatePieces() {
   // one block, all but one are the first of their segment. So pieces, and
   // blocks that none begins in, are fewer than blocks and segments together.
   maxPieces = b.add(numBlocks, numBases);
+  // Gradients are stored a tile of pieces at a time. Where pieces lie side by
+  // side, those of a tile of results begin a vector, and there are no fewer
+  // than results.
+  Value maxSpectra = b.add(maxPieces, plan.outputs - 1);
+  if (plan.abreast > 1)
+    maxSpectra = b.mul(b.ceilDiv(b.add(maxSpectra, numBlocks), plan.abreast),
+                       plan.abreast);
   // Pairs of windows are of one segment. An odd number of vectors lets
   // frequencies not compete for the same lines of a cache.
   Value pairs = b.mul(numBases, b.ceilDiv(numBlocks, 2));
@@ -50,8 +57,7 @@ void ConvKernel::allocatePieces() {
   pieces = allocate(i64, {b.mul(maxPieces, kPieceEntries)});
   ends = allocate(i64, {b.max(numBlocks, b.index(1))});
   windows = allocate(i64, {maxWindows});
-  // Gradients are stored a tile of pieces at a time.
-  pieceSpectra = allocateSpectra(b.add(maxPieces, plan.outputs - 1), slots);
+  pieceSpectra = allocateSpectra(maxSpectra, slots);
   windowSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
   pieceNorms = allocate(f64, {maxPieces, b.index(numGroups)});
   windowNorms = allocate(f64, {maxWindows});
@@ -59,8 +65,9 @@ void ConvKernel::allocatePieces() {
 
 Value ConvKernel::allocateSpectra(Value count, int64_t groups) {
   return allocate(b.getStateType(),
-                  {count, b.index(groups), b.index(length + kSkewRows),
-                   b.index(plan.getColumns())});
+                  {b.div(count, plan.abreast), b.index(groups),
+                   b.index(length + kSkewRows),
+                   b.index(plan.abreast * plan.getColumns())});
 }
 
 Value ConvKernel::loadInteger(Value memref, Value index) {
@@ -113,16 +120,16 @@ ComplexRow ConvKernel::loadRow(Value memref, ArrayRef<Value> indices) {
   Values at(indices);
   at.push_back(b.index(0));
   Value re = b.loadVector(memref, at);
-  at.back() = b.index(lanes);
+  at.back() = b.index(b.getLanes());
   return {re, b.loadVector(memref, at)};
 }
 
-void ConvKernel::prefetchRow(Value memref, ArrayRef<Value> indices,
+void ConvKernel::prefetchRow(Value memref, ArrayRef<Value> indices, Value first,
                              unsigned locality) {
   Values at(indices);
   int64_t line = 64 / (b.getStateType().getWidth() / 8);
-  for (int64_t column = 0; column < 2 * lanes; column += line) {
-    at.push_back(b.index(column));
+  for (int64_t column = 0; column < plan.getColumns(); column += line) {
+    at.push_back(b.add(first, column));
     b.prefetch(memref, at, locality);
     at.pop_back();
   }
@@ -133,29 +140,26 @@ void ConvKernel::storeRow(ComplexRow row, Value memref,
   Values at(indices);
   at.push_back(b.index(0));
   b.storeVector(row.re, memref, at);
-  at.back() = b.index(lanes);
+  at.back() = b.index(b.getLanes());
   b.storeVector(row.im, memref, at);
 }
 
 Value ConvKernel::loadToken(Value memref, ArrayRef<Value> leading, Value token,
-                            Value column, Value begin, Value end) {
-  Value isIn =
-      b.both(b.less(b.sub(begin, b.index(1)), token), b.less(token, end));
+                            Value column, Value end) {
   Value mask = vector::BroadcastOp::create(
-      b, VectorType::get({lanes}, b.getI1Type()), isIn);
+      b, VectorType::get({b.getLanes()}, b.getI1Type()), b.less(token, end));
   // CPUs take hundreds of cycles for a load whose mask is false and whose page
   // there is not, so the address is that of a token of the piece.
-  Value inside = b.min(b.max(token, begin), b.sub(end, b.index(1)));
+  Value inside = b.min(token, b.sub(end, b.index(1)));
   Values at(leading);
   at.append({inside, column});
   return loadMasked(memref, at, mask, 0.0);
 }
 
 ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
-                                  Value token, Value column, Value begin,
-                                  Value end) {
-  return {loadToken(memref, leading, token, column, begin, end),
-          loadToken(memref, leading, token, b.add(column, lanes), begin, end)};
+                                  Value token, Value column, Value end) {
+  return {loadToken(memref, leading, token, column, end),
+          loadToken(memref, leading, token, b.add(column, b.getLanes()), end)};
 }
 
 void ConvKernel::transformTo(Value spectra, Value index, Value columns,
@@ -180,8 +184,7 @@ void ConvKernel::transformPiece(Value index, Value slot, Value column,
                                 function_ref<ComplexRow(ComplexRow)> visit) {
   Piece piece = loadPiece(index);
   transformTo(pieceSpectra, index, slot, [&](Value row, Value) {
-    ComplexRow numbers =
-        loadValues(b.add(piece.begin, row), column, piece.begin, piece.end);
+    ComplexRow numbers = loadValues(b.add(piece.begin, row), column, piece.end);
     return visit ? visit(numbers) : numbers;
   });
 }
@@ -223,7 +226,7 @@ void ConvKernel::transformWindows() {
 /// weights are real, and every other window is an imaginary part. They are
 /// turned to lanes as the first stage needs them, while the caches hold them.
 void ConvKernel::transformWindows(Value first) {
-  Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
+  Value work = b.scratch({length, 2 * lanes}, b.getStateType());
   Value squares = b.scratch({kSquares, lanes}, b.getStateType());
   double least = std::ldexp(1.0, getSquareRange().least);
   for (int64_t k = 0; k < kSquares; ++k)

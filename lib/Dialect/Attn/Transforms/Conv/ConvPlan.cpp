@@ -42,34 +42,39 @@ static int64_t choosePiece(int64_t tokens, int64_t bases, int64_t block) {
 }
 
 /// With transforms of `2 * block` rows and pieces of up to `piece` columns.
+/// Where pieces lie side by side, `windows` are transformed together, otherwise
+/// this is 0.
 static double timePartitioned(double tokens, double bases, double width,
-                              double block, double piece) {
+                              double block, double piece, double windows) {
   double logarithm = std::log2(2 * block), rows = 2 * block - piece;
   double blocks = std::max(std::ceil(tokens / rows), 1.0);
   // In GFLOP/s: blocks of up to 64 tokens, 128, and so on. Slower as they
-  // outgrow the caches.
-  static constexpr double kRates[] = {127, 112, 112, 108, 97,
-                                      86,  68,  57,  57,  50};
-  double last = std::size(kRates) - 1;
-  double rate = kRates[size_t(std::clamp(std::log2(block) - 6, 0.0, last))];
+  // outgrow the caches, which few columns do later.
+  static constexpr double kRates[2][10] = {
+      {127, 112, 112, 108, 97, 86, 68, 57, 57, 50},
+      {100, 100, 102, 100, 101, 102, 98, 80, 68, 57}};
+  double size = std::clamp(std::log2(block) - 6, 0.0, 9.0);
+  double rate = kRates[windows > 0][size_t(size)];
   // One for each piece and each block, and as much as a column of one for each
   // window, of which a segment has half as many as there are blocks, and one of
   // zeros. Segments that begin anywhere have half a piece more for each of a
   // few, one for each of many; others are as long as each other.
   double density = std::max(bases, 1.0) / blocks;
   double anywhere = density / -std::expm1(-density);
-  double rest = std::ceil(tokens / std::max(bases, 1.0)) - piece;
+  double rest = std::floor(tokens / std::max(bases, 1.0)) - piece;
   double alike = density * (1 + std::max(std::ceil(rest / rows), 0.0));
   double pieces = 0.6 * anywhere + 0.4 * alike;
-  double windows = bases / width * (0.5 + 1 / blocks);
-  double transforms = 10 * logarithm / rate * (0.5 * pieces + 0.5 + windows);
+  windows = std::max(bases * (0.5 * blocks + 1), windows);
+  double transforms =
+      10 * logarithm / rate * (0.5 * pieces + 0.5 + windows / (width * blocks));
   return transforms + 4 * blocks * pieces / 94;
 }
 
 /// The tokens of a block that are fastest, and whether that is faster than
 /// without transforms.
 static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
-                                            int64_t width, bool hasLongPieces) {
+                                            int64_t width, bool hasLongPieces,
+                                            int64_t windows) {
   // What is not known is taken to be long, and bases to be few.
   if (ShapedType::isDynamic(bases))
     bases = 8;
@@ -78,7 +83,7 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
   int64_t best = 32;
   auto time = [&](int64_t block) {
     int64_t piece = hasLongPieces ? choosePiece(tokens, bases, block) : block;
-    return timePartitioned(tokens, bases, width, block, piece);
+    return timePartitioned(tokens, bases, width, block, piece, windows);
   };
   for (int64_t block = 64; block < 2 * tokens && block <= (1 << 16); block *= 2)
     if (time(block) < time(best))
@@ -96,12 +101,21 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   plan.lanes = vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
   constexpr bool isForward = std::is_same_v<OpTy, ConvApplyOp>;
+  int64_t bases = basis.isDynamicDim(2) ? 8 : basis.getDimSize(2);
+  // Where half vectors get as much done, two pieces of so few columns lie side
+  // by side, and if there are few windows, fewer are transformed together.
+  int64_t half = plan.lanes / 2;
+  bool isNarrow =
+      isForward && splitVectors && width > half && width <= plan.lanes;
+  int64_t windowLanes = isNarrow && 2 * bases <= width ? half : plan.lanes;
   auto [block, isFaster] =
       chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width,
-                  /*hasLongPieces=*/isForward);
+                  /*hasLongPieces=*/isForward,
+                  /*windows=*/isNarrow ? 2 * windowLanes : 0);
   if (plan.algorithm == ConvAlgorithm::Auto)
     plan.algorithm =
         isFaster ? ConvAlgorithm::Partitioned : ConvAlgorithm::Toeplitz;
+  plan.columnLanes = plan.lanes;
   plan.block = plan.piece = 0;
   plan.accumulators = numRegisters >= 32 ? 16 : 8;
   if (plan.algorithm == ConvAlgorithm::Toeplitz) {
@@ -122,16 +136,22 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   // blocks may share rows of half as many columns.
   bool sharesRows = isForward && plan.algorithm == ConvAlgorithm::Partitioned;
   plan.vectors = 2;
-  // Half vectors, where as much is done with them, rather than half a row; but
-  // more columns had better share the weights of many windows.
-  int64_t bases = basis.isDynamicDim(2) ? 8 : basis.getDimSize(2);
-  bool isBetter = isForward ? width <= plan.lanes && 2 * bases <= width
-                            : (width - 1) % plan.getColumns() < plan.lanes;
-  if (splitVectors && isBetter)
-    plan.lanes /= 2;
-  while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) && plan.lanes > 4)
-    plan.lanes /= 2;
-  plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
+  if (isNarrow && sharesRows) {
+    plan.abreast = 2;
+    plan.columnLanes = half;
+    plan.columnMultiple = 2 * half;
+    plan.lanes = windowLanes;
+  } else {
+    bool isBetter = isForward ? width <= plan.lanes && 2 * bases <= width
+                              : (width - 1) % plan.getColumns() < plan.lanes;
+    if (splitVectors && isBetter)
+      plan.lanes /= 2;
+    while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) &&
+           plan.lanes > 4)
+      plan.lanes /= 2;
+    plan.columnLanes = plan.lanes;
+    plan.columnMultiple = sharesRows ? plan.lanes : plan.getColumns();
+  }
   // The gradient stores vectors of lags, which must not cross half windows.
   if (!isForward)
     plan.block = std::max(plan.block, plan.lanes);

@@ -25,6 +25,11 @@ struct ConvPlan {
   /// most 4, and groups of columns.
   int64_t block, piece, outputs, productGroups;
   llvm::SmallVector<int64_t> radices;
+  /// Pieces, or blocks of results, that lie side by side in the vectors of a
+  /// transform, which have as many times the lanes.
+  int64_t abreast = 1;
+  /// Lanes of a part of a row of columns.
+  int64_t columnLanes;
   /// Whether additions of transforms have ports of their own.
   bool separateAdds = false;
   /// Zeros before lag 0 of a profile, a multiple of the lanes and no fewer; and
@@ -33,7 +38,7 @@ struct ConvPlan {
   /// What the width is padded to a multiple of.
   int64_t columnMultiple;
   /// Columns that belong together.
-  int64_t getColumns() const { return lanes * vectors; }
+  int64_t getColumns() const { return columnLanes * vectors; }
 };
 
 /// Chooses the algorithm of an attn.conv_apply on memrefs, or of its gradient,

@@ -44,7 +44,8 @@ struct VectorizeConvPass
                                       .category("attn-vectorize-conv"))
           << remark::metric("Algorithm", stringifyConvAlgorithm(plan.algorithm))
           << remark::metric("Lanes", plan.lanes)
-          << remark::metric("Block", plan.block);
+          << remark::metric("Block", plan.block)
+          << remark::metric("PiecesAbreast", plan.abreast);
       OpBuilder builder(op);
       if (plan.algorithm == ConvAlgorithm::Toeplitz)
         emitConvToeplitz(builder, op, plan);

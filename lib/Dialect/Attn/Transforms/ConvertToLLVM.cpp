@@ -105,7 +105,7 @@ static Value getAddress(OpBuilder &builder, Location loc, MemRefType buffer,
   SmallVector<LLVM::GEPArg> steps;
   for (auto [index, value] : llvm::zip(indices, converted.drop_front())) {
     std::optional<int64_t> known = getConstantIntValue(index);
-    if (known && llvm::isInt<31>(*known))
+    if (known && llvm::isInt<LLVM::kGEPConstantBitWidth>(*known))
       steps.push_back(static_cast<int32_t>(*known));
     else
       steps.push_back(value);

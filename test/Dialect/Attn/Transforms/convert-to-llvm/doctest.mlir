@@ -35,6 +35,22 @@ func.func @part(%i: index, %x: memref<4x8xbf16, strided<[32, 1], offset: 5>>) {
 
 // -----
 
+// A constant that is no part of the operation, which has 29 bits for it.
+
+// CHECK-LABEL: llvm.func @far(
+//       CHECK:   %[[FAR:.*]] = llvm.mlir.constant(300000000 : index) : i64
+//       CHECK:   llvm.getelementptr %{{.*}}[%[[FAR]]] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+//       CHECK:   llvm.getelementptr %{{.*}}[200000000] : (!llvm.ptr) -> !llvm.ptr, f32
+func.func @far(%x: memref<400000000xf32>) {
+  %far = arith.constant 300000000 : index
+  %near = arith.constant 200000000 : index
+  %0 = memref.load %x[%far] : memref<400000000xf32>
+  memref.store %0, %x[%near] : memref<400000000xf32>
+  return
+}
+
+// -----
+
 // Others are left to the patterns for all buffers.
 
 // CHECK-LABEL: llvm.func @others(

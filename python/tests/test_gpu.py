@@ -137,6 +137,8 @@ def test_tree_gradients(type):
         rows = fovea.tree_fetch(tree, level, index, target=target)
         results.append(
             [
+                fovea.tree_build_backward(tree.nodes, tree, target=target),
+                fovea.tree_materialize_backward(c, tree, target=target),
                 fovea.tree_fetch_backward(rows, tree, level, index, target=target),
                 *fovea.tree_update_backward(tree.nodes, tree, level, index, target=target),
             ]

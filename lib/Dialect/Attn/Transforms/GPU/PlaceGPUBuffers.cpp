@@ -129,13 +129,27 @@ void BufferPlacement::mapArguments() {
   }
 }
 
+/// All of a buffer in another shape.
+static bool isReshape(Operation *op) {
+  return isa_and_nonnull<memref::CastOp, memref::CollapseShapeOp,
+                         memref::ExpandShapeOp>(op);
+}
+
+/// True for uses of a result that need no device: the way to `func.return`.
+static bool isHostUse(Operation *user) {
+  if (isa<memref::DimOp, func::ReturnOp>(user))
+    return true;
+  return isReshape(user) && llvm::all_of(user->getUsers(), isHostUse);
+}
+
 LogicalResult BufferPlacement::collectResults() {
   WalkResult walk = function.walk([&](func::ReturnOp op) -> WalkResult {
     for (Value value : op.getOperands()) {
       if (!isa<MemRefType>(value.getType()))
         continue;
-      while (auto cast = value.getDefiningOp<memref::CastOp>())
-        value = cast.getSource();
+      while (isReshape(value.getDefiningOp()) &&
+             isHostUse(value.getDefiningOp()))
+        value = value.getDefiningOp()->getOperand(0);
       auto allocation = value.getDefiningOp<memref::AllocOp>();
       if (!allocation)
         return op.emitOpError("returns a buffer that the function does not "
@@ -145,13 +159,6 @@ LogicalResult BufferPlacement::collectResults() {
     return WalkResult::advance();
   });
   return failure(walk.wasInterrupted());
-}
-
-/// True for uses of a result that need no device: the way to `func.return`.
-static bool isHostUse(Operation *user) {
-  if (isa<memref::DimOp, func::ReturnOp>(user))
-    return true;
-  return isa<memref::CastOp>(user) && llvm::all_of(user->getUsers(), isHostUse);
 }
 
 void BufferPlacement::placeAllocation(memref::AllocOp op) {

@@ -46,6 +46,20 @@ func.func @element(%a: memref<8xi64>) -> memref<i64> {
 
 // -----
 
+// A result may be a buffer in another shape.
+// CHECK-LABEL: func.func @reshaped
+// CHECK: llvm.call @fovea_rt_gpu_alloc_result(
+// CHECK: %[[RESULT:.*]] = memref.collapse_shape
+// CHECK: return %[[RESULT]]
+func.func @reshaped(%a: memref<2x4xf32>) -> memref<8xf32> {
+  %r = memref.alloc() : memref<2x4xf32>
+  memref.copy %a, %r : memref<2x4xf32> to memref<2x4xf32>
+  %flat = memref.collapse_shape %r [[0, 1]] : memref<2x4xf32> into memref<8xf32>
+  return %flat : memref<8xf32>
+}
+
+// -----
+
 func.func @host(%a: memref<8xf32>, %sum: f32) -> f32 {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -85,8 +85,10 @@ private:
           // Children of the open nodes by level, and then the top.
           int64_t slots = (height - 1) * getRatio() + 1;
           means = b.scratch({slots, width}, b.getStateType());
-          if (op.getMask())
+          if (op.getMask()) {
             counts = b.scratch({slots}, b.getIndexType());
+            weights = b.scratch({getRatio()}, b.getStateType());
+          }
           Value first = b.mul(task, perTask);
           b.loop(first, b.min(b.add(first, perTask), subtrees), 1,
                  [&](Value subtree) { emitSubtree(run, subtree, groups); });
@@ -178,7 +180,6 @@ private:
                  Value slot, bool writeCounts) {
     Value zero = b.index(0), ratio = b.index(getRatio());
     Value share = b.scalar(1.0 / static_cast<double>(getRatio()));
-    Value isAbsent;
     if (op.getMask()) {
       Value total =
           b.loop(zero, ratio, 1, zero, [&](Value child, ValueRange carried) {
@@ -190,45 +191,50 @@ private:
            }).front();
       storeIndex(total, counts, slot);
       // The mean of padding alone is that of its children.
-      isAbsent = b.equal(total, zero);
+      Value isAbsent = b.equal(total, zero);
       Value parts = toNumber(b.select(isAbsent, ratio, total));
       share = arith::DivFOp::create(b, b.scalar(1.0), parts);
+      b.loop(zero, ratio, 1, [&](Value child) {
+        Value count = b.select(isAbsent, b.index(1), countOf(child));
+        b.storeScalar(toNumber(count), weights, child);
+      });
     }
-    auto addTo = [&](Value sum, Value number, Value child, const Columns &c) {
+    auto addTo = [&](Value sum, Value number, Value child) {
       if (!op.getMask())
         return b.fadd(sum, number);
       // What is absent may be NaN.
-      Value count = b.select(isAbsent, b.index(1), countOf(child));
-      Value isPresent = b.less(zero, count);
-      Value term = b.select(isPresent, number, fill(0.0, c));
-      return b.fadd(sum, b.fmul(term, fill(toNumber(count), c)));
+      Value weight = b.broadcast(b.loadScalar(weights, child));
+      Value isPresent = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
+                                              weight, b.splat(0.0));
+      Value term = b.select(isPresent, number, b.splat(0.0));
+      return b.fma(term, weight, sum);
     };
     // Siblings stay in registers while their mean is computed, if they fit.
     constexpr int64_t kUnroll = 16;
     forColumns([&](const Columns &c) {
       if (getRatio() <= kUnroll) {
         Values numbers;
-        Value sum = fill(0.0, c);
+        Value sum = b.splat(0.0);
         for (int64_t child = 0; child < getRatio(); ++child) {
           numbers.push_back(loadChild(b.index(child), c));
           sum = child == 0 && !op.getMask()
                     ? numbers[0]
-                    : addTo(sum, numbers[child], b.index(child), c);
+                    : addTo(sum, numbers[child], b.index(child));
         }
-        Value mean = b.fmul(sum, fill(share, c));
+        Value mean = b.fmul(sum, b.broadcast(share));
         store(mean, means, slot, c);
         for (int64_t child = 0; child < getRatio(); ++child)
           storeOutput(b.fsub(mean, numbers[child]), tree,
                       {batch, b.add(firstRow, child)}, c);
         return;
       }
-      Value sum = b.loop(zero, ratio, 1, fill(0.0, c),
-                         [&](Value child, ValueRange carried) {
-                           return Values{addTo(carried[0], loadChild(child, c),
-                                               child, c)};
-                         })
-                      .front();
-      Value mean = b.fmul(sum, fill(share, c));
+      Value sum =
+          b.loop(zero, ratio, 1, b.splat(0.0),
+                 [&](Value child, ValueRange carried) {
+                   return Values{addTo(carried[0], loadChild(child, c), child)};
+                 })
+              .front();
+      Value mean = b.fmul(sum, b.broadcast(share));
       b.loop(zero, ratio, 1, [&](Value child) {
         storeOutput(b.fsub(mean, loadChild(child, c)), tree,
                     {batch, b.add(firstRow, child)}, c);
@@ -243,7 +249,7 @@ private:
   }
 
   TreeBuildOp op;
-  Value means, counts;
+  Value means, counts, weights;
 };
 } // namespace
 

@@ -71,7 +71,7 @@ Value TreeKernel::canStream(Value memref) {
 
 void TreeKernel::storeOutput(Value numbers, Value memref, ValueRange indices,
                              const Columns &columns) {
-  if (!streams || columns.isScalar)
+  if (!streams || columns.mask)
     return store(numbers, memref, indices, columns);
   Values position(indices);
   position.push_back(columns.first);
@@ -99,66 +99,65 @@ void TreeKernel::forColumns(Value begin, Value end,
                             function_ref<void(const Columns &)> body) {
   Value whole = b.index(width / lanes * lanes);
   b.loop(begin, b.min(end, whole), lanes,
-         [&](Value first) { body({first, /*isScalar=*/false}); });
+         [&](Value first) { body({first, /*mask=*/Value()}); });
   if (width % lanes != 0)
-    b.loop(b.max(begin, whole), end, 1,
-           [&](Value first) { body({first, /*isScalar=*/true}); });
+    b.ifThen(b.less(whole, end), [&] {
+      Value mask = vector::CreateMaskOp::create(
+          b, VectorType::get({lanes}, b.getI1Type()), b.index(width % lanes));
+      body({whole, mask});
+    });
 }
 
 Value TreeKernel::load(Value memref, ValueRange indices,
                        const Columns &columns) {
   Values position(indices);
   position.push_back(columns.first);
-  return columns.isScalar ? b.loadScalar(memref, position)
-                          : b.loadVector(memref, position);
+  if (!columns.mask)
+    return b.loadVector(memref, position);
+  auto type = VectorType::get({lanes}, getElementType(memref));
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  Value numbers = vector::MaskedLoadOp::create(b, type, memref, position,
+                                               columns.mask, zeros);
+  if (type == b.getVectorType())
+    return numbers;
+  return arith::ExtFOp::create(b, b.getVectorType(), numbers);
 }
 
 void TreeKernel::store(Value numbers, Value memref, ValueRange indices,
                        const Columns &columns) {
   Values position(indices);
   position.push_back(columns.first);
-  if (columns.isScalar)
-    b.storeScalar(numbers, memref, position);
-  else
-    b.storeVector(numbers, memref, position);
+  if (!columns.mask)
+    return b.storeVector(numbers, memref, position);
+  auto type = VectorType::get({lanes}, getElementType(memref));
+  if (type != b.getVectorType())
+    numbers = arith::TruncFOp::create(b, type, numbers);
+  vector::MaskedStoreOp::create(b, memref, position, columns.mask, numbers);
 }
 
 void TreeKernel::prefetch(Value memref, ValueRange indices,
                           const Columns &columns) {
-  if (columns.isScalar)
-    return;
   Values position(indices);
   position.push_back(columns.first);
   b.prefetch(memref, position, /*locality=*/2);
 }
 
-Value TreeKernel::fill(Value number, const Columns &columns) {
-  return columns.isScalar ? number : b.broadcast(number);
-}
-
-Value TreeKernel::fill(double number, const Columns &columns) {
-  return columns.isScalar ? b.scalar(number) : b.splat(number);
-}
-
 Value TreeKernel::round(Value numbers) {
   if (elementType == b.getStateType())
     return numbers;
-  Type narrow = elementType;
-  if (auto type = dyn_cast<VectorType>(numbers.getType()))
-    narrow = VectorType::get(type.getShape(), elementType);
-  Value rounded = arith::TruncFOp::create(b, narrow, numbers);
+  Value rounded = arith::TruncFOp::create(
+      b, VectorType::get({lanes}, elementType), numbers);
   return arith::ExtFOp::create(b, numbers.getType(), rounded);
 }
 
 Value TreeKernel::loadLocal(Value buffer, Value row, const Columns &columns) {
-  return load(buffer, row,
-              {b.sub(columns.first, firstColumn), columns.isScalar});
+  return load(buffer, row, {b.sub(columns.first, firstColumn), columns.mask});
 }
 
 void TreeKernel::storeLocal(Value numbers, Value buffer, Value row,
                             const Columns &columns) {
   store(numbers, buffer, row,
-        {b.sub(columns.first, firstColumn), columns.isScalar});
+        {b.sub(columns.first, firstColumn), columns.mask});
 }
 
 //===----------------------------------------------------------------------===//

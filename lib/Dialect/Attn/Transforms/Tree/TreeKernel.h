@@ -30,10 +30,9 @@ struct TreeTarget {
   int64_t minTasks;
 };
 
-/// One vector of columns, or one column of those that no vector covers.
+/// One vector of columns; the last may have fewer of them, which a mask says.
 struct Columns {
-  mlir::Value first;
-  bool isScalar;
+  mlir::Value first, mask;
 };
 
 /// What the loops of the operations share. Emits at the insertion point of
@@ -72,9 +71,6 @@ protected:
                    const Columns &columns);
   /// Asks for numbers that are loaded later; the row may be past the last.
   void prefetch(Value memref, ValueRange indices, const Columns &columns);
-  /// A number in all columns.
-  Value fill(Value number, const Columns &columns);
-  Value fill(double number, const Columns &columns);
   /// Rounds to the type that the tree is stored in.
   Value round(Value numbers);
 

@@ -205,7 +205,7 @@ private:
             Value old = round(b.fsub(getParentRow(level, c), difference));
             Value change = b.fsub(load(op.getRows(), {batch, j}, c), old);
             if (isPresent)
-              change = b.select(isPresent, change, fill(0.0, c));
+              change = b.select(isPresent, change, b.splat(0.0));
             storeLocal(change, changes, slot, c);
           });
           loopWhile(
@@ -244,7 +244,7 @@ private:
       share = arith::DivFOp::create(b, b.scalar(1.0), parts);
     }
     forColumns(firstColumn, endColumn, [&](const Columns &c) {
-      Value sum = b.loop(zero, ratio, 1, fill(0.0, c),
+      Value sum = b.loop(zero, ratio, 1, b.splat(0.0),
                          [&](Value child, ValueRange carried) {
                            Value change =
                                loadLocal(changes, b.add(firstSlot, child), c);
@@ -253,11 +253,11 @@ private:
                            // Absent children have a change of zero.
                            Value tokens =
                                toNumber(countOf(b.add(firstRow, child)));
-                           Value term = b.fmul(change, fill(tokens, c));
+                           Value term = b.fmul(change, b.broadcast(tokens));
                            return Values{b.fadd(carried[0], term)};
                          })
                       .front();
-      Value mean = b.fmul(sum, fill(share, c));
+      Value mean = b.fmul(sum, b.broadcast(share));
       b.loop(zero, ratio, 1, [&](Value child) {
         Value row = b.add(firstRow, child);
         Value change = loadLocal(changes, b.add(firstSlot, child), c);
@@ -269,7 +269,7 @@ private:
           isRoot,
           [&] {
             Value old = load(tree, {batch, parentRow}, c);
-            Value back = b.fsub(fill(0.0, c), mean);
+            Value back = b.fsub(b.splat(0.0), mean);
             store(b.fsub(old, back), tree, {batch, parentRow}, c);
           },
           [&] { storeLocal(mean, changes, slot, c); });

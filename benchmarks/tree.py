@@ -5,6 +5,7 @@
 """Measures compressed attention (the suite `tree`): what a layer does with the tree.
 
     benchmarks/tree.py [--lengths 4096 ... 131072] [--dense-up-to 8192]
+    benchmarks/tree.py --part backward
 
 For every length: building and materializing the tree; selecting nodes, fetching
 their rows, attention over VIP tokens and rows, and updating the tree; dense
@@ -13,11 +14,13 @@ cost. One head block of the paper: 48 VIP tokens, segments of 16 tokens of which
 are read token by token, 12 heads of width 64. Bytes are those read once plus those
 written once, over the copy bandwidth of the same run; FLOPs are 4 n m D per head,
 over the multiply-add peak of the same run. Writes results.json and results.md.
+Gradients read and write what they are given and what they return once, at least.
 """
 
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 
@@ -80,6 +83,24 @@ class Layer:
             f"  %c = attn.tree_materialize ins(%t : {t}) outs(%i : {c}) {{{self.shape}}} -> {c}\n  return %c : {c}\n}}\n"
         )
 
+    def fetch(self):
+        t, r = tensor(1, self.nodes, self.F), tensor(1, self.r, self.F)
+        l = tensor(1, self.r, element="i32")
+        return (
+            f"func.func @run(%t: {t}, %l: {l}, %i: {l}) -> {r} {{\n  %e = tensor.empty() : {r}\n"
+            f"  %r = attn.tree_fetch ins(%t : {t}) nodes(%l, %i : {l}, {l}) outs(%e : {r}) {{{self.shape}}} -> {r}\n"
+            f"  return %r : {r}\n}}\n"
+        )
+
+    def update(self):
+        t, r = tensor(1, self.nodes, self.F), tensor(1, self.r, self.F)
+        l = tensor(1, self.r, element="i32")
+        return (
+            f"func.func @run(%t: {t}, %new: {r}, %l: {l}, %i: {l}) -> {t} {{\n"
+            f"  %n = attn.tree_update ins(%new : {r}) nodes(%l, %i : {l}, {l}) outs(%t : {t}) {{{self.shape}}} -> {t}\n"
+            f"  return %n : {t}\n}}\n"
+        )
+
     def move(self):
         """Fetch and update in place, as layers do; on buffers, which a kernel may
         write to."""
@@ -129,20 +150,28 @@ class Layer:
         return 4.0 * (self.r + self.h) * self.F * 4
 
 
+    def gradient_bytes(self):
+        """What a gradient is given and returns, by operation. That of new rows is
+        of the rows and of the tree before."""
+        rows, tree = 4.0 * self.r * self.F, 4.0 * self.nodes * self.F
+        return {"build": self.seq_bytes(), "materialize": self.seq_bytes(), "fetch": rows + tree, "update": rows + 2 * tree}
+
+
 class Bench:
     def __init__(self, options):
         cpus = machine.available_cpus()
-        machine.choose(cpus, 1)
+        machine.choose(cpus, options.threads)
         self.options, self.tools = options, backends.Tools(options.build, cpus, options.clock)
         self.facts = machine.describe(HERE.parent, options.build, cpus)
-        self.peaks = self.tools.measure_machine(1, options.seconds)
-        self.copy = self.peaks["copy_gbytes"]["one"]["median"] * 1e9
+        self.peaks = self.tools.measure_machine(options.threads, options.seconds)
+        copies = self.peaks["copy_gbytes"]
+        self.copy = copies["one" if options.threads == 1 else "all"]["median"] * 1e9
 
     def time(self, text, inputs, folder):
         prepared = self.tools.prepare(inputs, pathlib.Path(folder) / "work")
         try:
             prepared.set_ir(text)
-            found, _ = prepared.run(1, seconds=self.options.seconds, wants_result=False)
+            found, _ = prepared.run(self.options.threads, seconds=self.options.seconds, wants_result=False)
         finally:
             prepared.remove()
         return found["bench"]
@@ -194,6 +223,49 @@ class Bench:
         row["dense_flops"], row["peak"] = layer.flops(tokens), peak
         return row
 
+    def differentiate(self, text):
+        """The gradient alone."""
+        command = [self.tools.folder / "fovea-opt", "-", "--attn-differentiate=name=gradient",
+                   "--symbol-privatize=exclude=gradient", "--symbol-dce"]  # fmt: skip
+        process = subprocess.run(command, input=text, capture_output=True, text=True)
+        if process.returncode != 0:
+            raise backends.KernelError(process.stderr.strip())
+        return process.stdout
+
+    def measure_gradients(self, tokens, folder):
+        layer, rng = Layer(tokens, self.options), np.random.default_rng(1)
+        level, index = layer.list()
+        sequence, tree, rows = (
+            rng.standard_normal((1, n, layer.F), dtype=np.float32) for n in (tokens, layer.nodes, layer.r)
+        )
+        inputs = {"build": [sequence, tree], "materialize": [tree, sequence], "fetch": [tree, level, index, rows],
+                  "update": [tree, rows, level, index, tree]}  # fmt: skip
+        row = {"tokens": tokens, "seconds": {}, "reached": {}, "extra_bytes": {}}
+        for name, bytes in layer.gradient_bytes().items():
+            bench = self.time(self.differentiate(getattr(layer, name)()), inputs[name], folder)
+            seconds = bench["median_seconds"]
+            print(f"{tokens} tokens, gradient of {name}: {seconds * 1e3:.3g} ms", file=sys.stderr, flush=True)
+            row["seconds"][name], row["reached"][name] = seconds, bytes / self.copy / seconds
+            row["extra_bytes"][name] = bench["peak_allocated_bytes"] + bench["peak_scratch_bytes"]
+        return row
+
+
+def threads(bench):
+    count = bench.options.threads
+    return "one thread" if count == 1 else f"{count} threads"
+
+
+def gradients_markdown(rows, bench):
+    names = ["build", "materialize", "fetch", "update"]
+    lines = [
+        f"Copy bandwidth {bench.copy * 1e-9:.1f} GB/s, {threads(bench)}, {bench.facts['cpu']}.", "",
+        "| tokens | " + " | ".join(f"gradient of {name}" for name in names) + " |", "|---" * 5 + "|",
+    ]  # fmt: skip
+    for row in rows:
+        cells = [f"{report.duration(row['seconds'][n])}, {row['reached'][n]:.0%} of copy" for n in names]
+        lines.append(f"| {row['tokens']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
 
 def markdown(rows, bench):
     """Three tables; a projected time is in parentheses."""
@@ -203,7 +275,7 @@ def markdown(rows, bench):
         return report.duration(seconds)
 
     lines = [
-        f"Copy bandwidth {bench.copy * 1e-9:.1f} GB/s, one thread, {bench.facts['cpu']}.", "",
+        f"Copy bandwidth {bench.copy * 1e-9:.1f} GB/s, {threads(bench)}, {bench.facts['cpu']}.", "",
         "| tokens | rows | select | fetch + update | attend | layer | dense | speed-up | rebuild | rebuild over select, fetch, update |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -236,6 +308,8 @@ def markdown(rows, bench):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=("forward", "backward"), default="forward")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--lengths", type=int, nargs="+", default=[4096, 8192, 16384, 32768, 65536, 131072])
     parser.add_argument("--dense-up-to", type=int, default=8192, help="longest sequence to time densely")
     parser.add_argument("--vip", type=int, default=48)
@@ -254,7 +328,8 @@ def main():
     try:
         bench = Bench(options)
         with tempfile.TemporaryDirectory(prefix="fovea-tree-") as folder:
-            rows = [bench.measure(tokens, folder) for tokens in options.lengths]
+            measure = bench.measure if options.part == "forward" else bench.measure_gradients
+            rows = [measure(tokens, folder) for tokens in options.lengths]
     except (backends.KernelError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -263,7 +338,7 @@ def main():
     (out / "results.json").write_text(
         json.dumps({"machine": bench.facts, "peaks": bench.peaks, "targets": TARGETS, "rows": rows}, indent=1) + "\n"
     )
-    text = markdown(rows, bench)
+    text = (markdown if options.part == "forward" else gradients_markdown)(rows, bench)
     (out / "results.md").write_text(text)
     print(text, end="")
     return 0

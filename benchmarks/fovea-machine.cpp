@@ -149,18 +149,21 @@ int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   // The options of LLVM's own libraries are not part of this tool.
   cl::ResetCommandLineParser();
-  cl::opt<double> seconds("seconds", cl::init(0.2),
+  cl::OptionCategory category("Options of fovea-machine");
+  cl::opt<double> seconds("seconds", cl::cat(category), cl::init(0.2),
                           cl::desc("time for each figure"));
   cl::opt<unsigned> numThreads(
-      "threads", cl::init(0),
+      "threads", cl::cat(category), cl::init(0),
       cl::desc("what 'all' means (default: FOVEA_NUM_THREADS, or all CPUs)"));
-  cl::opt<unsigned> megabytes("copy-megabytes", cl::init(256),
+  cl::opt<unsigned> megabytes("copy-megabytes", cl::cat(category),
+                              cl::init(256),
                               cl::desc("size of the arrays that are copied, 0 "
                                        "for no copies"));
-  cl::opt<std::string> clock("clock", cl::init("wall"),
+  cl::opt<std::string> clock("clock", cl::cat(category), cl::init("wall"),
                              cl::desc("'wall', or 'cpu': the time of each "
                                       "thread"));
-  cl::opt<std::string> path("compile", cl::value_desc("file.mlir"),
+  cl::opt<std::string> path("compile", cl::cat(category),
+                            cl::value_desc("file.mlir"),
                             cl::desc("time compilation of this file instead"));
   cl::ParseCommandLineOptions(argc, argv, "Measure this machine\n");
 

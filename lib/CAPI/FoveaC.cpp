@@ -125,10 +125,16 @@ size_t fovea_kernel_num_results(const fovea_kernel *kernel) {
   return kernel->kernel.getSignature().results.size();
 }
 
-static fovea_status getSpec(ArrayRef<ValueSpec> specs, size_t index,
-                            StringRef what, fovea_value_spec *spec) {
-  if (!spec)
-    return fail("expected a place for the description, but got null");
+static fovea_status getSpec(const fovea_kernel *kernel, size_t index,
+                            bool isResult, fovea_value_spec *spec) {
+  if (!kernel || !spec)
+    return fail("expected a kernel and a place for the description, but got "
+                "null");
+  const Signature &signature = kernel->kernel.getSignature();
+  ArrayRef<ValueSpec> specs = signature.arguments;
+  if (isResult)
+    specs = signature.results;
+  StringRef what = isResult ? "results" : "arguments";
   if (index >= specs.size())
     return fail("the kernel has " + Twine(specs.size()) + " " + what +
                 ", but number " + Twine(index) + " was asked for");
@@ -144,13 +150,12 @@ static fovea_status getSpec(ArrayRef<ValueSpec> specs, size_t index,
 
 fovea_status fovea_kernel_argument(const fovea_kernel *kernel, size_t index,
                                    fovea_value_spec *spec) {
-  return getSpec(kernel->kernel.getSignature().arguments, index, "arguments",
-                 spec);
+  return getSpec(kernel, index, /*isResult=*/false, spec);
 }
 
 fovea_status fovea_kernel_result(const fovea_kernel *kernel, size_t index,
                                  fovea_value_spec *spec) {
-  return getSpec(kernel->kernel.getSignature().results, index, "results", spec);
+  return getSpec(kernel, index, /*isResult=*/true, spec);
 }
 
 //===----------------------------------------------------------------------===//

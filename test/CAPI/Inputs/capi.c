@@ -55,6 +55,9 @@ static void checkErrors(const fovea_kernel *kernel, fovea_tensor *inputs) {
   CHECK(fovea_compile(NULL, 0, NULL, &none) == FOVEA_FAILURE);
 
   CHECK(fovea_kernel_argument(kernel, 2, &spec) == FOVEA_FAILURE);
+  CHECK(fovea_kernel_argument(kernel, 0, NULL) == FOVEA_FAILURE);
+  CHECK(fovea_kernel_result(NULL, 0, &spec) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "but got null") != NULL);
   CHECK(fovea_kernel_invoke(kernel, inputs, 1, &result, 1) == FOVEA_FAILURE);
   CHECK(strstr(fovea_last_error(), "expects 2 arguments") != NULL);
   CHECK(fovea_kernel_invoke(kernel, inputs, 2, NULL, 0) == FOVEA_FAILURE);

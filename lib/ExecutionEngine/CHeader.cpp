@@ -9,6 +9,7 @@
 #include "CHeader.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
@@ -60,8 +61,32 @@ Workspace fovea::detail::findWorkspace(const Module &module) {
 // Declarations
 //===----------------------------------------------------------------------===//
 
+/// Whether C and C++ take `name` for something of our own.
 static bool isCName(StringRef name) {
-  return !name.empty() && !isDigit(name.front()) &&
+  static const StringSet<> keywords = {
+      "alignas",      "alignof",      "and",       "and_eq",
+      "asm",          "auto",         "bitand",    "bitor",
+      "bool",         "break",        "case",      "catch",
+      "char",         "class",        "compl",     "concept",
+      "const",        "const_cast",   "constexpr", "continue",
+      "decltype",     "default",      "delete",    "do",
+      "double",       "else",         "enum",      "explicit",
+      "export",       "extern",       "false",     "float",
+      "for",          "friend",       "goto",      "if",
+      "inline",       "int",          "long",      "main",
+      "mutable",      "namespace",    "new",       "noexcept",
+      "not",          "not_eq",       "nullptr",   "operator",
+      "or",           "or_eq",        "private",   "protected",
+      "public",       "register",     "requires",  "restrict",
+      "return",       "short",        "signed",    "sizeof",
+      "static",       "struct",       "switch",    "template",
+      "this",         "throw",        "true",      "try",
+      "typedef",      "typeid",       "typename",  "union",
+      "unsigned",     "using",        "virtual",   "void",
+      "volatile",     "while",        "xor",       "xor_eq",
+      "dynamic_cast", "static_cast",  "wchar_t",   "reinterpret_cast",
+      "thread_local", "static_assert"};
+  return !name.empty() && !isDigit(name.front()) && !keywords.contains(name) &&
          all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
 }
 
@@ -70,18 +95,16 @@ namespace {
 class HeaderWriter {
 public:
   HeaderWriter(const Kernel::Impl &impl, raw_ostream &os)
-      : impl(impl), signature(impl.signature), os(os) {}
+      : impl(impl), signature(impl.signature), os(os) {
+    chooseNames();
+  }
 
   void write(StringRef packedName, StringRef target,
              const Workspace &workspace);
 
 private:
-  /// The name of an argument: that of the source if C has it.
-  std::string getName(size_t index) {
-    StringRef name = signature.arguments[index].name;
-    name.consume_front("%");
-    return isCName(name) ? name.str() : "arg" + std::to_string(index);
-  }
+  void chooseNames();
+  std::string getName(size_t index) { return names[index]; }
   std::string getExtent(size_t index, size_t dim) {
     int64_t extent = signature.arguments[index].shape[dim];
     if (extent != kDynamicExtent)
@@ -95,8 +118,38 @@ private:
   const Kernel::Impl &impl;
   const Signature &signature;
   raw_ostream &os;
+  /// Of the arguments.
+  std::vector<std::string> names;
 };
 } // namespace
+
+/// Arguments are called as in the source, if C takes that and the function has
+/// nothing else of the name.
+void HeaderWriter::chooseNames() {
+  StringSet<> taken = {"results", "arguments", impl.name,
+                       impl.name + "_results"};
+  for (auto [index, spec] : enumerate(signature.arguments)) {
+    StringRef given = spec.name;
+    given.consume_front("%");
+    std::string name =
+        isCName(given) ? given.str() : "arg" + std::to_string(index);
+    // What is made of one must not be another.
+    auto makes = [](StringRef from, StringRef other) {
+      return other.consume_front(from) &&
+             (other.empty() || other == "_tensor" ||
+              other.starts_with("_extent"));
+    };
+    auto clashes = [&] {
+      return any_of(taken.keys(), [&](StringRef other) {
+        return makes(name, other) || makes(other, name);
+      });
+    };
+    while (clashes())
+      name += '0';
+    taken.insert(name);
+    names.push_back(std::move(name));
+  }
+}
 
 void HeaderWriter::writeResults() {
   if (signature.results.empty())

@@ -247,7 +247,7 @@ def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream from the target CPU";
   let description = [{
     Annotates every `attn.stream` and `attn.stream_backward` that has no tiles yet
-    with `#attn.tiles`. The
+    with `#attn.tiles`. Rows of more than 2^20 columns are an error. The
     cost model is in docs/Pipelines.md; every decision is a remark of category
     `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
   }];

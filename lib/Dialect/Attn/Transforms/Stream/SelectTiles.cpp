@@ -33,6 +33,9 @@ static constexpr int64_t kMinRun = 512, kMaxRun = 2048, kMinTasks = 32;
 /// Key rows of a register tile whose queries fill only one or two vectors: more
 /// would not be covered by the loads of the queries.
 static constexpr int64_t kMaxKeys = 8;
+/// The widest heads and values: code is written out for every vector of a row,
+/// and takes seconds to compile long before.
+static constexpr int64_t kMaxWidth = 1 << 20;
 
 /// The cost model. A register tile of `keys` x `vectors` accumulators loads
 /// `keys + vectors` operands for `keys * vectors` products, so it is square and
@@ -77,18 +80,28 @@ struct SelectTilesPass
     if (failed(
             fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
       return signalPassFailure();
-    getOperation().walk([&](Operation *op) {
+    WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
       if (auto stream = dyn_cast<StreamOp>(op))
-        select(stream, kKeyTile);
-      else if (auto gradient = dyn_cast<StreamBackwardOp>(op))
-        select(gradient, kGradientKeyTile);
+        return select(stream, kKeyTile);
+      if (auto gradient = dyn_cast<StreamBackwardOp>(op))
+        return select(gradient, kGradientKeyTile);
+      return WalkResult::advance();
     });
+    if (walk.wasInterrupted())
+      signalPassFailure();
   }
 
 private:
-  template <typename OpTy> void select(OpTy op, int64_t maxKeyTile) {
+  template <typename OpTy> LogicalResult select(OpTy op, int64_t maxKeyTile) {
+    for (Value rows : {Value(op.getQuery()), Value(op.getValues().front())}) {
+      int64_t width = cast<ShapedType>(rows.getType()).getShape().back();
+      if (!ShapedType::isDynamic(width) && width > kMaxWidth)
+        return op.emitOpError("has rows of ")
+               << width << " columns, but the CPU's kernels take at most "
+               << kMaxWidth;
+    }
     if (op.getTiles())
-      return;
+      return success();
     TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters, maxKeyTile);
     op.setTilesAttr(tiles);
     remark::passed(
@@ -100,6 +113,7 @@ private:
         << remark::metric("Vectors", tiles.getVectors())
         << remark::metric("Keys", tiles.getKeys())
         << remark::metric("Columns", tiles.getColumns());
+    return success();
   }
 };
 } // namespace

@@ -25,6 +25,9 @@ static constexpr int64_t kLineBytes = 64;
 /// Lines of one operand that a turn of the loop of products asks for, at most,
 /// where there is a choice.
 static constexpr int64_t kMaxPerTurn = 4;
+/// Beyond so many a tile is larger than any cache, and the code that asks for
+/// it larger than that of the products.
+static constexpr int64_t kMaxTilePerTurn = 256;
 
 static int64_t getElementBytes(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
@@ -140,6 +143,8 @@ void StreamKernel::prefetch(const Segment &segment, Value offset, Value k,
     // A loop shorter than that has one turn.
     int64_t turns = std::max<int64_t>(width / unroll, 1);
     int64_t perTurn = llvm::divideCeil(lines, turns);
+    if (perTurn > kMaxTilePerTurn)
+      continue;
     firstLine = b.add(firstLine, b.mul(b.div(k, unroll), perTurn));
     prefetchLines(ahead, firstRow, firstLine, perTurn);
   }

@@ -160,9 +160,17 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
                 "another byte order, needed a contiguous one, because the "
                 "kernel writes to it"),
             /*isInputError=*/true);
-    nb::gil_scoped_release release;
-    if (!array.copyToKernelLayout())
-      throw std::bad_alloc();
+    bool isCopied = [&] {
+      nb::gil_scoped_release release;
+      return array.copyToKernelLayout();
+    }();
+    if (!isCopied) {
+      std::string text = kernel.describeArgument(index) +
+                         ": found an array that must be copied, needed memory "
+                         "for that, or a contiguous array";
+      PyErr_SetString(PyExc_MemoryError, text.c_str());
+      throw nb::python_error();
+    }
   }
   ref = array.getRef();
 }

@@ -7,6 +7,7 @@ what is needed."""
 import inspect
 import math
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -114,6 +115,30 @@ def test_extents_near_the_limit():
     small = np.broadcast_to(np.float32(0), (2**20, 1, 1, 2**20))
     with pytest.raises((fovea.FoveaError, MemoryError, ValueError)):
         fovea.dense(wide, small, small, target="reference")
+
+
+def test_what_no_process_can_address():
+    # The bases would have an extent whose size in bytes wraps to zero.
+    options = dict(num_basis=2**62, window=2, delta=0.1, epsilon=0.01)
+    needed = "no process can address 2^47 bytes"
+    square = (q[:, :, :12], k[:, :, :12])
+    fails(lambda: fovea.conv_recover(*square, **options), needed, error=fovea.FoveaError)
+    fails(lambda: fovea.conv(*square, v[:, :, :12], **options), needed, error=fovea.FoveaError)
+    wide = np.broadcast_to(np.float32(0), (1, 2, 20, 2**42))
+    fails(lambda: fovea.dense(q, k, wide), "has rows of 4398046511104 columns", error=fovea.FoveaError)
+    many = [np.broadcast_to(array, (2**42, *array.shape[1:])) for array in (q, k, v)]
+    fails(lambda: fovea.dense(*many), "'tensor<4398046511104x4x12x16xf32>'", needed, error=fovea.FoveaError)
+
+
+def test_memory_for_a_copy():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**38, before[1]))
+    try:
+        many = [np.broadcast_to(array, (2**30, *array.shape[1:])) for array in (q, k, v)]
+        needed = "argument 0 (%q) of @dense: found an array that must be copied"
+        fails(lambda: fovea.dense(*many), needed, error=MemoryError)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 # ----------------------------------------------------------------------------

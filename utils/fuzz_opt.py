@@ -31,6 +31,11 @@ NUMBERS = [
     "18446744073709551615", "99999999999999999999", "0.0", "1.0e400", "0x7FC00000",
 ]
 
+# Extents and element types that replace another one everywhere. Code is written
+# out for every column, so that wide heads would take long.
+EXTENTS = ["0", "1", "2", "3", "5", "17", "96", "128", "?"]
+ELEMENT_TYPES = ["bf16", "f16", "f32", "f64", "f8E4M3FN", "i1", "i8", "i32", "i64", "index", "complex<f32>"]
+
 
 def read_corpus(paths):
     """The functions of the given files, with their aliases, without comments.
@@ -63,6 +68,21 @@ class Generator:
         words = [pick.choice(self.vocabulary) for _ in range(pick.randrange(1, 60))]
         return " ".join(words)
 
+    def rename(self, tokens):
+        """`tokens` with one extent, or one element type, replaced by another."""
+        text, pick = "".join(tokens), self.random
+        choices = EXTENTS if pick.random() < 0.7 else ELEMENT_TYPES
+        shape = re.compile(r"(?<=[<x])([\d?]+|[a-z]+\d*)(?=[x>])")
+        found = [
+            part for part in shape.findall(text)
+            if (part[0] in "0123456789?") == (choices is EXTENTS)
+        ]  # fmt: skip
+        if not found:
+            return tokens
+        old, new = pick.choice(found), pick.choice(choices)
+        text = shape.sub(lambda part: new if part.group() == old else part.group(), text)
+        return TOKEN.findall(text)
+
     def mutate(self):
         pick = self.random
         tokens = list(pick.choice(self.pieces))
@@ -71,7 +91,7 @@ class Generator:
             if not solid:
                 break
             at = pick.choice(solid)
-            kind = pick.randrange(9)
+            kind = pick.randrange(11)
             numbers = [i for i in solid if re.match(r"-?\d", tokens[i]) or tokens[i] == "?"]
             if kind == 0:
                 del tokens[at]
@@ -85,7 +105,10 @@ class Generator:
             elif kind in (4, 5, 6) and numbers:
                 # Shapes and attribute values, where the verifiers are.
                 tokens[pick.choice(numbers)] = pick.choice(NUMBERS)
-            elif kind == 7:
+            elif kind in (7, 8):
+                # Everywhere at once, which the verifiers may accept.
+                tokens = self.rename(tokens)
+            elif kind == 9:
                 other = pick.choice(solid)
                 first, last = sorted((at, other))
                 if last - first < 30:

@@ -137,11 +137,15 @@ def run(index, case):
     expected = dict(zip(("dq", "dk", "dv", "db", "dm", "dkk", "dkv"), backward(
         check.reference, arrays["d_out"], inputs, parts, d_next, **options)))  # fmt: skip
     text, names = module(case, {name: array.shape for name, array in arrays.items()})
+    alone = N == 1 and case["weighting"] == "softmax" and not (parts and parts[4])
     for target in check.targets():
         found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays.values())
         for name, one in zip(names, found, strict=True):
             what, other = f"case {index} {case} {target} {name}", expected[name]
-            if np.abs(other).max(initial=0) < 1e-6:
+            if alone and dtype == "f32":
+                # Scores of one key get what is left of d_lse in a sum of products.
+                check.close(one, other, 2 * BOUNDS[dtype], what, absolute=True)
+            elif np.abs(other).max(initial=0) < 1e-6:
                 # The gradient of a soft-max over one key.
                 check.require(np.abs(one.astype(float)).max(initial=0) < 0.1 if dtype in ("bf16", "f16")
                               else np.abs(one.astype(float)).max(initial=0) < 1e-5, what)  # fmt: skip

@@ -161,6 +161,15 @@ def test_rows_whose_weights_vanish_are_computed_again(algorithm):
     assert error(out, reference.conv_apply(b, sizes, v)) <= 5e-6
 
 
+@pytest.mark.parametrize("block", [8, 16])
+def test_weights_whose_squares_underflow(block):
+    """Weights fall far below 1e-154, lag by lag: norms of their windows are still not zero."""
+    b, sizes, v = bases("float64", R=1, N=331)
+    b[:] = 1e3 * np.sin(9 * np.arange(331) / 331)
+    out = fovea.conv_apply(b, sizes, v, algorithm="partitioned", block=block)
+    assert error(out, reference.conv_apply(b, sizes, v)) <= BOUNDS["float64"]
+
+
 @pytest.mark.parametrize("algorithm", ["toeplitz", "partitioned", "single"])
 def test_huge_and_tiny_values(algorithm):
     b, sizes, v = bases(R=1, N=300, E=40)

@@ -369,15 +369,16 @@ def SeparateResultsPass
 include "fovea/Dialect/Attn/Transforms/GPUPasses.td"
 
 def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
-  let summary = "lower copies of strided buffers to linalg.generic";
+  let summary = "lower copies of strided buffers to loops";
   let description = [{
-    Replaces every `memref.copy` of which one side is not contiguous by a
-    `linalg.generic`, which becomes loops. Left alone it would become a call into a
-    support library that Fovea does not link. Copies between contiguous buffers
-    become calls of `memcpy` later.
+    Replaces every `memref.copy` of which one side is not contiguous by loops.
+    Left alone it would become a call into a support library that Fovea does not
+    link. Copies between contiguous buffers become calls of `memcpy` later.
   }];
   let dependentDialects = [
-    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect"
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"
   ];
 }
 

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-lower-copies --convert-linalg-to-loops | FileCheck %s
+// RUN: fovea-opt %s --attn-lower-copies --canonicalize | FileCheck %s
 
 // CHECK-LABEL: func.func @strided(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32, strided<[8, 2]>>, %[[Y:[a-z0-9]+]]: memref<?x4xf32>)

@@ -16,11 +16,9 @@
 // - tree_build: a row's adjoint is that of its own node, taken away, and of its
 //   children, and a share of its parent's.
 // - tree_update: a listed row's adjoint is a share of its parent's, less that
-// of
-//   its own node; the tree loses what a fetch of the rows would give it.
+//   of its own node; the tree loses what a fetch of the rows would give it.
 // - tree_select: a candidate's score gets the sum of the factors' adjoints
-// below
-//   it, of which there are none unless it is split.
+//   below it, of which there are none unless it is split.
 //
 //===----------------------------------------------------------------------===//
 

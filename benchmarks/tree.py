@@ -158,20 +158,21 @@ class Layer:
 
 
 class Bench:
-    def __init__(self, options):
+    def __init__(self, options, threads=1):
         cpus = machine.available_cpus()
-        machine.choose(cpus, options.threads)
+        self.threads = threads
+        machine.choose(cpus, threads)
         self.options, self.tools = options, backends.Tools(options.build, cpus, options.clock)
         self.facts = machine.describe(HERE.parent, options.build, cpus)
-        self.peaks = self.tools.measure_machine(options.threads, options.seconds)
+        self.peaks = self.tools.measure_machine(threads, options.seconds)
         copies = self.peaks["copy_gbytes"]
-        self.copy = copies["one" if options.threads == 1 else "all"]["median"] * 1e9
+        self.copy = copies["one" if threads == 1 else "all"]["median"] * 1e9
 
     def time(self, text, inputs, folder):
         prepared = self.tools.prepare(inputs, pathlib.Path(folder) / "work")
         try:
             prepared.set_ir(text)
-            found, _ = prepared.run(self.options.threads, seconds=self.options.seconds, wants_result=False)
+            found, _ = prepared.run(self.threads, seconds=self.options.seconds, wants_result=False)
         finally:
             prepared.remove()
         return found["bench"]
@@ -251,7 +252,7 @@ class Bench:
 
 
 def threads(bench):
-    count = bench.options.threads
+    count = bench.threads
     return "one thread" if count == 1 else f"{count} threads"
 
 
@@ -326,7 +327,7 @@ def main():
         if tokens % options.ratio or tokens // options.ratio < options.split:
             parser.error(f"--lengths: found {tokens}, needed a multiple of {options.ratio} with {options.split} segments")
     try:
-        bench = Bench(options)
+        bench = Bench(options, options.threads)
         with tempfile.TemporaryDirectory(prefix="fovea-tree-") as folder:
             measure = bench.measure if options.part == "forward" else bench.measure_gradients
             rows = [measure(tokens, folder) for tokens in options.lengths]

@@ -59,12 +59,9 @@ def radices(length):
 
 
 def lanes_for(width):
-    """As many as fill both parts of a complex row: a narrow vector is no slower than a wide
-    one that is half empty, and faster where a CPU has two units for it."""
-    lanes = 16
-    while lanes > 4 and width <= lanes:
-        lanes //= 2
-    return lanes
+    """The lanes that leave the fewest columns of complex rows empty: half vectors get as much
+    done as whole ones where a CPU has two units for them, quarters do not."""
+    return min((16, 8) if width > 8 else (4,), key=lambda lanes: -(-width // (2 * lanes)) * lanes)
 
 
 def forward(rows, width, lanes):
@@ -277,7 +274,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the other rows of results.json")
     parser.add_argument("--width", type=int, default=64, help="columns")
     parser.add_argument("--lanes", type=int,
-                        help="numbers of a vector of the transforms (default: 16, fewer for 16 columns and less)")
+                        help="numbers of a vector of the transforms (default: 16, or fewer that leave fewer columns empty)")
     parser.add_argument("--dense-up-to", type=int, default=8192, help="longest sequence to time pair by pair")
     parser.add_argument("--numpy-up-to", type=int, default=1 << 18, help="most tokens times bases for NumPy")
     parser.add_argument("--seconds", type=float, default=0.2, help="time for each figure")

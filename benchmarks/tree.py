@@ -149,7 +149,6 @@ class Layer:
         listed ones and their parents, once each."""
         return 4.0 * (self.r + self.h) * self.F * 4
 
-
     def gradient_bytes(self):
         """What a gradient is given and returns, by operation. That of new rows is
         of the rows and of the tree before."""

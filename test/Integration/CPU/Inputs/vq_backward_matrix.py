@@ -142,7 +142,7 @@ def run(index, case):
         found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays.values())
         for name, one in zip(names, found, strict=True):
             what, other = f"case {index} {case} {target} {name}", expected[name]
-            if alone and dtype == "f32":
+            if alone and dtype == "f32" and name in ("dq", "dk", "db"):
                 # Scores of one key get what is left of d_lse in a sum of products.
                 check.close(one, other, 2 * BOUNDS[dtype], what, absolute=True)
             elif np.abs(other).max(initial=0) < 1e-6:

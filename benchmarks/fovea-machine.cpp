@@ -15,6 +15,7 @@
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/ExecutionEngine/PeakKernel.h"
 #include "fovea/Support/Clock.h"
+#include "fovea/Support/OutputFile.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -190,6 +191,8 @@ int main(int argc, char **argv) {
     if (megabytes)
       addCopy(all, seconds, megabytes, report);
   }
-  outs() << json::Value(std::move(report)) << '\n';
-  return 0;
+  return runWithOutput("fovea-machine", [&] {
+    outs() << json::Value(std::move(report)) << '\n';
+    return 0;
+  });
 }

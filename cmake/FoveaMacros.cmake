@@ -62,11 +62,16 @@ function(add_fovea_tool name)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
-# add_fovea_unittest(<name> <sources...>)
-# A GoogleTest binary that lit discovers under test/unit.
+# add_fovea_unittest(<name> [<sources...>])
+# A GoogleTest binary that lit discovers under test/unit. By default it has all
+# tests of the folder.
 function(add_fovea_unittest name)
   find_package(GTest REQUIRED)
-  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  set(sources ${ARGN})
+  if(NOT sources)
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*Test.cpp)
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${sources})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(${name} PRIVATE fovea_options GTest::gtest GTest::gtest_main)

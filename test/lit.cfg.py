@@ -4,6 +4,7 @@
 import os
 import platform
 import subprocess
+import sys
 
 import lit.formats
 import lit.llvm
@@ -18,7 +19,8 @@ config.excludes = ["Inputs", "Unit", "unit", "CMakeLists.txt", "lit.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.fovea_binary_dir, "test")
 
-llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS"])
+# FOVEA_EVERY=n runs every n-th case of the matrices.
+llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS", "FOVEA_EVERY"])
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", config.fovea_tools_dir, append_path=True)
 # A variable of one CHECK-LABEL block must not leak into the next.
@@ -44,8 +46,10 @@ config.substitutions += [
     ("%llvm_includes", config.llvm_include_dirs),
     ("%mlir_includes", config.mlir_include_dirs),
     ("%mlir_tblgen", config.mlir_tblgen),
+    ("%mlir_translate", config.mlir_translate),
     ("%shlibext", config.llvm_shlib_ext),
     ("%python", config.python_executable),
+    ("%lit", f"{sys.executable} {os.path.abspath(sys.argv[0])}"),
     ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea" + config.llvm_shlib_ext)),
     ("%fake_cuda", os.path.join(config.fovea_binary_dir, "test/unit/Runtime/libFoveaFakeCuda.so")),
     ("%host_cc", config.c_compiler),

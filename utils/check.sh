@@ -8,7 +8,8 @@
 #   utils/check.sh [preset] [options of cmake...]
 #
 # Presets are those of utils/build.sh. Environment: FOVEA_VERIFY_ROUNDTRIP=1 also
-# sends the IR of every test through the printer, the parser and bytecode.
+# sends the IR of every test through the printer, the parser and bytecode;
+# FOVEA_EVERY=n runs every n-th case of the matrices.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -36,6 +36,16 @@ NUMBERS = [
 EXTENTS = ["0", "1", "2", "3", "5", "17", "96", "128", "?"]
 ELEMENT_TYPES = ["bf16", "f16", "f32", "f64", "f8E4M3FN", "i1", "i8", "i32", "i64", "index", "complex<f32>"]
 
+# Attributes that an operation may not have, or not so.
+ATTRIBUTES = ["nonsense", "tool.note", "causal", "causal = false", "mask = #attn.mask<window = 3>", "scale = 1 : i32", "block = 7 : i64"]
+MEMORY_SPACES = ["1", "3", "#gpu.address_space<workgroup>", "#gpu.address_space<private>", '"anywhere"']
+# Bounds of ranges, which may overlap, run empty or wrap.
+BOUNDS = [
+    "0", "7", "-3", "rows", "n", "rows - 4", "n floordiv 2", "b * 16", "b * 16 - 32", "b * 16 + 24", "b mod 3", "b floordiv 2",
+    "b * 9223372036854775807", "n * 4294967296 + 9223372036854775807", "(b * 4611686018427387904) floordiv 3",
+]  # fmt: skip
+LISTED = re.compile(r"affine_map<\(b\)\[rows, n\] -> \(([^()]*(?:\([^()]*\)[^()]*)*)\)>")
+
 
 def read_corpus(paths):
     """The functions of the given files, with their aliases, without comments.
@@ -83,6 +93,29 @@ class Generator:
         text = shape.sub(lambda part: new if part.group() == old else part.group(), text)
         return TOKEN.findall(text)
 
+    def insert(self, tokens, pattern, text):
+        """`tokens` with `text` behind one of the matches of `pattern`."""
+        old = "".join(tokens)
+        found = [match.end() for match in re.finditer(pattern, old)]
+        if not found:
+            return tokens
+        at = self.random.choice(found)
+        return TOKEN.findall(old[:at] + text + old[at:])
+
+    def change_ranges(self, tokens):
+        """`tokens` with other bounds in a range, or with one range more."""
+        old, pick = "".join(tokens), self.random
+        found = list(LISTED.finditer(old))
+        if not found:
+            return tokens
+        match = pick.choice(found)
+        bounds = match.group(1).split(", ")
+        bounds[pick.randrange(len(bounds))] = pick.choice(BOUNDS)
+        new = f"affine_map<(b)[rows, n] -> ({', '.join(bounds)})>"
+        if pick.random() < 0.5:
+            return self.insert(tokens, r"ranges \[", new + ", ")
+        return TOKEN.findall(old[: match.start()] + new + old[match.end() :])
+
     def mutate(self):
         pick = self.random
         tokens = list(pick.choice(self.pieces))
@@ -91,7 +124,7 @@ class Generator:
             if not solid:
                 break
             at = pick.choice(solid)
-            kind = pick.randrange(11)
+            kind = pick.randrange(14)
             numbers = [i for i in solid if re.match(r"-?\d", tokens[i]) or tokens[i] == "?"]
             if kind == 0:
                 del tokens[at]
@@ -113,6 +146,14 @@ class Generator:
                 first, last = sorted((at, other))
                 if last - first < 30:
                     del tokens[first:last]
+            elif kind == 10:
+                tokens = self.insert(tokens, r" \{(?=\w+ = |causal)", pick.choice(ATTRIBUTES) + ", ")
+            elif kind == 11:
+                tokens = self.insert(
+                    tokens, r"memref<[^<>]*?(?=>)|tensor<[^<>]*?(?=>)", ", " + pick.choice(MEMORY_SPACES)
+                )
+            elif kind == 12:
+                tokens = self.change_ranges(tokens)
             else:
                 del tokens[at:]
         return "".join(tokens)

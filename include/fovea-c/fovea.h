@@ -42,6 +42,14 @@ FOVEA_EXPORT const char *fovea_version(void);
 FOVEA_EXPORT fovea_status fovea_set_num_threads(int32_t num_threads);
 FOVEA_EXPORT int32_t fovea_num_threads(void);
 
+/* While a kernel that the calling thread has invoked runs, check(context) is
+ * called on that thread about every 40 milliseconds; once it returns anything
+ * but 0, the invocation fails at the next tile. Null, as at first, lets kernels
+ * run to their end. `check` must neither set this nor invoke a kernel. */
+typedef int32_t (*fovea_interrupt_check)(void *context);
+FOVEA_EXPORT void fovea_set_interrupt_check(fovea_interrupt_check check,
+                                            void *context);
+
 /*===----------------------------------------------------------------------===*\
 |* Tensors                                                                    *|
 \*===----------------------------------------------------------------------===*/

@@ -61,6 +61,10 @@ fovea_status fovea_set_num_threads(int32_t numThreads) {
 
 int32_t fovea_num_threads(void) { return fovea_rt_num_threads(); }
 
+void fovea_set_interrupt_check(fovea_interrupt_check check, void *context) {
+  fovea_rt_set_interrupt_check(check, context);
+}
+
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//

@@ -9,6 +9,8 @@
 #include "fovea/ExecutionEngine/AheadOfTime.h"
 #include "CHeader.h"
 #include "Compilation.h"
+#include "CompilerThread.h"
+#include "FileEntry.h"
 #include "HostTarget.h"
 #include "fovea/Target/GPU/Attributes.h"
 #include "fovea/Target/GPU/Serialize.h"
@@ -65,6 +67,10 @@ static Expected<std::string> linkSharedLibrary(StringRef object) {
     std::error_code error;
     raw_fd_ostream os(input, error);
     os << object;
+    os.flush();
+    if (!error)
+      error = os.error();
+    os.clear_error();
     if (error)
       return createStringError(error, "cannot write a temporary file");
   }
@@ -99,13 +105,17 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
       compilation.translate(context, **machine, symbol);
   if (!module)
     return module.takeError();
-  Function *packed = (*module)->getFunction(symbol);
-  packed->setName(compilation.impl->name + "_packed");
+  Function *packed = fovea::detail::addFileEntry(
+      (*module)->getFunction(symbol), compilation.impl->name + "_packed",
+      *compilation.impl, **machine);
   for (Function &function : **module)
     if (!function.isDeclaration() && &function != packed)
       function.setLinkage(GlobalValue::InternalLinkage);
-  if (Function *unload = (*module)->getFunction(kUnloadName))
+  if (Function *unload = (*module)->getFunction(kUnloadName)) {
+    // It runs where the entry has refused to, too.
+    fovea::detail::setBaselineCPU(*unload, **machine);
     appendToGlobalDtors(**module, unload, /*Priority=*/65535);
+  }
   fovea::detail::Workspace workspace = fovea::detail::findWorkspace(**module);
   fovea::detail::optimize(**module, **machine, options.optLevel);
 
@@ -139,9 +149,8 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
   return Error::success();
 }
 
-Expected<CompiledCode> fovea::compileAheadOfTime(StringRef text,
-                                                 const CompileOptions &options,
-                                                 CodeKind kind) {
+static Expected<CompiledCode>
+compileHere(StringRef text, const CompileOptions &options, CodeKind kind) {
   bool isKernels = kind == CodeKind::PTX || kind == CodeKind::Cubin;
   if (isKernels && options.target != fovea::Target::GPU)
     return createStringError("PTX and machine code of kernels need target "
@@ -170,4 +179,11 @@ Expected<CompiledCode> fovea::compileAheadOfTime(StringRef text,
   if (Error error = generateHostCode(compilation, kind, result))
     return std::move(error);
   return result;
+}
+
+Expected<CompiledCode> fovea::compileAheadOfTime(StringRef text,
+                                                 const CompileOptions &options,
+                                                 CodeKind kind) {
+  return fovea::detail::compileOnThread<CompiledCode>(
+      [&] { return compileHere(text, options, kind); });
 }

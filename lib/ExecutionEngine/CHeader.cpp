@@ -207,12 +207,11 @@ void HeaderWriter::writeBody(StringRef packedName) {
       os << "}, {";
       ListSeparator strides;
       for (size_t dim = 0; dim < rank; ++dim) {
-        os << strides;
-        ListSeparator factors(" * ");
+        // The products are checked later, and may be of any extents here.
+        os << strides << "(int64_t)(UINT64_C(1)";
         for (size_t inner = dim + 1; inner < rank; ++inner)
-          os << factors << getExtent(index, inner);
-        if (dim + 1 == rank)
-          os << "1";
+          os << " * " << getExtent(index, inner);
+        os << ")";
       }
       os << "}";
     }

@@ -8,6 +8,7 @@
 
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "Compilation.h"
+#include "CompilerThread.h"
 #include "HostTarget.h"
 #include "PackedEntry.h"
 #include "Stopwatch.h"
@@ -30,6 +31,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
@@ -314,6 +316,14 @@ llvm::Error Compilation::parse(StringRef text) {
   return llvm::Error::success();
 }
 
+namespace {
+struct HeadroomInstrumentation : PassInstrumentation {
+  void runBeforePass(Pass *, Operation *) override {
+    fovea::detail::checkHeadroom();
+  }
+};
+} // namespace
+
 llvm::Error Compilation::runPasses(bool stopAtKernels) {
   fovea::detail::Stopwatch watch;
   dropOtherEntries(*module, entry);
@@ -322,6 +332,7 @@ llvm::Error Compilation::runPasses(bool stopAtKernels) {
   PassManager pm(&context);
   // Once at the end is enough for a pipeline that is tested pass by pass.
   pm.enableVerifier(false);
+  pm.addInstrumentation(std::make_unique<HeadroomInstrumentation>());
   if (llvm::Error error = buildPipeline(pm, options, stopAtKernels))
     return error;
   if (failed(pm.run(*module)) || failed(mlir::verify(*module)))
@@ -334,6 +345,7 @@ llvm::Error Compilation::runPasses(bool stopAtKernels) {
 llvm::Expected<std::unique_ptr<llvm::Module>>
 Compilation::translate(llvm::LLVMContext &llvmContext,
                        llvm::TargetMachine &machine, StringRef &entryName) {
+  fovea::detail::checkHeadroom();
   fovea::detail::Stopwatch watch;
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(*module, llvmContext, options.sourceName);
@@ -350,8 +362,8 @@ Compilation::translate(llvm::LLVMContext &llvmContext,
   return llvmModule;
 }
 
-llvm::Expected<Kernel> fovea::compile(StringRef text,
-                                      const CompileOptions &options) {
+static llvm::Expected<Kernel> compileHere(StringRef text,
+                                          const CompileOptions &options) {
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
       fovea::detail::createHostTargetMachine(
           llvm::StringRef(options.cpu).split(',').first);
@@ -381,6 +393,12 @@ llvm::Expected<Kernel> fovea::compile(StringRef text,
   impl.packed = impl.code->getEntry<void(void **)>();
   impl.diagnostics = compilation.diagnostics;
   return Kernel(compilation.impl);
+}
+
+llvm::Expected<Kernel> fovea::compile(StringRef text,
+                                      const CompileOptions &options) {
+  return fovea::detail::compileOnThread<Kernel>(
+      [&] { return compileHere(text, options); });
 }
 
 llvm::Expected<Kernel> fovea::compile(ModuleOp module,

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "HostTarget.h"
+#include "fovea/Target/CPU/CPUInfo.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -61,6 +62,32 @@ static bool isUsedByCodegen(const Triple &triple, StringRef feature) {
 
 /// Checks that LLVM knows `cpu` and, if need be, that this machine can run its
 /// code.
+/// Whether the runtime can tell if a machine has the feature, and code can be
+/// wrong without it; see fovea_rt_check_cpu.
+static bool isNeeded(const Triple &triple, StringRef feature) {
+  if (triple.isX86())
+    return isUsedByCodegen(triple, feature) && feature != "sse-unaligned-mem" &&
+           feature != "64bit-mode";
+  return triple.isAArch64() &&
+         is_contained({"fp-armv8", "neon", "lse", "fullfp16", "rdm",
+                       "complxnum", "dotprod", "sve", "fp16fml", "sve2", "i8mm",
+                       "bf16"},
+                      feature);
+}
+
+std::string fovea::detail::getNeededFeatures(const TargetMachine &machine) {
+  SmallVector<StringRef> names;
+  for (const SubtargetFeatureKV &feature :
+       machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())
+    if (isNeeded(machine.getTargetTriple(), feature.Key))
+      names.push_back(feature.Key);
+  return llvm::join(names, ",");
+}
+
+StringRef fovea::detail::getBaselineCPU(const Triple &triple) {
+  return triple.isX86() ? "x86-64" : "generic";
+}
+
 static Error checkCPU(const Host &host, StringRef cpu, bool isRunHere) {
   // Asking about an unknown name prints a warning, so the table comes first.
   std::unique_ptr<MCSubtargetInfo> subtarget(
@@ -70,9 +97,11 @@ static Error checkCPU(const Host &host, StringRef cpu, bool isRunHere) {
         "unknown CPU '" + cpu + "' for " + host.triple.str() +
         "; expected 'native' (here '" + host.cpu +
         "') or a name that LLVM knows, such as 'x86-64-v3'");
+  subtarget.reset(host.target->createMCSubtargetInfo(host.triple, cpu, ""));
+  if (Error error = fovea::checkAddressWidth(*subtarget, host.triple, cpu))
+    return error;
   if (!isRunHere)
     return Error::success();
-  subtarget.reset(host.target->createMCSubtargetInfo(host.triple, cpu, ""));
   SmallVector<StringRef> missing;
   for (const auto &feature : host.featureMap)
     if (!feature.getValue() && isUsedByCodegen(host.triple, feature.getKey()) &&

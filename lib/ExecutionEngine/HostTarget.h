@@ -24,6 +24,13 @@ createHostTargetMachine(llvm::StringRef cpu);
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createFileTargetMachine(llvm::StringRef cpu);
 
+/// What generated code may need of the machine that runs it, as LLVM names it,
+/// separated by commas.
+std::string getNeededFeatures(const llvm::TargetMachine &machine);
+
+/// The CPU that every machine of this kind can stand in for.
+llvm::StringRef getBaselineCPU(const llvm::Triple &triple);
+
 } // namespace fovea::detail
 
 #endif // FOVEA_LIB_EXECUTIONENGINE_HOSTTARGET_H

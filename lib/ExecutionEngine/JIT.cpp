@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "JIT.h"
+#include "CompilerThread.h"
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea/Target/GPU/Attributes.h"
@@ -57,6 +58,7 @@ static Error addSanitizerSymbols(orc::LLJIT &jit) {
 
 void fovea::detail::optimize(Module &module, TargetMachine &machine,
                              unsigned optLevel) {
+  checkHeadroom();
   // Level 1: MLIR has simplified the code already.
   runPasses(module, &machine, [&](PassBuilder &builder) {
     return optLevel == 1 ? buildKernelPipeline(builder)

@@ -93,12 +93,13 @@ static Error checkLayout(const Kernel::Impl &impl, size_t index,
   bool isEmpty = is_contained(input.shape, 0);
   for (size_t dim = input.shape.size(); dim-- > 0;) {
     strides[dim] = count;
-    if (!isEmpty && (MulOverflow(count, input.shape[dim], count) ||
-                     count > std::numeric_limits<int64_t>::max() /
-                                 int64_t(getByteWidth(input.elementType))))
+    // Strides of a tensor without elements are products, too.
+    if (MulOverflow(count, std::max<int64_t>(input.shape[dim], 1), count) ||
+        count > FOVEA_RT_MAX_TENSOR_BYTES /
+                    int64_t(getByteWidth(input.elementType)))
       return createStringError(impl.describeArgument(index) +
-                               ": a tensor of shape " + toText(input.shape) +
-                               " has more bytes than 64 bits can count");
+                               ": the extents of shape " + toText(input.shape) +
+                               " make more bytes than an address space has");
   }
   if (isEmpty)
     return Error::success();

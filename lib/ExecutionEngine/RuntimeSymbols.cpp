@@ -111,9 +111,11 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_wait_for_turn);
   FOVEA_ADD(fovea_rt_end_turn);
   FOVEA_ADD(fovea_rt_fail);
+  FOVEA_ADD(fovea_rt_check_interrupt);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_intervals);
+  FOVEA_ADD(fovea_rt_check_ranges);
   FOVEA_ADD(fovea_rt_check_separate);
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_sizes);
@@ -121,7 +123,6 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_conv_pieces);
   FOVEA_ADD(fovea_rt_count_recomputed);
   FOVEA_ADD(fovea_rt_check_nodes);
-  FOVEA_ADD(fovea_rt_check_budget);
   FOVEA_ADD(fovea_rt_tree_split);
   FOVEA_ADD(fovea_rt_alloc);
   FOVEA_ADD(fovea_rt_free);

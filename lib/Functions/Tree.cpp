@@ -154,7 +154,7 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
 }
 
 /// Checks that the nodes of every batch entry, visited in `order`, cover the
-/// sequence one after the other.
+/// sequence one after the other, before those that are absent.
 static void checkCover(Checker &check, const Tree &tree, const NodeList &nodes,
                        ArrayRef<int64_t> order) {
   int64_t size = nodes.size();
@@ -162,6 +162,8 @@ static void checkCover(Checker &check, const Tree &tree, const NodeList &nodes,
     int64_t end = 0;
     for (int64_t j = 0; j < size; ++j) {
       int64_t at = order[b * size + j], level = nodes.getLevel(at);
+      if (level < 0)
+        break;
       int64_t first = nodes.getIndex(at) * tree.getSegment(level);
       check.check(
           first == end,
@@ -225,8 +227,11 @@ Error fovea::tree_update(Tree &tree, const TensorRef &level,
   check.match("rows", "shape", newRows.shape, {batch, size, tree.getWidth()});
 
   SmallVector<int64_t> order = to_vector(seq<int64_t>(0, batch * size));
+  // Absent nodes come last.
   auto getFirst = [&](int64_t at) {
-    return nodes->getIndex(at) * tree.getSegment(nodes->getLevel(at));
+    int64_t level = nodes->getLevel(at);
+    return level < 0 ? std::numeric_limits<int64_t>::max()
+                     : nodes->getIndex(at) * tree.getSegment(level);
   };
   for (int64_t b = 0; b < batch; ++b)
     llvm::sort(MutableArrayRef(order).slice(b * size, size),

@@ -108,6 +108,9 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
     return indices.takeError();
   NodeList nodes{std::move(*levels), std::move(*indices)};
 
+  auto isAbsent = [&](int64_t at) {
+    return nodes.getLevel(at) == -1 && nodes.getIndex(at) == -1;
+  };
   auto checkRange = [&](StringRef name, int64_t at, int64_t found,
                         int64_t most) {
     if (found >= 0 && found <= most)
@@ -118,10 +121,12 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
   };
   int64_t count = batch * nodes.size();
   for (int64_t at = 0; at < count; ++at)
-    checkRange("level", at, nodes.getLevel(at), tree.levels);
+    if (!isAbsent(at))
+      checkRange("level", at, nodes.getLevel(at), tree.levels);
   for (int64_t at = 0; at < count && !check.hasFailed(); ++at)
-    checkRange("index", at, nodes.getIndex(at),
-               tree.getNumNodes(nodes.getLevel(at)) - 1);
+    if (!isAbsent(at))
+      checkRange("index", at, nodes.getIndex(at),
+                 tree.getNumNodes(nodes.getLevel(at)) - 1);
   if (check.hasFailed())
     return check.takeError();
   return nodes;

@@ -77,7 +77,6 @@ public:
 
 private:
   Error start();
-  Error checkPresent(int64_t level);
   Expected<OwnedTensor> getScores(int64_t level, TreeScore score);
   Expected<OwnedTensor> fetchRows(int64_t level);
   Error split(int64_t level, const OwnedTensor *scores);
@@ -88,7 +87,8 @@ private:
   Target target;
   /// By level.
   SmallVector<int64_t> budgets;
-  /// Indices of the nodes of the present level, and the frontier, all [B,?].
+  /// Indices of the nodes of the present level, and the frontier, all [B,?]; -1
+  /// for absent ones.
   OwnedTensor candidates, level, index;
   bool hasFrontier = false;
 };
@@ -129,34 +129,15 @@ Error Selection::start() {
   return Error::success();
 }
 
-Error Selection::checkPresent(int64_t level) {
-  if (!tree.hasCounts())
-    return Error::success();
-  int64_t numNodes = tree.nodes.getShape()[1];
-  for (int64_t b = 0; b < tree.getBatch(); ++b) {
-    const int32_t *counts = tree.counts.getDataAs<int32_t>() + b * numNodes +
-                            tree.getFirstRow(level);
-    ArrayRef<int32_t> indices(candidates.getDataAs<int32_t>() +
-                                  b * getNumCandidates(),
-                              getNumCandidates());
-    int64_t present =
-        count_if(indices, [&](int32_t index) { return counts[index] > 0; });
-    if (present < budgets[level])
-      return createStringError(
-          "budgets[" + Twine(level) + "]: found " + Twine(budgets[level]) +
-          ", needed at most " + Twine(present) +
-          ", the candidates of batch entry " + Twine(b) + " that have tokens");
-  }
-  return Error::success();
-}
-
 Expected<OwnedTensor> Selection::fetchRows(int64_t at) {
   Expected<OwnedTensor> levels =
       allocateList(tree.getBatch(), getNumCandidates());
   if (!levels)
     return levels.takeError();
-  std::fill_n(levels->getDataAs<int32_t>(), levels->getNumElements(),
-              int32_t(at));
+  // Candidates of batch entries that have fewer are absent.
+  for (int64_t i = 0; i < levels->getNumElements(); ++i)
+    levels->getDataAs<int32_t>()[i] =
+        candidates.getDataAs<int32_t>()[i] < 0 ? -1 : at;
   TreeFetchOptions options;
   options.target = target;
   Expected<TreeFetchResult> fetched =
@@ -226,8 +207,6 @@ Expected<TreeSelection> Selection::run(TreeScore score) {
     // At least once, so that there is a frontier.
     if (budgets[at] == 0 && hasFrontier)
       break;
-    if (Error error = checkPresent(at))
-      return error;
     OwnedTensor scores;
     bool isChoice = budgets[at] != 0 && budgets[at] != getNumCandidates();
     if (isChoice) {

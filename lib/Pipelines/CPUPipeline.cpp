@@ -33,6 +33,7 @@ struct RegisterOptions {
 
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   const RegisterOptions registers{cpu};
+  addInputPasses(pm);
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

@@ -20,6 +20,11 @@
 
 using namespace mlir;
 
+void fovea::addInputPasses(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(attn::createDecomposeLinalgPass());
+  pm.addPass(attn::createPrepareInputPass());
+}
+
 void fovea::addBufferizationPasses(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(attn::createCheckMemoryPass());
   pm.addNestedPass<func::FuncOp>(attn::createPrepareEntryPointsPass());
@@ -49,13 +54,20 @@ void fovea::addLowerToLoopsPasses(OpPassManager &pm) {
 void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
   pm.addPass(attn::createLowerChecksPass());
   pm.addNestedPass<func::FuncOp>(attn::createLowerCopiesPass());
+  pm.addPass(attn::createLowerReshapesPass());
+  pm.addPass(attn::createInsertInterruptChecksPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
   // Expanding subviews creates affine maps.
   pm.addPass(createLowerAffinePass());
+  pm.addPass(createConvertComplexToStandardPass());
+  // Powers to integers, which would be calls of the compiler's own library.
+  pm.addPass(createConvertMathToFuncs());
   pm.addPass(createSCFToControlFlowPass());
 
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
+  expand.includeF8E8M0 = true;
+  expand.includeF4E2M1 = true;
   pm.addPass(arith::createArithExpandOpsPass(expand));
   pm.addPass(createConvertMathToLLVMPass());
   // Takes vectors apart, by operations of the vector dialect.
@@ -63,4 +75,5 @@ void fovea::addLowerToLLVMPasses(OpPassManager &pm) {
   pm.addPass(attn::createConvertToLLVMPass());
   // LLVM's passes clean up sooner than those of MLIR.
   pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(attn::createCheckLoweredPass());
 }

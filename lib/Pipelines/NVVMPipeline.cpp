@@ -34,6 +34,7 @@ static std::unique_ptr<Pass> createKernelCanonicalizerPass() {
 /// Tensors to launches of kernels on buffers.
 static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
                             const NVVMPipelineOptions &options) {
+  addInputPasses(pm);
   pm.addPass(createInlinerPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
@@ -111,6 +112,7 @@ static void addLowerToNVVMPasses(OpPassManager &pm) {
   modules.addPass(createConvertNVGPUToNVVMPass());
   modules.addPass(createSCFToControlFlowPass());
   modules.addPass(createConvertNVVMToLLVMPass());
+  modules.addPass(attn::createLowerReshapesPass());
   modules.addPass(memref::createExpandStridedMetadataPass());
   modules.addPass(createLowerAffinePass());
   modules.addPass(createConvertGpuOpsToNVVMOps());

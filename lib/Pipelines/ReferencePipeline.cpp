@@ -16,6 +16,7 @@
 using namespace mlir;
 
 void fovea::buildReferencePipeline(OpPassManager &pm) {
+  addInputPasses(pm);
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

@@ -15,10 +15,10 @@
 #include "fovea/Support/Npy.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/AllocateTensor.h"
+#include "fovea/Support/OutputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -203,30 +203,6 @@ Expected<OwnedTensor> fovea::readNpy(StringRef path,
   return tensor;
 }
 
-/// Lets `write` fill the file `path`, which appears complete or not at all. A
-/// device or a pipe, which a new file must not replace, is written to.
-static Error writeWhole(StringRef path,
-                        function_ref<void(raw_fd_ostream &)> write) {
-  auto writeTo = [&](raw_fd_ostream &os) {
-    write(os);
-    os.flush();
-    // A full disk would otherwise end the process when the stream closes.
-    std::error_code code = os.error();
-    os.clear_error();
-    return errorCodeToError(code);
-  };
-  sys::fs::file_status status;
-  if (path == "-" ||
-      (!sys::fs::status(path, status) && !sys::fs::is_regular_file(status))) {
-    std::error_code code;
-    raw_fd_ostream os(path, code);
-    return code ? errorCodeToError(code) : writeTo(os);
-  }
-  return writeToOutput(path, [&](raw_ostream &os) {
-    return writeTo(static_cast<raw_fd_ostream &>(os));
-  });
-}
-
 Error fovea::writeNpy(StringRef path, const TensorRef &tensor) {
   std::string header;
   raw_string_ostream text(header);
@@ -247,7 +223,7 @@ Error fovea::writeNpy(StringRef path, const TensorRef &tensor) {
   int64_t bytes = getByteWidth(tensor.elementType);
   for (int64_t extent : tensor.shape)
     bytes *= extent;
-  Error error = writeWhole(path, [&](raw_fd_ostream &os) {
+  Error error = writeOutput(path, [&](raw_ostream &os) {
     os << kMagic << (isLong ? '\2' : '\1') << '\0';
     char size[4];
     support::endian::write32le(size, padded);

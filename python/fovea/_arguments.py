@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks of the arguments of the functions in ops.py.
 
-Each says which argument is wrong, what was found and what is needed.  They run
-once for each combination of shapes and types: later calls with the same ones
-find a kernel.
+Each says which argument is wrong, what was found and what is needed.  Those of
+arrays and options run once for each combination of shapes, types and options:
+later calls with the same ones find a kernel.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,16 +78,35 @@ def integer(name: str, value: Any, least: int) -> int:
     return number
 
 
-def scale(value: Any, width: int) -> float:
-    if value is None:
-        return 1.0 / math.sqrt(width)
+def number(
+    name: str, value: Any, kind: str = "a finite number", fits: Callable[[float], bool] = lambda _: True
+) -> float:
+    """A finite number that fits, neither a boolean nor what only reads like one."""
     try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"scale: found {value!r}, needed a finite number")
-    return number
+        found = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        found = math.nan
+    if not math.isfinite(found) or not fits(found):
+        raise ValueError(f"{name}: found {value!r}, needed {kind}")
+    return found
+
+
+def scale(value: Any, width: int) -> float:
+    return 1.0 / math.sqrt(width) if value is None else number("scale", value)
+
+
+def flags(**values: Any) -> None:
+    """Each is True or False: anything else would be taken for one of them."""
+    for name, value in values.items():
+        if value is not True and value is not False and not isinstance(value, np.bool_):
+            raise ValueError(f"{name}: found {value!r}, needed True or False")
+
+
+def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        *names, last = map(repr, choices)
+        raise ValueError(f"{name}: found {value!r}, needed {', '.join(names)} or {last}")
+    return value
 
 
 # ----------------------------------------------------------------------------
@@ -101,9 +121,12 @@ def match(name: str, what: str, found: Any, needed: Any) -> None:
 
 def to_numpy(name: str, values: Any) -> np.ndarray:
     """Small arguments, such as positions, which may be lists as well."""
+    is_foreign = hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray)
+    if is_foreign:
+        _fovea.describe(name, values)
     try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
+        return np.from_dlpack(values) if is_foreign else np.asarray(values)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name}: found {type(values).__name__}, needed an array or lists that make one: {error}"
         ) from None

@@ -127,6 +127,7 @@ def dense_backward(
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
     `dense`.
     """
+    check.flags(causal=causal)
     results = [out, lse, d_out] + ([] if d_lse is None else [d_lse])
     arrays = [*_dense_arrays(q, k, v, log_weight, bias), *results]
     terms = (log_weight is None, bias is None)
@@ -259,6 +260,7 @@ def fast_multipole_backward(
     `fast_multipole` gave with `return_lse`, `d_out` and `d_lse` the gradients
     for them.
     """
+    check.flags(causal=causal, multiplicity=multiplicity)
     flags = (
         *(("causal",) if causal else ()),
         *(() if multiplicity else ("multiplicity = false",)),

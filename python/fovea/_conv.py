@@ -22,9 +22,7 @@ ALGORITHMS = ("auto", "toeplitz", "partitioned", "single")
 
 def _algorithm(algorithm: Any, block: Any, bases: int) -> list[str]:
     """The attributes that say how to evaluate the sum."""
-    if algorithm not in ALGORITHMS:
-        *names, last = map(repr, ALGORITHMS)
-        raise ValueError(f"algorithm: found {algorithm!r}, needed {', '.join(names)} or {last}")
+    check.choice("algorithm", algorithm, ALGORITHMS)
     if algorithm == "single" and bases != 1:
         raise ValueError(f"algorithm: found 'single' for {bases} bases, needed one basis")
     attributes = [f"algorithm = #attn.conv_algorithm<{algorithm}>"]
@@ -113,6 +111,7 @@ def conv_apply(
     transform of the sequence, for one basis) or "auto", the fastest of them by a
     model.  Sizes that are out of range or do not decrease raise FoveaError.
     """
+    check.flags(return_recomputed=return_recomputed)
     arrays = (b, sizes, v)
     kernel = _remembered(
         ("conv_apply", target, algorithm, block),

@@ -11,7 +11,6 @@ from typing import Any
 from . import _arguments as check
 from ._arguments import Tensor, tensor_type
 from ._conv import ALGORITHMS
-from ._low_rank import _number
 from .compiler import check_target
 from .ops import _build, _float, _remembered
 
@@ -37,7 +36,9 @@ def _search(
         raise ValueError(f"window: found {window}, needed at most the {length} rows of q")
     attributes = [f"window = {window} : i64"]
     for name, value in (("delta", delta), ("epsilon", epsilon)):
-        number = _number(name, value, "of at least 0", lambda number: number >= 0)
+        number = check.number(
+            name, value, "a finite number of at least 0", lambda number: number >= 0
+        )
         attributes.append(f"{name} = {_float(number)}")
     attributes.append(f"scale = {_float(check.scale(scale, q.shape[3]))}")
     return num_basis, window, attributes
@@ -100,9 +101,7 @@ def _conv_attributes(
     q: Tensor, options: tuple[Any, ...], group: Any, algorithm: Any
 ) -> list[str]:
     num_basis, window, attributes = _search(q, *options)
-    if algorithm not in ALGORITHMS:
-        *names, last = map(repr, ALGORITHMS)
-        raise ValueError(f"algorithm: found {algorithm!r}, needed {', '.join(names)} or {last}")
+    check.choice("algorithm", algorithm, ALGORITHMS)
     if algorithm == "single" and num_basis != 1:
         raise ValueError(f"algorithm: found 'single' for {num_basis} bases, needed one basis")
     attributes += [
@@ -120,7 +119,7 @@ def _group(mask: Any) -> int | None:
     """The group of a mask; None for a causal one."""
     if isinstance(mask, SlidingGroup):
         return mask.group
-    if mask != "causal":
+    if not isinstance(mask, str) or mask != "causal":
         raise ValueError(f"mask: found {mask!r}, needed 'causal' or SlidingGroup(group)")
     return None
 
@@ -161,6 +160,7 @@ def conv(
 
     From "Conv-Basis" (arXiv:2405.05219).
     """
+    check.flags(return_counts=return_counts)
     group = _group(mask)
     options = (num_basis, window, delta, epsilon, scale)
     kernel = _remembered(

@@ -30,16 +30,6 @@ __all__ = [
 ]
 
 
-def _number(name: str, value: Any, least: str, holds: Callable[[float], bool]) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not (math.isfinite(number) and holds(number)):
-        raise ValueError(f"{name}: found {value!r}, needed a finite number {least}")
-    return number
-
-
 def _rows(name: str, array: Any) -> Tensor:
     found = check.tensor(name, array, 4, "[B,H,N,D]")
     if found.shape[3] == 0:
@@ -94,7 +84,7 @@ def _check_rope(name: str, x: Any, positions: Any, base: Any) -> tuple[Tensor, T
             raise ValueError(
                 f"positions: found extent {found} in dimension {dim}, needed {needed} or 1"
             )
-    base = _number("base", base, "above 0", lambda number: number > 0)
+    base = check.number("base", base, "a finite number above 0", lambda number: number > 0)
     return x, part, f"base = {_float(base)}"
 
 
@@ -127,7 +117,7 @@ def _check_features(x: Any, degree: Any, scale: Any) -> tuple[Tensor, int, list[
     """The rows, the number of features of one, and the attributes of the operation."""
     x = _rows("x", x)
     degree = check.integer("degree", degree, 0)
-    scale = _number("scale", scale, "of at least 0", lambda number: number >= 0)
+    scale = check.number("scale", scale, "a finite number of at least 0", lambda number: number >= 0)
     # The degree first: the binomial of a large one takes forever.
     features = math.comb(x.shape[3] + degree, degree) if degree <= 16 else math.inf
     if features > np.iinfo(np.int32).max:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -109,12 +108,7 @@ def _make_update(
     counts = check.tensor("counts", counts, 2, "[G,S] or [1,S]")
     check.element_type(counts, state)
     check.match("counts", "shape", counts.shape, sums.shape[:2])
-    try:
-        number = float(rate)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0 <= number <= 1:
-        raise ValueError(f"rate: found {rate!r}, needed a number from 0 to 1")
+    number = check.number("rate", rate, "a number from 0 to 1", lambda number: 0 <= number <= 1)
     arguments = ", ".join(f"{t.value}: {t.type}" for t in (k, codes, sums, counts))
     codebook = tensor_type(k.element, sums.shape)
     types = f"{codebook}, {sums.type}, {counts.type}"

@@ -74,13 +74,6 @@ class _Call(NamedTuple):
         ]
 
 
-def _choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    if value not in choices:
-        names = ", ".join(map(repr, choices))
-        raise ValueError(f"{name}: found {value!r}, needed one of {names}")
-    return value
-
-
 def _check_call(
     q: Any, k: Any, v: Any, codebook: Any, block: Any, bias: Any, scale: Any, weighting: Any
 ) -> _Call:
@@ -126,7 +119,7 @@ def _check_call(
     if bias is not None:
         bias = check.score_term("bias", bias, q.element, (batch, heads, length, 2 * block))
         check.match("bias", "width", bias.shape[3], 2 * block)
-    _choice("weighting", weighting, WEIGHTINGS)
+    check.choice("weighting", weighting, WEIGHTINGS)
     attributes = [
         f"block = {block} : i64",
         f"scale = {_float(check.scale(scale, width))}",
@@ -293,8 +286,9 @@ def vq(
 
     From "Transformer-VQ" (arXiv:2309.16354).
     """
+    check.flags(causal=causal, return_state=return_state, return_lse=return_lse)
     if bias is not None and len(getattr(bias, "shape", (0,) * 4)) < 4:
-        bias = _with_rank(bias, 4)
+        bias = _with_rank("bias", bias, 4)
     arrays = [q, k, v, codebook] + ([] if bias is None else [bias])
     arrays += [] if state is None else list(state)
     options = (
@@ -305,7 +299,7 @@ def vq(
     def make() -> Callable[..., Any]:
         check_target(target)
         call = _check_call(q, k, v, codebook, block, bias, scale, weighting)
-        _choice("reduction", reduction, REDUCTIONS)
+        check.choice("reduction", reduction, REDUCTIONS)
         if not causal and (bias is not None or state is not None or return_state):
             raise ValueError("causal: found False, needed True with a bias or a state")
         if return_lse and weighting != "softmax":
@@ -372,7 +366,7 @@ def vq_decode(
     before.
     """
     if bias is not None and len(getattr(bias, "shape", (0,) * 4)) < 4:
-        bias = _with_rank(bias, 4)
+        bias = _with_rank("bias", bias, 4)
     inputs = [q, k, v, codebook] + ([] if bias is None else [bias])
     options = ("vq_decode", target, block, bias is None, scale, weighting, state is None)
     arrays = inputs + ([] if state is None else list(state))

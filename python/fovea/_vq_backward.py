@@ -168,8 +168,9 @@ def vq_backward(
     of `vq_backward` of the window after this one.  So gradients of windows, taken
     from the last to the first, are those of the whole sequence.
     """
+    check.flags(causal=causal)
     if bias is not None and len(getattr(bias, "shape", (0,) * 4)) < 4:
-        bias = _with_rank(bias, 4)
+        bias = _with_rank("bias", bias, 4)
     given = _Given(d_out, out, lse, d_lse, state, d_next_state)
     arrays = [q, k, v, codebook, *([] if bias is None else [bias])]
     arrays += [] if state is None else list(state)
@@ -300,9 +301,10 @@ def _make_loss_backward(k: Any, k_hat: Any, target: str) -> Callable[..., Any]:
 
 def commitment_loss_backward(d_loss: float, k: Any, k_hat: Any, *, target: str = "cpu") -> Any:
     """The gradient of `commitment_loss` for k, times `d_loss`."""
+    d_loss = check.number("d_loss", d_loss)
     kernel = _remembered(
         ("commitment_loss_backward", target),
         [k, k_hat],
         lambda: _make_loss_backward(k, k_hat, target),
     )
-    return kernel(float(d_loss), k, k_hat)
+    return kernel(d_loss, k, k_hat)

@@ -24,7 +24,7 @@ _MAX_CALLABLES = 1024
 
 
 def check_target(target: str) -> None:
-    if target not in TARGETS:
+    if not isinstance(target, str) or target not in TARGETS:
         *names, last = map(repr, TARGETS)
         raise ValueError(f"target: found {target!r}, needed {', '.join(names)} or {last}")
 

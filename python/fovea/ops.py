@@ -29,14 +29,19 @@ __all__ = ["dense", "fast_multipole", "fast_multipole_linear"]
 
 
 def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Types and shapes; TypeError or AttributeError for what is no array."""
+    """Types and shapes; TypeError or AttributeError for what is no array, or is one
+    that the checks have to refuse."""
+    for array in arrays:
+        if type(array) is not np.ndarray and getattr(array, "requires_grad", False):
+            raise TypeError
     return tuple([part for array in arrays for part in (array.dtype, array.shape)])
 
 
 def _find(options: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[tuple[Any, ...] | None, Any]:
     """The key of a call, None when it has none, and the kernel, if known."""
     try:
-        key = (options, _key(arrays))
+        # Types of options as well: 2 == 2.0 == True, but they are not checked alike.
+        key = (options, tuple(map(type, options)), _key(arrays))
         return key, _callables.get(key)
     except (AttributeError, TypeError):
         # No array with a type and a shape of its own: the checks will say so,
@@ -133,12 +138,13 @@ def _float(value: float) -> str:
 # ----------------------------------------------------------------------------
 
 
-def _with_rank(array: Any, rank: int) -> Any:
+def _with_rank(name: str, array: Any, rank: int) -> Any:
     """`array` with leading axes of extent 1, as NumPy broadcasts."""
     missing = rank - len(getattr(array, "shape", (0,) * rank))
     if missing <= 0:
         return array
     if not hasattr(array, "reshape"):
+        _fovea.describe(name, array)
         array = np.from_dlpack(array)
     return array.reshape((1,) * missing + tuple(array.shape))
 
@@ -177,9 +183,9 @@ def _dense_arrays(q: Any, k: Any, v: Any, log_weight: Any, bias: Any) -> list[An
     """The arrays of a call, terms with all their axes."""
     arrays = [q, k, v]
     if log_weight is not None:
-        arrays.append(_with_rank(log_weight, 3))
+        arrays.append(_with_rank("log_weight", log_weight, 3))
     if bias is not None:
-        arrays.append(_with_rank(bias, 4))
+        arrays.append(_with_rank("bias", bias, 4))
     return arrays
 
 
@@ -237,6 +243,7 @@ def dense(
     of q or the type of the log-sum-exp.  A query without any key gives zeros
     and -inf.
     """
+    check.flags(causal=causal, return_lse=return_lse)
     arrays = _dense_arrays(q, k, v, log_weight, bias)
     terms = iter(arrays[3:])
     log_weight = None if log_weight is None else next(terms)
@@ -411,6 +418,7 @@ def fast_multipole(
 
     From "Fast Multipole Attention" (arXiv:2310.11960).
     """
+    check.flags(causal=causal, multiplicity=multiplicity, return_lse=return_lse)
     flags = (
         *(("causal",) if causal else ()),
         *(() if multiplicity else ("multiplicity = false",)),
@@ -432,6 +440,7 @@ def fast_multipole(
 
 def _lookahead_flags(causal: bool, allow_query_lookahead: bool) -> tuple[str, ...]:
     """The attributes of a linear form, which is causal only on purpose."""
+    check.flags(causal=causal, allow_query_lookahead=allow_query_lookahead)
     if causal and not allow_query_lookahead:
         raise ValueError(
             "causal: found True without allow_query_lookahead, needed both: a summary of "

@@ -126,7 +126,7 @@ def _integers(name: str, values: Any) -> np.ndarray:
 
 
 def _lists(tree: Tree, level: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two int32 arrays [B,r] of nodes that the tree has."""
+    """Two int32 arrays [B,r] of nodes that the tree has, or -1 in both where there is none."""
     level, index = _integers("level", level), _integers("index", index)
     batch, tokens, _ = tree.shape
     for name, array in (("level", level), ("index", index)):
@@ -141,13 +141,14 @@ def _lists(tree: Tree, level: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
     shape = (batch, level.shape[-1])
     level = np.broadcast_to(level, shape).astype(np.int64)
     index = np.broadcast_to(index, shape).astype(np.int64)
-    _check_range("level", level, np.full(shape, tree.levels))
-    _check_range("index", index, tokens // tree.ratio**level - 1)
+    absent = (level == -1) & (index == -1)
+    _check_range("level", level, np.full(shape, tree.levels), absent)
+    _check_range("index", index, tokens // tree.ratio ** np.maximum(level, 0) - 1, absent)
     return level.astype(np.int32), index.astype(np.int32)
 
 
-def _check_range(name: str, found: np.ndarray, most: np.ndarray) -> None:
-    wrong = np.argwhere((found < 0) | (found > most))
+def _check_range(name: str, found: np.ndarray, most: np.ndarray, absent: np.ndarray) -> None:
+    wrong = np.argwhere(~absent & ((found < 0) | (found > most)))
     if len(wrong):
         at = tuple(wrong[0])
         raise ValueError(
@@ -156,12 +157,13 @@ def _check_range(name: str, found: np.ndarray, most: np.ndarray) -> None:
 
 
 def _check_cover(tree: Tree, level: np.ndarray, index: np.ndarray) -> None:
-    """The nodes must cover every sequence, one after the other."""
-    size = tree.ratio ** level.astype(np.int64)
+    """The nodes must cover every sequence, one after the other; absent ones come last."""
+    there = level >= 0
+    size = np.where(there, tree.ratio ** np.maximum(level, 0).astype(np.int64), 0)
     first = index * size
     tokens = tree.shape[1]
     ends = np.cumsum(size, axis=1)
-    wrong = np.argwhere(first != ends - size)
+    wrong = np.argwhere(there & (first != ends - size))
     if len(wrong):
         b, j = wrong[0]
         what = "overlaps an earlier one" if first[b, j] < ends[b, j] - size[b, j] else "leaves a gap"
@@ -302,8 +304,10 @@ def tree_fetch(
     """Rows [B,r,F] of the nodes (level, index), each [r] or [B,r].
 
     With `return_log_weight`, also the logarithms of how many tokens the nodes
-    stand for, [B,r]: -inf for a node of padding alone.
+    stand for, [B,r]: -inf for a node of padding alone.  Where both level and index
+    are -1, a node is absent: its row is zeros, its logarithm -inf.
     """
+    check.flags(return_log_weight=return_log_weight)
     tree = _check_tree(tree)
     level, index = _lists(tree, level, index)
     return _fetch(tree, level, index, bool(return_log_weight), target)
@@ -342,7 +346,7 @@ def tree_update(tree: Tree, level: Any, index: Any, rows: Any, *, target: str = 
 
     Every token under a node moves with it.  The nodes must cover the sequence
     without overlap, as those of `tree_select` do.  Rows of nodes of padding alone
-    are ignored.  The given tree does not change.
+    and of absent ones (-1) are ignored.  The given tree does not change.
     """
     tree = _check_tree(tree)
     level, index = _lists(tree, level, index)
@@ -351,11 +355,12 @@ def tree_update(tree: Tree, level: Any, index: Any, rows: Any, *, target: str = 
     element, type = _describe(tree)
     check.element_type(new, element)
     check.match("rows", "shape", new.shape, (batch, level.shape[1], width))
-    first = index * tree.ratio ** level.astype(np.int64)
+    first = index * tree.ratio ** np.maximum(level, 0).astype(np.int64)
+    first = np.where(level < 0, tree.shape[1], first)
     if (np.diff(first, axis=1) < 0).any():
         order = np.argsort(first, axis=1, kind="stable")
         level, index = (np.take_along_axis(array, order, 1) for array in (level, index))
-        rows = np.take_along_axis(np.asarray(rows), order[:, :, None], 1)
+        rows = np.take_along_axis(check.to_numpy("rows", rows), order[:, :, None], 1)
     _check_cover(tree, level, index)
 
     def make() -> tuple[Any, ...]:
@@ -421,6 +426,7 @@ def tree_score(
     check.match("key", "head width", keys.shape[3], queries.shape[3])
     if queries.shape[3] == 0:
         raise ValueError("query: found width 0, needed at least 1")
+    check.flags(exponential=exponential)
     exponential = bool(exponential)
     heads, groups = queries.shape[1], keys.shape[1]
     if groups == 0 or heads == 0 or heads % groups:
@@ -476,19 +482,6 @@ def _check_budgets(tree: Tree, budgets: Any) -> list[int]:
     return checked
 
 
-def _check_present(tree: Tree, level: int, budget: int, indices: np.ndarray) -> None:
-    if tree.counts is None:
-        return
-    present = np.take_along_axis(tree.counts[:, tree.slice(level)], indices, 1) > 0
-    least = present.sum(1)
-    for b, count in enumerate(least):
-        if count < budget:
-            raise ValueError(
-                f"budgets[{level}]: found {budget}, needed at most {count}, the candidates of "
-                f"batch entry {b} that have tokens"
-            )
-
-
 def _split(
     tree: Tree,
     at: int,
@@ -538,7 +531,12 @@ def tree_select(
 
     `score` is a function (rows [B,c,F], level) -> [B,c], called where some
     candidates are split and some are not, or VIP rows [B,np,F] for (53), the sum
-    over VIP rows P_i of exp(P_i . row).  Nodes of padding alone are never split.
+    over VIP rows P_i of exp(P_i . row).
+
+    Nodes of padding alone are never split.  A sequence that has fewer candidates
+    with tokens than a budget splits all of them, and what its lists lack is absent:
+    -1, at the end.  The scores of absent candidates, whose rows are zeros, do not
+    matter.
     """
     tree = _check_tree(tree)
     check_target(target)
@@ -552,11 +550,10 @@ def tree_select(
         budget = checked[level - 1]
         if budget == 0 and frontier:
             break
-        _check_present(tree, level, budget, indices)
         scores = None
         if budget not in (0, indices.shape[1]):
             if frontier:
-                levels = np.full(indices.shape, level, np.int32)
+                levels = np.where(indices < 0, -1, level).astype(np.int32)
                 rows = _fetch(tree, levels, indices, False, target)
             else:
                 rows = tree.level(level)

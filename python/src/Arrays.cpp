@@ -165,8 +165,7 @@ static bool isGPU(int deviceType) {
          deviceType == nb::device::cuda_managed::value;
 }
 
-/// The capsule of `object`, with whatever its exporter raises: frameworks
-/// refuse arrays whose gradients would be lost.
+/// The capsule of `object`.
 static nb::object exportDLPack(nb::handle object, intptr_t stream) {
   nb::object exporter = object.attr("__dlpack__");
   nb::dict options;
@@ -185,6 +184,31 @@ static nb::object exportDLPack(nb::handle object, intptr_t stream) {
       throw;
   }
   return exporter(**options);
+}
+
+/// True for a tensor of PyTorch whose gradient would be lost.
+static bool requiresGradient(nb::handle object) {
+  nb::object answer = nb::getattr(object, "requires_grad", nb::none());
+  return answer.ptr() == Py_True;
+}
+
+/// What an exporter refuses is an argument that does not fit.
+static nb::object exportNamed(nb::handle object, StringRef name,
+                              intptr_t stream) {
+  if (requiresGradient(object))
+    raiseValueError(name +
+                    ": requires a gradient, which would be lost: pass "
+                    "detach() of it, and take gradients by the functions "
+                    "whose names end in _backward");
+  try {
+    return exportDLPack(object, stream);
+  } catch (nb::python_error &error) {
+    if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError))
+      throw;
+    raiseValueError(name + ": found " + getTypeName(object) +
+                    " that cannot be read through DLPack: " +
+                    getTypeName(error.value()) + ": " + toText(error.value()));
+  }
 }
 
 void ArrayView::checkPlace(StringRef name, Placement &placement) {
@@ -213,7 +237,7 @@ bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite,
   if (!PyCapsule_CheckExact(object.ptr())) {
     if (!nb::hasattr(object, "__dlpack__"))
       return false;
-    capsule = exportDLPack(object, placement.stream);
+    capsule = exportNamed(object, name, placement.stream);
   }
   nb::ndarray<> writable;
   isReadOnly = !needsWrite || !nb::try_cast(capsule, writable);

@@ -17,10 +17,12 @@
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
+#include <cstdlib>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -175,6 +177,26 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
   ref = array.getRef();
 }
 
+namespace {
+/// Lets handlers of signals run while a kernel does, and end it by an
+/// exception, as Ctrl-C does.
+class SignalScope {
+public:
+  SignalScope() { fovea_rt_set_interrupt_check(checkSignals, nullptr); }
+  ~SignalScope() { fovea_rt_set_interrupt_check(nullptr, nullptr); }
+
+private:
+  static int32_t checkSignals(void *) {
+    // Python runs handlers on its main thread, which alone need not go on
+    // without its lock.
+    if (gettid() != getpid())
+      return 0;
+    nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+  }
+};
+} // namespace
+
 /// The GPU that each result lies on, if it does.
 static SmallVector<std::optional<int>, 2>
 findGPUs(const Placement &placement, ArrayRef<OwnedTensor> results) {
@@ -214,8 +236,13 @@ static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
   Error error = [&] {
     nb::gil_scoped_release release;
     PlaceScope scope(arguments.placement);
+    SignalScope signals;
     return kernel.invoke(arguments.refs, results);
   }();
+  if (PyErr_Occurred()) {
+    consumeError(std::move(error));
+    throw nb::python_error();
+  }
   if (error) {
     Error inputError = kernel.checkInputs(arguments.refs);
     bool isInputError(inputError);
@@ -280,6 +307,12 @@ static std::string getRepr(const Kernel &kernel) {
 }
 
 NB_MODULE(_fovea, m) {
+  // What others still hold when the interpreter ends, such as the graph of a
+  // framework that never frees it, keeps the package and with it the types and
+  // kernels here alive: no fault of this module, and nothing to tell users.
+  // Nothing in it holds objects of Python beyond a call, so that it has no part
+  // in cycles either; tests set the variable to see real leaks.
+  nb::set_leak_warnings(std::getenv("FOVEA_LEAK_WARNINGS") != nullptr);
   m.doc() = "The compiler and the runtime of Fovea.";
   auto error = nb::exception<FoveaError>(m, "FoveaError", PyExc_RuntimeError);
   error.attr("__module__") = "fovea";

@@ -63,6 +63,32 @@ def test_padding(shape, kind, target):
     close(fovea.tree_materialize(tree, target=target), expected.tokens, "float32")
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["end", "random", "segments"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_padding_holds(shape, kind, number, target):
+    """Nodes with a token keep their bits, whatever padding holds: what is built, updated
+    with any rows for nodes without one, fetched and materialized."""
+    B, ratio, levels, roots, F = shape
+    mask = make_mask(kind, B, roots * ratio**levels, ratio)
+    found = []
+    for padding in (1.0, number):
+        c = tokens(*shape)
+        c[~mask] = padding
+        tree, _ = build_both(shape, mask=mask, target=target, c=c)
+        level, index = random_cover(tree, np.random.default_rng(1))
+        weight = fovea.tree_fetch(tree, level, index, return_log_weight=True, target=target)[1]
+        rows = np.random.default_rng(2).standard_normal((*level.shape, F)).astype(np.float32)
+        rows[np.isneginf(weight)] = padding
+        moved = fovea.tree_update(tree, level, index, rows, target=target)
+        fetched = fovea.tree_fetch(moved, level, index, target=target)
+        whole = fovea.tree_materialize(moved, target=target)
+        present = tree.counts > 0
+        found.append([tree.nodes[present], moved.nodes[present], fetched[~np.isneginf(weight)], whole[mask]])
+    for clean, other in zip(*found):
+        assert np.isfinite(clean).all() and clean.tobytes() == other.tobytes()
+
+
 def test_wholly_padded(target):
     shape = (2, 4, 2, 1, 9)
     mask = np.zeros((2, 16), bool)
@@ -373,8 +399,9 @@ func.func @select(%t: tensor<1x20x3xf32>, %n: tensor<1x20xi32>, %s: tensor<1x4xf
         index = kernel(tree, counts, scores)
         wanted = [[4 * x + j for j in range(4)] if x in split else [x] for x in range(4)]
         assert index.tolist() == [sum(wanted, [])]
-    with pytest.raises(fovea.FoveaError, match="budget of level 1 in batch entry 0, expected at most the 1"):
-        kernel(tree, np.array([[0, 4, 0, 0] + [1] * 16], np.int32), scores)
+    # A sequence with fewer nodes that have tokens splits those.
+    index = kernel(tree, np.array([[0, 4, 0, 0] + [1] * 16], np.int32), scores)
+    assert index.tolist() == [[0, 4, 5, 6, 7, 2, 3, -1, -1, -1]]
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "native"])

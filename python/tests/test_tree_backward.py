@@ -84,6 +84,34 @@ def test_transposes(shape, masked, target):
     assert np.abs(d_new).max() > 0
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_padding_does_not_read(shape, number, target):
+    """A padded token is in no mean, so nothing that the means' gradients hold is in its
+    own; and gradients do not depend on what padding holds."""
+    rng, c, mask, tree = make(shape, True)
+    ratio, levels = tree.ratio, tree.levels
+    y, (level, index) = normal(rng, tree.nodes), cover(tree)
+    clean = fovea.tree_build_backward(y, tree, target=target)
+    # The gradient of a root is read by its tokens.
+    dirty = y.copy()
+    dirty[:, 0] = number
+    found = fovea.tree_build_backward(dirty, tree, target=target)
+    own = np.zeros(mask.shape, bool)
+    own[:, : ratio**levels] = True
+    # The root of padding alone has the mean of its padding.
+    read = own & (mask | (tree.counts[:, :1] == 0))
+    assert not np.isfinite(found[read]).any()
+    assert found[~read].tobytes() == clean[~read].tobytes()
+    held = c.copy()
+    held[~mask] = number
+    held = fovea.tree_build(held, ratio=ratio, levels=levels, mask=mask)
+    for one, two in ((fovea.tree_build_backward(y, x, target=target) for x in (tree, held)),
+                     (np.stack(fovea.tree_update_backward(y, x, level, index, target=target)[1])
+                      for x in (tree, held))):  # fmt: skip
+        assert one.tobytes() == two.tobytes()
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_types(type):
     rng, c, _, tree = make("one root", True, type)

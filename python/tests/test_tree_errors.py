@@ -83,13 +83,3 @@ def test_errors(case):
         call(tree)
     assert str(error.value).startswith(text)
     assert np.array_equal(tree.nodes, before)
-
-
-def test_budget_above_what_has_tokens():
-    mask = np.arange(64).reshape(1, 64) < 17
-    tree = fovea.tree_build(np.zeros((1, 64, 3), np.float32), ratio=16, levels=1, mask=mask)
-    fovea.tree_select(tree, {1: 2}, score=np.zeros((1, 1, 3), np.float32))
-    with pytest.raises(ValueError, match=r"budgets\[1\]: found 3, needed at most 2, the candidates"):
-        fovea.tree_select(tree, {1: 3}, score=np.zeros((1, 1, 3), np.float32))
-    level, index = fovea.tree_select(tree, {1: 2}, score=lambda r, l: np.array([[0.0, 1, 9, 9]]))
-    assert set(index[0][level[0] == 0]) == set(range(32))

@@ -127,8 +127,8 @@ REFUSED = {
     "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type int64, needed that of q, or int32 for codes"),
     "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\] of codes"),
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found batch, heads and length"),
-    "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed one of 'softmax', 'squared_relu'"),
-    "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed one of 'auto', 'serial'"),
+    "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed 'softmax' or 'squared_relu'"),
+    "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed 'auto', 'serial'"),
     "bias without causal": ({"causal": False, "bias": np.zeros((1, 2, 37, 16), np.float32)}, "causal: found False, needed True with a bias or a state"),
     "state without causal": ({"causal": False, "return_state": True}, "causal: found False, needed True with a bias or a state"),
     "lse without soft-max": ({"weighting": "squared_relu", "return_lse": True}, "return_lse: found True, needed False without a soft-max"),
@@ -157,6 +157,23 @@ def test_refuses_states_of_another_shape():
         fovea.vq(q, k, v, codebook, block=4, state=state._replace(position=np.array(-1)))
     with pytest.raises(ValueError, match="q: found length 4, needed 1"):
         fovea.vq_decode(q, k, v, codebook, state, block=4)
+
+
+def test_refuses_negative_counts(target):
+    q, k, v = make(N=12)
+    codebook = make_codebook(2, 5, 16)
+    state = fovea.vq(q, k, v, codebook, block=4, return_state=True)[1]
+    state.count[0, 1, 3] = -2
+    message = r"count of state\[0, 1, 3\] must be at least 0 and below 2147483648, but got -2"
+    kept = [part.copy() for part in state]
+    token = [np.ascontiguousarray(x[:, :, :1]) for x in (q, k, v)]
+    with pytest.raises(fovea.FoveaError, match="attn.vq: " + message):
+        fovea.vq(q, k, v, codebook, block=4, state=state, target=target)
+    with pytest.raises(fovea.FoveaError, match="attn.vq_decode: " + message):
+        fovea.vq_decode(*token, codebook, state, block=4, target=target)
+    with pytest.raises(fovea.FoveaError, match="attn.vq_backward: " + message):
+        fovea.vq_backward(v, q, k, v, codebook, v, v[..., 0].copy(), block=4, state=state, target=target)
+    assert all(np.array_equal(part, before) for part, before in zip(state, kept))
 
 
 def test_refuses_codes_out_of_range(target):

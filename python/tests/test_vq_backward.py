@@ -344,3 +344,56 @@ def test_bad_input():
         codes[0, 0, 3] = 9
         q, _, v = make()
         fovea.vq_backward(v, q, codes, v, make_codebook(2, 9, 16), v, v[..., 0].copy(), block=8)
+
+
+SPOILED = ("q", "v", "d_out", "mean", "values", "d_mean", "d_keys", "d_values")
+
+
+def spoil(arrays, name, rng):
+    """The arrays with one number of one of them not finite."""
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    at = tuple(rng.integers(extent) for extent in arrays[name].shape)
+    arrays[name][at] = rng.choice([np.nan, np.inf])
+    return arrays
+
+
+@pytest.mark.parametrize(
+    "name,with_bias",
+    [(name, False) for name in SPOILED] + [(name, True) for name in SPOILED if name not in ("q", "d_out")],
+)
+def test_what_is_not_read_has_no_influence(name, with_bias):
+    """NaN and infinity reach the gradients of the entries that they are part of, as
+    in plain loops over these entries, and no others."""
+    position, N, block = 10, 14, 3
+    rng = np.random.default_rng(8)
+    q, k, v = make(B=2, H=4, G=2, D=4, E=3, N=position + N)
+    codebook = make_codebook(2, 6, 4)
+    # One codeword is that of no token.
+    codes = rng.integers(0, 5, (2, 2, position + N), np.int32)
+    first, last = ([np.ascontiguousarray(x[:, :, rows]) for x in (q, codes, v)]
+                   for rows in (slice(0, position), slice(position, None)))  # fmt: skip
+    state = fovea.vq(*first, codebook, block=block, return_state=True)[-1]
+    d_next = [rng.standard_normal((*state.mean.shape[:2], rows, width)).astype(np.float32)
+              for rows, width in ((6, 3), (2 * block, 4), (2 * block, 3))]  # fmt: skip
+    d_out = rng.standard_normal((2, 4, N, 3)).astype(np.float32)
+    clean = dict(zip(SPOILED, (last[0], last[2], d_out, state.mean, state.values, *d_next)))
+    clean["mean"][state.count == 0] = np.nan
+    options = {"block": block, "scale": 0.3}
+    if with_bias:
+        options["bias"] = rng.standard_normal((2, 4, N, 2 * block)).astype(np.float32)
+        options["bias"][rng.random(options["bias"].shape) < 0.3] = -np.inf
+
+    def gradients(arrays, target):
+        given = state._replace(mean=arrays["mean"], values=arrays["values"])
+        inputs = arrays["q"], last[1], arrays["v"], codebook
+        out, lse = fovea.vq(*inputs, **options, state=given, return_lse=True, target="reference")
+        next_state = fovea.VQStateGradient(arrays["d_mean"], arrays["d_keys"], arrays["d_values"])
+        found = fovea.vq_backward(arrays["d_out"], *inputs, out, lse, **options, state=given,
+                                  d_next_state=next_state, target=target)  # fmt: skip
+        return [*found[:-1], *found[-1]]
+
+    assert all(np.isfinite(one).all() for one in gradients(clean, "cpu"))
+    for _ in range(6):
+        arrays = spoil(clean, name, rng)
+        for one, other in zip(gradients(arrays, "cpu"), gradients(arrays, "reference")):
+            np.testing.assert_array_equal(np.isfinite(one), np.isfinite(other))

@@ -8,6 +8,7 @@
 
 #include "fovea_rt/fovea_rt.h"
 #include "gpu/queue.h"
+#include "interrupt.h"
 #include "memory.h"
 #include "status.h"
 #include "subnormals.h"
@@ -38,14 +39,17 @@ fovea_rt_status fovea_rt_invoke(void (*packed)(void **), void **args) {
   Call call{packed, args};
   FlushSubnormals flush;
   Invocation invocation;
-  if (callGuarded(&invocation, runCall, &call)) {
-    closeQueues(invocation, /*succeeded=*/true);
+  bool returned = callGuarded(&invocation, runCall, &call);
+  // The host knows that it has stopped this kernel, even one that was done
+  // before it saw that.
+  bool succeeded = returned && !invocation.interrupted;
+  closeQueues(invocation, succeeded);
+  if (succeeded) {
     invocation.disown();
     setLastError("");
     return FOVEA_RT_OK;
   }
-  closeQueues(invocation, /*succeeded=*/false);
   invocation.freeAll();
-  setLastError(failureMessage());
-  return failureCode();
+  setLastError(returned ? interruptedText : failureMessage());
+  return returned ? FOVEA_RT_INTERRUPTED : failureCode();
 }

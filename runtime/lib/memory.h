@@ -9,6 +9,7 @@
 #ifndef FOVEA_RT_LIB_MEMORY_H
 #define FOVEA_RT_LIB_MEMORY_H
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -25,6 +26,8 @@ struct Invocation {
   std::mutex lock;
   Block *blocks = nullptr;
   int64_t bytes = 0;
+  /// Whether the host has asked for its end, see interrupt.h.
+  std::atomic<bool> interrupted{false};
   /// What it holds on devices.
   fovea_rt_gpu_queue *queues = nullptr;
   GPUBlock *gpuBlocks = nullptr;

@@ -96,6 +96,7 @@ void ParallelLoop::runShare(void *context) {
     share.index = loop.remaining.fetch_sub(1, std::memory_order_relaxed) - 1;
     if (share.index < 0)
       return;
+    fovea_rt_check_interrupt();
     runningIndex = share.index;
     poison(share.scratch, static_cast<size_t>(loop.scratchBytes));
     loop.body(share.index, share.scratch, loop.context);
@@ -140,6 +141,7 @@ static void runInline(int64_t count, int64_t scratchBytes, void *scratch,
                       fovea_rt_body_t body, void *context) {
   const int64_t outerIndex = runningIndex;
   for (int64_t index = count - 1; index >= 0; --index) {
+    fovea_rt_check_interrupt();
     runningIndex = index;
     poison(scratch, static_cast<size_t>(scratchBytes));
     body(index, scratch, context);

@@ -21,6 +21,7 @@
 #include "pool.h"
 
 #include "fovea_rt/fovea_rt.h"
+#include "interrupt.h"
 #include "relax.h"
 #include "threads.h"
 
@@ -28,6 +29,7 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <ctime>
 #include <linux/futex.h>
 #include <memory>
 #include <pthread.h>
@@ -66,8 +68,9 @@ template <typename Ready> static bool spinUntil(bool enabled, Ready ready) {
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t),
               "a futex is a plain 32-bit word");
 
-static void futexWait(std::atomic<uint32_t> &word, uint32_t expected) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+static void futexWait(std::atomic<uint32_t> &word, uint32_t expected,
+                      const timespec *limit = nullptr) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, limit, nullptr, 0);
 }
 
 static void futexWake(std::atomic<uint32_t> &word, int threads) {
@@ -228,8 +231,15 @@ void Pool::run(SharedWork &newWork, int threads) {
   auto finished = [&] { return (gate.load() & insideMask) == 0; };
   if (!spinUntil(maySpin.load(std::memory_order_relaxed), finished)) {
     ownerSleeps.store(true);
-    for (uint32_t state; (state = gate.load()) != 0;)
-      futexWait(gate, state);
+    // Workers that find the invocation interrupted end soon.
+    const bool asks = hasInterruptCheck();
+    const timespec interval = {
+        0, std::chrono::nanoseconds(interruptInterval).count()};
+    for (uint32_t state; (state = gate.load()) != 0;) {
+      futexWait(gate, state, asks ? &interval : nullptr);
+      if (asks)
+        isInterrupted();
+    }
     ownerSleeps.store(false);
   }
   work = nullptr;

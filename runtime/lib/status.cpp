@@ -135,6 +135,16 @@ void fovea_rt_check_multiple(const char *rule, int64_t found, int64_t divisor) {
          divisor, found);
 }
 
+void fovea_rt_check_ranges(const char *rule, int64_t block, int64_t first_begin,
+                           int64_t first_end, int64_t second_begin,
+                           int64_t second_end) {
+  if (std::max(first_begin, second_begin) < std::min(first_end, second_end))
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s must not overlap, but for block %" PRId64 " found rows %" PRId64
+         " .. %" PRId64 " and %" PRId64 " .. %" PRId64,
+         rule, block, first_begin, first_end - 1, second_begin, second_end - 1);
+}
+
 void fovea_rt_check_codes(const char *rule, const int32_t *codes,
                           int64_t num_batches, int64_t num_heads,
                           int64_t num_tokens, int64_t batch_stride,

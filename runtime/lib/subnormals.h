@@ -54,6 +54,21 @@ private:
 #endif
 
   uint64_t saved;
+  friend class KeepSubnormals;
+};
+
+/// Lets them be again while it lives, for the host's own code.
+class KeepSubnormals {
+public:
+  KeepSubnormals() : saved(FlushSubnormals::read()) {
+    FlushSubnormals::write(saved & ~FlushSubnormals::kFlush);
+  }
+  ~KeepSubnormals() { FlushSubnormals::write(saved); }
+  KeepSubnormals(const KeepSubnormals &) = delete;
+  KeepSubnormals &operator=(const KeepSubnormals &) = delete;
+
+private:
+  uint64_t saved;
 };
 
 } // namespace fovea::rt

@@ -34,15 +34,21 @@ static int64_t power(int64_t base, int64_t exponent) {
   return result;
 }
 
-/// Every node must be in the tree; with `next`, node after node must begin
-/// where the one before ends, from token 0 on.
+/// Every node must be in the tree, or absent: -1 twice. With `mustCover`, node
+/// after node must begin where the one before ends, from token 0 on, and absent
+/// ones come last.
 static void checkList(const List &list, int64_t batch, int64_t roots,
                       int64_t ratio, int64_t levels, bool mustCover) {
   const char *op = mustCover ? "attn.tree_update" : "attn.tree_fetch";
   const int64_t tokens = roots * power(ratio, levels);
   int64_t next = 0;
+  bool isOver = false;
   for (int64_t j = 0; j < list.count; ++j) {
     const int64_t level = list.level[j], index = list.index[j];
+    if (level == -1 && index == -1) {
+      isOver = true;
+      continue;
+    }
     if (level < 0 || level > levels)
       fail(FOVEA_RT_INVALID_ARGUMENT,
            "%s: level of node %" PRId64 " in batch entry %" PRId64
@@ -57,6 +63,12 @@ static void checkList(const List &list, int64_t batch, int64_t roots,
            op, j, batch, nodes - 1, level, index);
     if (!mustCover)
       continue;
+    if (isOver)
+      fail(FOVEA_RT_INVALID_ARGUMENT,
+           "%s: nodes of batch entry %" PRId64
+           " must cover the sequence in order, but node %" PRId64
+           " (level %" PRId64 ", index %" PRId64 ") follows an absent one",
+           op, batch, j, level, index);
     const int64_t first = index * segment;
     if (first != next)
       fail(FOVEA_RT_INVALID_ARGUMENT,
@@ -87,26 +99,6 @@ void fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
         batch, roots, ratio, levels, must_cover != 0);
 }
 
-void fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
-                           const int32_t *candidates, int64_t candidates_stride,
-                           int64_t batches, int64_t num_candidates,
-                           int64_t level, int64_t split) {
-  for (int64_t batch = 0; batch < batches; ++batch) {
-    const int32_t *tokens = counts + batch * counts_stride;
-    const int32_t *nodes =
-        candidates ? candidates + batch * candidates_stride : nullptr;
-    int64_t present = 0;
-    for (int64_t m = 0; m < num_candidates; ++m)
-      present += tokens[nodes ? nodes[m] : m] > 0;
-    if (present < split)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "attn.tree_select: budget of level %" PRId64
-           " in batch entry %" PRId64 ", expected at most the %" PRId64
-           " candidates that have tokens, but got %" PRId64,
-           level, batch, present, split);
-  }
-}
-
 //===----------------------------------------------------------------------===//
 // Selection
 //===----------------------------------------------------------------------===//
@@ -116,7 +108,8 @@ template <typename T> static T rank(T score) {
   return score == score ? score : -std::numeric_limits<T>::infinity();
 }
 
-/// Marks the `split` candidates to split with 1. Expected time O(candidates).
+/// Marks the candidates to split with 1, at most `split`: those that are absent
+/// or have no token never are. Expected time O(candidates).
 template <typename T>
 static void choose(const T *scores, const int32_t *candidates,
                    const int32_t *counts, int32_t *order, char *chosen,
@@ -124,7 +117,8 @@ static void choose(const T *scores, const int32_t *candidates,
   int64_t present = 0;
   for (int64_t m = 0; m < numCandidates; ++m) {
     chosen[m] = 0;
-    if (!counts || counts[candidates ? candidates[m] : m] > 0)
+    const int64_t node = candidates ? candidates[m] : m;
+    if (node >= 0 && (!counts || counts[node] > 0))
       order[present++] = static_cast<int32_t>(m);
   }
   split = std::min(split, present);
@@ -157,10 +151,15 @@ void fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
     choose(static_cast<const float *>(scores), candidates, counts, order,
            chosen, num_candidates, split);
 
+  int32_t *const lastLevel = new_level + num_nodes + split * (ratio - 1);
+  int32_t *const lastIndex = new_index + num_nodes + split * (ratio - 1);
+  int32_t *const lastChild = children + split * ratio;
   int64_t candidate = 0;
   for (int64_t j = 0; j < num_nodes; ++j) {
     const int32_t nodeLevel = level ? level[j] : static_cast<int32_t>(at);
     const int32_t nodeIndex = index ? index[j] : static_cast<int32_t>(j);
+    if (nodeIndex < 0)
+      continue;
     if (nodeLevel != at || candidate >= num_candidates ||
         !chosen[candidate++]) {
       *new_level++ = nodeLevel;
@@ -175,6 +174,10 @@ void fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
       *children++ = childIndex;
     }
   }
+  // Where fewer were split, the rest is absent.
+  std::fill(new_level, lastLevel, -1);
+  std::fill(new_index, lastIndex, -1);
+  std::fill(children, lastChild, -1);
   fovea_rt_free(memory);
 }
 

@@ -57,6 +57,8 @@ void fovea_rt_wait_for_turn(int64_t *progress, int64_t item, int64_t num_items,
         if (looks < looksBeforeYield) {
           cpuRelax();
         } else {
+          // The item waited for may have ended that way.
+          fovea_rt_check_interrupt();
           looks = 0;
           sched_yield();
         }

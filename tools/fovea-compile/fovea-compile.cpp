@@ -7,13 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/AheadOfTime.h"
+#include "fovea/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/WithColor.h"
 
 using namespace llvm;
@@ -93,26 +92,13 @@ static int fail(const Twine &message) {
 }
 
 static Error writeFile(StringRef path, StringRef text) {
-  std::error_code error;
-  ToolOutputFile file(path, error, sys::fs::OF_None);
-  if (error)
-    return createStringError("cannot write '" + path + "': " + error.message());
-  file.os() << text;
-  file.os().flush();
-  if (file.os().has_error()) {
-    std::string message = file.os().error().message();
-    file.os().clear_error();
-    return createStringError("cannot write '" + path + "': " + message);
-  }
-  file.keep();
+  if (Error error = writeOutput(path, [&](raw_ostream &os) { os << text; }))
+    return createStringError("cannot write '" + path +
+                             "': " + toString(std::move(error)));
   return Error::success();
 }
 
-int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
-  cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(argc, argv,
-                              "Compile a function on tensors to a file\n");
+static int runMain() {
   CompileOptions options;
   if (targetName == "nvvm")
     options.target = fovea::Target::GPU;
@@ -158,4 +144,12 @@ int main(int argc, char **argv) {
   if (Error error = writeFile(header, code->header))
     return fail(toString(std::move(error)));
   return 0;
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Compile a function on tensors to a file\n");
+  return runWithOutput("fovea-compile", runMain);
 }

@@ -7,11 +7,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/InitAllDialects.h"
+#include "fovea/Support/OutputFile.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
-  return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
+  return fovea::runWithOutput("fovea-lsp-server", [&] {
+    return int(mlir::failed(mlir::MlirLspServerMain(argc, argv, registry)));
+  });
 }

@@ -8,6 +8,7 @@
 
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
+#include "fovea/Support/OutputFile.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -30,6 +31,8 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      argc, argv, "Fovea attention compiler driver\n", registry));
+  return fovea::runWithOutput("fovea-opt", [&] {
+    return mlir::asMainReturnCode(mlir::MlirOptMain(
+        argc, argv, "Fovea attention compiler driver\n", registry));
+  });
 }

@@ -13,6 +13,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/AllocateTensor.h"
 #include "fovea/Support/Npy.h"
+#include "fovea/Support/OutputFile.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
@@ -360,5 +361,5 @@ int main(int argc, char **argv) {
   if (!parsed)
     return fail(parsed.takeError());
   options = std::move(*parsed);
-  return runMain();
+  return runWithOutput("fovea-run", runMain);
 }

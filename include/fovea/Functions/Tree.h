@@ -67,14 +67,15 @@ struct TreeFetchResult {
   OwnedTensor rows, logWeight;
 };
 
-/// Rows of the nodes (level, index), each [r] or [B,r] of i32.
+/// Rows of the nodes (level, index), each [r] or [B,r] of i32. Where both are
+/// -1 the node is absent: its row is zeros, its logarithm minus infinity.
 llvm::Expected<TreeFetchResult>
 tree_fetch(const Tree &tree, const TensorRef &level, const TensorRef &index,
            const TreeFetchOptions &options = {});
 
 /// Moves the nodes (level, index) of a tree to `rows` [B,r,F], where it lies.
 /// They must cover the sequence without overlap; the tree is unchanged
-/// otherwise.
+/// otherwise. Rows of absent nodes are ignored.
 llvm::Error tree_update(Tree &tree, const TensorRef &level,
                         const TensorRef &index, const TensorRef &rows,
                         Target target = Target::CPU);
@@ -112,7 +113,8 @@ struct TreeSelection {
 };
 
 /// The nodes at which a sequence is read: from the roots down, the `budgets[l]`
-/// candidates of level l with the highest score are split.
+/// candidates of level l with the highest score are split, or all that have
+/// tokens where these are fewer: the lists of such a sequence end in -1.
 llvm::Expected<TreeSelection> tree_select(const Tree &tree,
                                           const TreeBudgets &budgets,
                                           TreeScore score,

@@ -15,6 +15,10 @@ class OpPassManager;
 
 namespace fovea {
 
+/// What any IR goes through first: checks of what upstream's passes take for
+/// granted, and linalg that is no loops to linalg that is.
+void addInputPasses(mlir::OpPassManager &pm);
+
 /// Tensors to buffers, across functions. Public functions get a C interface and
 /// never write to their arguments.
 void addBufferizationPasses(mlir::OpPassManager &pm);
@@ -29,7 +33,7 @@ void addDeallocationPasses(mlir::OpPassManager &pm);
 void addLowerToLoopsPasses(mlir::OpPassManager &pm);
 
 /// Buffers, loops and vectors to the LLVM dialect. Allocation goes through the
-/// runtime.
+/// runtime. What is left then is an error.
 void addLowerToLLVMPasses(mlir::OpPassManager &pm);
 
 } // namespace fovea

@@ -20,8 +20,7 @@ llvm::Expected<OwnedTensor>
 readNpy(llvm::StringRef path,
         std::optional<ElementType> expected = std::nullopt);
 
-/// Writes a `.npy` file, which appears under its name complete or not at all.
-/// Devices and pipes are written to, and "-" is standard output.
+/// Writes a `.npy` file as `writeOutput` does.
 llvm::Error writeNpy(llvm::StringRef path, const TensorRef &tensor);
 
 } // namespace fovea

@@ -30,6 +30,23 @@ static void release(Warp &warp, Clock &clock) {
   ++warp.clock.time[warp.id];
 }
 
+/// What a thread gets from the predicates of all.
+static void storeVotes(const Op &op, const NamedBarrier &barrier, Slot *out) {
+  if (op.numOut == 0)
+    return;
+  switch (op.param[0]) {
+  case CountVotes:
+    out[0] = barrier.votes;
+    break;
+  case AnyVote:
+    out[0] = barrier.votes != 0;
+    break;
+  case AllVotes:
+    out[0] = barrier.votes == barrier.arrived;
+    break;
+  }
+}
+
 static void complete(Block &block, uint32_t number) {
   NamedBarrier &barrier = block.barriers[number];
   ++block.counters->barriers;
@@ -37,10 +54,15 @@ static void complete(Block &block, uint32_t number) {
   for (Thread &thread : block.threads)
     if (thread.wait == Wait::Barrier && thread.barrier == number) {
       acquire(*thread.warp, barrier.clock);
+      storeVotes(*thread.op, barrier, thread.out);
       makeReady(thread);
     }
   barrier = NamedBarrier();
 }
+
+/// Whether an operation says how many threads a barrier has; one with a result
+/// also has a predicate.
+static bool hasCount(const Op &op) { return op.numIn - op.numOut > 1; }
 
 /// `count` threads of `warp` arrive at a barrier with operands `in`.
 static NamedBarrier &arrive(Warp &warp, const Op &op, const Slot *in,
@@ -50,8 +72,8 @@ static NamedBarrier &arrive(Warp &warp, const Op &op, const Slot *in,
     fail(&op, "barriers are numbered 0 to 15, but got %llu",
          static_cast<unsigned long long>(in[0]));
   number = in[0];
-  uint32_t expected = op.numIn > 1 ? uint32_t(in[1]) : 0;
-  if (op.numIn > 1 && (expected % 32 != 0 || expected == 0 ||
+  uint32_t expected = hasCount(op) ? uint32_t(in[1]) : 0;
+  if (hasCount(op) && (expected % 32 != 0 || expected == 0 ||
                        expected > (block.threads.size() + 31) / 32 * 32))
     fail(&op,
          "a barrier takes a multiple of 32 threads, at most the block's %zu, "
@@ -94,7 +116,7 @@ FOVEA_SIMT_LANE(fovea::simt::barrierArrive) {
 
 /// A warp counts with all its 32 threads, also where the block has fewer.
 static uint32_t getWeight(const Op &op, uint32_t mask) {
-  return op.numIn > 1 ? 32 : __builtin_popcount(mask);
+  return hasCount(op) ? 32 : __builtin_popcount(mask);
 }
 
 FOVEA_SIMT_WARP(fovea::simt::barrierSyncAligned) {
@@ -102,8 +124,14 @@ FOVEA_SIMT_WARP(fovea::simt::barrierSyncAligned) {
   uint32_t number;
   NamedBarrier &barrier =
       arrive(warp, op, in[first], getWeight(op, mask), number);
+  if (op.numOut)
+    for (unsigned lane = 0; lane < 32; ++lane)
+      barrier.votes += mask >> lane & 1 && in[lane][op.numIn - 1] & 1;
   if (isComplete(*warp.block, barrier)) {
     acquire(warp, barrier.clock);
+    for (unsigned lane = 0; lane < 32; ++lane)
+      if (mask >> lane & 1)
+        storeVotes(op, barrier, out[lane]);
     return complete(*warp.block, number);
   }
   for (unsigned lane = 0; lane < 32; ++lane)

@@ -159,8 +159,12 @@ static bool bindBarrier(Op &op, const Words &words) {
   bool named = base == "bar" || base == "barrier";
   if (named && contains(words, "cluster"))
     return useLane(op, contains(words, "arrive") ? clusterArrive : clusterWait);
-  if (named && contains(words, "red"))
-    return false;
+  if (named && contains(words, "red")) {
+    op.param[0] = contains(words, "or")    ? AnyVote
+                  : contains(words, "and") ? AllVotes
+                                           : CountVotes;
+    return aligned && useWarp(op, barrierSyncAligned, LiveLanes);
+  }
   if (named && contains(words, "sync"))
     return aligned ? useWarp(op, barrierSyncAligned, LiveLanes)
                    : useLane(op, barrierSync);
@@ -371,10 +375,11 @@ static unsigned countResults(const Words &words, unsigned numSlots) {
     return numSlots - 4;
   if (base == "match")
     return numSlots - 2;
-  if (base == "bar" || base == "barrier" || base == "cp" ||
-      base == "stmatrix" || base == "fence" || base == "membar" ||
-      base == "prefetch" || base == "setmaxnreg" || base == "nanosleep" ||
-      base == "griddepcontrol")
+  if (base == "bar" || base == "barrier")
+    return has("red");
+  if (base == "cp" || base == "stmatrix" || base == "fence" ||
+      base == "membar" || base == "prefetch" || base == "setmaxnreg" ||
+      base == "nanosleep" || base == "griddepcontrol")
     return 0;
   return 1;
 }

@@ -31,6 +31,8 @@ namespace fovea::simt {
 FOVEA_SIMT_LANE(nothing);
 FOVEA_SIMT_LANE(barrierSync);
 FOVEA_SIMT_LANE(barrierArrive);
+/// With a result, the last operand is a predicate. param[0]: what of them.
+enum BarrierReduction { CountVotes, AnyVote, AllVotes };
 FOVEA_SIMT_WARP(barrierSyncAligned);
 FOVEA_SIMT_WARP(barrierArriveAligned);
 FOVEA_SIMT_WARP(warpNothing);

@@ -124,6 +124,8 @@ struct NamedBarrier {
   uint32_t arrived = 0;
   /// Threads that a phase needs; 0: all that have not left.
   uint32_t expected = 0;
+  /// Threads that arrived with a predicate that holds.
+  uint32_t votes = 0;
   Clock clock;
 };
 

@@ -17,6 +17,16 @@
 
 using namespace fovea;
 
+llvm::Error fovea::checkAddressWidth(const llvm::MCSubtargetInfo &subtarget,
+                                     const llvm::Triple &triple,
+                                     llvm::StringRef cpu) {
+  if (triple.getArch() != llvm::Triple::x86_64 ||
+      subtarget.checkFeatures("+64bit"))
+    return llvm::Error::success();
+  return llvm::createStringError(
+      "CPU '" + cpu + "' has no 64-bit mode, which " + triple.str() + " needs");
+}
+
 llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
   llvm::InitializeNativeTarget();
   auto [cpu, tuning] = cpuAndTuning.split(',');
@@ -52,6 +62,8 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
                                    "knows, such as 'x86-64-v3'");
   std::unique_ptr<llvm::MCSubtargetInfo> subtarget(
       target->createMCSubtargetInfo(triple, info.name, info.features));
+  if (llvm::Error error = checkAddressWidth(*subtarget, triple, info.name))
+    return std::move(error);
   if (triple.isAArch64()) {
     info.numRegisters = 32;
   } else if (triple.isX86()) {

@@ -7,9 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/GPU/Serialize.h"
+#include "fovea/Target/LLVM/FatalErrors.h"
 #include "fovea/Target/LLVM/RunPasses.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -40,17 +43,68 @@ static void exportDynamicSharedMemory(Module &module) {
   }
 }
 
+/// The GPUs that can run `op`, if that is not all of them.
+static std::optional<mlir::NVVM::NVVMCheckSMVersion>
+getRequiredChip(mlir::Operation *op) {
+  if (auto required = dyn_cast<mlir::NVVM::RequiresSMInterface>(op))
+    return required.getRequiredMinSMVersion();
+  // Upstream does not say it of these.
+  StringRef name = op->getName().getStringRef();
+  using Version = mlir::NVVM::NVVMCheckSMVersion;
+  if (name.starts_with("nvvm.cp.async.bulk"))
+    return Version(/*archAccelerated=*/false, 90);
+  if (name.starts_with("nvvm.wgmma"))
+    return Version(/*archAccelerated=*/true, 90);
+  return std::nullopt;
+}
+
+/// An error that names an operation of a kernel that `gpu` cannot run: LLVM
+/// would end the process.
+static Error checkChip(mlir::gpu::GPUModuleOp gpuModule, const GPUInfo &gpu) {
+  auto target =
+      mlir::NVVM::NVVMCheckSMVersion::getTargetSMVersionFromStr(gpu.chip);
+  Error error = Error::success();
+  gpuModule.walk([&](mlir::Operation *op) {
+    auto required = getRequiredChip(op);
+    if (!required || required->isCompatibleWith(target))
+      return mlir::WalkResult::advance();
+    consumeError(std::move(error));
+    std::string text;
+    raw_string_ostream os(text);
+    os << "'" << op->getName() << "' op in GPU module '" << gpuModule.getName()
+       << "' needs ";
+    ListSeparator separator(" or ");
+    for (int version : required->smVersionList)
+      os << StringRef(separator) << "'sm_" << version
+         << (required->archAccelerated ? "a'" : "'");
+    os << (required->archAccelerated ? "" : " or later") << ", but found '"
+       << gpu.chip << "'";
+    error = createStringError(text);
+    return mlir::WalkResult::interrupt();
+  });
+  return error;
+}
+
 Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
                                          const GPUInfo &gpu,
                                          unsigned optLevel) {
-  LLVMContext context;
-  std::unique_ptr<Module> module =
-      mlir::translateModuleToLLVMIR(gpuModule, context, gpuModule.getName());
-  if (!module)
-    return createStringError("cannot translate GPU module '" +
-                             gpuModule.getName() + "' to LLVM IR");
-  exportDynamicSharedMemory(*module);
-  return generateGPUCode(*module, gpu, optLevel);
+  if (Error error = checkChip(gpuModule, gpu))
+    return std::move(error);
+  GPUCode code;
+  Error error = catchFatalErrors([&]() -> Error {
+    LLVMContext context;
+    std::unique_ptr<Module> module =
+        mlir::translateModuleToLLVMIR(gpuModule, context, gpuModule.getName());
+    if (!module)
+      return createStringError("cannot translate GPU module '" +
+                               gpuModule.getName() + "' to LLVM IR");
+    exportDynamicSharedMemory(*module);
+    return generateGPUCode(*module, gpu, optLevel).moveInto(code);
+  });
+  if (error)
+    return createStringError("cannot generate code for '" + gpu.chip +
+                             "': " + toString(std::move(error)));
+  return code;
 }
 
 Expected<GPUCode> fovea::generateGPUCode(Module &module, const GPUInfo &gpu,

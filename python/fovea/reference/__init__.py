@@ -17,7 +17,9 @@ Non-finite numbers.  Every query that reads a key with a NaN or an infinity
 gets a NaN row; every query that reads a value with one gets a NaN in that
 column.  A query reads an entry that its mask admits and whose bias and log
 weight are not -inf.  Queries that do not read it are unaffected.  A
-non-finite query makes its own row NaN.
+non-finite query makes its own row NaN.  The same goes for gradients, and for
+whatever else is read or not: entries that a mask drops, convolutions with a
+score of -inf, absent tokens of a summary, padding of a tree.
 """
 
 from ._backward import (

@@ -83,3 +83,9 @@ def _broadcast(name, value, shape):
         raise ValueError(
             f"{name}: found shape {array.shape}, needed one that broadcasts to {shape}"
         ) from None
+
+
+def _poison(numbers):
+    """NaN for an infinity, so that whatever reads it becomes NaN, too."""
+    with np.errstate(invalid="ignore"):
+        return numbers + (numbers - numbers)

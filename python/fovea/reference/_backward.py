@@ -18,7 +18,7 @@ from ._hierarchical import (
     owning_level,
     summary_counts,
 )
-from ._softmax import _softmax
+from ._softmax import _product_of_read, _softmax
 
 
 def _results(d_out, out, lse, d_lse, rows, width):
@@ -39,7 +39,7 @@ def _results(d_out, out, lse, d_lse, rows, width):
 
 def _probabilities(scores, admitted, lse):
     """exp(scores - lse) where admitted; a row that read nothing has none."""
-    admitted = admitted & np.isfinite(lse)[:, None]
+    admitted = admitted & ~np.isneginf(lse)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(admitted, np.exp(scores - lse[:, None]), 0.0)
 
@@ -101,10 +101,10 @@ def dense_backward(
                 scores = scores + term
         p = _probabilities(scores, mine, lse[b, h])
         delta = (d_out[b, h] * out[b, h]).sum(axis=-1) - d_lse[b, h]
-        ds = p * (d_out[b, h] @ v[b, g].T - delta[:, None])
-        dq[b, h] = scale * ds @ k[b, g]
-        dk[b, g] += scale * ds.T @ q[b, h]
-        dv[b, g] += p.T @ d_out[b, h]
+        ds = np.where(mine, p * (d_out[b, h] @ v[b, g].T - delta[:, None]), 0.0)
+        dq[b, h] = scale * _product_of_read(ds, mine, k[b, g])
+        dk[b, g] += scale * _product_of_read(ds.T, mine.T, q[b, h])
+        dv[b, g] += _product_of_read(p.T, mine.T, d_out[b, h])
         d_scores[b, h] = ds
     gradients = [dq, dk, dv]
     if log_weight is not None:
@@ -230,10 +230,14 @@ def fast_multipole_backward(
             mine = (owner == level) & (past if causal else True)
             weights = _probabilities(scores, mine, lse[b, h])
             ds = weights * (d_out[b, h] @ level_values.T - delta[:, None])
-            dq[b, h] += scale * ds @ level_keys
+            ds = np.where(mine, ds, 0.0)
+            dq[b, h] += scale * _product_of_read(ds, mine, level_keys)
             # Tokens of one summary share its row.
-            np.add.at(keys.gradients[level][b, g], index, scale * ds.T @ q[b, h])
-            np.add.at(values.gradients[level][b, g], index, weights.T @ d_out[b, h])
+            for gradients, rows in (
+                (keys.gradients[level], scale * _product_of_read(ds.T, mine.T, q[b, h])),
+                (values.gradients[level], _product_of_read(weights.T, mine.T, d_out[b, h])),
+            ):
+                np.add.at(gradients[b, g], index, rows)
     return (dq, *_gradients((keys, values), (key_biases, value_biases)))
 
 
@@ -294,13 +298,15 @@ def fast_multipole_linear_backward(
             level_values = values.rows[level][b, g][index]
             mine = (owner == level) & (past if causal else True)
             weights, lse = _softmax(scale * level_queries @ level_keys.T, mine)
-            weights = np.where(mine & np.isfinite(lse)[:, None], weights, 0.0)
+            weights = np.where(mine & ~np.isneginf(lse)[:, None], weights, 0.0)
             products = d_out[b, h] @ level_values.T
+            products = np.where(mine, products, 0.0)
             ds = weights * (products - (weights * products).sum(axis=-1, keepdims=True))
+            ds = np.where(mine, ds, 0.0)
             for gradients, at, rows in (
-                (queries.gradients[level][b, h], index, scale * ds @ level_keys),
-                (keys.gradients[level][b, g], index, scale * ds.T @ level_queries),
-                (values.gradients[level][b, g], index, weights.T @ d_out[b, h]),
+                (queries.gradients[level][b, h], index, scale * _product_of_read(ds, mine, level_keys)),
+                (keys.gradients[level][b, g], index, scale * _product_of_read(ds.T, mine.T, level_queries)),
+                (values.gradients[level][b, g], index, _product_of_read(weights.T, mine.T, d_out[b, h])),
             ):
                 np.add.at(gradients, at, rows)
     return _gradients(

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from ._arguments import _array, _match
+from ._arguments import _array, _match, _poison
 
 
 def _sizes(sizes, shape, length):
@@ -63,10 +63,12 @@ def conv_apply(b, sizes, v):
         scores = conv_scores(b[batch, head], sizes[batch, head])
         values = v[batch, head // (H // groups)]
         for i, row in enumerate(scores):
+            # What has a score of -inf is not read, whatever it holds.
             present = ~np.isneginf(row)
             if present.any():
-                weights = np.exp(row[present] - row[present].max())
-                out[batch, head, i] = weights @ values[present] / weights.sum()
+                row = _poison(row[present])
+                weights = np.exp(row - row.max())
+                out[batch, head, i] = weights @ _poison(values[present]) / weights.sum()
     return out
 
 

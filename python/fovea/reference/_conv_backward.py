@@ -7,7 +7,7 @@ all N x N entries.  Sizes, the columns where bases begin, are constants.
 
 import numpy as np
 
-from ._arguments import _array, _match, _scale
+from ._arguments import _array, _match, _poison, _scale
 from ._conv import _sizes, conv_scores
 from ._conv_recover import conv_recover
 from ._low_rank import rope
@@ -15,13 +15,18 @@ from ._low_rank import rope
 
 def _scores_backward(d_out, scores, values):
     """The gradients of one head's scores [N,N] and values."""
-    top = scores.max(1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-    total = weights.sum(1, keepdims=True)
-    weights = weights / np.where(total > 0, total, 1.0)
-    product = d_out @ values.T
-    mean = (weights * product).sum(1, keepdims=True)
-    return weights * (product - mean), weights.T @ d_out
+    d_scores, d_values = np.zeros_like(scores), np.zeros_like(values)
+    for i, row in enumerate(scores):
+        # What has a score of -inf is not read, whatever it holds.
+        present = ~np.isneginf(row)
+        if present.any():
+            row = _poison(row[present])
+            weights = np.exp(row - row.max())
+            weights /= weights.sum()
+            product = _poison(values[present] @ d_out[i])
+            d_scores[i, present] = weights * (product - weights @ product)
+            d_values[present] += np.outer(weights, d_out[i])
+    return d_scores, d_values
 
 
 def conv_apply_backward(d_out, b, sizes, v):

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ._arguments import _array, _integer, _match
+from ._arguments import _array, _integer, _match, _poison
 
 
 def rope(x, positions, *, base=10000.0):
@@ -112,8 +112,7 @@ def low_rank(u1, u2, v, mask):
         kept = mask[b, h, i]
         with np.errstate(invalid="ignore", over="ignore"):
             weights = u2[b, h, kept] @ u1[b, h, i]
-            # A NaN instead of an infinity, for whatever reads it.
-            weights, values = (x + (x - x) for x in (weights, v[b, h, kept]))
+            weights, values = _poison(weights), _poison(v[b, h, kept])
             total = weights.sum()
             if total != 0:
                 out[b, h, i] = weights @ values / total

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ._arguments import _array, _integer, _match
+from ._arguments import _array, _integer, _match, _poison
 
 
 def low_rank_backward(d_out, u1, u2, v, mask):
@@ -26,16 +26,19 @@ def low_rank_backward(d_out, u1, u2, v, mask):
     d_u1, d_u2, d_v = np.zeros_like(u1), np.zeros_like(u2), np.zeros_like(v)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
-        weights = np.where(mask[b, h], u1[b, h] @ u2[b, g].T, 0.0)
-        total = weights.sum(1, keepdims=True)
-        inverse = np.where(total == 0, 0.0, 1 / np.where(total == 0, 1.0, total))
-        shares = weights * inverse
-        product = d_out[b, h] @ v[b, g].T
-        mean = (shares * product).sum(1, keepdims=True)
-        d_weights = np.where(mask[b, h], product - mean, 0.0) * inverse
-        d_u1[b, h] = d_weights @ u2[b, g]
-        d_u2[b, g] += d_weights.T @ u1[b, h]
-        d_v[b, g] += shares.T @ d_out[b, h]
+        # Entries that the mask drops have no influence, whatever they hold.
+        for i in range(N):
+            kept = mask[b, h, i]
+            with np.errstate(invalid="ignore", over="ignore"):
+                weights = _poison(u2[b, g, kept] @ u1[b, h, i])
+                product = _poison(v[b, g, kept] @ d_out[b, h, i])
+                total = weights.sum()
+                inverse = 0.0 if total == 0 else 1 / total
+                shares = weights * inverse
+                d_weights = (product - shares @ product) * inverse
+                d_u1[b, h, i] = d_weights @ u2[b, g, kept]
+                d_u2[b, g, kept] += np.outer(d_weights, u1[b, h, i])
+                d_v[b, g, kept] += np.outer(shares, d_out[b, h, i])
     return d_u1, d_u2, d_v
 
 

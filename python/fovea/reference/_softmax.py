@@ -48,3 +48,20 @@ def _weighted_values(weights, admitted, v):
         read = (admitted.astype(np.float64) @ (~finite).astype(np.float64)) > 0
         out[read] = np.nan
     return out
+
+
+def _product_of_read(weights, read, rows):
+    """weights @ rows, in which entries that are not `read` have no influence.
+
+    The plain product would turn a weight of 0 times NaN into NaN.
+    """
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=-1))
+    if not bad.size:
+        return weights @ rows
+    out = weights @ np.where(np.isfinite(rows), rows, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for j in bad:
+            at = np.flatnonzero(read[:, j])
+            hurt = ~np.isfinite(rows[j])
+            out[np.ix_(at, hurt)] += np.outer(weights[at, j], rows[j, hurt])
+    return out

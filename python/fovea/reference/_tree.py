@@ -9,7 +9,9 @@ update moves tokens and builds the tree again, a choice sorts.  Nodes are
 Equation and algorithm numbers are those of the paper (VCC).
 
 Padding: `mask` [B,N] is true for the tokens that are present, and only they
-count in a mean.  A node of padding alone has the mean of its padding.
+count in a mean.  A node of padding alone has the mean of its padding.  Where
+level and index are -1, a list has no node: sequences of a batch differ in how
+many they have.
 """
 
 import numpy as np
@@ -94,7 +96,9 @@ def _lists(tree, level, index):
 def tree_fetch(tree, level, index):
     """Rows [B,r,F] of nodes (16)."""
     level, index = _lists(tree, level, index)
-    rows = [tree.rows(l) for l in range(tree.levels + 1)]
+    rows = {l: tree.rows(l) for l in range(tree.levels + 1)}
+    # Index -1 of that is zeros as well.
+    rows[-1] = np.zeros((len(level), 1, tree.tokens.shape[2]))
     return np.stack(
         [
             np.stack([rows[l][b, x] for l, x in zip(level[b], index[b])])
@@ -106,7 +110,8 @@ def tree_fetch(tree, level, index):
 def log_weights(tree, level, index):
     """The logarithms of how many tokens nodes stand for, [B,r]."""
     level, index = _lists(tree, level, index)
-    counts = [tree.counts(l) for l in range(tree.levels + 1)]
+    counts = {l: tree.counts(l) for l in range(tree.levels + 1)}
+    counts[-1] = np.zeros((len(level), 1))
     found = [[counts[l][b, x] for l, x in zip(level[b], index[b])] for b in range(len(level))]
     with np.errstate(divide="ignore"):
         return np.log(np.array(found, np.float64))
@@ -117,6 +122,8 @@ def check_cover(tree, level, index):
     for b, (levels, indices) in enumerate(zip(level, index)):
         at = 0
         for l, x in zip(levels, indices):
+            if l == x == -1:
+                continue
             if not 0 <= l <= tree.levels or x * tree.ratio**l != at:
                 raise ValueError(f"nodes of batch entry {b} do not cover the sequence")
             at += tree.ratio**l
@@ -132,6 +139,8 @@ def tree_update(tree, level, index, rows):
     tokens = tree.tokens.copy()
     for b in range(len(level)):
         for j, (l, x) in enumerate(zip(level[b], index[b])):
+            if l < 0:
+                continue
             size = tree.ratio**l
             span = slice(x * size, (x + 1) * size)
             # Rows of nodes without a token are ignored.
@@ -194,26 +203,27 @@ def head_probability_backward(d_out, query, key, scale=None, log_weight=None):
 
 
 def tree_select(tree, budgets, *, score):
-    """Algorithm 1.  `budgets`: {level: nodes to split}; `score`: (rows, level) ->
-    [B,c].  Returns level and index [B,r], in the order of the sequence."""
+    """Algorithm 1.  `budgets`: {level: nodes to split}, at most; `score`: (rows,
+    level) -> [B,c].  Returns level and index [B,r], in the order of the sequence,
+    then -1."""
     B = tree.tokens.shape[0]
+    listed = tree.roots + sum(budgets.values()) * (tree.ratio - 1)
     chosen = []
     for b in range(B):
         # The nodes that are not split, and the candidates of the present level.
-        kept, candidates = [], list(range(tree.roots))
+        kept, candidates, most = [], list(range(tree.roots)), tree.roots
         for level in range(tree.levels, 0, -1):
             budget = budgets.get(level, 0)
-            if budget > len(candidates):
-                raise ValueError(f"budgets[{level}]: found {budget}, needed at most {len(candidates)}")
+            if budget > most:
+                raise ValueError(f"budgets[{level}]: found {budget}, needed at most {most}")
+            most = budget * tree.ratio
             split = []
-            if budget:
+            if budget and candidates:
                 # Scores may depend on all batch entries: give them all of them.
                 rows = np.stack([tree.rows(level)[b][candidates]] * B)
                 points = np.asarray(score(rows, level), np.float64)[b]
                 points = np.where(np.isnan(points), -np.inf, points)
                 present = [m for m, x in enumerate(candidates) if tree.counts(level)[b, x]]
-                if budget > len(present):
-                    raise ValueError(f"budgets[{level}]: found {budget}, needed at most {len(present)}")
                 # Highest first; Python's sort keeps the order of ties.
                 split = sorted(sorted(present, key=lambda m: -points[m])[:budget])
             kept += [(level, x) for m, x in enumerate(candidates) if m not in split]
@@ -221,6 +231,7 @@ def tree_select(tree, budgets, *, score):
                 candidates[m] * tree.ratio + child for m in split for child in range(tree.ratio)
             ]
         kept += [(0, x) for x in candidates]
-        chosen.append(sorted(kept, key=lambda node: node[1] * tree.ratio ** node[0]))
+        kept.sort(key=lambda node: node[1] * tree.ratio ** node[0])
+        chosen.append(kept + [(-1, -1)] * (listed - len(kept)))
     chosen = np.array(chosen, np.int32)
     return chosen[..., 0], chosen[..., 1]

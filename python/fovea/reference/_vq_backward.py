@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._arguments import _array, _integer, _scale
+from ._softmax import _product_of_read
 from ._vq import _arguments, vq_initial_state
 
 
@@ -38,15 +39,16 @@ def _weigh(scores, product, reads, count, d_lse, weighting):
     """P and dS of all entries of a head."""
     if weighting != "softmax":
         positive = np.where(reads, np.maximum(scores, 0.0), 0.0)
-        return positive**2 * count, 2 * positive * product * count
+        d_scores = np.where(reads, 2 * positive * product * count, 0.0)
+        return positive**2 * count, d_scores
     scores = np.where(reads, scores, -np.inf)
     top = scores.max(1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     weights = np.exp(scores - top) * count
     total = weights.sum(1, keepdims=True)
     weights = weights / np.where(total > 0, total, 1.0)
-    mean = (weights * product).sum(1, keepdims=True)
-    return weights, weights * (product - mean + d_lse[:, None])
+    mean = np.where(reads, weights * product, 0.0).sum(1, keepdims=True)
+    return weights, np.where(reads, weights * (product - mean + d_lse[:, None]), 0.0)
 
 
 def _pass_next(gradient, taken, codes, count, d_k, d_v, d_mean):
@@ -103,11 +105,15 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scal
             scores[:, :tokens] += np.where(near, local, 0.0)
         count = np.concatenate([np.ones(tokens), state.count[b, g]]).astype(v.dtype)
         present = np.concatenate([reads, np.broadcast_to(state.count[b, g] > 0, (N, S))], 1)
+        if bias is not None:
+            # Minus infinity removes the entry.
+            present[:, :tokens] &= ~(near & np.isneginf(local))
         product = d_out[b, h] @ values[b, g].T
         weights, d_scores = _weigh(scores, product, present, count, d_lse[b, h], weighting)
-        d_q[b, h] = scale * (d_scores @ keys)
-        d_k[b, g] += scale * (np.where(near, d_scores[:, :tokens], 0.0).T @ q[b, h])
-        d_values[b, g] += weights.T @ d_out[b, h]
+        d_q[b, h] = scale * _product_of_read(d_scores, present, keys)
+        passed = np.where(near, d_scores[:, :tokens], 0.0)
+        d_k[b, g] += scale * _product_of_read(passed.T, (near & present[:, :tokens]).T, q[b, h])
+        d_values[b, g] += _product_of_read(weights.T, present.T, d_out[b, h])
         if d_bias is not None:
             rows, columns = np.nonzero(near)
             d_bias[b, h][rows, column[rows, columns]] = d_scores[rows, columns]

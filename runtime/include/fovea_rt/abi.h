@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 6
+#define FOVEA_RT_ABI_VERSION 7
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -46,7 +46,9 @@ enum {
   /* A device or a library that is not on this machine; the text names it. */
   FOVEA_RT_UNAVAILABLE = 4,
   /* A device refused or failed; the text has its own. */
-  FOVEA_RT_DEVICE = 5
+  FOVEA_RT_DEVICE = 5,
+  /* The host wanted the kernel to end, see fovea_rt_set_interrupt_check. */
+  FOVEA_RT_INTERRUPTED = 6
 };
 
 /*
@@ -134,6 +136,13 @@ FOVEA_RT_EXPORT FOVEA_RT_NORETURN void fovea_rt_fail(int32_t code,
                                                      const char *message);
 
 /*
+ * A place where the kernel may end because its host wants it to: fails with
+ * FOVEA_RT_INTERRUPTED if so. Parallel loops have one before every body. Takes
+ * nanoseconds.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_interrupt(void);
+
+/*
  * Checks of extents that are known at run time only. Fail with
  * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, what is expected and `found`,
  * unless `found` equals `expected`, or is a multiple of `divisor`; of a divisor
@@ -143,6 +152,47 @@ FOVEA_RT_EXPORT void fovea_rt_check_extent(const char *rule, int64_t found,
                                            int64_t expected);
 FOVEA_RT_EXPORT void fovea_rt_check_multiple(const char *rule, int64_t found,
                                              int64_t divisor);
+
+/*
+ * Checks that two ranges, first to last one excluded, have nothing in common
+ * for a block of queries. Fails with FOVEA_RT_INVALID_ARGUMENT and the text
+ * `rule`, the block and the ranges.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_ranges(const char *rule, int64_t block,
+                                           int64_t first_begin,
+                                           int64_t first_end,
+                                           int64_t second_begin,
+                                           int64_t second_end);
+
+/*
+ * For code in files, which another machine may have made. Fails with
+ * FOVEA_RT_UNAVAILABLE and a text that names `cpu` and what is missing unless
+ * this machine has all `features`, which LLVM names and commas separate.
+ * `*state` is 0 at first and remembers a success.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_cpu(int32_t *state, const char *cpu,
+                                        const char *features);
+
+/* More than an address space has: no tensor is larger. */
+#define FOVEA_RT_MAX_TENSOR_BYTES (INT64_C(1) << 56)
+
+/*
+ * Checks of what a host passes to code in a file. Fail with
+ * FOVEA_RT_INVALID_ARGUMENT and a text that begins with `name`.
+ *
+ * The first: null, or not aligned. The second, for the descriptor of a tensor,
+ * {base, data, offset, extents[rank], strides[rank]}: extents that are
+ * negative, not those in `extents` (INT64_MIN for any), or more than an address
+ * space has; strides of another order or with gaps; and, if there are elements,
+ * data that is null or not aligned to one.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_address(const char *name,
+                                            const void *address,
+                                            int64_t alignment);
+FOVEA_RT_EXPORT void fovea_rt_check_tensor(const char *name,
+                                           const void *descriptor, int64_t rank,
+                                           const int64_t *extents,
+                                           int64_t element_bytes);
 
 /*
  * Checks a strided array of codes, num_batches x num_heads x num_tokens of
@@ -250,8 +300,9 @@ FOVEA_RT_EXPORT void fovea_rt_count_recomputed(int64_t rows);
  *
  * Checks that each of `count` nodes in each of `batches` lists is one of a tree
  * with `levels` levels over the tokens, the uppermost of `roots` nodes, each of
- * `ratio` children. With `must_cover`, they must also cover the sequence in
- * order without overlap. Fails with FOVEA_RT_INVALID_ARGUMENT.
+ * `ratio` children, or absent: -1 in both lists. With `must_cover`, they must
+ * also cover the sequence in order without overlap, and absent ones come last.
+ * Fails with FOVEA_RT_INVALID_ARGUMENT.
  */
 FOVEA_RT_EXPORT void
 fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
@@ -260,22 +311,12 @@ fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
                      int64_t ratio, int64_t levels, int64_t must_cover);
 
 /*
- * Checks that at least `split` candidates of `level` have a token. counts[x] is
- * the number of tokens of node x of that level; without candidates (null),
- * candidate m is node m.
- */
-FOVEA_RT_EXPORT void
-fovea_rt_check_budget(const int32_t *counts, int64_t counts_stride,
-                      const int32_t *candidates, int64_t candidates_stride,
-                      int64_t batches, int64_t num_candidates, int64_t level,
-                      int64_t split);
-
-/*
  * One step of the selection, for one batch entry. The nodes (level[j],
  * index[j]) cover a sequence in order; those of level `at` are the candidates,
  * in order. The `split` candidates with the highest score (ties: the first; NaN
  * is lowest) are replaced by their `ratio` children, which are also listed in
- * `children`. A candidate x with counts[x] == 0 is never split.
+ * `children`. A candidate x with counts[x] == 0 is never split, and neither is
+ * an absent one, -1: where less is split, the rest of the lists is -1.
  *
  * Null `scores`: all are split that can be. Null `candidates`, `level` and
  * `index`: the nodes are 0, 1, ... of level `at`. Null `counts`: none is 0.

@@ -38,6 +38,22 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_invoke(void (*packed)(void **),
                                                 void **args);
 
 /*
+ * Lets the host end kernels early. While a kernel that the calling thread has
+ * invoked runs, `check(context)` is called on that thread about every 40
+ * milliseconds; once it returns anything but 0, all threads leave the kernel at
+ * the next tile, its memory is freed, and fovea_rt_invoke returns
+ * FOVEA_RT_INTERRUPTED. What the kernel writes to its arguments is then
+ * incomplete. Work that a GPU has been given goes on to its end.
+ *
+ * Holds for the calling thread until it says otherwise; null, as at first, for
+ * kernels that run to their end. `check` must return, and neither set this nor
+ * invoke a kernel.
+ */
+typedef int32_t (*fovea_rt_interrupt_check)(void *context);
+FOVEA_RT_EXPORT void
+fovea_rt_set_interrupt_check(fovea_rt_interrupt_check check, void *context);
+
+/*
  * Text of the last failure of a host function on the calling thread, empty if
  * the last invocation or setting succeeded. Valid until the next call of
  * fovea_rt_invoke or fovea_rt_set_num_threads on this thread; never null.

@@ -74,6 +74,45 @@ static void checkErrors(const fovea_kernel *kernel, fovea_tensor *inputs) {
   CHECK(fovea_set_num_threads(-1) == FOVEA_FAILURE);
 }
 
+/* Of one loop that nobody could wait for. */
+static const char endless[] =
+    "func.func @endless(%x: memref<512xf32>) {\n"
+    "  %c0 = arith.constant 0 : index\n"
+    "  %c1 = arith.constant 1 : index\n"
+    "  %n = arith.constant 100000000000 : index\n"
+    "  %m = arith.constant 16384 : index\n"
+    "  scf.for %i = %c0 to %n step %c1 {\n"
+    "    scf.for %j = %c0 to %m step %c1 {\n"
+    "      %a = memref.load %x[%c0] : memref<512xf32>\n"
+    "      memref.store %a, %x[%c1] : memref<512xf32>\n"
+    "    }\n"
+    "  }\n"
+    "  return\n"
+    "}\n";
+
+static int32_t stop(void *count) { return ++*(int *)count == 2; }
+
+static void checkInterrupt(void) {
+  fovea_kernel *kernel = NULL;
+  float x[512] = {0};
+  const int64_t shape[] = {512};
+  fovea_tensor input;
+  int count = 0;
+  memset(&input, 0, sizeof input);
+  input.data = x;
+  input.type = FOVEA_F32;
+  input.rank = 1;
+  input.shape = shape;
+  CHECK(fovea_compile(endless, strlen(endless), NULL, &kernel) ==
+        FOVEA_SUCCESS);
+  fovea_set_interrupt_check(stop, &count);
+  CHECK(fovea_kernel_invoke(kernel, &input, 1, NULL, 0) == FOVEA_FAILURE);
+  CHECK(strcmp(fovea_last_error(), "@endless failed: interrupted") == 0);
+  CHECK(count == 2);
+  fovea_set_interrupt_check(NULL, NULL);
+  fovea_kernel_destroy(kernel);
+}
+
 int main(void) {
   fovea_compile_options options;
   fovea_kernel *kernel = NULL, *again = NULL;
@@ -139,6 +178,7 @@ int main(void) {
   fovea_result_destroy(result);
   fovea_result_destroy(NULL);
   fovea_kernel_destroy(NULL);
+  checkInterrupt();
   printf("fovea %s works from C\n", fovea_version());
   return 0;
 }

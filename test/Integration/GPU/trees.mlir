@@ -4,6 +4,11 @@
 // RUN: fovea-run %s --entry=build --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=update --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=cpu --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=none --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=none --target=cpu --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
 // CHECK: agrees with the reference
 // CHECK-NOT: differs
@@ -64,4 +69,59 @@ func.func @select(%p: tensor<1x2x3x8xf32>, %c: tensor<1x48x8xf32>) -> (tensor<1x
   %rows, %weight = attn.tree_fetch ins(%tree : tensor<1x93x8xf32>) nodes(%level, %index : tensor<1x11xi32>, tensor<1x11xi32>)
       outs(%ri, %wi : tensor<1x11x8xf32>, tensor<1x11xf32>) {shape = #deep} -> tensor<1x11x8xf32>, tensor<1x11xf32>
   return %level, %index, %rows, %weight : tensor<1x11xi32>, tensor<1x11xi32>, tensor<1x11x8xf32>, tensor<1x11xf32>
+}
+
+// The second sequence has fewer candidates than both budgets: the lists end in
+// absent nodes, whose rows are zeros and which an update passes over.
+func.func @lengths(%c: tensor<2x18x5xf32>, %s: tensor<2x2xf32>, %t: tensor<2x6xf32>)
+    -> (tensor<2x14xi32>, tensor<2x14xi32>, tensor<2x12xi32>, tensor<2x14x5xf32>, tensor<2x14xf32>, tensor<2x26x5xf32>) {
+  %mask = arith.constant dense<[
+    [true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true],
+    [true, true, true, true, false, false, false, false, false, false, false, false, false, false, false, false, false, false]]> : tensor<2x18xi1>
+  %ti = tensor.empty() : tensor<2x26x5xf32>
+  %ni = tensor.empty() : tensor<2x26xi32>
+  %tree, %counts = attn.tree_build ins(%c : tensor<2x18x5xf32>) mask(%mask : tensor<2x18xi1>)
+      outs(%ti, %ni : tensor<2x26x5xf32>, tensor<2x26xi32>) {shape = #tree} -> tensor<2x26x5xf32>, tensor<2x26xi32>
+  %l0 = tensor.empty() : tensor<2x6xi32>
+  %a:3 = attn.tree_split scores(%s : tensor<2x2xf32>) counts(%counts : tensor<2x26xi32>)
+      outs(%l0, %l0, %l0 : tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>)
+      {shape = #tree, at = 2 : i64, split = 2 : i64} -> tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>
+  %l1 = tensor.empty() : tensor<2x14xi32>
+  %k1 = tensor.empty() : tensor<2x12xi32>
+  %b:3 = attn.tree_split scores(%t : tensor<2x6xf32>) frontier(%a#2, %a#0, %a#1 : tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>)
+      counts(%counts : tensor<2x26xi32>) outs(%l1, %l1, %k1 : tensor<2x14xi32>, tensor<2x14xi32>, tensor<2x12xi32>)
+      {shape = #tree, at = 1 : i64, split = 4 : i64} -> tensor<2x14xi32>, tensor<2x14xi32>, tensor<2x12xi32>
+  %ri = tensor.empty() : tensor<2x14x5xf32>
+  %wi = tensor.empty() : tensor<2x14xf32>
+  %rows, %weight = attn.tree_fetch ins(%tree : tensor<2x26x5xf32>) nodes(%b#0, %b#1 : tensor<2x14xi32>, tensor<2x14xi32>)
+      counts(%counts : tensor<2x26xi32>) outs(%ri, %wi : tensor<2x14x5xf32>, tensor<2x14xf32>) {shape = #tree}
+      -> tensor<2x14x5xf32>, tensor<2x14xf32>
+  %new = arith.addf %rows, %rows : tensor<2x14x5xf32>
+  %next = attn.tree_update ins(%new : tensor<2x14x5xf32>) nodes(%b#0, %b#1 : tensor<2x14xi32>, tensor<2x14xi32>)
+      counts(%counts : tensor<2x26xi32>) outs(%tree : tensor<2x26x5xf32>) {shape = #tree} -> tensor<2x26x5xf32>
+  return %b#0, %b#1, %b#2, %rows, %weight, %next
+      : tensor<2x14xi32>, tensor<2x14xi32>, tensor<2x12xi32>, tensor<2x14x5xf32>, tensor<2x14xf32>, tensor<2x26x5xf32>
+}
+
+// Without scores, all of no candidates are split, and then all of those that
+// are there.
+func.func @none(%c: tensor<2x18x5xf32>) -> (tensor<2x2xi32>, tensor<2x2xi32>, tensor<2x0xi32>, tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>) {
+  %mask = arith.constant dense<[
+    [true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true],
+    [true, true, true, true, false, false, false, false, false, false, false, false, false, false, false, false, false, false]]> : tensor<2x18xi1>
+  %ti = tensor.empty() : tensor<2x26x5xf32>
+  %ni = tensor.empty() : tensor<2x26xi32>
+  %tree, %counts = attn.tree_build ins(%c : tensor<2x18x5xf32>) mask(%mask : tensor<2x18xi1>)
+      outs(%ti, %ni : tensor<2x26x5xf32>, tensor<2x26xi32>) {shape = #tree} -> tensor<2x26x5xf32>, tensor<2x26xi32>
+  %l0 = tensor.empty() : tensor<2x2xi32>
+  %k0 = tensor.empty() : tensor<2x0xi32>
+  %a:3 = attn.tree_split counts(%counts : tensor<2x26xi32>)
+      outs(%l0, %l0, %k0 : tensor<2x2xi32>, tensor<2x2xi32>, tensor<2x0xi32>)
+      {shape = #tree, at = 2 : i64, split = 0 : i64} -> tensor<2x2xi32>, tensor<2x2xi32>, tensor<2x0xi32>
+  %l1 = tensor.empty() : tensor<2x6xi32>
+  %b:3 = attn.tree_split counts(%counts : tensor<2x26xi32>)
+      outs(%l1, %l1, %l1 : tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>)
+      {shape = #tree, at = 2 : i64, split = 2 : i64} -> tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>
+  return %a#0, %a#1, %a#2, %b#0, %b#1, %b#2
+      : tensor<2x2xi32>, tensor<2x2xi32>, tensor<2x0xi32>, tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>
 }

@@ -314,7 +314,7 @@ TEST(KernelTest, indexesWith64Bits) {
   EXPECT_THAT(
       getText(kernel.checkInputs({{memory, ElementType::I8, absurd, {}, false},
                                   {&row, ElementType::Index, {}, {}, false}})),
-      HasSubstr("has more bytes than 64 bits can count"));
+      HasSubstr("make more bytes than an address space has"));
 }
 
 TEST(KernelTest, runsOnSeveralThreads) {

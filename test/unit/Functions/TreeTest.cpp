@@ -8,7 +8,9 @@
 
 #include "fovea/Functions/Tree.h"
 #include "FunctionsTestUtils.h"
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 using namespace fovea;
 using namespace fovea::test;
@@ -127,11 +129,41 @@ TEST_F(TreeFunctions, PaddingDoesNotCount) {
   Tree tree = get(tree_build(c, options));
   ASSERT_TRUE(tree.hasCounts());
   EXPECT_EQ(tree.counts.getDataAs<int32_t>()[0], 13);
-  // The first sequence has two segments of level 2 with tokens.
-  EXPECT_EQ(
-      getText(tree_select(tree, {{3, 1}, {2, 3}}, makeRandom({B, 1, F}, 2))),
-      "budgets[2]: found 3, needed at most 2, the candidates of batch "
-      "entry 0 that have tokens");
+  // The first sequence has two segments of level 2 with tokens: what the third
+  // would be split into is absent.
+  TreeSelection chosen = get(
+      tree_select(tree, {{3, 1}, {2, 3}, {1, 8}}, makeRandom({B, 1, F}, 2)));
+  std::vector<int> level = toVector(chosen.level),
+                   index = toVector(chosen.index);
+  int64_t size = level.size() / B, there = 5 * 3 + 1 + 1;
+  ASSERT_EQ(size, 1 + 2 + 6 + 16);
+  EXPECT_EQ(level[there - 1], 2);
+  EXPECT_EQ(index[there - 1], 2);
+  for (int64_t j = 0; j < size; ++j) {
+    EXPECT_EQ(level[j] == -1, j >= there);
+    EXPECT_EQ(index[j] == -1, j >= there);
+    EXPECT_GE(level[size + j], 0);
+  }
+  TreeFetchOptions weighted;
+  weighted.returnLogWeight = true;
+  TreeFetchResult rows = get(
+      tree_fetch(tree, chosen.level.getRef(), chosen.index.getRef(), weighted));
+  EXPECT_EQ(rows.rows.getDataAs<float>()[(size - 1) * F], 0.0f);
+  EXPECT_EQ(rows.logWeight.getDataAs<float>()[size - 1],
+            -std::numeric_limits<float>::infinity());
+  // Rows of absent nodes are ignored, wherever they are listed.
+  std::vector<char> before(static_cast<char *>(tree.nodes.getData()),
+                           static_cast<char *>(tree.nodes.getData()) +
+                               tree.nodes.getNumBytes());
+  for (int64_t i = there * F; i < size * F; ++i)
+    rows.rows.getDataAs<float>()[i] = NAN;
+  ASSERT_EQ(getText(tree_update(tree, chosen.level.getRef(),
+                                chosen.index.getRef(), rows.rows.getRef())),
+            "");
+  EXPECT_EQ(std::memcmp(before.data(), tree.nodes.getData(), before.size()), 0);
+  EXPECT_EQ(getText(tree_fetch(tree, makeList({2}, {-1, -1}),
+                               makeList({2}, {-1, 0}))),
+            "level[0, 1]: found -1, needed 0 to 3");
 }
 
 TEST_F(TreeFunctions, SelectSplitsTheBest) {

@@ -9,6 +9,7 @@
 #include "RuntimeTestUtils.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -302,22 +303,30 @@ bool isPoisoned(const void *data, int64_t bytes) {
                      [](unsigned char byte) { return byte == 0xff; });
 }
 
-/// Leaves with 0 if new blocks, small and mapped, and the scratch of every body
-/// are poisoned, a reused one as well.
+/// Leaves with 0 if new blocks, of the C library, mapped and with huge pages,
+/// and the scratch of every body are poisoned, on any thread and in loops
+/// inside of others, a reused one as well.
 [[noreturn]] void exitIfPoisoned() {
   setenv("FOVEA_POISON_MEMORY", "1", /*overwrite=*/1);
-  bool holds = true;
-  for (int64_t bytes : {100, 5 << 20, 5 << 20}) {
+  std::atomic<bool> holds = true;
+  auto use = [&holds](void *data, int64_t bytes) {
+    if (!isPoisoned(data, bytes))
+      holds = false;
+    memset(data, 0, bytes);
+  };
+  for (int64_t bytes : {100, 100, 100 << 10, 100 << 10, 5 << 20, 5 << 20}) {
     void *block = fovea_rt_alloc(bytes, 64);
-    holds = holds && isPoisoned(block, bytes);
-    memset(block, 0, bytes);
+    use(block, bytes);
     fovea_rt_free(block);
   }
-  fovea_rt_set_num_threads(1);
-  parallelFor(3, 256, [&holds](int64_t, void *scratch) {
-    holds = holds && isPoisoned(scratch, 256);
-    memset(scratch, 0, 256);
-  });
+  for (int threads : {1, 3}) {
+    fovea_rt_set_num_threads(threads);
+    for (int64_t bytes : {256, 3 << 20})
+      parallelFor(8, bytes, [&](int64_t, void *scratch) {
+        use(scratch, bytes);
+        parallelFor(2, 128, [&](int64_t, void *inner) { use(inner, 128); });
+      });
+  }
   exit(holds ? 0 : 1);
 }
 

@@ -150,25 +150,33 @@ TEST(TreeTest, SplitsInTheFrontier) {
   EXPECT_EQ(children, (List{6, 7}));
 }
 
-TEST(TreeTest, BudgetNeedsTokens) {
-  struct Case {
-    int64_t split;
-    fovea_rt_status expected;
-  };
-  for (Case test : {Case{2, FOVEA_RT_OK}, {3, FOVEA_RT_INVALID_ARGUMENT}}) {
-    void *packed[] = {&test};
-    EXPECT_EQ(fovea_rt_invoke(
-                  [](void **args) {
-                    const int32_t counts[] = {4, 0, 1, 0};
-                    fovea_rt_check_budget(counts, 4, nullptr, 0, 1, 4, 1,
-                                          static_cast<Case *>(args[0])->split);
-                  },
-                  packed),
-              test.expected);
-  }
-  EXPECT_STREQ(fovea_rt_last_error(),
-               "attn.tree_select: budget of level 1 in batch entry 0, expected "
-               "at most the 2 candidates that have tokens, but got 3");
+TEST(TreeTest, FewerThanTheBudgetHaveTokens) {
+  // Of four candidates, one is absent and two have tokens.
+  List level = {2, 1, 1, 1, -1}, index = {0, 2, 3, 4, -1},
+       candidates = {2, 3, 4, -1};
+  List counts = {1, 1, 1, 0, 1};
+  float scores[] = {1, 9, 1, 9};
+  List newLevel(8, 7), newIndex(8, 7), children(6, 7);
+  fovea_rt_tree_split(scores, 0, candidates.data(), 4, level.data(),
+                      index.data(), 5, counts.data(), newLevel.data(),
+                      newIndex.data(), children.data(), 1, 3, 2);
+  EXPECT_EQ(newLevel, (List{2, 0, 0, 1, 0, 0, -1, -1}));
+  EXPECT_EQ(newIndex, (List{0, 4, 5, 3, 8, 9, -1, -1}));
+  EXPECT_EQ(children, (List{4, 5, 8, 9, -1, -1}));
+}
+
+TEST(TreeTest, AbsentNodes) {
+  EXPECT_EQ(check({-1, 0, -1}, {-1, 3, -1}, 1, 2, 2, false), "");
+  EXPECT_EQ(check({1, 1, -1, -1}, {0, 1, -1, -1}, 1, 2, 2, true), "");
+  EXPECT_EQ(check({1, -1, 1}, {0, -1, 1}, 1, 2, 2, true),
+            "attn.tree_update: nodes of batch entry 0 must cover the sequence "
+            "in order, but node 2 (level 1, index 1) follows an absent one");
+  EXPECT_EQ(check({1, -1}, {0, -1}, 1, 2, 2, true),
+            "attn.tree_update: nodes of batch entry 0 must cover the sequence "
+            "in order, but they end at token 2, expected 4");
+  EXPECT_EQ(check({0}, {-1}, 1, 2, 2, false),
+            "attn.tree_fetch: index of node 0 in batch entry 0, expected 0 to "
+            "3 at level 0, but got -1");
 }
 
 TEST(TreeTest, BuffersOfTheHost) {

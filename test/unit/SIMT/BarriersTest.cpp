@@ -183,6 +183,33 @@ join:
                                "128 threads have arrived"));
 }
 
+TEST(Barriers, ThreadsVote) {
+  // Threads 96 and up say yes, in the last of four warps to begin with seed 0.
+  const char *const text = R"(
+define ptx_kernel void @k(ptr %out) {
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %yes = icmp uge i32 %tid, 96
+  VOTE
+  %opposite = xor i32 %tid, 127
+  %result = select i1 %right, i32 %opposite, i32 1000
+  %pout = getelementptr i32, ptr %out, i32 %tid
+  store i32 %result, ptr %pout
+  ret void
+}
+)";
+  for (const char *vote :
+       {"%right = call i1 @llvm.nvvm.barrier.cta.red.or.aligned.all("
+        "i32 0, i1 %yes)",
+        "%right = call i1 @llvm.nvvm.barrier.cta.red.or.aligned.count("
+        "i32 2, i32 128, i1 %yes)",
+        "%all = call i1 @llvm.nvvm.barrier.cta.red.and.aligned.all("
+        "i32 0, i1 %yes)\n  %right = xor i1 %all, true",
+        "%count = call i32 @llvm.nvvm.barrier.cta.red.popc.aligned.all("
+        "i32 0, i1 %yes)\n  %right = icmp eq i32 %count, 32"})
+    for (uint32_t seed : {0, 1, 2, 3})
+      EXPECT_EQ(run(replace(text, "VOTE", vote), seed), "") << vote;
+}
+
 TEST(Barriers, ProducersArriveWithoutWaiting) {
   // Warps 0 and 1 write and arrive; warps 2 and 3 wait for them and read.
   std::string text = R"(

@@ -9,6 +9,7 @@
 #include "OpHelpers.h"
 #include "SourceSyntax.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -131,8 +132,10 @@ LogicalResult StreamBackwardOp::verify() {
                                              q.getElementType())))
       return failure();
   }
-  return attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
-                                             getDOutput(), getDLse());
+  if (failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
+                                                 getDOutput(), getDLse())))
+    return failure();
+  return verifyRangesApart(*this);
 }
 
 // stream-backward ::= `query` `(` %q `:` type `)` source+

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -39,11 +40,81 @@ static void printRanges(AsmPrinter &printer, ArrayRef<AffineMap> ranges) {
 #define GET_ATTRDEF_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnAttributes.cpp.inc"
 
+/// `causal` among the attributes of an operation that has a mask is short for
+/// that mask.
+static ParseResult expandCausal(OpAsmParser &parser, SMLoc loc,
+                                OperationState &result) {
+  Attribute flag = result.attributes.erase("causal");
+  if (!flag)
+    return success();
+  auto emitError = [&] {
+    return parser.emitError(loc)
+           << "'" << result.name.getStringRef() << "' op ";
+  };
+  auto causal =
+      MaskAttr::get(parser.getContext(), /*causal=*/true, /*window=*/0);
+  if (!isa<UnitAttr>(flag))
+    return emitError() << "expects causal to have no value, but got " << flag;
+  Attribute mask = result.attributes.get("mask");
+  if (mask && mask != causal)
+    return emitError() << "expects one mask, but got causal and " << mask;
+  result.attributes.set("mask", causal);
+  return success();
+}
+
+namespace {
+/// `OpTy` as it is registered: nothing that it does not know is ignored.
+template <typename OpTy> class StrictOp : public OpTy {
+public:
+  using OpTy::OpTy;
+  static TypeID resolveTypeID() { return TypeID::get<OpTy>(); }
+
+  static ParseResult parse(OpAsmParser &parser, OperationState &result) {
+    SMLoc loc = parser.getCurrentLocation();
+    if (OpTy::parse(parser, result))
+      return failure();
+    if constexpr (llvm::is_one_of<OpTy, DenseOp, DenseBackwardOp>::value)
+      return expandCausal(parser, loc, result);
+    return success();
+  }
+
+  static OperationName::VerifyInvariantsFn getVerifyInvariantsFn() {
+    return [](Operation *op) -> LogicalResult {
+      if (failed(fovea::attn::detail::verifyKnownAttributes(
+              op->getName(), llvm::to_vector(op->getDiscardableAttrs()),
+              [op] { return op->emitOpError(); })))
+        return failure();
+      // The one that checks all else is open to the registration only.
+      static RegisteredOperationName::Model<OpTy> model(op->getDialect());
+      return model.verifyInvariants(op);
+    };
+  }
+
+  /// Of the generic form, whose properties are a dictionary: upstream takes
+  /// what it knows and drops the rest.
+  template <typename PropertiesTy>
+  static LogicalResult
+  setPropertiesFromAttr(PropertiesTy &properties, Attribute attr,
+                        function_ref<InFlightDiagnostic()> emitError) {
+    OperationName name(OpTy::getOperationName(), attr.getContext());
+    auto dictionary = dyn_cast<DictionaryAttr>(attr);
+    if (dictionary && failed(fovea::attn::detail::verifyKnownAttributes(
+                          name, dictionary.getValue(), emitError)))
+      return failure();
+    return OpTy::setPropertiesFromAttr(properties, attr, emitError);
+  }
+};
+} // namespace
+
+template <typename... OpTys> static void addStrictOps(Dialect &dialect) {
+  (RegisteredOperationName::insert<StrictOp<OpTys>>(dialect), ...);
+}
+
 void AttnDialect::initialize() {
-  addOperations<
+  addStrictOps<
 #define GET_OP_LIST
 #include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"
-      >();
+      >(*this);
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "fovea/Dialect/Attn/IR/AttnAttributes.cpp.inc"

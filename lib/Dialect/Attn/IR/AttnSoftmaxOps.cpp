@@ -9,6 +9,7 @@
 #include "OpHelpers.h"
 #include "SourceSyntax.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
@@ -357,7 +358,7 @@ LogicalResult StreamOp::verify() {
     if (failed(verifySourceTerms(*this, index, source)))
       return failure();
   }
-  return success();
+  return verifyRangesApart(*this);
 }
 
 namespace {

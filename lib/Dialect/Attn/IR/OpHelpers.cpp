@@ -304,6 +304,30 @@ LogicalResult attn::detail::verifyGradients(Operation *op, StringRef name,
   return success();
 }
 
+LogicalResult attn::detail::verifyKnownAttributes(
+    OperationName name, ArrayRef<NamedAttribute> attributes,
+    function_ref<InFlightDiagnostic()> emitError) {
+  auto isNamed = [](StringRef known) {
+    return [known](StringAttr other) { return other.getValue() == known; };
+  };
+  for (NamedAttribute attribute : attributes) {
+    StringRef found = attribute.getName().getValue();
+    // Upstream's old name of the one that no custom form has.
+    if (attribute.getNameDialect() || found.contains('.') ||
+        found == "operand_segment_sizes" ||
+        llvm::any_of(name.getAttributeNames(), isNamed(found)))
+      continue;
+    InFlightDiagnostic diagnostic = emitError() << "has no attribute '" << found
+                                                << "', only ";
+    llvm::ListSeparator separator;
+    for (StringAttr known : name.getAttributeNames())
+      if (known.getValue() != "operandSegmentSizes")
+        diagnostic << StringRef(separator) << known;
+    return diagnostic;
+  }
+  return success();
+}
+
 LogicalResult attn::detail::verifySeparateInits(Operation *op) {
   auto dpsOp = cast<DestinationStyleOpInterface>(op);
   for (OpOperand &init : dpsOp.getDpsInitsMutable())

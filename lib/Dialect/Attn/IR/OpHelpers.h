@@ -193,6 +193,13 @@ mlir::LogicalResult verifySingleOperands(OpTy op,
   return mlir::success();
 }
 
+/// Checks that operations called `name` have all of `attributes`, unless these
+/// belong to another tool, as a prefix says.
+mlir::LogicalResult
+verifyKnownAttributes(mlir::OperationName name,
+                      llvm::ArrayRef<mlir::NamedAttribute> attributes,
+                      llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
+
 /// Results are the tensor inits, in order; a memref op has none.
 mlir::LogicalResult verifyDestinationStyle(mlir::Operation *op);
 

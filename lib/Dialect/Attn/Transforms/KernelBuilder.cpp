@@ -281,6 +281,44 @@ void KernelBuilder::loop(Value low, Value high, int64_t step,
   });
 }
 
+void KernelBuilder::overVectors(int64_t width, function_ref<void(Value)> body) {
+  overVectors(width, ValueRange(), [&](Value column, ValueRange) {
+    body(column);
+    return Values();
+  });
+}
+
+KernelBuilder::Values
+KernelBuilder::overVectors(int64_t width, ValueRange inits,
+                           function_ref<Values(Value, ValueRange)> body) {
+  // The time that LLVM takes to order loads and stores is quadratic in their
+  // number.
+  constexpr int64_t kMaxWritten = 64;
+  int64_t whole = llvm::alignDown(width, lanes);
+  if (whole > kMaxWritten * lanes)
+    return loop(index(0), index(whole), lanes, inits, body);
+  Values carried(inits);
+  for (int64_t column = 0; column < whole; column += lanes)
+    carried = body(index(column), carried);
+  return carried;
+}
+
+void KernelBuilder::copyRow(Value from, ValueRange at, Value to,
+                            ValueRange target, int64_t width) {
+  auto behind = [](ValueRange leading, Value column) {
+    Values indices(leading);
+    indices.push_back(column);
+    return indices;
+  };
+  overVectors(width, [&](Value column) {
+    storeVector(loadVector(from, behind(at, column)), to,
+                behind(target, column));
+  });
+  loop(index(llvm::alignDown(width, lanes)), index(width), 1, [&](Value tail) {
+    storeScalar(loadScalar(from, behind(at, tail)), to, behind(target, tail));
+  });
+}
+
 Value KernelBuilder::select(Value condition, Type type,
                             function_ref<Value()> then,
                             function_ref<Value()> otherwise) {

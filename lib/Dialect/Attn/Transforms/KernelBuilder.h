@@ -143,6 +143,16 @@ public:
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);
+  /// Calls `body` with the first column of every whole vector of a row of
+  /// `width` columns, in a loop where they are many.
+  void overVectors(int64_t width, llvm::function_ref<void(mlir::Value)> body);
+  /// The same, carrying `inits`; returns the final values.
+  Values
+  overVectors(int64_t width, mlir::ValueRange inits,
+              llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body);
+  /// Copies a row, also from a type to another.
+  void copyRow(mlir::Value from, mlir::ValueRange at, mlir::Value to,
+               mlir::ValueRange target, int64_t width);
   /// `condition ? then() : otherwise()`, where only one is run.
   mlir::Value select(mlir::Value condition, mlir::Type type,
                      llvm::function_ref<mlir::Value()> then,

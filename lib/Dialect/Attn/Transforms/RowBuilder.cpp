@@ -38,16 +38,15 @@ void RowBuilder::packRow(Value source, ValueRange at, Value first, Value target,
     indices.push_back(add(first, column));
     return indices;
   };
-  for (int64_t column = 0; column < columns; column += lanes) {
-    Value begin = index(column);
+  auto packVector = [&](Value begin, bool isFirst) {
     ifThenElse(
-        less(index(column + lanes - 1), available),
+        less(add(begin, lanes - 1), available),
         [&] {
           storeVector(loadVector(source, from(begin)), target, {row, begin});
         },
         [&] {
           storeVector(splat(0.0), target, {row, begin});
-          if (column == 0)
+          if (isFirst)
             return loop(begin, min(available, lanes), 1, [&](Value i) {
               storeScalar(loadScalar(source, from(i)), target, {row, i});
             });
@@ -57,7 +56,13 @@ void RowBuilder::packRow(Value source, ValueRange at, Value first, Value target,
             storeVector(loadVector(source, from(last)), target, {row, last});
           });
         });
-  }
+  };
+  if (columns == 0)
+    return;
+  packVector(index(0), /*isFirst=*/true);
+  overVectors(columns - lanes, [&](Value column) {
+    packVector(add(column, lanes), /*isFirst=*/false);
+  });
 }
 
 Value RowBuilder::dotPacked(Value a, Value aRow, Value b, Value bRow,

@@ -10,11 +10,78 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <cmath>
 #include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
+
+/// `value` in every lane of a vector like `like`, or alone.
+static Value constantLike(KernelBuilder &b, Value like, double value) {
+  return isa<VectorType>(like.getType()) ? b.splat(value) : b.scalar(value);
+}
+
+Value softmax::isMasked(KernelBuilder &b, Value score) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, score,
+                               constantLike(b, score, kAdmitted));
+}
+
+Value softmax::hide(KernelBuilder &b, Value isHidden, Value weight) {
+  return arith::SelectOp::create(b, isHidden, constantLike(b, weight, kHidden),
+                                 weight);
+}
+
+Value softmax::isHidden(KernelBuilder &b, Value weight) {
+  Type type = b.getIntegerType(b.getStateType().getWidth());
+  APInt sign = APInt::getSignMask(b.getStateType().getWidth());
+  TypedAttr number = b.getIntegerAttr(type, sign);
+  if (auto vector = dyn_cast<VectorType>(weight.getType())) {
+    type = vector.clone(type);
+    number = DenseElementsAttr::get(cast<ShapedType>(type), sign);
+  }
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                               arith::BitcastOp::create(b, type, weight),
+                               arith::ConstantOp::create(b, number));
+}
+
+Value softmax::addVisible(KernelBuilder &b, Value weight, Value factor,
+                          Value sum) {
+  return arith::SelectOp::create(b, isHidden(b, weight), sum,
+                                 b.fma(weight, factor, sum));
+}
+
+KernelBuilder::Values
+softmax::unlessFinite(KernelBuilder &b, ValueRange sums,
+                      function_ref<KernelBuilder::Values()> again) {
+  // Zero times what is not finite is NaN. Some chains: one would be waited for.
+  Value zero = constantLike(b, sums.front(), 0.0);
+  KernelBuilder::Values chains(std::min<size_t>(4, sums.size()), zero);
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    Value &chain = chains[i % chains.size()];
+    chain = isa<VectorType>(sum.getType()) ? b.fma(sum, zero, chain)
+                                           : b.fadd(b.fmul(sum, zero), chain);
+  }
+  Value total = chains.front();
+  for (Value chain : ArrayRef(chains).drop_front())
+    total = b.fadd(total, chain);
+  Value isFinite =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, total, total);
+  if (isa<VectorType>(total.getType()))
+    isFinite =
+        vector::ReductionOp::create(b, vector::CombiningKind::AND, isFinite);
+  auto choice = scf::IfOp::create(b, TypeRange(sums), isFinite,
+                                  /*addThenBlock=*/true,
+                                  /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(choice.thenBlock());
+  scf::YieldOp::create(b, sums);
+  b.setInsertionPointToStart(choice.elseBlock());
+  KernelBuilder::Values repeated = again();
+  scf::YieldOp::create(b, repeated);
+  return KernelBuilder::Values(choice.getResults());
+}
 
 /// The first terms of the series of `2^x`: ln(2)^k / k!.
 static SmallVector<double> getTaylorCoefficients(int degree) {

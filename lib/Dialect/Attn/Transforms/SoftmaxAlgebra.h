@@ -31,6 +31,32 @@ constexpr double kMasked = -0x1p33;
 /// size are 512 apart, so scores that mean anything are well above it.
 constexpr double kAdmitted = kMasked / 2;
 
+/// The weight of an entry that is not admitted, where a product is taken
+/// without those: minus zero, which `exp2` never gives.
+constexpr double kHidden = -0.0;
+
+/// Whether a score, or a term of one, removes its entry. False for NaN.
+mlir::Value isMasked(KernelBuilder &builder, mlir::Value score);
+
+/// `isHidden ? kHidden : weight`.
+mlir::Value hide(KernelBuilder &builder, mlir::Value isHidden,
+                 mlir::Value weight);
+
+/// Whether a weight is `kHidden`.
+mlir::Value isHidden(KernelBuilder &builder, mlir::Value weight);
+
+/// `sum + weight * factor`, or `sum` for a hidden weight, whatever the factor.
+mlir::Value addVisible(KernelBuilder &builder, mlir::Value weight,
+                       mlir::Value factor, mlir::Value sum);
+
+/// Sums of a product with weights, `again()` where they are not all finite: a
+/// weight of zero leaves numbers as they are, but not a NaN or an infinity,
+/// which only a product without the hidden entries can tell from one that is
+/// read.
+KernelBuilder::Values
+unlessFinite(KernelBuilder &builder, mlir::ValueRange sums,
+             llvm::function_ref<KernelBuilder::Values()> again);
+
 /// `2^x` for `x <= 0`, element by element: 0 far below the smallest normal
 /// number, NaN for NaN and for minus infinity, which only an infinite key gives
 /// a score. Beyond -0x1p34 it may be NaN. On AVX-512 it takes three

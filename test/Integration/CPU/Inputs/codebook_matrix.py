@@ -25,6 +25,8 @@ FACTORS = {
     "fewer": [0, 1, 2],
     "used": ["all", "one", "half"],
     "start": ["nothing", "state"],
+    # Which values, and means of no token, are NaN: they stay with their codeword.
+    "spoiled": [None, "values", "means"],
     "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
@@ -89,6 +91,10 @@ def run(index, case):
     m, n = rng.standard_normal((B, G, S, E)).astype(state), np.zeros((B, G, S), np.int32)
     if case["start"] == "state":
         n = rng.integers(0, 5, n.shape).astype(np.int32)
+    if case["spoiled"] == "values":
+        v[rng.random(v.shape) < 1 / max(N, 4)] = np.nan
+    if case["spoiled"] == "means":
+        m[n == 0] = np.nan
     sums, counts = rng.standard_normal((W, S, E)).astype(state), rng.random((W, S)).astype(state)
     kernel = check.library.compile(module(dtype, B, G, W, N, S, E, entries, block, case["dynamic"]), cpu=case["cpu"])
     what, bound, ref = f"case {index} {case}", BOUNDS[dtype], check.reference

@@ -9,7 +9,8 @@ import math
 import numpy as np
 from cases import BOUNDS, Checker, normal, state, tensor
 from kernels import NAMES
-from low_rank_cases import HEADS, make_factors, make_mask, part_types
+from hidden import check_hidden, plant, somewhere
+from low_rank_cases import HEADS, hidden_bound, in_columns, make_factors, make_mask, part_types, reading_rows
 
 check = Checker()
 MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
@@ -108,6 +109,30 @@ def run(index, case):
             cancels = np.abs(other).max(initial=0) < 0.1 * size
             unit = size if cancels and size else 1.0
             check.close(one / unit, other / unit, 2 * BOUNDS[dtype], f"{what} {name}", absolute=cancels)
+        name = ("u1", "u2", "v", "d_out")[index % 4]
+        for at, number in somewhere(np.random.default_rng(index), arrays, name):
+            check_number(kernel, case["mask"], arrays, parts, found, entries, name, at, number, what)
+
+
+def check_number(kernel, mask, arrays, parts, clean, entries, name, at, number, what):
+    """A NaN or an infinity is in the gradients that read it, and nowhere else."""
+    what = f"{what} {name}{[int(i) for i in at]} = {number}"
+    dirty = plant(arrays, name, at, number)
+    u1, u2, v, out, d_out = dirty.values()
+    G, dtype = u2.shape[1], out.dtype
+    dirty["out"] = check.reference.low_rank(u1, u2, v, entries).astype(dtype)
+    rows, column = reading_rows(entries, name, at, G)
+    # Keys that one of the rows reads.
+    keys = (entries & rows[..., None]).any(2)
+    keys = keys.reshape(keys.shape[0], G, -1, keys.shape[2]).any(2)
+    d_v = in_columns(keys, column if name == "d_out" else slice(None), v.shape[3])
+    reads = (in_columns(rows, slice(None), u1.shape[3]), in_columns(keys, slice(None), u2.shape[3]),
+             d_v if name != "v" else np.zeros(v.shape, bool))  # fmt: skip
+    found = kernel(*dirty.values(), *map(np.ascontiguousarray, parts))
+    expected = check.reference.low_rank_backward(d_out, u1, u2, v, entries)
+    for one, read in zip(expected, reads):
+        check.require(np.array_equal(~np.isfinite(one), read), f"{what}: the reference")
+    check_hidden(check, found, clean, reads, what, hidden_bound(mask, dtype, BOUNDS))
 
 
 def check_features():

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 from cases import normal, tensor
+from kernels import NAMES
 
 # Batch entries, heads, key heads.
 HEADS = [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)]
@@ -15,6 +16,15 @@ HEADS = [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)]
 def part_types(parts, kind=tensor):
     elements = {np.dtype(np.int32): "i32", np.dtype(bool): "i1"}
     return [kind(part.shape, elements[part.dtype]) for part in parts]
+
+
+def hidden_bound(mask, dtype, bounds):
+    """How far results may move that do not read a number: not at all, but where
+    columns enter a sum and leave it again, which may leave the rounding error of a
+    rounding error. Gradients for intervals are such sums, too."""
+    moves = dtype == np.float64 or mask in ("row_change", "row_interval")
+    names = {np.dtype(type): name for name, type in NAMES.items()}
+    return bounds[names[np.dtype(dtype)]] if moves else None
 
 
 def make_factors(rng, case, N, M):
@@ -66,3 +76,24 @@ def make_mask(ref, rng, mask, lead, N, M):
     for b, h in np.ndindex(B, H):
         entries[b, h] = expand(group[b, h], rows[b, h])
     return [group, rows], entries
+
+
+def reading_rows(entries, name, at, heads):
+    """The rows [B,H,N] that read a number of u1, u2, v or d_out, and with v and d_out
+    the column that it is in."""
+    B, H, N, _ = entries.shape
+    b, head, row, column = at
+    rows = np.zeros((B, H, N), bool)
+    if name in ("u1", "d_out"):
+        rows[b, head, row] = entries[b, head, row].any()
+    else:
+        shared = slice(head * (H // heads), (head + 1) * (H // heads))
+        rows[b, shared] = entries[b, shared, :, row]
+    return rows, column if name in ("v", "d_out") else slice(None)
+
+
+def in_columns(rows, column, width):
+    """Rows as entries of `width` columns."""
+    entries = np.zeros((*rows.shape, width), bool)
+    entries[..., column] = rows[..., None] if isinstance(column, slice) else rows
+    return entries

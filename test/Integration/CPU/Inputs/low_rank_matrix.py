@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, tensor
-from low_rank_cases import HEADS, make_factors, make_mask, part_types
+from hidden import check_hidden, plant, somewhere
+from low_rank_cases import HEADS, hidden_bound, in_columns, make_factors, make_mask, part_types, reading_rows
 
 check = Checker()
 MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
@@ -77,6 +78,23 @@ def run(index, case):
     found = check.call(kernel, (u1, u2, v, *map(np.ascontiguousarray, parts)), what)[0]
     expected = check.reference.low_rank(u1, u2, v, np.broadcast_to(entries, (B, H, N, M)))
     check.close(found, expected, BOUNDS[dtype], what)
+    arrays, name = {"u1": u1, "u2": u2, "v": v}, ("u1", "u2", "v")[index % 3]
+    for at, number in somewhere(rng, arrays, name):
+        entries = np.broadcast_to(entries, (B, H, N, M))
+        check_number(kernel, case["mask"], arrays, parts, found, entries, name, at, number, what)
+
+
+def check_number(kernel, mask, arrays, parts, clean, entries, name, at, number, what):
+    """A NaN or an infinity is in the rows that read it, and nowhere else."""
+    what = f"{what} {name}{[int(i) for i in at]} = {number}"
+    dirty = plant(arrays, name, at, number)
+    rows, column = reading_rows(entries, name, at, arrays["u2"].shape[1])
+    reads = in_columns(rows, column, clean.shape[3])
+    found = kernel(*dirty.values(), *map(np.ascontiguousarray, parts))[0]
+    expected = check.reference.low_rank(*dirty.values(), entries)
+    check.require(np.array_equal(np.isnan(expected), reads), f"{what}: the reference")
+    bound = hidden_bound(mask, clean.dtype, BOUNDS)
+    check_hidden(check, [found], [clean], [reads], what, bound)
 
 
 def rope_text(dtype, shape, positions, base):
@@ -84,6 +102,24 @@ def rope_text(dtype, shape, positions, base):
     return (f"func.func @f(%x: {x}, %p: {p}) -> {x} {{\n  %o = tensor.empty() : {x}\n"
             f"  %r = attn.rope ins(%x, %p : {x}, {p}) outs(%o : {x}) {{base = {base!r} : f64}} -> {x}\n"
             f"  return %r : {x}\n}}\n")
+
+
+def check_row(run, x, clean, what, pairs=False):
+    """A row, or a pair of its columns, has its own numbers only."""
+    if not x.size:
+        return
+    at = tuple(n // 2 for n in x.shape)
+    dirty = plant({"x": x}, "x", at, np.nan)["x"]
+    found = run(dirty)[0]
+    row, before = found[at[:3]].copy(), clean[at[:3]]
+    column = at[3] // 2 * 2
+    own = np.isnan(row[column : column + 2]).all() if pairs else np.isnan(row).any()
+    check.require(own, f"{what}: NaN missed")
+    if pairs:
+        row[column : column + 2] = before[column : column + 2]
+        check.require(np.array_equal(row, before), f"{what}: differs in another pair")
+    found[at[:3]] = before
+    check.require(np.array_equal(found, clean), f"{what}: differs in another row")
 
 
 def check_rope():
@@ -99,9 +135,11 @@ def check_rope():
         x = normal(rng, shape, dtype)
         far = 1 << (30 if dtype != "f64" else 12)
         positions = rng.integers(-far, far, at).astype(np.int32)
-        found = check.library.compile(rope_text(dtype, shape, at, base), cpu=cpu)(x, positions)[0]
+        kernel = check.library.compile(rope_text(dtype, shape, at, base), cpu=cpu)
+        found = kernel(x, positions)[0]
         expected = check.reference.rope(x, positions, base=base)
         check.close(found, expected, BOUNDS[dtype], f"rope {shape} {at} {dtype} {cpu}")
+        check_row(lambda x: kernel(x, positions), x, found, f"rope {shape} {at} {dtype} {cpu}", pairs=True)
 
 
 def check_features():
@@ -117,7 +155,10 @@ def check_features():
         text = (f"func.func @f(%x: {kind}) -> {out} {{\n  %o = tensor.empty() : {out}\n"
                 f"  %r = attn.polynomial_features ins(%x : {kind}) outs(%o : {out})"
                 f" {{degree = {degree} : i64, scale = 0.25 : f64}} -> {out}\n  return %r : {out}\n}}\n")
-        found = check.library.compile(text, cpu=cpu)(x)[0]
+        kernel = check.library.compile(text, cpu=cpu)
+        found = kernel(x)[0]
+        if degree > 0:
+            check_row(kernel, x, found, f"features {shape} {degree} {dtype} {cpu}")
         expected = check.reference.polynomial_features(x, degree=degree, scale=0.25)
         check.close(found, expected, BOUNDS[dtype], f"features {shape} {degree} {dtype} {cpu}")
         if dtype == "f64" and x.size:

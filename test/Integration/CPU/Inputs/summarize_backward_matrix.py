@@ -5,6 +5,7 @@
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state, tensor
+from hidden import NUMBERS, check_hidden, plant
 
 check = Checker()
 
@@ -71,6 +72,44 @@ def run(index, case):
     found = check.call(kernel, arrays, what, threads=(1, 2, 3, 7))
     for number, (one, wanted) in enumerate(zip(found, expected)):
         check.close(one, wanted, BOUNDS[total], f"{what} gradient {number}")
+    check_numbers(rng, kernel, arrays, found, intervals, what)
+
+
+def check_numbers(rng, kernel, arrays, clean, intervals, what):
+    """A NaN or an infinity of a token, of the weight of one, or of the gradient of a
+    summary is in the gradients that read it, and nowhere else."""
+    names = [str(i) for i in range(len(arrays))]
+    x, step = arrays[0], (len(arrays) - 2) // len(intervals)
+    B, G, N, D = x.shape
+    level = rng.integers(0, len(intervals))
+    first = 2 + level * step
+    W, p, interval, _ = arrays[first].shape
+    # The last interval may have absent tokens.
+    summaries = arrays[first + 1].shape[2]
+    summary = rng.choice([summaries - 1, rng.integers(0, summaries)])
+    token = rng.choice([interval - 1, rng.integers(0, interval)])
+    places = ((0, tuple(rng.integers(0, n) for n in x.shape)),
+              (first, (rng.integers(0, W), rng.integers(0, p), token, rng.integers(0, D))),
+              (first + 1, (rng.integers(0, B), rng.integers(0, G), summary, rng.integers(0, D))))  # fmt: skip
+    for operand, at in places:
+        number, readers = rng.choice(NUMBERS), [np.zeros(one.shape, bool) for one in clean]
+        own = 1 + level * (step - 2)
+        if operand == 0:
+            for other, size in enumerate(intervals):
+                readers[1 + other * (step - 2)][at[1] * W // G, :, at[2] % size, at[3]] = True
+        elif operand == first:
+            heads = slice(at[0] * G // W, (at[0] + 1) * G // W)
+            readers[0][:, heads, token::interval, at[3]] = True
+        else:
+            begin = at[2] // p * interval
+            present = min(interval, N - begin)
+            readers[0][at[0], at[1], begin : begin + present, at[3]] = True
+            readers[own][at[1] * W // G, at[2] % p, :present, at[3]] = True
+            if step == 4:
+                readers[own + 1][at[1] * W // G, at[2] % p, at[3]] = True
+        dirty = plant(dict(zip(names, arrays)), str(operand), at, number)
+        found = kernel(*dirty.values())
+        check_hidden(check, found, clean, readers, f"{what} {operand}{list(at)} = {number}")
 
 
 check.matrix(FACTORS, 3, run)

@@ -5,8 +5,9 @@
 against the same; whole, and windows with a state, a gradient for the next, or both."""
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, state, tensor
+from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
+from vq_cases import backward_module
 from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
@@ -34,59 +35,6 @@ FACTORS = {
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }
-
-# Arguments whose third extent is the length.
-ROWS = {"q", "z", "v", "bias", "out", "lse", "d_out", "d_lse"}
-
-
-def module(case, shapes):
-    """The operation on arguments of `shapes`, by name, and the names of its results."""
-    dtype, types = case["dtype"], {}
-    sums = state(dtype) if case["sums"] else dtype
-    kinds = {"z": "i32", "count": "i32", "kz": "i32", "position": "i64", "nk": sums, "nv": sums}
-    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype))
-    for name, shape in shapes.items():
-        dynamic = case["dynamic"] and name in ROWS
-        extents = [None if dynamic and i == 2 and n != 1 else n for i, n in enumerate(shape)]
-        types[name] = tensor(extents, kinds.get(name, dtype))
-    results = {"dq": types["q"], "dk": types["v"], "dv": types["v"].replace(dtype + ">", sums + ">")}
-    B, G, N, _ = shapes["v"]
-    length = None if case["dynamic"] and N != 1 else N
-    results["dk"] = tensor((B, G, length, shapes["q"][3]), sums)
-    if "bias" in types and case["d_bias"]:
-        results["db"] = types["bias"]
-    if "mean" in types:
-        S, kept = shapes["count"][2], shapes["kz"][2]
-        results |= {"dm": tensor((B, G, S, shapes["v"][3]), state(dtype)),
-                    "dkk": tensor((B, G, kept, shapes["q"][3]), sums),
-                    "dkv": tensor((B, G, kept, shapes["v"][3]), sums)}  # fmt: skip
-
-    def clause(keyword, names):
-        names = [n for n in names if n in types | results]
-        if not names:
-            return ""
-        return f" {keyword}({', '.join('%' + n for n in names)} : {', '.join((types | results)[n] for n in names)})"
-
-    body = "  %two = arith.constant 2 : index\n"
-    body += f"  %n = tensor.dim %q, %two : {types['q']}\n"
-    for name, kind in results.items():
-        body += f"  %{name} = tensor.empty({'%n' if '?' in kind else ''}) : {kind}\n"
-    text = "attn.vq_backward" + clause("ins", ["q", "z", "v", "c"]) + clause("bias", ["bias"])
-    text += clause("state", ["mean", "count", "kz", "kv", "position"])
-    text += clause("forward", ["out", "lse"]) + clause("gradient", ["d_out", "d_lse"])
-    text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
-    text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
-    attributes = [f"block = {case['block']} : i64", "scale = 3.0e-01 : f64",
-                  f"weighting = #attn.weighting<{case['weighting']}>"] + ["causal"] * case["causal"]
-    found = ", ".join(results.values())
-    arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
-    text = (
-        f"func.func @f({arguments}) -> ({found}) {{\n{body}  %r:{len(results)} = {text}\n"
-        f"    {{{', '.join(attributes)}}} -> {found}\n"
-        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {found}\n}}\n"
-    )
-    return text, list(results)
-
 
 def make_bias(rng, case, B, H, N):
     full = {
@@ -136,7 +84,7 @@ def run(index, case):
         arrays |= dict(zip(("nm", "nk", "nv"), d_next))
     expected = dict(zip(("dq", "dk", "dv", "db", "dm", "dkk", "dkv"), backward(
         check.reference, arrays["d_out"], inputs, parts, d_next, **options)))  # fmt: skip
-    text, names = module(case, {name: array.shape for name, array in arrays.items()})
+    text, names = backward_module(case, {name: array.shape for name, array in arrays.items()})
     alone = N == 1 and case["weighting"] == "softmax" and not (parts and parts[4])
     for target in check.targets():
         found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays.values())

@@ -1,10 +1,11 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""IR and plain formula of attn.vq."""
+"""IR and plain formula of attn.vq, and IR of attn.vq_decode and attn.vq_backward."""
 
 import numpy as np
 from cases import state, tensor
+from kernels import NAMES
 
 
 def state_types(case, E):
@@ -64,6 +65,93 @@ def module(case, N, has_state, returns_state, has_bias):
         f"  %r:{len(results)} = {text}    {{{', '.join(attributes)}}} -> {types}\n"
         f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {types}\n}}\n"
     )
+
+
+def decoder(case, has_bias):
+    """attn.vq_decode as a function of everything that returns everything."""
+    (D, E), (B, H, G, shared) = case["width"], case["heads"]
+    dtype, S, block = case["dtype"], case["codes"], case["block"]
+    names = ["%q", "%z", "%v", "%c"]
+    types = [tensor((B, H, 1, D), dtype), tensor((B, G, 1), "i32"), tensor((B, G, 1, E), dtype),
+             tensor((1 if shared else G, S, D), dtype)]
+    text = f"attn.vq_decode ins({', '.join(names)} : {', '.join(types)})\n"
+    if has_bias:
+        names.append("%b")
+        types.append(tensor((B, H, 1, 2 * block), dtype))
+        text += f"    bias(%b : {types[-1]})\n"
+    parts = [tensor((B, G, S, E), state(dtype)), tensor((B, G, S), "i32"), tensor((B, G, 2 * block), "i32"),
+             tensor((B, G, 2 * block, E), dtype), "tensor<i64>"]
+    out = tensor((B, H, 1, E), dtype)
+    kept = [f"%s{i}" for i in range(5)]
+    text += f"    outs(%o : {out}) state({', '.join(kept)} : {', '.join(parts)})\n"
+    results = ", ".join([out] + parts)
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + kept, types + parts))
+    return (
+        f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %r:6 = {text}"
+        f"    {{block = {block} : i64, scale = 3.0e-01 : f64, weighting = #attn.weighting<{case['weighting']}>}}"
+        f" -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
+    )
+
+
+def empty_state(case):
+    (_, E), (B, _, G, _) = case["width"], case["heads"]
+    S, kept = case["codes"], 2 * case["block"]
+    return [np.zeros((B, G, S, E), NAMES[state(case["dtype"])]), np.zeros((B, G, S), np.int32),
+            np.zeros((B, G, kept), np.int32), np.zeros((B, G, kept, E), NAMES[case["dtype"]]),
+            np.zeros((), np.int64)]
+
+
+# Arguments whose third extent is the length.
+ROWS = {"q", "z", "v", "bias", "out", "lse", "d_out", "d_lse"}
+
+
+def backward_module(case, shapes):
+    """attn.vq_backward on arguments of `shapes`, by name, and the names of its results."""
+    dtype, types = case["dtype"], {}
+    sums = state(dtype) if case["sums"] else dtype
+    kinds = {"z": "i32", "count": "i32", "kz": "i32", "position": "i64", "nk": sums, "nv": sums}
+    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype))
+    for name, shape in shapes.items():
+        dynamic = case["dynamic"] and name in ROWS
+        extents = [None if dynamic and i == 2 and n != 1 else n for i, n in enumerate(shape)]
+        types[name] = tensor(extents, kinds.get(name, dtype))
+    results = {"dq": types["q"], "dk": types["v"], "dv": types["v"].replace(dtype + ">", sums + ">")}
+    B, G, N, _ = shapes["v"]
+    length = None if case["dynamic"] and N != 1 else N
+    results["dk"] = tensor((B, G, length, shapes["q"][3]), sums)
+    if "bias" in types and case["d_bias"]:
+        results["db"] = types["bias"]
+    if "mean" in types:
+        S, kept = shapes["count"][2], shapes["kz"][2]
+        results |= {"dm": tensor((B, G, S, shapes["v"][3]), state(dtype)),
+                    "dkk": tensor((B, G, kept, shapes["q"][3]), sums),
+                    "dkv": tensor((B, G, kept, shapes["v"][3]), sums)}  # fmt: skip
+
+    def clause(keyword, names):
+        names = [n for n in names if n in types | results]
+        if not names:
+            return ""
+        return f" {keyword}({', '.join('%' + n for n in names)} : {', '.join((types | results)[n] for n in names)})"
+
+    body = "  %two = arith.constant 2 : index\n"
+    body += f"  %n = tensor.dim %q, %two : {types['q']}\n"
+    for name, kind in results.items():
+        body += f"  %{name} = tensor.empty({'%n' if '?' in kind else ''}) : {kind}\n"
+    text = "attn.vq_backward" + clause("ins", ["q", "z", "v", "c"]) + clause("bias", ["bias"])
+    text += clause("state", ["mean", "count", "kz", "kv", "position"])
+    text += clause("forward", ["out", "lse"]) + clause("gradient", ["d_out", "d_lse"])
+    text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
+    text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
+    attributes = [f"block = {case['block']} : i64", "scale = 3.0e-01 : f64",
+                  f"weighting = #attn.weighting<{case['weighting']}>"] + ["causal"] * case["causal"]
+    found = ", ".join(results.values())
+    arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
+    text = (
+        f"func.func @f({arguments}) -> ({found}) {{\n{body}  %r:{len(results)} = {text}\n"
+        f"    {{{', '.join(attributes)}}} -> {found}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {found}\n}}\n"
+    )
+    return text, list(results)
 
 
 def expected(case, q, z, v, c, bias):

@@ -4,9 +4,9 @@
 """What has to hold for attn.vq and attn.vq_decode, whatever the numbers are."""
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, state, tensor
-from kernels import NAMES, Failure
-from vq_cases import expected, module
+from cases import BOUNDS, Checker, normal
+from kernels import Failure
+from vq_cases import decoder, empty_state, expected, module
 
 check = Checker()
 TARGETS = ("cpu", "reference")
@@ -51,40 +51,6 @@ def run(case, arrays, target="cpu", before=(), returns_state=False, bias=None):
 def rows(arrays, low, high):
     q, z, v, c = arrays
     return [q[:, :, low:high], z[:, :, low:high], v[:, :, low:high], c]
-
-
-def decoder(case, has_bias):
-    """attn.vq_decode as a function of everything that returns everything."""
-    (D, E), (B, H, G, shared) = case["width"], case["heads"]
-    dtype, S, block = case["dtype"], case["codes"], case["block"]
-    names = ["%q", "%z", "%v", "%c"]
-    types = [tensor((B, H, 1, D), dtype), tensor((B, G, 1), "i32"), tensor((B, G, 1, E), dtype),
-             tensor((1 if shared else G, S, D), dtype)]
-    text = f"attn.vq_decode ins({', '.join(names)} : {', '.join(types)})\n"
-    if has_bias:
-        names.append("%b")
-        types.append(tensor((B, H, 1, 2 * block), dtype))
-        text += f"    bias(%b : {types[-1]})\n"
-    parts = [tensor((B, G, S, E), state(dtype)), tensor((B, G, S), "i32"), tensor((B, G, 2 * block), "i32"),
-             tensor((B, G, 2 * block, E), dtype), "tensor<i64>"]
-    out = tensor((B, H, 1, E), dtype)
-    kept = [f"%s{i}" for i in range(5)]
-    text += f"    outs(%o : {out}) state({', '.join(kept)} : {', '.join(parts)})\n"
-    results = ", ".join([out] + parts)
-    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + kept, types + parts))
-    return (
-        f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %r:6 = {text}"
-        f"    {{block = {block} : i64, scale = 3.0e-01 : f64, weighting = #attn.weighting<{case['weighting']}>}}"
-        f" -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
-    )
-
-
-def empty_state(case):
-    (_, E), (B, _, G, _) = case["width"], case["heads"]
-    S, kept = case["codes"], 2 * case["block"]
-    return [np.zeros((B, G, S, E), NAMES[state(case["dtype"])]), np.zeros((B, G, S), np.int32),
-            np.zeros((B, G, kept), np.int32), np.zeros((B, G, kept, E), NAMES[case["dtype"]]),
-            np.zeros((), np.int64)]
 
 
 def block_size_invariance():
@@ -222,6 +188,34 @@ def out_of_range():
                 check.require(needed in str(failure), f"{target}: {failure}")
 
 
+def impossible_states():
+    """Refused before anything is computed, wherever a state enters."""
+    case = case_of(heads=(1, 2, 2, True))
+    arrays = inputs(case, 9)
+    wrong = {
+        "count of state[0, 1, 5] must be at least 0 and below 2147483648, but got -1": (1, (0, 1, 5), -1),
+        "kept codes[0, 1, 7] must be at least 0 and below 6, but got 6": (2, (0, 1, 7), 6),
+        "kept codes[0, 0, 0] must be at least 0 and below 6, but got -3": (2, (0, 0, 0), -3),
+        "position of state must be from 0 to 1152921504606846976, expected 0, but got -1": (4, (), -1),
+        "position of state must be from 0 to 1152921504606846976, expected 1152921504606846976, but got "
+        "9223372036854775807": (4, (), 2**63 - 1),
+    }
+    for target in TARGETS:
+        decode = check.library.compile(decoder(case, False), target=target)
+        for text, (part, at, value) in wrong.items():
+            before = empty_state(case)
+            before[part][at] = value
+            for name, attempt in (
+                ("vq", lambda: run(case, arrays, target, before=before, returns_state=True)),
+                ("vq_decode", lambda: decode(*map(contiguous, rows(arrays, 5, 6) + before))),
+            ):
+                try:
+                    attempt()
+                    check.require(False, f"{text}: passes, {name}, {target}")
+                except Failure as failure:
+                    check.require(f"attn.{name}: {text}" in str(failure), f"{name}, {target}: {failure}")
+
+
 def large_scores():
     case = case_of(codes=5, block=8)
     q, z, v, c = inputs(case, 40)
@@ -243,7 +237,7 @@ def nan_values():
 
 
 for test in (block_size_invariance, reductions_agree, causality, thread_counts, windows_and_decoding,
-             exact_counts, out_of_range, large_scores, nan_values):
+             exact_counts, out_of_range, impossible_states, large_scores, nan_values):
     try:
         test()
     except Failure as failure:

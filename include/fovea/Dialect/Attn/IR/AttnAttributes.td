@@ -60,7 +60,13 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       `[0, rows)`, where `rows` is the source's row count and `n` the number of
       queries. A map with four results, `(begin, end, lower, upper)`, is clamped
       to `[lower, upper)` first: so one source can hold several levels of
-      summaries one after the other. Ranges of one source must not overlap.
+      summaries one after the other.
+
+      Ranges of one source must not overlap: a row would count twice. The verifier
+      refuses those that share a row in some block, where the extents are static,
+      and in block 0 if their bounds there are constants. Where it depends on
+      extents that are known at run time only, `--attn-check-shapes` adds a check
+      of every block; ranges that are apart for all extents need none.
     - `mask`: an optional mask that cuts single entries inside the ranges.
     - `log_weight`, `bias`, `codes`: whether the source has that operand.
     - `local_bias`: whether the bias counts its columns from where the range

@@ -97,7 +97,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     For the `attn.dense` with the same query, key, value, log weight, bias, scale
     and mask, and its results `output` and `lse`: the gradients of a scalar whose
     gradients for these results are `d_output` and `d_lse`, the latter zero if
-    absent. With scores `s` as in `attn.dense`:
+    absent. `causal` is short for a mask, as in `attn.dense`. With scores `s` as
+    there:
 
     ```
     P       = exp(s - lse)

@@ -75,7 +75,9 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
     | `output` | `[B, H, N, E]`, the type of `value` |
     | `recomputed` | `[B, H]` of `i32` |
 
-    Columns before `N - m_0` have no weight, and a row that has no other is zero.
+    Columns before `N - m_0` and entries with a score of minus infinity have no
+    weight, and a row that has no other is zero. They have no influence, whatever
+    they hold: a NaN or an infinity makes NaN the rows that read it, and no other.
     Sizes in another order, or out of range, fail the kernel.
 
     Keys `j` with `N - m_r <= j < N - m_(r+1)` share the scores `b[0] + ... +

@@ -32,8 +32,12 @@ def Attn_Dialect : Dialect {
     head `h / (H / G)`), `N` queries, `M` keys, `D` head width, `E` value width.
     Operations are in destination style and work on tensors and, after
     bufferization, on memrefs.
+
+    An operation refuses an attribute that it does not have, and lists those that
+    it has. Notes of other tools have a prefix, `tool.note`, and are left alone.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasCanonicalizer = 1;
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"

@@ -23,7 +23,8 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
     ```
 
     where `w = g / (G / W)`: consecutive heads share a set of weights, all of them
-    when `W = 1`. Rows past the end of `input` count as zero.
+    when `W = 1`. Rows past the end of `input` count as zero, and weights for them
+    are not read, whatever they hold.
 
     | operand | shape |
     |---|---|

@@ -121,7 +121,9 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
     output[b, h, i, :] = sum_j weight[i, j] value[b, g, j, :] / sum_j weight[i, j]
     ```
 
-    where `g = h / (H / G)`. A row whose sum of weights is 0 gives zeros.
+    where `g = h / (H / G)`. A row whose sum of weights is 0 gives zeros. Entries
+    that are not kept have no influence, whatever they hold: a NaN or an infinity
+    makes NaN the rows that keep it, and no other.
 
     | operand | shape |
     |---|---|

@@ -31,7 +31,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     | `output` | `[B, H, N, E]` | |
     | `lse` | `[B, H, N]`, `f32` (`f64` for `f64` data) | natural logarithm |
 
-    `scale` is `1 / sqrt(D)` unless given. A query row that may attend to nothing
+    `scale` is `1 / sqrt(D)` unless given, and `causal` alone is short for
+    `mask = #attn.mask<causal>`. A query row that may attend to nothing
     gives zeros in `output` and `-inf` in `lse`. Time is `O(N M (D + E))`; the
     score matrix is never formed.
 

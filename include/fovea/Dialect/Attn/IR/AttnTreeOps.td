@@ -129,7 +129,9 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     ```
 
     Any nodes, in any order; neighbours in the list that share ancestors share
-    their sums. A level or index that the tree does not have fails the kernel.
+    their sums. Where level and index are -1, the node is *absent*: sequences of a
+    batch differ in how many they have. Its row is zeros and its log weight minus
+    infinity. Any other level or index that the tree does not have fails the kernel.
 
     | operand | shape |
     |---|---|
@@ -137,7 +139,7 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     | `level`, `index` | `[B, r]` of `i32` |
     | `counts` | `[B, nodes]` of `i32`: those of `attn.tree_build` |
     | `rows` | `[B, r, F]` |
-    | `log_weight` | `[B, r]` of `f32` (`f64` for `f64`); minus infinity where no token is present |
+    | `log_weight` | `[B, r]` of `f32` (`f64` for `f64`); minus infinity where no token is present or the node is absent |
 
     Example:
 
@@ -178,9 +180,9 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
     tree as it is, bit for bit.
 
     The nodes must cover the sequence without overlap, in order, as
-    `attn.tree_select` lists them. Otherwise, or if the tree does not have one of
-    them, the kernel fails before it has changed anything. New rows of nodes
-    without a present token are ignored.
+    `attn.tree_select` lists them, absent ones (-1) last. Otherwise, or if the tree
+    does not have one of them, the kernel fails before it has changed anything. New
+    rows of nodes without a present token and of absent ones are ignored.
 
     | operand | shape |
     |---|---|
@@ -269,8 +271,10 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select",
     log weights, `[B, c]`. Extents that differ from level to level are dynamic.
     `attn.tree_score` has the scores of the paper.
 
-    Nodes without a present token are never split, and a budget above the number of
-    other candidates fails the kernel.
+    Nodes without a present token are never split. A batch entry with fewer other
+    candidates than a budget splits them all, and what its lists lack is *absent*:
+    -1 in both, at the end. Absent candidates have rows of zeros and log weights of
+    minus infinity, and their scores do not matter.
 
     No gradient goes through the choice. `straight_through` is a third result that
     one does go through: a factor for the row of each node,
@@ -355,7 +359,8 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
 
     Without `frontier`, the frontier and the candidates are the roots. Without
     `scores`, all candidates are split. With `counts`, candidates without a present
-    token are never split; a kernel with too few others fails.
+    token are never split. Candidates and nodes may be absent (-1), last in their
+    lists; where fewer than `split` others are left, the rest of the results is.
 
     | operand | shape |
     |---|---|

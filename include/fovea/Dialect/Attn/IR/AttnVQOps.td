@@ -61,6 +61,9 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
 
     All zeros is the state before the first token. Windows agree with the whole
     sequence to rounding; counts are exact, whatever the element type.
+    A negative count, a kept code that is no codeword's, or a position that is
+    negative or beyond `2^60` fails the invocation. The mean of a codeword of
+    count 0 is not read, whatever it holds.
 
     `reduction` says how means and counts come from block to block; the result is
     the same to rounding. `serial`, `matmul` and `associative` compute them for all

@@ -63,9 +63,45 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
   ];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::bufferization::BufferizationDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
     "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
   ];
+}
+
+def PrepareInputPass : Pass<"attn-prepare-input", "::mlir::ModuleOp"> {
+  let summary = "refuse what upstream's passes cannot take, and name its place";
+  let description = [{
+    The bodies of named `linalg` operations get the location of their operation,
+    so that errors about them have one. Slices that drop some of their extents of 1
+    and keep others do so by a reshape of their own:
+
+    ```mlir
+    %s = tensor.extract_slice %x[0, %i, 0] [1, 1, 4] [1, 1, 1] : tensor<1x8x4xf32> to tensor<1x4xf32>
+    ```
+
+    ==>
+
+    ```mlir
+    %0 = tensor.extract_slice %x[0, %i, 0] [1, 1, 4] [1, 1, 1] : tensor<1x8x4xf32> to tensor<1x1x4xf32>
+    %s = tensor.collapse_shape %0 [[0, 1], [2]] : tensor<1x1x4xf32> into tensor<1x4xf32>
+    ```
+
+    These are errors: dimensions that a value does not have, scalable vectors,
+    constants whose elements are elsewhere, and such slices of buffers with strides.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
+def CheckLoweredPass : Pass<"attn-check-lowered", "::mlir::ModuleOp"> {
+  let summary = "refuse operations that nothing lowered to LLVM";
+  let description = [{
+    Runs after everything else, and names the first operation that is left.
+
+    ```
+    error: 'arith.addf' op on 'f8E4M3FN' cannot be compiled: nothing lowers it to LLVM
+    ```
+  }];
 }
 
 def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
@@ -80,11 +116,20 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
     ```
     attn.dense: extent 2 of value must be extent 2 of key, expected 7, but got 5
     ```
+
+    So does a position of a state that no sequence has.
+
+    Whether ranges of one source share rows depends on extents, too. Where it is
+    open, a loop over the blocks of queries checks it:
+
+    ```
+    attn.stream: ranges 0 and 1 of source 0 must not overlap, but for block 2 found rows 16 .. 47 and 40 .. 63
+    ```
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::tensor::TensorDialect"
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 
@@ -95,6 +140,9 @@ def CheckMemoryPass : Pass<"attn-check-memory", "::mlir::func::FuncOp"> {
     the sizes of buffers, computed from them in 64 bits, could wrap, and code for
     them could take forever to make. Smaller values that do not fit fail when they
     are allocated.
+
+    So are buffers in a memory space, as of a GPU's workgroup, outside of a kernel:
+    callers and the host have none.
   }];
 }
 
@@ -104,8 +152,8 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
     Adds `attn.check_codes` before every operation that uses codes as indices of
     a codebook or of summaries, unless `attn.quantize` made them, and
     `attn.check_codes` or `attn.check_intervals` before an `attn.low_rank` whose mask
-    has groups, columns or intervals. What the operation expands to need not check
-    again.
+    has groups, columns or intervals. Counts of a state are checked the same way: none
+    is negative. What the operation expands to need not check again.
 
     ```mlir
     %m, %n = attn.codebook_accumulate ins(%codes, %v : ...) outs(%mean, %count : ...) -> ...
@@ -120,6 +168,20 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
   ];
+}
+
+def InsertInterruptChecksPass
+    : Pass<"attn-insert-interrupt-checks", "::mlir::ModuleOp"> {
+  let summary = "let long loops end early";
+  let description = [{
+    Puts a call of `fovea_rt_check_interrupt` into every loop whose iterations take
+    some microseconds at least, and into one of some iterations of loops that repeat
+    a loop of unknown length that is not tiny. The estimate counts operations, times
+    the registers of their vectors.
+    Parallel loops are calls of the runtime by then, which looks before every body.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::scf::SCFDialect"];
 }
 
 def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
@@ -211,6 +273,7 @@ def ExpandTreeSelectPass
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
+    "::mlir::bufferization::BufferizationDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
   ];
 }
@@ -291,8 +354,7 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     Adds a call of the runtime before every `attn.tree_fetch` and
     `attn.tree_update` on memrefs: nodes that the tree does not have, and for an
     update lists that do not cover the sequence in order, fail the invocation
-    before anything is written. Likewise before an `attn.tree_split` with counts,
-    whose budget may be above what exists.
+    before anything is written. Absent nodes, -1 in both lists, are allowed.
 
     With `copy-lists`, lists lie on a device: they, and the codes of
     `attn.check_codes`, are copied to memory of the host and checked there.
@@ -382,12 +444,25 @@ def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
   ];
 }
 
+def LowerReshapesPass : Pass<"attn-lower-reshapes"> {
+  let summary = "lower reshapes to several unknown extents";
+  let description = [{
+    Replaces every `memref.expand_shape` one of whose dimensions becomes several of
+    which more than one is not known when compiling by a `memref.reinterpret_cast` with
+    the extents that the operation is given. `expand-strided-metadata` lowers all
+    others.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"
+  ];
+}
+
 def ConvertToLLVMPass : Pass<"attn-convert-to-llvm", "::mlir::ModuleOp"> {
   let summary = "convert buffers, vectors and control flow to the LLVM dialect";
   let description = [{
     Does in one conversion what `convert-vector-to-llvm`,
     `finalize-memref-to-llvm`, `convert-func-to-llvm`, `convert-arith-to-llvm`,
-    `convert-index-to-llvm`, `convert-cf-to-llvm` and `convert-ub-to-llvm` do
+    `convert-complex-to-llvm`, `convert-index-to-llvm`, `convert-cf-to-llvm` and `convert-ub-to-llvm` do
     one after the other. Memory is allocated by functions of the runtime.
 
     An element of a buffer whose strides are known is found by one

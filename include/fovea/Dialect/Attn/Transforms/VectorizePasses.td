@@ -184,6 +184,20 @@ def VectorizeSummarizeBackwardPass
   ];
 }
 
+def DecomposeLinalgPass : Pass<"attn-decompose-linalg", "::mlir::func::FuncOp"> {
+  let summary = "take linalg operations apart that are no loops themselves";
+  let description = [{
+    Upstream's decompositions of `linalg.softmax`, `linalg.pack`, `linalg.unpack` and
+    the transforms of Winograd's convolutions into `linalg` and `tensor` operations that
+    are. A soft-max of `f16` or `bf16` is computed in `f32`.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def FuseElementwisePass : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "fuse chains of elementwise operations on tensors";
   let description = [{

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <limits>
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CHECKCODESPASS
@@ -54,6 +55,18 @@ static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
         return {{op.getCodes(), op.getCodebook(), 1}};
       })
       .Default([](Operation *) -> Result { return {}; });
+}
+
+/// Checks the counts of a state, which a codeword cannot have fewer than none
+/// of.
+template <typename OpTy> static void checkCounts(OpTy op) {
+  if (op.getState().empty())
+    return;
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  int64_t most = std::numeric_limits<int32_t>::max();
+  CheckCodesOp::create(
+      b, op.getState()[1], arith::ConstantIndexOp::create(b, most + 1),
+      (op->getName().getStringRef() + ": count of state").str());
 }
 
 /// True for codes that come, perhaps in part, from a codebook of no more than
@@ -132,6 +145,8 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         return checkMask(lowRank);
       if (auto lowRank = dyn_cast<LowRankBackwardOp>(op))
         return checkMask(lowRank);
+      llvm::TypeSwitch<Operation *>(op).Case<VQOp, VQDecodeOp, VQBackwardOp>(
+          [](auto op) { checkCounts(op); });
       for (const CodesOperand &operand : getCodesOperands(op)) {
         auto type = cast<ShapedType>(operand.table.getType());
         int64_t numCodes = type.getDimSize(operand.dim);

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -41,6 +43,13 @@ static bool exceedsMemory(Type type) {
   return bytes >> kAddressBits != 0;
 }
 
+/// Whether a buffer lies where only some threads of a GPU see it, or anywhere
+/// else than in the memory that callers and the host share.
+static bool isElsewhere(Type type) {
+  auto memref = dyn_cast<BaseMemRefType>(type);
+  return memref && memref.getMemorySpace();
+}
+
 namespace {
 struct CheckMemoryPass
     : fovea::attn::impl::CheckMemoryPassBase<CheckMemoryPass> {
@@ -49,6 +58,10 @@ struct CheckMemoryPass
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     auto check = [](Operation *op, StringRef what, Type type) -> WalkResult {
+      if (isElsewhere(type))
+        return op->emitOpError("has ")
+               << what << " of type " << type
+               << ", but outside of GPU kernels buffers have no memory space";
       if (!exceedsMemory(type))
         return WalkResult::advance();
       return op->emitOpError("has ")
@@ -58,7 +71,16 @@ struct CheckMemoryPass
     for (Type type : function.getArgumentTypes())
       if (check(function, "an argument", type).wasInterrupted())
         return signalPassFailure();
-    WalkResult walk = function.walk([&](Operation *op) {
+    WalkResult walk = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (isa<gpu::LaunchOp>(op))
+        return WalkResult::skip();
+      auto tensor = dyn_cast<bufferization::AllocTensorOp>(op);
+      if (tensor && tensor.getMemorySpace()) {
+        op->emitOpError("has memory space ")
+            << *tensor.getMemorySpace()
+            << ", but outside of GPU kernels buffers have no memory space";
+        return WalkResult::interrupt();
+      }
       for (Type type : op->getResultTypes())
         if (check(op, "a result", type).wasInterrupted())
           return WalkResult::interrupt();

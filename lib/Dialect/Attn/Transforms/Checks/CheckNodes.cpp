@@ -69,26 +69,6 @@ static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
   lists.free();
 }
 
-static void checkBudget(ModuleOp module, TreeSplitOp op, bool copyLists) {
-  if (!op.getCounts() || op.getSplit() == 0)
-    return;
-  HostLists lists(module, op, copyLists);
-  Value counts = lists.get(op.getCounts());
-  Value candidates = lists.get(op.getCandidates());
-  ListCalls calls(module, op);
-  Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
-  int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
-  calls.call(
-      "fovea_rt_check_budget",
-      {calls.address(counts, zero, firstRow),
-       calls.integer(calls.stride(counts)), calls.address(candidates, zero),
-       candidates ? calls.integer(calls.stride(candidates)) : calls.integer(0),
-       calls.integer(calls.extent(counts, 0)),
-       calls.integer(op.getNumCandidates()), calls.integer(op.getAt()),
-       calls.integer(op.getSplit())});
-  lists.free();
-}
-
 /// --attn-lower-checks turns the check of codes or intervals into a call on
 /// copies.
 static void copyChecked(ModuleOp module, Operation *op) {
@@ -107,7 +87,7 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     WalkResult result = module.walk([&](Operation *op) {
-      if (!isa<TreeFetchOp, TreeUpdateOp, TreeSplitOp>(op))
+      if (!isa<TreeFetchOp, TreeUpdateOp>(op))
         return WalkResult::advance();
       for (Value operand : op->getOperands()) {
         auto type = dyn_cast<MemRefType>(operand.getType());
@@ -126,8 +106,6 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
         checkNodes(module, op, update.getLevel(), update.getIndex(),
                    update.getTree(), update.getShape(), /*mustCover=*/true,
                    copyLists);
-      else
-        checkBudget(module, cast<TreeSplitOp>(op), copyLists);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

@@ -7,14 +7,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "RuntimeCalls.h"
+#include "Stream/StreamRanges.h"
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Analysis/ExtentRules.h"
-#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace fovea::attn {
@@ -24,7 +27,10 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea;
-using fovea::attn::RuntimeCalls;
+using namespace fovea::attn;
+
+/// Tokens of a sequence: sums of a few such numbers do not overflow.
+static constexpr int64_t kMostTokens = int64_t(1) << 60;
 
 static bool isDynamic(const OperandExtent &extent) {
   return cast<ShapedType>(extent.operand.getType()).isDynamicDim(extent.dim);
@@ -60,16 +66,94 @@ struct CheckShapesPass
         return;
       Block *entry = &function.getBody().front();
       function.walk([&](Operation *op) {
+        if (isa<attn::VQOp, attn::VQDecodeOp, attn::VQBackwardOp>(op))
+          emitPositionCheck(op, calls);
         forEachExtentRule(op, [&](const ExtentRule &rule) {
           if ((isDynamic(rule.first) || isDynamic(rule.second)) &&
               !haveSameOrigin(rule, entry))
             emitCheck(op, rule, calls);
         });
+        emitRangeChecks(op, calls);
       });
     });
   }
 
 private:
+  /// A loop over the blocks of queries that checks what depends on extents.
+  static void emitRangeChecks(Operation *op, RuntimeCalls &calls) {
+    SmallVector<RangePair> pairs = getRangePairs(op);
+    llvm::erase_if(pairs,
+                   [](const RangePair &pair) { return pair.areApart(); });
+    if (pairs.empty())
+      return;
+    OpBuilder builder(op);
+    KernelBuilder b(op->getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+    Value queries = getNumQueries(b, op);
+    int64_t block = pairs.front().extents.block;
+    Value numBlocks =
+        block ? b.ceilDiv(queries, block) : b.min(queries, b.index(1));
+    SmallVector<Value> rows;
+    for (const RangePair &pair : pairs)
+      rows.push_back(getExtent(b, {/*name=*/"", pair.rowsOperand, /*dim=*/2}));
+    b.loop(b.index(0), numBlocks, 1, [&](Value number) {
+      for (auto [pair, numRows] : llvm::zip_equal(pairs, rows)) {
+        SmallVector<Value> arguments = {asI64(b, number)};
+        for (AffineMap range : {pair.firstRange, pair.secondRange}) {
+          RangeBounds bounds =
+              emitRangeBounds(b, range, number, numRows, queries);
+          arguments.push_back(asI64(b, bounds.low));
+          arguments.push_back(asI64(b, bounds.high));
+        }
+        calls.emitCheck(
+            b, "fovea_rt_check_ranges",
+            (op->getName().getStringRef() + ": " + pair.describe()).str(),
+            arguments);
+      }
+    });
+  }
+
+  /// How many queries there are, of which a tile may be a part.
+  static Value getNumQueries(ImplicitLocOpBuilder &b, Operation *op) {
+    if (auto stream = dyn_cast<StreamOp>(op); stream && stream.getNumRows())
+      return stream.getNumRows();
+    return getExtent(b, {/*name=*/"", op->getOperand(0), /*dim=*/2});
+  }
+
+  static Value asI64(ImplicitLocOpBuilder &b, Value value) {
+    return arith::IndexCastOp::create(b, b.getI64Type(), value);
+  }
+
+  /// Windows and blocks are cut out of the sequence at the position of a state.
+  static void emitPositionCheck(Operation *op, RuntimeCalls &calls) {
+    Value position = getPosition(op);
+    if (!position)
+      return;
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    Value found =
+        isa<MemRefType>(position.getType())
+            ? memref::LoadOp::create(b, position).getResult()
+            : tensor::ExtractOp::create(b, position, ValueRange()).getResult();
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+    };
+    Value expected = arith::MaxSIOp::create(
+        b, arith::MinSIOp::create(b, found, constant(kMostTokens)),
+        constant(0));
+    std::string rule = llvm::formatv(
+        "{0}: position of state must be from 0 to {1}",
+        op->getName().getStringRef(), static_cast<int64_t>(kMostTokens));
+    calls.emitCheck(b, "fovea_rt_check_extent", rule, {found, expected});
+  }
+
+  /// The position of the state that `op` is given, or null.
+  static Value getPosition(Operation *op) {
+    return llvm::TypeSwitch<Operation *, Value>(op)
+        .Case<attn::VQOp, attn::VQDecodeOp, attn::VQBackwardOp>(
+            [](auto op) -> Value {
+              return op.getState().empty() ? Value() : op.getState()[4];
+            });
+  }
+
   static void emitCheck(Operation *op, const ExtentRule &rule,
                         RuntimeCalls &calls) {
     ImplicitLocOpBuilder b(op->getLoc(), op);
@@ -84,11 +168,8 @@ private:
     StringRef name = rule.kind == ExtentRule::Multiple
                          ? "fovea_rt_check_multiple"
                          : "fovea_rt_check_extent";
-    auto asI64 = [&](Value value) -> Value {
-      return arith::IndexCastOp::create(b, b.getI64Type(), value);
-    };
     calls.emitCheck(b, name, describe(op, rule),
-                    {asI64(found), asI64(expected)});
+                    {asI64(b, found), asI64(b, expected)});
   }
 
   static Value getExtent(ImplicitLocOpBuilder &b, const OperandExtent &extent) {

@@ -58,8 +58,8 @@ void ConvGradientKernel::finish() {
 
 void ConvGradientKernel::emitHead() {
   prepareProducts();
-  Marked marked = judgeRows();
-  prepareRows();
+  judgeRows();
+  Marked marked = prepareRows();
   emitProducts();
   b.ifThen(b.less(b.index(0), marked.count), [&] { emitExactRows(marked); });
   storeBases();
@@ -71,47 +71,76 @@ void ConvGradientKernel::addToValue(Value numbers, Value key, Value column) {
 }
 
 /// The product of a row of d_output with another.
-Value ConvGradientKernel::dot(Value row, function_ref<Value(int64_t)> other) {
-  Value sum = b.splat(0.0);
-  for (int64_t column = 0; column < width; column += lanes)
-    sum = b.fma(loadColumns(backward.getDOutput(), {batch, head, row}, column),
-                other(column), sum);
+Value ConvGradientKernel::dot(Value row, function_ref<Value(Value)> other) {
+  auto addProducts = [&](Value column, ValueRange running) {
+    Value gradient =
+        loadColumns(backward.getDOutput(), {batch, head, row}, column);
+    return Values{b.fma(gradient, other(column), running[0])};
+  };
+  Value sum = overColumns(width, b.splat(0.0), addProducts)[0];
   return vector::ReductionOp::create(b, vector::CombiningKind::ADD, sum);
 }
 
-/// Rows that are marked, and those without an entry, have a factor of 0 and
-/// count as zeros, whatever they hold.
-void ConvGradientKernel::prepareRows() {
+/// Returns which rows are marked after all.
+ConvKernel::Marked ConvGradientKernel::prepareRows() {
   for (int64_t at = 0; at < front; at += lanes) {
     b.storeVector(b.splat(0.0), rowDeltas, b.index(at));
     b.storeVector(b.splat(0.0), rowDeltas, b.add(numTokens, front + at));
   }
-  forAllRows({}, [&](ValueRange, Value row) {
-    Value factor = b.loadScalar(reciprocals, row);
-    Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
-                                         b.scalar(0.0));
-    isNone = b.either(isNone, isMarked(row));
-    b.ifThenElse(
-        isNone,
-        [&] {
-          b.loop(b.index(0), b.index(paddedWidth), lanes, [&](Value column) {
-            b.storeVector(b.splat(0.0), rowGradients, {row, column});
-          });
-          b.storeScalar(b.scalar(0.0), rowDeltas, b.add(row, front));
-        },
-        [&] {
-          Value at[] = {batch, head, row}, factors = b.broadcast(factor);
-          for (int64_t column = 0; column < paddedWidth; column += lanes) {
-            Value numbers = loadColumns(backward.getDOutput(), at, column);
-            b.storeVector(b.fmul(numbers, factors), rowGradients,
-                          {row, b.index(column)});
-          }
-          Value delta = dot(row, [&](int64_t column) {
-            return loadColumns(backward.getOutput(), at, column);
-          });
-          b.storeScalar(b.fmul(delta, factor), rowDeltas, b.add(row, front));
-        });
+  return markTasks(kTaskRows, [&](Value, Value first, Value end) {
+    return b.loop(first, end, 1, b.index(0), [&](Value row, ValueRange count) {
+      Value more = b.add(count[0], 1);
+      return Values{b.select(prepareRow(row), more, count[0])};
+    })[0];
   });
+}
+
+/// Rows that are marked, and those without an entry, have a factor of 0 and
+/// count as zeros, whatever they hold. Returns whether the row is marked.
+Value ConvGradientKernel::prepareRow(Value row) {
+  Value factor = b.loadScalar(reciprocals, row);
+  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
+                                       b.scalar(0.0));
+  Value mayBeSpoilt =
+      b.less(loadIndex(firstSpoilt, {batch, group}), b.add(row, 1));
+  Value isOut = b.either(isNone, b.either(isMarked(row), mayBeSpoilt));
+  Value at[] = {batch, head, row};
+  Value delta = b.select(
+      isOut, b.getStateType(), [&] { return b.scalar(0.0); },
+      [&] {
+        Value product = dot(row, [&](Value column) {
+          return loadColumns(backward.getOutput(), at, column);
+        });
+        return b.fmul(product, factor);
+      });
+  Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
+  Value isFinite = arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, delta,
+                                         b.fsub(delta, delta));
+  Value isKept = b.select(isOut, no, isFinite);
+  b.ifThenElse(
+      isKept,
+      [&] {
+        Value factors = b.broadcast(factor);
+        overColumns(paddedWidth, /*inits=*/{}, [&](Value column, ValueRange) {
+          Value numbers = loadColumns(backward.getDOutput(), at, column);
+          b.storeVector(b.fmul(numbers, factors), rowGradients, {row, column});
+          return Values();
+        });
+        b.storeScalar(delta, rowDeltas, b.add(row, front));
+      },
+      [&] {
+        b.loop(b.index(0), b.index(paddedWidth), lanes, [&](Value column) {
+          b.storeVector(b.splat(0.0), rowGradients, {row, column});
+        });
+        b.storeScalar(b.scalar(0.0), rowDeltas, b.add(row, front));
+      });
+  Value isDone = b.either(isNone, isKept);
+  Value mark = arith::ExtUIOp::create(
+      b, b.getI8Type(),
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, isDone, no)
+          .getResult());
+  memref::StoreOp::create(b, mark, marks, row);
+  return isMarked(row);
 }
 
 void ConvGradientKernel::storeProfileGradients(

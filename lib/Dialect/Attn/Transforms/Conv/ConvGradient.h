@@ -15,7 +15,8 @@
 //   for (batch, head)
 //     (tables)      as in ConvKernel.h
 //     judge rows    those that are marked get g = 0
-//     rows          g and e
+//     rows          g and e; rows with numbers that are not finite, and those
+//                   that may read such values, are marked, too
 //     (products)    both sums, by one of the algorithms
 //     exact rows    marked rows add entry by entry
 //     bases         basis r is in the profiles of all segments from r on
@@ -66,8 +67,9 @@ private:
   void prepareShared() override;
   void emitHead() override;
   void finish() override;
-  void prepareRows();
-  Value dot(Value row, llvm::function_ref<Value(int64_t column)> other);
+  Marked prepareRows();
+  Value prepareRow(Value row);
+  Value dot(Value row, llvm::function_ref<Value(Value column)> other);
   void storeBases();
 
   // ConvGradientRows.cpp

@@ -46,7 +46,7 @@ void ConvGradientKernel::prepareExactRow(Value row, Value rowWeights) {
   Value reciprocal = arith::DivFOp::create(b, b.scalar(1.0), normaliser);
   b.storeScalar(top, exactTops, row);
   b.storeScalar(b.select(isZero, b.scalar(0.0), reciprocal), exactFactors, row);
-  Value delta = dot(row, [&](int64_t column) {
+  Value delta = dot(row, [&](Value column) {
     return loadColumns(backward.getOutput(), {batch, head, row}, column);
   });
   b.storeScalar(delta, exactDeltas, row);
@@ -66,7 +66,8 @@ void ConvGradientKernel::forEachEntry(
       storeRunWeights(segment, first, count, top, b.splat(0.0), rowWeights);
       b.loop(b.index(0), count, 1, [&](Value at) {
         Value weight = b.fmul(b.loadScalar(rowWeights, at), factor);
-        body(segment, b.add(first, at), weight);
+        Value lag = b.add(first, at);
+        b.ifThen(isRead(segment, lag), [&] { body(segment, lag, weight); });
       });
     });
     return Values();
@@ -81,30 +82,31 @@ void ConvGradientKernel::addExactValues(Value row, Value firstKey, Value endKey,
   Value end = b.sub(b.add(row, 1), firstKey);
   forEachEntry(
       row, first, end, rowWeights, [&](Value, Value lag, Value weight) {
-        for (int64_t column = 0; column < width; column += lanes) {
+        overColumns(width, /*inits=*/{}, [&](Value column, ValueRange) {
           Value gradient =
               loadColumns(backward.getDOutput(), {batch, head, row}, column);
           addToValue(b.fmul(gradient, b.broadcast(weight)), b.sub(row, lag),
-                     b.index(column));
-        }
+                     column);
+          return Values();
+        });
       });
 }
 
 void ConvGradientKernel::addExactLags(Value row, Value firstLag, Value endLag,
                                       Value rowWeights) {
   Value delta = b.loadScalar(exactDeltas, row);
-  forEachEntry(
-      row, firstLag, endLag, rowWeights,
-      [&](Value segment, Value lag, Value weight) {
-        Value key = b.sub(row, lag);
-        Value product = dot(row, [&](int64_t column) {
-          return b.loadVector(values, {batch, group, key, b.index(column)});
-        });
-        Value gradient = b.fmul(weight, b.fsub(product, delta));
-        Value at = scoreOffset(segment, lag);
-        b.storeScalar(b.fadd(b.loadScalar(profileGradients, at), gradient),
-                      profileGradients, at);
-      });
+  forEachEntry(row, firstLag, endLag, rowWeights,
+               [&](Value segment, Value lag, Value weight) {
+                 Value key = b.sub(row, lag);
+                 Value product = dot(row, [&](Value column) {
+                   return loadColumns(value, {batch, group, key}, column);
+                 });
+                 Value gradient = b.fmul(weight, b.fsub(product, delta));
+                 Value at = scoreOffset(segment, lag);
+                 b.storeScalar(
+                     b.fadd(b.loadScalar(profileGradients, at), gradient),
+                     profileGradients, at);
+               });
 }
 
 void ConvGradientKernel::emitExactRows(const Marked &marked) {

@@ -9,7 +9,9 @@
 // Gradients of values are products of register tiles of keys and columns, like
 // the forward ones of queries and columns. Those of profiles are sums along
 // diagonals of g value^T: a task has the blocks of queries and keys at one
-// distance, vectors of queries, and adds each tile to the lags of its keys.
+// distance, vectors of queries, and adds each tile to the lags of its keys. A
+// lag has as many terms as there are tokens, so that sums of more than a few
+// are in f64.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +24,8 @@ using namespace fovea::attn;
 
 /// Queries and keys of a block, and keys of a register tile.
 static constexpr int64_t kBlock = 64, kTileKeys = 4;
+/// Keys whose terms for a lag are added up in the type of sums.
+static constexpr int64_t kSummedKeys = 32;
 
 namespace {
 class ConvGradientToeplitz : public ConvGradientKernel {
@@ -42,14 +46,15 @@ private:
                   Value distance, Value sums);
   void addKeys(Value key, int64_t numKeys, Value keyBlock, Value queryBlock,
                Value sums);
+  KernelBuilder wide() { return {b.getLoc(), b, b.getF64Type(), lanes}; }
   Value rowOf(Value segment, Value distance) {
     return b.add(b.mul(segment, b.add(numBlocks, 1)), distance);
   }
 
   /// g by block, transposed: [blocks, paddedWidth, queries].
   Value panels;
-  /// Sums for the lags of two blocks at a distance, by segment and distance:
-  /// entry kBlock + (i - j), for the rows i and j within the blocks.
+  /// Sums for the lags of two blocks at a distance, by segment and distance, in
+  /// f64: entry kBlock + (i - j), for the rows i and j within the blocks.
   Value lagSums;
 };
 } // namespace
@@ -59,8 +64,8 @@ void ConvGradientToeplitz::allocateBuffers() {
   numBlocks = b.ceilDiv(numTokens, kBlock);
   Type state = b.getStateType();
   panels = allocate(state, {numBlocks, b.index(paddedWidth), b.index(kBlock)});
-  lagSums = allocate(
-      state, {b.mul(numBases, b.add(numBlocks, 1)), b.index(2 * kBlock)});
+  lagSums = allocate(b.getF64Type(), {b.mul(numBases, b.add(numBlocks, 1)),
+                                      b.index(2 * kBlock)});
 }
 
 void ConvGradientToeplitz::emitProducts() {
@@ -74,11 +79,14 @@ void ConvGradientToeplitz::emitProducts() {
          [&](ValueRange task) { emitDistance(task[0]); });
   storeProfileGradients([&](Value segment, Value lag) {
     Value distance = b.div(lag, kBlock), place = b.rem(lag, kBlock);
-    Value later =
-        b.loadVector(lagSums, {rowOf(segment, distance), b.add(place, kBlock)});
-    Value earlier =
-        b.loadVector(lagSums, {rowOf(segment, b.add(distance, 1)), place});
-    return b.fadd(later, earlier);
+    Value later[] = {rowOf(segment, distance), b.add(place, kBlock)};
+    Value earlier[] = {rowOf(segment, b.add(distance, 1)), place};
+    KernelBuilder w = wide();
+    Value sum =
+        w.fadd(w.loadVector(lagSums, later), w.loadVector(lagSums, earlier));
+    return b.getStateType().isF64()
+               ? sum
+               : arith::TruncFOp::create(b, b.getVectorType(), sum);
   });
 }
 
@@ -176,7 +184,8 @@ void ConvGradientToeplitz::emitDistance(Value distance) {
   Value sums = b.scratch({2 * kBlock + lanes}, b.getStateType());
   b.loop(b.index(0), numBases, 1, [&](Value segment) {
     b.loop(b.index(0), b.index(2 * kBlock), lanes, [&](Value at) {
-      b.storeVector(b.splat(0.0), lagSums, {rowOf(segment, distance), at});
+      KernelBuilder w = wide();
+      w.storeVector(w.splat(0.0), lagSums, {rowOf(segment, distance), at});
     });
   });
   Value begin = firstColumn(b.index(0));
@@ -189,13 +198,16 @@ void ConvGradientToeplitz::emitDistance(Value distance) {
              b.loop(segmentOf(first), b.add(last, 1), 1, [&](Value segment) {
                Value low = b.max(first, firstColumn(segment));
                Value high = b.min(end, firstColumn(b.add(segment, 1)));
-               addSegment(segment, low, high, keyBlock, distance, sums);
+               b.loop(low, high, kSummedKeys, [&](Value key) {
+                 Value end = b.min(b.add(key, kSummedKeys), high);
+                 addSegment(segment, key, end, keyBlock, distance, sums);
+               });
              });
            });
          });
 }
 
-/// Keys `[low, high)` of a block, which one segment has.
+/// A few keys `[low, high)` of a block, which one segment has.
 void ConvGradientToeplitz::addSegment(Value segment, Value low, Value high,
                                       Value keyBlock, Value distance,
                                       Value sums) {
@@ -208,9 +220,10 @@ void ConvGradientToeplitz::addSegment(Value segment, Value low, Value high,
   });
   b.loop(whole, high, 1,
          [&](Value key) { addKeys(key, 1, keyBlock, queryBlock, sums); });
+  KernelBuilder w = wide();
   for (int64_t place = 0; place < 2 * kBlock; place += lanes) {
-    Value at[] = {rowOf(segment, distance), b.index(place)};
-    b.storeVector(b.fadd(b.loadVector(lagSums, at), b.loadVector(sums, at[1])),
+    Value at[] = {rowOf(segment, distance), w.index(place)};
+    w.storeVector(w.fadd(w.loadVector(lagSums, at), w.loadVector(sums, at[1])),
                   lagSums, at);
   }
 }

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
 
@@ -33,8 +34,11 @@ ConvKernel::ConvKernel(OpBuilder &builder, Operation *op, Value basis,
   auto type = cast<MemRefType>(value.getType());
   width = type.getDimSize(3);
   paddedWidth = llvm::alignTo(width, plan.columnMultiple);
-  packsValues =
-      paddedWidth != width || type.getElementType() != b.getStateType();
+  // What takes the place of values that are not all finite is as wide.
+  auto plain = MemRefType::get(type.getShape(), type.getElementType());
+  packsValues = paddedWidth != width ||
+                type.getElementType() != b.getStateType() ||
+                !memref::CastOp::areCastCompatible(plain, type);
   length = plan.block + plan.piece;
   numGroups = llvm::divideCeil(paddedWidth, plan.getColumns());
   slots = numGroups;
@@ -89,6 +93,7 @@ void ConvKernel::emitHeads(Value batch, Value first, Value end) {
     prepareBounds();
     prepareWeights();
     prepareNormalisers();
+    cleanWeights();
     emitHead();
   });
 }
@@ -104,6 +109,7 @@ void ConvApplyKernel::emitHead() {
   Marked marked = judgeRows();
   countRows(marked.count);
   emitExactRows(marked);
+  spoilRows();
 }
 
 //===----------------------------------------------------------------------===//
@@ -228,10 +234,21 @@ Value ConvKernel::loadMasked(Value memref, ValueRange indices, Value mask,
   return arith::ExtFOp::create(b, b.getVectorType(), numbers);
 }
 
-Value ConvKernel::loadColumns(Value memref, ValueRange at, int64_t column) {
+ConvKernel::Values
+ConvKernel::overColumns(int64_t end, ValueRange inits,
+                        function_ref<Values(Value, ValueRange)> body) {
+  Values carried = b.overVectors(width, inits, body);
+  for (int64_t column = llvm::alignDown(width, lanes); column < end;
+       column += lanes)
+    carried = body(b.index(column), carried);
+  return carried;
+}
+
+Value ConvKernel::loadColumns(Value memref, ValueRange at, Value column) {
   Values indices(at);
-  indices.push_back(b.index(column));
-  int64_t left = width - column;
+  indices.push_back(column);
+  std::optional<int64_t> known = getConstantIntValue(column);
+  int64_t left = known ? width - *known : lanes;
   if (left >= lanes)
     return b.loadVector(memref, indices);
   if (left <= 0)
@@ -279,17 +296,93 @@ void ConvKernel::allocateBuffers() {
   markedOfTask = allocate(indexType, {numTokens});
 }
 
+/// Values stay where they are, if they can, unless one of them is no finite
+/// number.
 void ConvKernel::prepareValues() {
-  values = value;
-  if (!packsValues)
-    return;
   Value batches = b.extent(value, 0), groups = b.extent(value, 1);
-  values = allocate(b.getStateType(),
-                    {batches, groups, numTokens, b.index(paddedWidth)});
-  forAllRows({batches, groups}, [&](ValueRange task, Value row) {
-    for (int64_t column = 0; column < paddedWidth; column += lanes)
-      b.storeVector(loadColumns(value, {task[0], task[1], row}, column), values,
-                    {task[0], task[1], row, b.index(column)});
+  auto allocateValues = [&](Value count) {
+    return allocate(b.getStateType(),
+                    {batches, groups, count, b.index(paddedWidth)});
+  };
+  if (!packsValues && findsSpoilt()) {
+    firstSpoilt = allocate(b.getIndexType(), {batches, b.extent(basis, 1)});
+    copies = allocateValues(numTokens);
+    values = value;
+    return;
+  }
+  Value tasks = b.ceilDiv(numTokens, kTaskRows);
+  Value marks = allocate(b.getI8Type(), {batches, groups, tasks});
+  auto cleanAll = [&](Value target) {
+    forAll({batches, groups, tasks}, [&](ValueRange task) {
+      Value first = b.mul(task[2], kTaskRows);
+      Value end = b.min(b.add(first, kTaskRows), numTokens);
+      Value none = firstLanes(b.index(0));
+      Value isSpoilt =
+          b.loop(first, end, 1, none, [&](Value row, ValueRange carried) {
+            Value found = cleanRow(task[0], task[1], row, target);
+            return Values{arith::OrIOp::create(b, found, carried[0])};
+          })[0];
+      isSpoilt =
+          vector::ReductionOp::create(b, vector::CombiningKind::OR, isSpoilt);
+      memref::StoreOp::create(
+          b, arith::ExtUIOp::create(b, b.getI8Type(), isSpoilt), marks, task);
+    });
+    findSpoilt(marks);
+  };
+  firstSpoilt = allocate(b.getIndexType(), {batches, groups});
+  if (packsValues) {
+    values = allocateValues(numTokens);
+    return cleanAll(values);
+  }
+  cleanAll(/*target=*/Value());
+  Value first = b.loop(
+      b.index(0), batches, 1, numTokens, [&](Value batch, ValueRange carried) {
+        return b.loop(b.index(0), groups, 1, carried,
+                      [&](Value group, ValueRange carried) {
+                        Value own = loadIndex(firstSpoilt, {batch, group});
+                        return Values{b.min(own, carried[0])};
+                      });
+      })[0];
+  Value isClean = b.equal(first, numTokens);
+  copies = allocateValues(b.select(isClean, b.index(0), numTokens));
+  b.ifThen(b.less(first, numTokens), [&] { cleanAll(copies); });
+  values = memref::CastOp::create(b, value.getType(), copies);
+  values = b.select(isClean, value, values);
+}
+
+Value ConvKernel::cleanRow(Value batch, Value group, Value row, Value target) {
+  auto cleanColumns = [&](Value column, ValueRange running) -> Values {
+    Value numbers = loadColumns(value, {batch, group, row}, column);
+    // Zeros, or NaN.
+    Value rests = b.fsub(numbers, numbers);
+    Value sums = b.fadd(running[0], rests);
+    if (!target)
+      return {sums};
+    Value isFinite =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, rests, rests);
+    numbers = arith::SelectOp::create(b, isFinite, numbers, b.splat(0.0));
+    b.storeVector(numbers, target, {batch, group, row, column});
+    return {sums};
+  };
+  Value sums = overColumns(paddedWidth, b.splat(0.0), cleanColumns)[0];
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, sums, sums);
+}
+
+/// Stores the first token of the first task of each head that has a mark.
+void ConvKernel::findSpoilt(Value marks) {
+  forAll({b.extent(value, 0), b.extent(value, 1)}, [&](ValueRange head) {
+    Value tasks = b.ceilDiv(numTokens, kTaskRows);
+    Value first = b.loop(
+        b.index(0), tasks, 1, numTokens, [&](Value done, ValueRange carried) {
+          Value task = b.sub(b.sub(tasks, b.index(1)), done);
+          Value mark = memref::LoadOp::create(
+              b, marks, ValueRange{head[0], head[1], task});
+          Value isMarked = arith::CmpIOp::create(
+              b, arith::CmpIPredicate::ne, mark,
+              arith::ConstantIntOp::create(b, 0, /*width=*/8));
+          return Values{b.select(isMarked, b.mul(task, kTaskRows), carried[0])};
+        })[0];
+    storeIndex(first, firstSpoilt, head);
   });
 }
 
@@ -335,7 +428,7 @@ void ConvKernel::prepareWeights() {
   // so much greater that weights had better be computed again.
   forAll({b.index(1)}, [&](ValueRange) {
     auto visit = [&](Value, Value, Value sum, ValueRange tops) {
-      return Values{b.fmax(sum, tops[0])};
+      return Values{maxNumber(sum, tops[0])};
     };
     storeTop(forEachScoreSum(b.index(0), b.min(scoreRow, kFirstLags),
                              splatWide(-kInfinity), visit)[0],
@@ -403,6 +496,17 @@ ConvKernel::forEachScoreSum(Value first, Value count, ValueRange inits,
   return b.loop(b.index(0), numBases, 1, inits, visitSegment);
 }
 
+/// The greater one, where neither NaN nor plus infinity is great: taken off all
+/// scores, it would leave none to the rows that do not read it.
+Value ConvKernel::maxNumber(Value sums, Value tops) {
+  Value isGreater =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, sums, tops);
+  Value isFinite = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, sums,
+                                         splatWide(kInfinity));
+  isGreater = arith::AndIOp::create(b, isGreater, isFinite);
+  return arith::SelectOp::create(b, isGreater, sums, tops);
+}
+
 /// Stores the greatest of the scores of a chunk.
 void ConvKernel::storeTop(Value tops, Value first) {
   Value top =
@@ -427,7 +531,7 @@ void ConvKernel::storeWeights() {
   forAllLagChunks([&](Value first, Value count) {
     auto store = [&](Value segment, Value lag, Value sum, ValueRange carried) {
       // Minus infinity has no power; NaN stays.
-      Value score = normalise(sum), top = b.fmax(score, carried[1]);
+      Value score = normalise(sum), top = maxNumber(score, carried[1]);
       score = b.fmax(b.splat(softmax::kMasked), narrow(score));
       Value numbers = softmax::exp2(b, score);
       b.storeVector(numbers, weights, weightOffset(segment, lag));
@@ -460,6 +564,44 @@ void ConvKernel::storeWeights() {
       clear(b.max(first, behind), b.min(end, b.add(behind, reach)));
     });
   });
+}
+
+/// Stores zeros for weights that are NaN, as those of plus infinity are, too.
+/// The rows that read one have a normaliser that is NaN, and are marked.
+void ConvKernel::cleanWeights() {
+  auto isNaN = [&](Value numbers) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, numbers,
+                                 numbers);
+  };
+  // Hardly ever there is one, and a parallel loop has its price.
+  Value chunks = b.ceilDiv(numTokens, kLagChunk);
+  Value total =
+      b.loop(b.index(0), numBases, 1, b.scalar(0.0),
+             [&](Value segment, ValueRange carried) {
+               return b.loop(b.index(0), chunks, 1, carried,
+                             [&](Value chunk, ValueRange sum) {
+                               Value own =
+                                   b.loadScalar(chunkSums, {segment, chunk});
+                               return Values{b.select(isNaN(own), own, sum[0])};
+                             });
+             })[0];
+  auto cleanChunk = [&](Value first, Value count) {
+    b.loop(b.index(0), numBases, 1, [&](Value segment) {
+      Value chunk = b.div(first, kLagChunk);
+      Value left = b.sub(b.sub(numTokens, firstColumn(segment)), first);
+      Value sum = b.loadScalar(chunkSums, {segment, chunk});
+      b.ifThen(isNaN(sum), [&] {
+        b.loop(b.index(0), b.min(count, left), lanes, [&](Value lag) {
+          Value at = weightOffset(segment, b.add(first, lag));
+          Value numbers = b.loadVector(weights, at);
+          numbers =
+              arith::SelectOp::create(b, isNaN(numbers), b.splat(0.0), numbers);
+          b.storeVector(numbers, weights, at);
+        });
+      });
+    });
+  };
+  b.ifThen(isNaN(total), [&] { forAllLagChunks(cleanChunk); });
 }
 
 /// Stores what rows before `end` need if they are marked: scores, and the

@@ -10,7 +10,8 @@
 // first column of a basis and that of the next are a *segment*: they share one
 // profile of weights by lag, the distance of query and key.
 //
-//   values    widened, with whole vectors of columns (where they are not)
+//   values    widened, with whole vectors of columns (where they are not), and
+//             zeros for those that are no finite numbers
 //   for (batch, head)
 //     bounds       first column of every segment
 //     weights      profiles, from score sums in f64, about the greatest taken
@@ -19,6 +20,11 @@
 //     judge rows   those that rounding may spoil are marked
 //     (product)    weights times values, by one of the algorithms
 //     exact rows   marked rows once more, from the scores
+//     spoilt rows  those that read a value that is no finite number
+//
+// A NaN in a product of a tile, or in a transform, would be in rows that do not
+// read it, so products have none: zeros stand for such values and weights. Rows
+// that read such a weight are marked, since their normalisers are NaN.
 //
 // Transforms of values and weights (ConvPieces.cpp) are what the partitioned
 // algorithms of both have in common: the values of a segment are cut in pieces
@@ -59,6 +65,9 @@ protected:
   virtual void emitHead() = 0;
   /// What comes behind all heads.
   virtual void finish() {}
+  /// Whether the products of a head find out, as they read values in place,
+  /// that one of them is no finite number.
+  virtual bool findsSpoilt() const { return false; }
   /// Marks rows `[first, end)` of a block whose rounding errors may not be
   /// small next to their normalisers; returns how many. A product without
   /// transforms is as exact as sums are.
@@ -81,6 +90,11 @@ protected:
 
   // Buffers that live as long as the operation, or a task of heads.
   Value allocate(mlir::Type type, mlir::ArrayRef<Value> extents);
+
+  /// Copies a row of values to `target`, if that is there, with zeros for those
+  /// that are no finite numbers; returns which ones these are, of all vectors
+  /// together.
+  Value cleanRow(Value batch, Value group, Value row, Value target);
 
   // Segments.
   Value firstColumn(Value segment) { return loadIndex(bounds, segment); }
@@ -121,9 +135,16 @@ protected:
     Value count, end;
   };
   Marked judgeRows();
+  /// A parallel loop over tasks of `size` rows, `[first, end)`, each of which
+  /// returns how many it has marked.
+  Marked
+  markTasks(int64_t size,
+            llvm::function_ref<Value(Value task, Value first, Value end)> mark);
   Value markRows(Value first, Value end, Value noise = Value(),
                  Value value = Value());
   Value isMarked(Value row);
+  /// Whether an entry counts: its score is not minus infinity.
+  Value isRead(Value segment, Value lag);
   /// The greatest score of a row; 0 when there is none.
   Value findRowTop(Value row);
   /// Visits the segments of a row: `[low, high)` are the lags it reads of one.
@@ -154,8 +175,12 @@ protected:
   /// Elements that `mask` is false for are not read and count as `otherwise`.
   Value loadMasked(Value memref, ValueRange indices, Value mask,
                    double otherwise);
+  /// Calls `body` with the first column of every vector up to `end`; one that
+  /// is not whole has a constant.
+  Values overColumns(int64_t end, ValueRange inits,
+                     llvm::function_ref<Values(Value, ValueRange)> body);
   /// Columns from `column` on of a row that is not padded; 0 beyond the width.
-  Value loadColumns(Value memref, ValueRange at, int64_t column);
+  Value loadColumns(Value memref, ValueRange at, Value column);
   /// Stores them, as many as there are.
   void storeColumns(Value numbers, Value memref, ValueRange at, Value column);
 
@@ -250,8 +275,10 @@ protected:
   Value numTokens, numBases;
   /// The head that the code inside of the loops is for.
   Value batch, head, group;
-  /// Values [B, G, N, paddedWidth], in the state type.
-  Value values;
+  /// Values [B, G, N, paddedWidth], in the state type, and room for copies of
+  /// those that do not stay in place. Where one is no finite number, from about
+  /// which token on, or N: [B, G], or [B, H] where products find out.
+  Value values, copies, firstSpoilt;
   int64_t paddedWidth;
   /// First columns [R + 1], and the segment of every column [N].
   Value bounds, segments;
@@ -285,6 +312,8 @@ private:
   void emitHeads(Value batch, Value first, Value end);
   void freeBuffers(size_t count);
   void prepareValues();
+  void findSpoilt(Value marks);
+  Value maxNumber(Value sums, Value tops);
   void prepareBounds();
   void prepareWeights();
   void storeTop(Value tops, Value first);
@@ -295,6 +324,7 @@ private:
   /// Numbers in f64, in the state type.
   Value narrow(Value numbers);
   void storeWeights();
+  void cleanWeights();
   void listSegments(Value first, Value end);
   void prepareNormalisers();
   void sumShortSegments(Value firstRow, Value count);
@@ -346,6 +376,9 @@ private:
   void emitExactRow(Value row, Value sums, Value rowWeights);
   Value addRun(Value row, Value segment, Value low, Value count, Value top,
                Value normaliser, Value sums, Value rowWeights);
+  void spoilRows();
+  Value listSpoilt(Value first, Value tokens);
+  Value spoilRow(Value row, Value key);
 };
 
 void emitConvToeplitz(mlir::OpBuilder &builder, ConvApplyOp op,

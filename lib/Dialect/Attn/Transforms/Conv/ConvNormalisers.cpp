@@ -368,11 +368,19 @@ void ConvKernel::storeNormalisers(Value row, Value sums) {
 /// mostly noise.
 ConvKernel::Marked ConvKernel::judgeRows() {
   int64_t size = plan.block != 0 ? plan.block : kJudgedRows;
+  return markTasks(size, [&](Value task, Value first, Value end) {
+    return judgeBlock(task, first, end);
+  });
+}
+
+ConvKernel::Marked ConvKernel::markTasks(
+    int64_t size,
+    function_ref<Value(Value task, Value first, Value end)> mark) {
   Value tasks = b.ceilDiv(numTokens, size);
   forAll({tasks}, [&](ValueRange task) {
     Value first = b.mul(task[0], size);
     Value end = b.min(b.add(first, size), numTokens);
-    storeIndex(judgeBlock(task[0], first, end), markedOfTask, task[0]);
+    storeIndex(mark(task[0], first, end), markedOfTask, task[0]);
   });
   Value zeros[] = {b.index(0), b.index(0)};
   Values found =

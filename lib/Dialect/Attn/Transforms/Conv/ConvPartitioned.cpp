@@ -204,10 +204,11 @@ Value ConvPartitioned::judgeBlock(Value block, Value first, Value end) {
 Value ConvPartitioned::judgeSingleRows(Value begin, Value first, Value end,
                                        Value noise, Value top) {
   auto addRow = [&](Value row, Value top) -> Value {
-    Value tops = b.splat(0.0);
-    for (int64_t column = 0; column < paddedWidth; column += lanes)
-      tops = maxMagnitude(
-          tops, b.loadVector(values, {batch, group, row, b.index(column)}));
+    Value tops = b.overVectors(
+        paddedWidth, b.splat(0.0), [&](Value column, ValueRange running) {
+          return Values{maxMagnitude(
+              running[0], b.loadVector(values, {batch, group, row, column}))};
+        })[0];
     Value most = widen(
         vector::ReductionOp::create(b, vector::CombiningKind::MAXIMUMF, tops));
     return arith::MaximumFOp::create(b, top, most);
@@ -242,7 +243,40 @@ void ConvPartitioned::emitProduct() {
   cutPieces();
   findPlaces();
   transformWindows();
-  emitSteps();
+  if (packsValues)
+    return emitSteps();
+  // Where values that are no finite numbers are found as they are read, all is
+  // done once more, with zeros for them.
+  storeIndex(numTokens, firstSpoilt, {batch, head});
+  values = b.loop(
+      b.index(0), b.index(2), 1, value, [&](Value turn, ValueRange carried) {
+        Value spoilt = loadIndex(firstSpoilt, {batch, head});
+        Value isNeeded =
+            b.either(b.equal(turn, b.index(0)), b.less(spoilt, numTokens));
+        auto emit = [&] {
+          values = carried[0];
+          emitSteps();
+          return cleanValues();
+        };
+        return Values{b.select(isNeeded, value.getType(), emit,
+                               [&] { return carried[0]; })};
+      })[0];
+}
+
+/// Copies the values of the head unless all that were read are finite numbers;
+/// returns what products have to read.
+Value ConvPartitioned::cleanValues() {
+  Value top = findGreatest(numPieces), rest = b.fsub(top, top);
+  Value isSpoilt =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, rest, rest);
+  b.ifThen(isSpoilt, [&] {
+    forAllRows({}, [&](ValueRange, Value row) {
+      cleanRow(batch, group, row, copies);
+    });
+    storeIndex(firstColumn(b.index(0)), firstSpoilt, {batch, head});
+  });
+  Value cleaned = memref::CastOp::create(b, value.getType(), copies);
+  return b.select(isSpoilt, cleaned, values);
 }
 
 void ConvPartitioned::emitSteps() {
@@ -400,14 +434,18 @@ void ConvPartitioned::storeHalves(ArrayRef<Value> sums, Value frequency,
   }
 }
 
-/// Stores vectors of a row of the result, if there is one, normalised.
+/// Stores vectors of a row of the result, if there is one, normalised. Rows
+/// before the first column read nothing, and are zero whatever a transform has
+/// there: without a basis there is none.
 void ConvPartitioned::storeResult(ArrayRef<Value> numbers, Value row,
                                   Value column, double factor) {
   b.ifThen(b.less(row, numTokens), [&] {
     Value factors = b.broadcast(b.loadScalar(reciprocals, row));
     factors = b.fmul(factors, b.splat(factor));
+    Value isEmpty = b.less(row, firstColumn(b.index(0))), zeros = b.splat(0.0);
     for (auto [k, part] : llvm::enumerate(numbers))
-      storeOutput(b.fmul(part, factors), row, b.add(column, k * b.getLanes()));
+      storeOutput(b.select(isEmpty, zeros, b.fmul(part, factors)), row,
+                  b.add(column, k * b.getLanes()));
   });
 }
 

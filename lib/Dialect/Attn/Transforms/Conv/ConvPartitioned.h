@@ -67,6 +67,8 @@ protected:
 
 private:
   void emitProduct() override;
+  bool findsSpoilt() const override { return true; }
+  Value cleanValues();
   Value judgeBlock(Value block, Value first, Value end) override;
   Value judgeSingleRows(Value begin, Value first, Value end, Value noise,
                         Value top);

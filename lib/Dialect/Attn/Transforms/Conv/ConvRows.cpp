@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Rows that were marked, from their scores with the row's own maximum taken
-// off: a soft-max that nothing else can spoil.
+// off: a soft-max that nothing else can spoil. And rows that read values that
+// are no finite numbers, for which all others have read zeros.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,6 +52,12 @@ ConvKernel::Values ConvKernel::forEachRun(
                 });
 }
 
+Value ConvKernel::isRead(Value segment, Value lag) {
+  Value score = b.loadScalar(scores, scoreOffset(segment, lag));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, score,
+                               b.scalar(-kInfinity));
+}
+
 Value ConvKernel::findRowTop(Value row) {
   auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
     return b.loop(low, high, lanes, carried, [&](Value lag, ValueRange tops) {
@@ -84,8 +91,9 @@ Value ConvKernel::storeRunWeights(Value segment, Value first, Value count,
 }
 
 void ConvApplyKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
-  for (int64_t column = 0; column < paddedWidth; column += lanes)
-    b.storeVector(b.splat(0.0), sums, b.index(column));
+  b.overVectors(paddedWidth, [&](Value column) {
+    b.storeVector(b.splat(0.0), sums, column);
+  });
   Value top = b.broadcast(findRowTop(row));
   auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
     return b.loop(low, high, kLags, carried,
@@ -101,10 +109,11 @@ void ConvApplyKernel::emitExactRow(Value row, Value sums, Value rowWeights) {
   Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, normaliser,
                                        b.scalar(0.0));
   Value divisor = b.broadcast(b.select(isZero, b.scalar(1.0), normaliser));
-  for (int64_t column = 0; column < width; column += lanes) {
-    Value sum = b.loadVector(sums, b.index(column));
-    storeOutput(arith::DivFOp::create(b, sum, divisor), row, b.index(column));
-  }
+  overColumns(width, /*inits=*/{}, [&](Value column, ValueRange) {
+    Value sum = b.loadVector(sums, column);
+    storeOutput(arith::DivFOp::create(b, sum, divisor), row, column);
+    return Values();
+  });
 }
 
 /// Adds at most `kLags` lags from `first` on. Returns the normaliser's sums.
@@ -136,4 +145,82 @@ Value ConvApplyKernel::addRun(Value row, Value segment, Value first,
       b.storeVector(tileSums[k], sums, b.add(column, k * lanes));
   });
   return normaliser;
+}
+
+//===----------------------------------------------------------------------===//
+// Spoilt rows
+//===----------------------------------------------------------------------===//
+
+void ConvApplyKernel::spoilRows() {
+  bool isFound = !packsValues && findsSpoilt();
+  Value spoilt = loadIndex(firstSpoilt, {batch, isFound ? head : group});
+  b.ifThen(b.less(spoilt, numTokens), [&] {
+    prepareExactRows(numTokens);
+    Value first = b.max(spoilt, firstColumn(b.index(0)));
+    Value tokens = allocate(b.getIndexType(), {numTokens});
+    Value count = listSpoilt(first, tokens);
+    auto spoilBy = [&](Value row, Value key, Value isOpen) {
+      Value isReached = b.both(isOpen, b.less(key, b.add(row, 1)));
+      return b.select(
+          isReached, isOpen.getType(), [&] { return spoilRow(row, key); },
+          [&] { return isOpen; });
+    };
+    forAll({b.ceilDiv(b.sub(numTokens, first), kExactRows)},
+           [&](ValueRange task) {
+             Value begin = b.add(first, b.mul(task[0], kExactRows));
+             Value end = b.min(b.add(begin, kExactRows), numTokens);
+             b.loop(begin, end, 1, [&](Value row) {
+               // The latest first: often it spoils the whole row.
+               Value yes = arith::ConstantIntOp::create(b, 1, /*width=*/1);
+               b.loop(b.index(0), count, 1, yes,
+                      [&](Value done, ValueRange isOpen) {
+                        Value place = b.sub(b.sub(count, b.index(1)), done);
+                        Value key = loadIndex(tokens, place);
+                        return Values{spoilBy(row, key, isOpen[0])};
+                      });
+             });
+           });
+    memref::DeallocOp::create(b, buffers.pop_back_val());
+  });
+}
+
+/// Lists the tokens from `first` on that have a value that is no finite number;
+/// returns how many.
+Value ConvApplyKernel::listSpoilt(Value first, Value tokens) {
+  return b.loop(
+      first, numTokens, 1, b.index(0), [&](Value token, ValueRange count) {
+        auto addRests = [&](Value column, ValueRange running) {
+          Value numbers = loadColumns(value, {batch, group, token}, column);
+          return Values{b.fadd(running[0], b.fsub(numbers, numbers))};
+        };
+        Value rests = overColumns(width, b.splat(0.0), addRests)[0];
+        Value isSpoilt = vector::ReductionOp::create(
+            b, vector::CombiningKind::OR,
+            arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, rests, rests));
+        // An entry that is not kept is written over by the next one.
+        storeIndex(token, tokens, count[0]);
+        return Values{b.select(isSpoilt, b.add(count[0], 1), count[0])};
+      })[0];
+}
+
+/// Makes a row NaN in the columns in which a key is no finite number, if it
+/// reads the key. Returns whether it has numbers left.
+Value ConvApplyKernel::spoilRow(Value row, Value key) {
+  Value reads = isRead(segmentOf(key), b.sub(row, key));
+  Value none = firstLanes(b.index(0)), zeros = b.splat(0.0);
+  auto spoilColumns = [&](Value column, ValueRange left) {
+    Value numbers = loadColumns(value, {batch, group, key}, column);
+    Value rests = b.select(reads, b.fsub(numbers, numbers), zeros);
+    Value old = loadColumns(apply.getOutput(), {batch, head, row}, column);
+    Value isNumber =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, rests, rests);
+    Value next = arith::SelectOp::create(b, isNumber, old, rests);
+    storeOutput(next, row, column);
+    isNumber = arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, next, next);
+    isNumber = arith::AndIOp::create(b, isNumber,
+                                     firstLanes(b.sub(b.index(width), column)));
+    return Values{arith::OrIOp::create(b, left[0], isNumber)};
+  };
+  Value left = overColumns(width, none, spoilColumns)[0];
+  return vector::ReductionOp::create(b, vector::CombiningKind::OR, left);
 }

@@ -14,6 +14,9 @@
 //     forall (batch, key head, some bases)
 //       d_key[c] += scale dH query            chunks of rows, in order
 //
+// A row before a basis has nothing to do with it: no product counts it as 0,
+// which times a NaN would be one.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Quantize/ProductBuilder.h"
@@ -48,6 +51,9 @@ private:
   void emitKeys(Value firstBasis, Value numBases);
   void packScores(Value firstBasis, Value numBases, Value firstRow,
                   Value numRows);
+  void forEachProduct(
+      Value firstBasis, Value count, Value firstRow, Value numRows,
+      function_ref<void(Value place, Value count, Value begin)> emit);
   void clear(Value sums, Value numRows);
   void addTo(KernelBuilder &k, Value sums, ValueRange at, Value number);
   Value sizeOf(Value basis) {
@@ -81,20 +87,14 @@ void RecoverGradient::addTo(KernelBuilder &k, Value sums, ValueRange at,
   k.storeVector(k.fadd(k.loadVector(sums, at), number), sums, at);
 }
 
-/// Gradients of the scores of a chunk of rows with the keys where bases begin;
-/// 0 where a row is before the basis.
+/// Gradients of the scores of a chunk of rows with the keys where bases begin.
 void RecoverGradient::packScores(Value firstBasis, Value count, Value firstRow,
                                  Value numRows) {
   b.loop(b.index(0), count, 1, [&](Value place) {
     Value basis = b.add(firstBasis, place), next = b.add(basis, 1);
     Value start = startOf(basis);
-    // Bases that do not exist have gradients of 0 for any key.
-    memref::StoreOp::create(b, b.min(start, b.sub(numTokens, b.index(1))), keys,
-                            place);
+    memref::StoreOp::create(b, start, keys, place);
     Value begin = b.clamp(b.sub(start, firstRow), b.index(0), numRows);
-    b.forColumns(b.index(0), begin, [&](KernelBuilder &k, Value row) {
-      k.storeVector(k.splat(0.0), dScores, {place, row});
-    });
     auto lagOf = [&](Value row) { return b.sub(b.add(firstRow, row), start); };
     b.forColumns(begin, numRows, [&](KernelBuilder &k, Value row) {
       Value at[] = {batch, head, basis, lagOf(row)};
@@ -114,6 +114,30 @@ void RecoverGradient::packScores(Value firstBasis, Value count, Value firstRow,
   });
 }
 
+/// Calls `emit` with the bases, of some, that begin before a chunk of rows, and
+/// then with each of the others, and its own first row of the chunk.
+void RecoverGradient::forEachProduct(
+    Value firstBasis, Value count, Value firstRow, Value numRows,
+    function_ref<void(Value place, Value count, Value begin)> emit) {
+  Value zero = b.index(0), one = b.index(1);
+  auto beginOf = [&](Value place) {
+    return b.sub(startOf(b.add(firstBasis, place)), firstRow);
+  };
+  Value whole =
+      b.loop(zero, count, 1, zero,
+             [&](Value place, ValueRange whole) -> KernelBuilder::Values {
+               Value isWhole = b.less(beginOf(place), one);
+               return {b.select(isWhole, b.add(place, 1), whole[0])};
+             })
+          .front();
+  b.loop(zero, b.add(b.sub(count, whole), 1), 1, [&](Value number) {
+    Value isFirst = b.equal(number, zero);
+    Value place = b.select(isFirst, zero, b.sub(b.add(whole, number), one));
+    Value begin = b.select(isFirst, zero, b.min(beginOf(place), numRows));
+    emit(place, b.select(isFirst, whole, one), begin);
+  });
+}
+
 void RecoverGradient::emitQueries(Value firstRow, Value numRows) {
   dScores = b.scratch({kBases, kRows}, state);
   keys = b.scratch({kBases}, b.getIndexType());
@@ -122,18 +146,25 @@ void RecoverGradient::emitQueries(Value firstRow, Value numRows) {
   b.loop(b.index(0), numBases, kBases, [&](Value firstBasis) {
     Value count = b.min(b.sub(numBases, firstBasis), kBases);
     packScores(firstBasis, count, firstRow, numRows);
-    b.emitProduct({numRows, count, width,
-                   [&](KernelBuilder &k, Value row, Value basis) {
-                     return k.loadScalar(dScores, {basis, row});
-                   },
-                   [&](KernelBuilder &k, Value basis, Value column) {
-                     Value key = memref::LoadOp::create(k, keys, basis);
-                     return k.loadVector(op.getKey(),
-                                         {batch, keyHead, key, column});
-                   },
-                   [&](KernelBuilder &k, Value row, Value column, Value sum) {
-                     addTo(k, sums, {row, column}, sum);
-                   }});
+    forEachProduct(
+        firstBasis, count, firstRow, numRows,
+        [&](Value place, Value count, Value begin) {
+          b.emitProduct(
+              {b.sub(numRows, begin), count, width,
+               [&](KernelBuilder &k, Value row, Value basis) {
+                 return k.loadScalar(dScores,
+                                     {k.add(place, basis), k.add(begin, row)});
+               },
+               [&](KernelBuilder &k, Value basis, Value column) {
+                 Value key =
+                     memref::LoadOp::create(k, keys, k.add(place, basis));
+                 return k.loadVector(op.getKey(),
+                                     {batch, keyHead, key, column});
+               },
+               [&](KernelBuilder &k, Value row, Value column, Value sum) {
+                 addTo(k, sums, {k.add(begin, row), column}, sum);
+               }});
+        });
   });
   double scale = op.getScaleOrDefault();
   b.loop(b.index(0), numRows, 1, [&](Value row) {
@@ -155,18 +186,23 @@ void RecoverGradient::emitKeys(Value firstBasis, Value count) {
   b.loop(begin, numTokens, kRows, [&](Value firstRow) {
     Value numRows = b.min(b.sub(numTokens, firstRow), kRows);
     packScores(firstBasis, count, firstRow, numRows);
-    b.emitProduct({count, numRows, width,
-                   [&](KernelBuilder &k, Value basis, Value row) {
-                     return k.loadScalar(dScores, {basis, row});
-                   },
-                   [&](KernelBuilder &k, Value row, Value column) {
-                     return k.loadVector(
-                         op.getQuery(),
-                         {batch, head, k.add(firstRow, row), column});
-                   },
-                   [&](KernelBuilder &k, Value basis, Value column, Value sum) {
-                     addTo(k, sums, {basis, column}, sum);
-                   }});
+    forEachProduct(
+        firstBasis, count, firstRow, numRows,
+        [&](Value place, Value count, Value begin) {
+          b.emitProduct(
+              {count, b.sub(numRows, begin), width,
+               [&](KernelBuilder &k, Value basis, Value row) {
+                 return k.loadScalar(dScores,
+                                     {k.add(place, basis), k.add(begin, row)});
+               },
+               [&](KernelBuilder &k, Value row, Value column) {
+                 Value at = k.add(firstRow, k.add(begin, row));
+                 return k.loadVector(op.getQuery(), {batch, head, at, column});
+               },
+               [&](KernelBuilder &k, Value basis, Value column, Value sum) {
+                 addTo(k, sums, {k.add(place, basis), column}, sum);
+               }});
+        });
   });
   double scale = op.getScaleOrDefault();
   b.loop(b.index(0), count, 1, [&](Value place) {

@@ -177,18 +177,25 @@ Value TreeTranspose::inherit(Value nodes, Value parents, Value counts,
     maps.insert(maps.begin(), project(4, {0, 1, 2}));
     inputs.insert(inputs.begin(), shares(counts, level));
   }
-  Value rows =
-      generic(families(init), maps, /*reduces=*/false, inputs,
-              [&](ValueRange values) -> Value {
-                Value share = values.front();
-                if (counts)
-                  values = values.drop_front();
-                else
-                  share = arith::ConstantOp::create(
-                      b, b.getFloatAttr(state, 1.0 / shape.getRatio()));
-                Value part = arith::MulFOp::create(b, share, values[1]);
-                return arith::SubFOp::create(b, part, values[0]);
-              });
+  Value rows = generic(
+      families(init), maps, /*reduces=*/false, inputs,
+      [&](ValueRange values) -> Value {
+        Value share = values.front();
+        if (counts)
+          values = values.drop_front();
+        else
+          share = arith::ConstantOp::create(
+              b, b.getFloatAttr(state, 1.0 / shape.getRatio()));
+        Value part = arith::MulFOp::create(b, share, values[1]);
+        if (counts) {
+          // Nodes without a share do not read their parent's.
+          Value zero = arith::ConstantOp::create(b, b.getZeroAttr(state));
+          Value isNone =
+              arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, share, zero);
+          part = arith::SelectOp::create(b, isNone, zero, part);
+        }
+        return arith::SubFOp::create(b, part, values[0]);
+      });
   return tensor::CollapseShapeOp::create(
       b, init.getType(), rows,
       SmallVector<ReassociationIndices>{{0}, {1, 2}, {3}});
@@ -238,32 +245,43 @@ Value TreeTranspose::build(Value dTree, Value counts) {
 /// operation that this is the gradient of may not be run.
 TreeTranspose::List TreeTranspose::list(Value level, Value index) {
   auto type = cast<RankedTensorType>(level.getType());
-  auto perLevel = [&](function_ref<int64_t(int64_t)> number, bool addsIndex) {
-    Value init = createEmptyLike(b, b.getLoc(), level, b.getI32Type());
-    AffineMap all = project(2, {0, 1});
-    SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-    return linalg::GenericOp::create(
-               b, TypeRange(init.getType()), ValueRange{level, index},
-               ValueRange(init), {all, all, all}, loops,
-               [&](OpBuilder &nested, Location loc, ValueRange values) {
-                 auto constant = [&](int64_t value) -> Value {
-                   return arith::ConstantIntOp::create(nested, loc, value, 32);
-                 };
-                 Value found = constant(number(0));
-                 for (int64_t l = 1; l <= shape.getLevels(); ++l) {
-                   Value isLevel = arith::CmpIOp::create(
-                       nested, loc, arith::CmpIPredicate::eq, values[0],
-                       constant(l));
-                   found = arith::SelectOp::create(nested, loc, isLevel,
-                                                   constant(number(l)), found);
-                 }
-                 if (addsIndex)
-                   found = arith::AddIOp::create(nested, loc, found, values[1]);
-                 linalg::YieldOp::create(nested, loc, found);
-               })
-        .getResult(0);
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantIntOp::create(b, value, /*width=*/32);
   };
-  Value last = perLevel([&](int64_t l) { return getNumRows(l) - 1; }, false);
+  auto perNode = [&](int64_t absent, function_ref<Value(ValueRange)> number) {
+    Value init = createEmptyLike(b, b.getLoc(), level, b.getI32Type());
+    SmallVector<AffineMap> maps(3, b.getMultiDimIdentityMap(2));
+    return generic(init, maps, /*reduces=*/false, {level, index},
+                   [&](ValueRange node) -> Value {
+                     auto isNone = [&](Value entry) -> Value {
+                       return arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                                    entry, constant(-1));
+                     };
+                     Value isAbsent = arith::AndIOp::create(b, isNone(node[0]),
+                                                            isNone(node[1]));
+                     return arith::SelectOp::create(
+                         b, isAbsent, constant(absent), number(node));
+                   });
+  };
+  auto perLevel = [&](Value own, function_ref<int64_t(int64_t)> number) {
+    Value found = constant(number(0));
+    for (int64_t l = 1; l <= shape.getLevels(); ++l) {
+      Value isLevel =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, constant(l));
+      found = arith::SelectOp::create(b, isLevel, constant(number(l)), found);
+    }
+    return found;
+  };
+  Value last = perNode(/*absent=*/0, [&](ValueRange node) {
+    return perLevel(node[0], [&](int64_t l) { return getNumRows(l) - 1; });
+  });
+  Value row = perNode(/*absent=*/-1, [&](ValueRange node) -> Value {
+    Value first = perLevel(
+        node[0], [&](int64_t l) { return shape.getFirstRow(l, roots); });
+    return arith::AddIOp::create(b, first, node[1]);
+  });
+  Value nodeLevel = perNode(0, [](ValueRange node) { return node[0]; });
+  Value nodeIndex = perNode(0, [](ValueRange node) { return node[1]; });
   // Checks take lists of rank 3.
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), level);
   sizes.insert(sizes.begin(), b.getIndexAttr(1));
@@ -275,13 +293,21 @@ TreeTranspose::List TreeTranspose::list(Value level, Value index) {
   };
   std::string name = op->getName().getStringRef().str();
   Value numLevels = arith::ConstantIndexOp::create(b, shape.getLevels() + 1);
-  CheckCodesOp::create(b, lead(level), numLevels, name + ": level");
+  CheckCodesOp::create(b, lead(nodeLevel), numLevels, name + ": level");
   Value numTokens = arith::ConstantIndexOp::create(b, getNumRows(0));
-  CheckIntervalsOp::create(b, lead(index), lead(last), numTokens,
+  CheckIntervalsOp::create(b, lead(nodeIndex), lead(last), numTokens,
                            name + ": nodes, index and last");
-  Value row =
-      perLevel([&](int64_t l) { return shape.getFirstRow(l, roots); }, true);
-  return {level, index, row, last};
+  return {nodeLevel, nodeIndex, row, last};
+}
+
+/// The row of a listed node, 0 for an absent one, and whether it is absent.
+std::pair<Value, Value> TreeTranspose::loadRow(const List &nodes, Value entry,
+                                               Value j) {
+  Value row = loadIndex(nodes.row, entry, j);
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  Value isAbsent =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, zero);
+  return {arith::MaxSIOp::create(b, row, zero), isAbsent};
 }
 
 Value TreeTranspose::loadIndex(Value list, Value entry, Value j) {
@@ -359,8 +385,8 @@ Value TreeTranspose::addToPaths(Value dTree, Value dRows, const List &nodes,
       nodes.row, dTree, [&](Value entry, Value j, Value tree) -> Value {
         Value added = getRow(dRows, entry, j);
         Value index = loadIndex(nodes.index, entry, j);
-        Value first =
-            arith::SubIOp::create(b, loadIndex(nodes.row, entry, j), index);
+        auto [row, isAbsent] = loadRow(nodes, entry, j);
+        Value first = arith::SubIOp::create(b, row, index);
         Value last = loadIndex(nodes.last, entry, j);
         // Of every level: index, row of the first node, index of the last.
         Values inits = {tree, index, first, last};
@@ -385,7 +411,9 @@ Value TreeTranspose::addToPaths(Value dTree, Value dRows, const List &nodes,
               b, firstParent, arith::ConstantIndexOp::create(b, 1));
           return Values{sums, parent, firstParent, lastParent};
         };
-        return loop(loadIndex(nodes.level, entry, j), end, inits, step).front();
+        Value level = arith::SelectOp::create(b, isAbsent, end,
+                                              loadIndex(nodes.level, entry, j));
+        return loop(level, end, inits, step).front();
       });
 }
 
@@ -401,7 +429,7 @@ Value TreeTranspose::updateRows(Value dTree, Value counts, const List &nodes) {
   Value init = tensor::EmptyOp::create(b, sizes, state);
   return forEachNode(
       nodes.row, init, [&](Value entry, Value j, Value rows) -> Value {
-        Value row = loadIndex(nodes.row, entry, j);
+        auto [row, isEmpty] = loadRow(nodes, entry, j);
         Value index = loadIndex(nodes.index, entry, j);
         Value last = loadIndex(nodes.last, entry, j);
         Value isRoot =
@@ -416,7 +444,6 @@ Value TreeTranspose::updateRows(Value dTree, Value counts, const List &nodes) {
         parent = arith::SelectOp::create(b, isRoot, row, parent);
         Value share = arith::ConstantOp::create(
             b, b.getFloatAttr(state, 1.0 / shape.getRatio()));
-        Value isEmpty;
         if (counts) {
           auto count = [&](Value at) -> Value {
             Value tokens =
@@ -424,23 +451,26 @@ Value TreeTranspose::updateRows(Value dTree, Value counts, const List &nodes) {
             return arith::SIToFPOp::create(b, state, tokens);
           };
           Value own = count(row);
-          isEmpty = arith::CmpFOp::create(
+          Value hasNone = arith::CmpFOp::create(
               b, arith::CmpFPredicate::OEQ, own,
               arith::ConstantOp::create(b, b.getZeroAttr(state)));
+          isEmpty = arith::OrIOp::create(b, isEmpty, hasNone);
           share = arith::DivFOp::create(b, own, count(parent));
         }
         Value inputs[] = {getRow(dTree, entry, row),
                           getRow(inner, entry, parent)};
-        return setRow(rows, entry, j, inputs, [&](ValueRange numbers) -> Value {
-          Value part = arith::MulFOp::create(b, share, numbers[1]);
-          Value rest = arith::SubFOp::create(b, part, numbers[0]);
-          Value found = arith::SelectOp::create(b, isRoot, numbers[0], rest);
-          if (!isEmpty)
-            return found;
-          // New rows of nodes without a present token are ignored.
-          Value none = arith::ConstantOp::create(b, b.getZeroAttr(state));
-          return arith::SelectOp::create(b, isEmpty, none, found);
-        });
+        return setRow(
+            rows, entry, j, inputs,
+            [&, isEmpty = isEmpty](ValueRange numbers) -> Value {
+              Value part = arith::MulFOp::create(b, share, numbers[1]);
+              Value rest = arith::SubFOp::create(b, part, numbers[0]);
+              Value found =
+                  arith::SelectOp::create(b, isRoot, numbers[0], rest);
+              // New rows of absent nodes and of those without a present token
+              // are ignored.
+              Value none = arith::ConstantOp::create(b, b.getZeroAttr(state));
+              return arith::SelectOp::create(b, isEmpty, none, found);
+            });
       });
 }
 
@@ -448,11 +478,12 @@ Levels TreeTranspose::sumBelow(Value rows, const List &nodes) {
   // A node may be listed twice.
   Value own = forEachNode(
       nodes.row, zeros(getNumNodes()), [&](Value entry, Value j, Value sums) {
-        auto add = [&](ValueRange numbers) -> Value {
-          return arith::AddFOp::create(b, numbers[1], numbers[0]);
+        auto [row, isAbsent] = loadRow(nodes, entry, j);
+        auto add = [&, isAbsent = isAbsent](ValueRange numbers) -> Value {
+          Value sum = arith::AddFOp::create(b, numbers[1], numbers[0]);
+          return arith::SelectOp::create(b, isAbsent, numbers[1], sum);
         };
-        return addToRow(sums, entry, loadIndex(nodes.row, entry, j),
-                        getRow(rows, entry, j), add);
+        return addToRow(sums, entry, row, getRow(rows, entry, j), add);
       });
   Levels sums = split(own), below = {zeros(getNumRows(0))};
   for (int64_t level = 1; level <= shape.getLevels(); ++level) {
@@ -466,11 +497,20 @@ Value TreeTranspose::pick(Value level, Value indices) {
   OpFoldResult sizes[] = {batch,
                           tensor::getMixedSize(b, b.getLoc(), indices, 1),
                           b.getIndexAttr(width)};
-  return forEachNode(indices, tensor::EmptyOp::create(b, sizes, state),
-                     [&](Value entry, Value j, Value picked) {
-                       Value from = loadIndex(indices, entry, j);
-                       return setRow(
-                           picked, entry, j, getRow(level, entry, from),
-                           [](ValueRange numbers) { return numbers.front(); });
-                     });
+  return forEachNode(
+      indices, tensor::EmptyOp::create(b, sizes, state),
+      [&](Value entry, Value j, Value picked) {
+        Value from = loadIndex(indices, entry, j);
+        Value zero = arith::ConstantIndexOp::create(b, 0);
+        Value isAbsent =
+            arith::CmpIOp::create(b, arith::CmpIPredicate::slt, from, zero);
+        Value row = arith::MaxSIOp::create(b, from, zero);
+        return setRow(picked, entry, j, getRow(level, entry, row),
+                      [&](ValueRange numbers) -> Value {
+                        Value none =
+                            arith::ConstantOp::create(b, b.getZeroAttr(state));
+                        return arith::SelectOp::create(b, isAbsent, none,
+                                                       numbers.front());
+                      });
+      });
 }

@@ -46,6 +46,7 @@ public:
   /// Nodes that an operation lists, `[B, r]` each.
   struct List {
     /// Level, index on it, row of the tree, and index of the level's last node.
+    /// Absent nodes have row -1, and 0 otherwise.
     Value level, index, row, last;
   };
   List list(Value level, Value index);
@@ -65,7 +66,8 @@ public:
   }
   /// Sums of the rows of listed nodes over all below each node, not of its own.
   Levels sumBelow(Value rows, const List &nodes);
-  /// The rows of listed nodes of a level, by their indices.
+  /// The rows of listed nodes of a level, by their indices; zeros for absent
+  /// ones.
   Value pick(Value level, Value indices);
   Value zeros(int64_t rows);
   int64_t getNumNodes() { return roots * shape.getNodesPerRoot(); }
@@ -95,6 +97,7 @@ private:
   Value forEachNode(Value list, Value carried,
                     llvm::function_ref<Value(Value, Value, Value)> body);
   Value loadIndex(Value list, Value entry, Value j);
+  std::pair<Value, Value> loadRow(const List &nodes, Value entry, Value j);
   Value getRow(Value rows, Value entry, Value row);
   Value setRow(Value rows, Value entry, Value row, ValueRange inputs,
                llvm::function_ref<Value(ValueRange)> body);

@@ -9,6 +9,7 @@
 #include "ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -53,7 +54,7 @@ public:
       Value children = makeList(budget * ratio);
       auto split = TreeSplitOp::create(
           b, {newLevel.getType(), newIndex.getType(), children.getType()},
-          scores, indices, frontierLevel, frontierIndex, op.getCounts(),
+          asList(scores), indices, frontierLevel, frontierIndex, op.getCounts(),
           newLevel, newIndex, children, shape, b.getI64IntegerAttr(level),
           b.getI64IntegerAttr(budget));
       frontierLevel = split.getResult(0);
@@ -94,11 +95,9 @@ private:
           ArrayRef<OpFoldResult>{batch, count, width},
           ArrayRef<OpFoldResult>{one, one, one});
     } else {
-      Value at = arith::ConstantIntOp::create(b, level, /*width=*/32);
-      Value levels =
-          linalg::FillOp::create(b, at, makeList(candidates)).getResult(0);
       if (!indices)
         indices = countUp(makeList(candidates));
+      Value levels = levelsOf(indices, level, candidates);
       SmallVector<Value> inits = {
           makeEmpty({batch, count, width}, treeType.getElementType())};
       if (wantsWeights)
@@ -129,6 +128,37 @@ private:
                  Value number = linalg::IndexOp::create(b, 1);
                  Value entry =
                      arith::IndexCastOp::create(b, b.getI32Type(), number);
+                 linalg::YieldOp::create(b, entry);
+               })
+        .getResult(0);
+  }
+
+  /// `scores` one after the other in memory, as a split reads them: a view of
+  /// rows, such as one of their columns, is copied.
+  Value asList(Value scores) {
+    Value source = scores;
+    while (source && source.getDefiningOp<tensor::CastOp>())
+      source = source.getDefiningOp<tensor::CastOp>().getSource();
+    if (!source || source.getDefiningOp<DestinationStyleOpInterface>())
+      return scores;
+    return bufferization::AllocTensorOp::create(
+        b, cast<RankedTensorType>(scores.getType()),
+        /*dynamicSizes=*/ValueRange(), /*copy=*/scores);
+  }
+
+  /// The level of every candidate: -1 where it is absent.
+  Value levelsOf(Value indices, int64_t level, int64_t candidates) {
+    AffineMap identity = b.getMultiDimIdentityMap(2);
+    SmallVector<utils::IteratorType> parallel(2, utils::IteratorType::parallel);
+    Value list = makeList(candidates);
+    return linalg::GenericOp::create(
+               b, list.getType(), indices, list, {identity, identity}, parallel,
+               [&](OpBuilder &, Location, ValueRange numbers) {
+                 Value at = arith::ConstantIntOp::create(b, level, 32);
+                 Value absent = arith::ConstantIntOp::create(b, -1, 32);
+                 Value isThere = arith::CmpIOp::create(
+                     b, arith::CmpIPredicate::sgt, numbers[0], absent);
+                 Value entry = arith::SelectOp::create(b, isThere, at, absent);
                  linalg::YieldOp::create(b, entry);
                })
         .getResult(0);

@@ -270,8 +270,8 @@ private:
       Summary second =
           op.getState().empty() ? initial : b.accumulate(older, initial);
       Summary third = takeBlock(b.constant(0), second);
-      entries = insertEntry(initial, entries, 0);
-      entries = insertEntry(second, entries, 1);
+      entries = b.insertEntry(initial, entries, b.constant(0));
+      entries = b.insertEntry(second, entries, b.constant(1));
       OpFoldResult offset = b.min({block - b.s[0], b.s[1]}, {first, numTokens});
       OpFoldResult left = b.apply(b.s[0] - b.s[1], {numTokens, offset});
       // A slice of nothing has to begin inside.
@@ -291,43 +291,9 @@ private:
                                    ->getResults());
     if (!op.getNextState().empty())
       appendState(
-          extractEntry(entries, b.apply(b.s[0].floorDiv(block), {numRows})),
+          b.extractEntry(entries, b.apply(b.s[0].floorDiv(block), {numRows})),
           results);
     return results;
-  }
-
-  /// Offsets, sizes and strides of entry `index`.
-  void getEntry(Value entries, OpFoldResult index,
-                SmallVectorImpl<OpFoldResult> &offsets,
-                SmallVectorImpl<OpFoldResult> &sizes,
-                SmallVectorImpl<OpFoldResult> &strides) {
-    sizes = tensor::getMixedSizes(b.builder, b.loc, entries);
-    offsets.assign(sizes.size(), b.constant(0));
-    strides.assign(sizes.size(), b.constant(1));
-    offsets[2] = index;
-    sizes[2] = b.constant(1);
-  }
-  Summary insertEntry(const Summary &entry, const Summary &entries,
-                      int64_t number) {
-    auto insert = [&](Value part, Value all) -> Value {
-      SmallVector<OpFoldResult> offsets, sizes, strides;
-      getEntry(all, b.constant(number), offsets, sizes, strides);
-      return tensor::InsertSliceOp::create(b.builder, b.loc, part, all, offsets,
-                                           sizes, strides);
-    };
-    return {insert(entry.mean, entries.mean),
-            insert(entry.count, entries.count)};
-  }
-  Summary extractEntry(const Summary &entries, OpFoldResult number) {
-    auto extract = [&](Value all, Value like) -> Value {
-      SmallVector<OpFoldResult> offsets, sizes, strides;
-      getEntry(all, number, offsets, sizes, strides);
-      return tensor::ExtractSliceOp::create(
-          b.builder, b.loc, cast<RankedTensorType>(like.getType()), all,
-          offsets, sizes, strides);
-    };
-    return {extract(entries.mean, initial.mean),
-            extract(entries.count, initial.count)};
   }
 
   void appendState(const Summary &summary, SmallVectorImpl<Value> &results) {

@@ -107,6 +107,39 @@ Summary VQBuilder::emptySummary(Value values) {
   return {fillZero(mean), fillZero(empty(sizes, builder.getI32Type()))};
 }
 
+/// How `[B, G, 1, ..]` becomes `[B, G, ..]`, of `rank` dimensions.
+static SmallVector<ReassociationIndices> getEntryDims(int64_t rank) {
+  SmallVector<ReassociationIndices> dims = {{0}, {1}, {2, 3}};
+  for (int64_t dim = 4; dim <= rank; ++dim)
+    dims.push_back({dim});
+  return dims;
+}
+
+Summary VQBuilder::insertEntry(const Summary &entry, const Summary &entries,
+                               OpFoldResult number) {
+  auto insertPart = [&](Value part, Value all) -> Value {
+    auto type = cast<RankedTensorType>(part.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape.insert(shape.begin() + 2, 1);
+    Value one = tensor::ExpandShapeOp::create(
+        builder, loc, RankedTensorType::get(shape, type.getElementType()), part,
+        getEntryDims(type.getRank()));
+    return insert(one, all, 2, number);
+  };
+  return {insertPart(entry.mean, entries.mean),
+          insertPart(entry.count, entries.count)};
+}
+
+Summary VQBuilder::extractEntry(const Summary &entries, OpFoldResult number) {
+  auto extractPart = [&](Value all) -> Value {
+    Value one = slice(all, 2, number, constant(1));
+    return tensor::CollapseShapeOp::create(
+        builder, loc, one,
+        getEntryDims(cast<RankedTensorType>(all.getType()).getRank() - 1));
+  };
+  return {extractPart(entries.mean), extractPart(entries.count)};
+}
+
 Summary VQBuilder::accumulate(const Tokens &tokens, const Summary &summary) {
   auto op = CodebookAccumulateOp::create(
       builder, loc, TypeRange{summary.mean.getType(), summary.count.getType()},

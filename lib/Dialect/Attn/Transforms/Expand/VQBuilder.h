@@ -67,6 +67,12 @@ public:
 
   // Summaries.
   Summary emptySummary(Value values);
+  /// Puts a summary `[B, G, S, ..]` into entry `number` of `[B, G, T, S, ..]`,
+  /// and takes one out. Slices keep all dimensions: where one that drops a
+  /// dimension has another extent of 1, canonicalization may take that one.
+  Summary insertEntry(const Summary &entry, const Summary &entries,
+                      OpFoldResult number);
+  Summary extractEntry(const Summary &entries, OpFoldResult number);
   Summary accumulate(const Tokens &tokens, const Summary &summary);
   /// `condition ? then(summary) : otherwise(summary)`.
   Summary when(Value condition, const Summary &summary,

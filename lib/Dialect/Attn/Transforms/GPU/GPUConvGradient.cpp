@@ -103,7 +103,7 @@ Value ConvGradientLoops::weigh(RowBuilder &k, ValueRange head, Value row,
   Value lag = k.sub(row, key), segment = segmentOf(k, head, key);
   Value isNone = k.either(k.less(lag, k.index(0)), k.less(segment, k.index(0)));
   return k.select(
-      isNone, k.getF32Type(), [&] { return k.scalar(0.0); },
+      isNone, k.getF32Type(), [&] { return getHiddenWeight(k); },
       [&]() -> Value {
         Value at[] = {head[0], head[1], row};
         Value from[] = {head[0], head[1], segment, lag};
@@ -144,10 +144,14 @@ void ConvGradientLoops::emitValues() {
                    Value sum) {
     k.storeScalar(sum, sums, {at[0], at[1], key, column});
   };
-  emitTileProduct(
-      b, math,
-      TileProduct{
-          {batches, heads}, numTokens, width, depth, left, right, store});
+  TileProduct product = {
+      {batches, heads}, numTokens, width, depth, left, right, store};
+  // Rows before the last key of the tile.
+  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value key, Value row) {
+    return k.less(row, k.add(key, kTileRows - 1));
+  };
+  product.hides = hides;
+  emitTileProduct(b, math, product);
   Value groups = b.extent(op.getDValue(), 1);
   Value shared = b.div(heads, b.max(groups, 1));
   parallelLoop(

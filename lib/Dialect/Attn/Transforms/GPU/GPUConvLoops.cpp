@@ -375,7 +375,7 @@ void ConvApplyLoops::emitExactRows() {
       Value lag = k.sub(k.loadIndex(listed, place), key);
       return k.select(
           k.less(lag, k.index(0)), k.getF32Type(),
-          [&] { return k.scalar(0.0); },
+          [&] { return getHiddenWeight(k); },
           [&]() -> Value {
             Value from[] = {at[0], at[1], segmentOf(k, at, key), lag};
             Value score =
@@ -402,10 +402,15 @@ void ConvApplyLoops::emitExactRows() {
     k.ifThen(k.less(number, countOf(k, at)),
              [&] { k.storeScalar(sum, sums, {at[0], at[1], number, column}); });
   };
-  emitTileProduct(
-      b, math,
-      TileProduct{
-          {batches, heads}, numTokens, width + 1, depth, left, right, store});
+  TileProduct product = {
+      {batches, heads}, numTokens, width + 1, depth, left, right, store};
+  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value number,
+                   Value key) {
+    Value row = k.loadIndex(listed, {at[0], at[1], number});
+    return k.less(row, k.add(key, kTileDepth - 1));
+  };
+  product.hides = hides;
+  emitTileProduct(b, math, product);
   parallelLoop(
       b, {batches, heads, numTokens, b.index(width)}, [&](ValueRange at) {
         b.ifThen(b.less(at[2], countOf(b, at)), [&] {
@@ -445,7 +450,8 @@ void ConvToeplitzLoops::emitProduct() {
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value key) {
     Value lag = k.sub(row, key);
     return k.select(
-        k.less(lag, k.index(0)), k.getF32Type(), [&] { return k.scalar(0.0); },
+        k.less(lag, k.index(0)), k.getF32Type(),
+        [&] { return getHiddenWeight(k); },
         [&] {
           Value from[] = {at[0], at[1], segmentOf(k, at, key), lag};
           return k.loadScalar(weights, from);
@@ -462,10 +468,13 @@ void ConvToeplitzLoops::emitProduct() {
     k.storeScalar(k.fmul(sum, factor), op.getOutput(),
                   {at[0], at[1], row, column});
   };
-  emitTileProduct(
-      b, math,
-      TileProduct{
-          {batches, heads}, numTokens, width, depth, left, right, store});
+  TileProduct product = {
+      {batches, heads}, numTokens, width, depth, left, right, store};
+  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value row, Value key) {
+    return k.less(row, k.add(key, kTileDepth - 1));
+  };
+  product.hides = hides;
+  emitTileProduct(b, math, product);
 }
 
 void fovea::attn::emitConvToeplitzLoops(OpBuilder &builder, ConvApplyOp op,

@@ -57,6 +57,7 @@ private:
     return k.sub(numTokens, sizeOf(k, head, basis));
   }
   Value loadScore(RowBuilder &k, ValueRange head, Value basis, Value row);
+  Value beginsAfter(RowBuilder &k, ValueRange head, Value basis, Value row);
   void emitQueries();
   void sumKeys(Value sums);
   void storeKeys(Value sums);
@@ -70,7 +71,7 @@ private:
 };
 } // namespace
 
-/// dH; 0 where a row is before the basis.
+/// dH; hidden where a row is before the basis.
 Value RecoverGradientLoops::loadScore(RowBuilder &k, ValueRange head,
                                       Value basis, Value row) {
   Value lag = k.sub(row, startOf(k, head, basis)), zero = k.scalar(0.0);
@@ -78,7 +79,8 @@ Value RecoverGradientLoops::loadScore(RowBuilder &k, ValueRange head,
     return k.loadScalar(op.getDBasis(), {head[0], head[1], r, lag});
   };
   return k.select(
-      k.less(lag, k.index(0)), k.getF32Type(), [&] { return zero; },
+      k.less(lag, k.index(0)), k.getF32Type(),
+      [&] { return getHiddenWeight(k); },
       [&] {
         Value next = k.add(basis, 1);
         Value size = k.select(
@@ -88,8 +90,15 @@ Value RecoverGradientLoops::loadScore(RowBuilder &k, ValueRange head,
         Value after = k.select(
             k.less(lag, size), k.getF32Type(), [&] { return load(next); },
             [&] { return zero; });
-        return k.fsub(load(basis), after);
+        return makeRead(k, k.fsub(load(basis), after));
       });
+}
+
+/// Whether some of kTileRows bases from `basis` on begin behind a row.
+Value RecoverGradientLoops::beginsAfter(RowBuilder &k, ValueRange head,
+                                        Value basis, Value row) {
+  Value last = k.min(k.add(basis, kTileRows - 1), k.sub(numBases, k.index(1)));
+  return k.less(row, startOf(k, head, last));
 }
 
 void RecoverGradientLoops::emitQueries() {
@@ -101,7 +110,7 @@ void RecoverGradientLoops::emitQueries() {
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value basis,
                    Value column) {
-    // Bases that do not exist have gradients of 0 for any key.
+    // No row reads bases that do not exist, whatever their key.
     Value key = k.min(startOf(k, at, basis), k.sub(numTokens, k.index(1)));
     return k.loadScalar(op.getKey(),
                         {at[0], k.div(at[1], headsOfKey), key, column});
@@ -114,6 +123,10 @@ void RecoverGradientLoops::emitQueries() {
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
   product.leftAlongRows = true;
+  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value basis) {
+    return beginsAfter(k, at, basis, row);
+  };
+  product.hides = hides;
   emitTileProduct(b, math, product);
 }
 
@@ -134,10 +147,13 @@ void RecoverGradientLoops::sumKeys(Value sums) {
     k.storeScalar(k.fmul(sum, k.scalar(getScale())), sums,
                   {at[0], at[1], basis, column});
   };
-  emitTileProduct(
-      b, math,
-      TileProduct{
-          {batches, heads}, numBases, width, depth, left, right, store});
+  TileProduct product = {
+      {batches, heads}, numBases, width, depth, left, right, store};
+  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value basis, Value row) {
+    return beginsAfter(k, at, basis, row);
+  };
+  product.hides = hides;
+  emitTileProduct(b, math, product);
 }
 
 void RecoverGradientLoops::storeKeys(Value sums) {

@@ -21,16 +21,23 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+/// The barrier of a group of threads, one at most of which has barriers.
+static constexpr int64_t kGroupBarrier = 1;
+
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
     : RowBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0),
       numThreads(numThreads) {}
 
 void GPUKernelBuilder::begin() {
-  threadId = toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x));
-  laneId = rem(threadId, kWarpSize);
-  warpId = div(threadId, kWarpSize);
+  setThread(toI32(gpu::ThreadIdOp::create(*this, gpu::Dimension::x)));
   sharedMemory = Value();
+}
+
+void GPUKernelBuilder::setThread(Value id) {
+  laneId = rem(id, kWarpSize);
+  warpId = sub(div(id, kWarpSize), i32(firstThread / kWarpSize));
+  threadId = sub(id, i32(firstThread));
 }
 
 void GPUKernelBuilder::inGroup(int64_t first, int64_t count,
@@ -38,10 +45,48 @@ void GPUKernelBuilder::inGroup(int64_t first, int64_t count,
   llvm::SaveAndRestore thread(threadId, sub(threadId, i32(first)));
   llvm::SaveAndRestore warp(warpId, sub(warpId, i32(first / kWarpSize)));
   llvm::SaveAndRestore number(numThreads, count);
+  llvm::SaveAndRestore start(firstThread, first);
+  llvm::SaveAndRestore group(isGroup, true);
   body();
 }
 
-void GPUKernelBuilder::barrier() { gpu::BarrierOp::create(*this); }
+void GPUKernelBuilder::rarely(function_ref<void()> body) {
+  llvm::SaveAndRestore thread(threadId), lane(laneId), warp(warpId);
+  // LLVM moves reads of the register, and all that follows from one, before
+  // loops.
+  auto read = LLVM::InlineAsmOp::create(
+      *this, TypeRange(getI32Type()), ValueRange(), "mov.u32 $0, %tid.x;", "=r",
+      /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
+      /*operand_attrs=*/ArrayAttr());
+  setThread(read.getResult(0));
+  body();
+}
+
+/// Threads of a group have a barrier of their own. With a predicate, the result
+/// says whether any thread has one that holds.
+Value GPUKernelBuilder::emitBarrier(Value predicate) {
+  if (!predicate && !isGroup) {
+    gpu::BarrierOp::create(*this);
+    return Value();
+  }
+  Values operands = {i32(isGroup ? kGroupBarrier : 0)};
+  if (isGroup)
+    operands.push_back(i32(numThreads));
+  if (!predicate) {
+    NVVM::BarrierOp::create(*this, TypeRange(), operands[0], operands[1],
+                            NVVM::BarrierReductionAttr(), Value());
+    return Value();
+  }
+  operands.push_back(predicate);
+  // nvvm.barrier has no predicate for some threads of a block.
+  StringRef name = isGroup ? "llvm.nvvm.barrier.cta.red.or.aligned.count"
+                           : "llvm.nvvm.barrier.cta.red.or.aligned.all";
+  return LLVM::CallIntrinsicOp::create(*this, getI1Type(), getStringAttr(name),
+                                       operands)
+      .getResult(0);
+}
 
 void GPUKernelBuilder::warpBarrier() {
   NVVM::SyncWarpOp::create(*this, i32(-1));
@@ -52,12 +97,19 @@ Value GPUKernelBuilder::ballot(Value condition) {
                                   NVVM::VoteSyncKind::ballot);
 }
 
+Value GPUKernelBuilder::anyThread(Value condition) {
+  return emitBarrier(condition);
+}
+
 //===----------------------------------------------------------------------===//
 // Numbers
 //===----------------------------------------------------------------------===//
 
 Value GPUKernelBuilder::i32(int64_t value) {
   return arith::ConstantOp::create(*this, getI32IntegerAttr(value));
+}
+Value GPUKernelBuilder::i1(bool value) {
+  return arith::ConstantOp::create(*this, getBoolAttr(value));
 }
 Value GPUKernelBuilder::toI32(Value value) {
   return createOrFold<arith::IndexCastOp>(getI32Type(), value);

@@ -59,18 +59,25 @@ public:
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
   /// Runs `body` as code of the `count` threads from `first` on, which then
-  /// number from 0. Both are multiples of a warp.
+  /// number from 0 and have barriers of their own. Both are multiples of a
+  /// warp.
   void inGroup(int64_t first, int64_t count, llvm::function_ref<void()> body);
-  void barrier();
+  /// Runs `body`, code that is rarely run, which finds out anew where its
+  /// thread is: what it works out from that takes no registers of other code.
+  void rarely(llvm::function_ref<void()> body);
+  void barrier() { emitBarrier(Value()); }
   /// Waits for the warp's lanes and orders what they read and write.
   void warpBarrier();
   /// A bit for each lane of the warp, set where `condition` holds.
   Value ballot(Value condition);
+  /// Whether `condition` holds for any thread that waits at this barrier.
+  Value anyThread(Value condition);
 
   // Integers of 32 bits: threads count rows and columns with them, which takes
   // half the registers.
   Value i32(int64_t value);
   Value toI32(Value index);
+  Value i1(bool value);
   /// Numbers that are not negative as indices.
   Value toIndex(Value value);
   Values toIndices(mlir::ValueRange values);
@@ -132,6 +139,7 @@ public:
   void waitCopies(int64_t pending);
 
 private:
+  Value emitBarrier(Value predicate);
   Values multiplyOnce(mlir::FloatType type, mlir::ValueRange a,
                       mlir::ValueRange b, mlir::ValueRange c);
   /// The product of 16 x 8 and 8 x 8 numbers of f32 in the same fragments, from
@@ -141,7 +149,10 @@ private:
   /// The nearest tf32 number of an f32 number, as an f32 number.
   Value roundToTF32(Value x);
 
-  int64_t numThreads;
+  void setThread(Value id);
+
+  int64_t numThreads, firstThread = 0;
+  bool isGroup = false;
   Value threadId, laneId, warpId, sharedMemory;
 };
 

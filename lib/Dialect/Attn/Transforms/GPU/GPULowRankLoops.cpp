@@ -295,7 +295,7 @@ void CausalLoops::emitTriangles() {
   };
   auto store = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value j,
                    Value sum) {
-    sum = k.select(k.less(i, j), k.scalar(0.0), sum);
+    sum = k.select(k.less(i, j), getHiddenWeight(k), makeRead(k, sum));
     k.storeScalar(sum, triangles, {at[0], at[1], at[2], i, j});
   };
   TileProduct product = {{batches, heads, numDiagonals},
@@ -319,7 +319,7 @@ void CausalLoops::emitProduct() {
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value d) {
     Value row = k.add(k.mul(at[2], chunk), i);
-    auto loadOwn = [&] { return loadRow(k, at, row, d); };
+    auto loadOwn = [&] { return makeRead(k, loadRow(k, at, row, d)); };
     auto loadWeight = [&] {
       Value key = k.sub(d, k.index(rank));
       return k.loadScalar(triangles, {at[0], at[1], at[2], i, key});
@@ -348,6 +348,11 @@ void CausalLoops::emitProduct() {
   auto store = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value column,
                    Value sum) {
     Value row = k.add(k.mul(at[2], chunk), i);
+    // A row without keys is zero, whatever it holds.
+    Value lacking = this->sum.transposed
+                        ? k.sub(k.index(1), numColumns)
+                        : k.sub(k.sub(numRows, numColumns), row);
+    sum = k.select(k.less(k.index(0), lacking), k.scalar(0.0), sum);
     k.ifThen(k.less(row, numRows), [&] {
       k.storeScalar(sum, rows,
                     {at[0], at[1], position(k, row, numRows), column});
@@ -360,6 +365,11 @@ void CausalLoops::emitProduct() {
                          left,
                          right,
                          store};
+  // Keys after the first row of the tile.
+  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value row, Value d) {
+    return k.less(k.add(row, rank), k.add(d, kTileDepth - 1));
+  };
+  product.hides = hides;
   emitTileProduct(b, math, product);
 }
 

@@ -169,20 +169,25 @@ void GroupLoops::emitRows() {
   parallelLoop(
       b, {batches, heads, numRows, b.index(columns)}, [&](ValueRange at) {
         Value row = at[2], zero = b.scalar(0.0), total;
+        // Zeros of a group without keys times a row that is NaN would be NaN.
+        auto addGroup = [&](Value group, Value sum) {
+          Value count = b.loadIndex(counts, {at[0], at[1], group});
+          return b.select(
+              b.less(b.index(0), count), b.getF32Type(),
+              [&] { return addNode(b, at, at[1], group, at[3], sum); },
+              [&] { return sum; });
+        };
         if (sum.hasRowGroups()) {
-          Value group = sum.loadPart(b, 0, at[0], at[1], row);
-          total = addNode(b, at, at[1], group, at[3], zero);
+          total = addGroup(sum.loadPart(b, 0, at[0], at[1], row), zero);
         } else {
-          total = b.loop(
-              b.index(0), numNodes, 1, {zero},
-              [&](Value group, ValueRange running) -> Values {
-                return {b.select(
-                    keepsEntry(b, at[0], at[1], group, row), b.getF32Type(),
-                    [&] {
-                      return addNode(b, at, at[1], group, at[3], running[0]);
-                    },
-                    [&] { return running[0]; })};
-              })[0];
+          total = b.loop(b.index(0), numNodes, 1, {zero},
+                         [&](Value group, ValueRange running) -> Values {
+                           return {b.select(
+                               keepsEntry(b, at[0], at[1], group, row),
+                               b.getF32Type(),
+                               [&] { return addGroup(group, running[0]); },
+                               [&] { return running[0]; })};
+                         })[0];
         }
         b.storeScalar(total, rows, at);
       });

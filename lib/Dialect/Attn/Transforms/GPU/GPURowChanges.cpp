@@ -25,6 +25,7 @@
 #include "LowRank/ChangeList.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -62,8 +63,9 @@ private:
   ChangeList changes;
   /// Which columns are there [B, H, M]; 1 or -1 for every change [B, H, K].
   Value present, signs;
-  /// [B, H, rank, columns].
-  Value sums, errors;
+  /// [B, H, rank, columns]. The last counts the products that are not finite:
+  /// what entered a sum as NaN could not leave it.
+  Value sums, errors, unbounded;
 };
 } // namespace
 
@@ -102,7 +104,7 @@ void RowChangeLoops::findSigns() {
 void RowChangeLoops::clearSums(ValueRange at) {
   KernelBuilder k = wide();
   k.loop(k.index(0), k.index(rank), 1, [&](Value d) {
-    for (Value buffer : {sums, errors})
+    for (Value buffer : {sums, errors, unbounded})
       k.storeScalar(k.scalar(0.0), buffer, {at[0], at[1], d, at[2]});
   });
 }
@@ -117,12 +119,23 @@ Value RowChangeLoops::takeChange(ValueRange at, Value change, Value count) {
   value = b.fmul(value, arith::SIToFPOp::create(b, b.getF32Type(), sign));
   KernelBuilder k = wide();
   Value factor = arith::ExtFOp::create(k, k.getF64Type(), value);
+  Value entered = arith::SIToFPOp::create(k, k.getF64Type(), sign);
   k.loop(k.index(0), k.index(rank), 1, [&](Value d) {
     Value place[] = {at[0], at[1], d, at[2]};
     KernelBuilder narrow(k.getLoc(), k, b.getF32Type(), /*lanes=*/0);
     Value number = loadRight(narrow, at[0], group, column, d);
     Value product =
         k.fmul(factor, arith::ExtFOp::create(k, k.getF64Type(), number));
+    Value zero = k.scalar(0.0);
+    Value isFinite = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
+                                           k.fsub(product, product), zero);
+    k.ifThenElse(
+        isFinite, [] {},
+        [&] {
+          Value counted = k.fadd(k.loadScalar(unbounded, place), entered);
+          k.storeScalar(counted, unbounded, place);
+        });
+    product = k.select(isFinite, product, zero);
     Value old = k.loadScalar(sums, place), sum = k.fadd(old, product);
     k.storeScalar(sum, sums, place);
     // What the sum lost of either, exactly (Knuth).
@@ -139,17 +152,23 @@ Value RowChangeLoops::takeChange(ValueRange at, Value change, Value count) {
 
 Value RowChangeLoops::sumRow(ValueRange at, Value row) {
   KernelBuilder k = wide();
-  return k.loop(k.index(0), k.index(rank), 1, {k.scalar(0.0)},
-                [&](Value d, ValueRange sum) -> Values {
-                  Value place[] = {at[0], at[1], d, at[2]};
-                  Value entry = k.fadd(k.loadScalar(sums, place),
-                                       k.loadScalar(errors, place));
-                  KernelBuilder narrow(k.getLoc(), k, b.getF32Type(),
-                                       /*lanes=*/0);
-                  Value factor = loadLeft(narrow, at[0], at[1], row, d);
-                  factor = arith::ExtFOp::create(k, k.getF64Type(), factor);
-                  return {k.fadd(k.fmul(factor, entry), sum[0])};
-                })[0];
+  return k.loop(
+      k.index(0), k.index(rank), 1, {k.scalar(0.0)},
+      [&](Value d, ValueRange sum) -> Values {
+        Value place[] = {at[0], at[1], d, at[2]};
+        Value entry =
+            k.fadd(k.loadScalar(sums, place), k.loadScalar(errors, place));
+        Value isBounded = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
+                                                k.loadScalar(unbounded, place),
+                                                k.scalar(0.0));
+        entry = k.select(isBounded, entry,
+                         k.scalar(std::numeric_limits<double>::quiet_NaN()));
+        KernelBuilder narrow(k.getLoc(), k, b.getF32Type(),
+                             /*lanes=*/0);
+        Value factor = loadLeft(narrow, at[0], at[1], row, d);
+        factor = arith::ExtFOp::create(k, k.getF64Type(), factor);
+        return {k.fadd(k.fmul(factor, entry), sum[0])};
+      })[0];
 }
 
 void RowChangeLoops::emitColumn(ValueRange at) {
@@ -176,6 +195,7 @@ void RowChangeLoops::emitRows() {
   Type type = b.getF64Type();
   sums = allocate({batches, heads}, {rank, columns}, type);
   errors = allocate({batches, heads}, {rank, columns}, type);
+  unbounded = allocate({batches, heads}, {rank, columns}, type);
   parallelLoop(b, {batches, heads, b.index(columns)},
                [&](ValueRange at) { emitColumn(at); });
   changes.free(b);

@@ -132,32 +132,37 @@ Value GradientTile::countRanges(const Query &query, const Row &row) {
 
 void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
                          Value score, Value product, Entries &entries) {
-  Value count = countRanges(query, row), zero = b.scalar(0.0);
+  auto isMinusInfinity = [&](Value number) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
+                                 b.scalar(-kInfinity));
+  };
+  Value count = countRanges(query, row), hidden = getHiddenWeight(b);
+  // A query that reads nothing has no finite sum, and nothing else is admitted
+  // where nothing is.
+  Value isNone = b.either(isMinusInfinity(query.lse),
+                          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
+                                                count, b.scalar(0.0)));
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
+  auto addTerm = [&](Value term) {
+    isNone = b.either(isNone, isMinusInfinity(term));
+    score = b.fadd(score, term);
+  };
   if (row.logWeight)
-    score = b.fadd(score, row.logWeight);
+    addTerm(row.logWeight);
   if (Value bias = source.bias)
-    score = b.fadd(score,
-                   b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
-                                       b.broadcastIndex(bias, 1, place.head),
-                                       b.broadcastIndex(bias, 2, query.index),
-                                       b.broadcastIndex(bias, 3, row.index)}));
+    addTerm(b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
+                                b.broadcastIndex(bias, 1, place.head),
+                                b.broadcastIndex(bias, 2, query.index),
+                                b.broadcastIndex(bias, 3, row.index)}));
   score = b.fmul(b.fsub(score, query.lse), b.scalar(softmax::kLog2E));
   Value weight =
       math::Exp2Op::create(b, b.fmax(b.scalar(softmax::kMasked), score));
-  // A query that reads nothing has no finite sum, and nothing else is admitted
-  // where nothing is.
-  Value readsNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
-                                          query.lse, b.scalar(-kInfinity));
-  Value isNone =
-      b.either(readsNone, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
-                                                count, zero));
-  weight = b.select(isNone, zero, b.fmul(weight, count));
+  weight = b.select(isNone, hidden, b.fmul(weight, count));
   entries.weights.push_back(weight);
   if (!product)
     return;
-  Value gradient = b.fmul(weight, b.fsub(product, query.delta));
-  entries.gradients.push_back(b.select(isNone, zero, gradient));
+  Value gradient = makeRead(b, b.fmul(weight, b.fsub(product, query.delta)));
+  entries.gradients.push_back(b.select(isNone, hidden, gradient));
 }
 
 GradientTile::Entries GradientTile::compute(const Place &place,

@@ -138,7 +138,8 @@ void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
 /// Logarithms of how many tokens the rows of a tile stand for, in base 2; for
 /// squared scores, the roots of these numbers.
 void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
-  forEachOwn(b, keyTile, [&](Value number) {
+  // Whole warps, which vote.
+  forEachOwn(b, getHiddenWords() * kWarpSize, [&](Value number) {
     Value row = findRow(tile, number).first;
     auto load = [&](const SourceView &source) -> Value {
       if (!source.logWeight)
@@ -166,9 +167,12 @@ void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
           [&, &source = source] { return load(source); },
           [&] { return otherwise; });
     }
+    noteHidden(stage, number, weight);
     if (!isSoftmax)
       weight = b.exp2(b.fmul(weight, b.scalar(0.5)));
     Value at = b.add(b.mul(stage, keyTile), number);
-    memref::StoreOp::create(b, weight, sharedWeights, b.toIndex(at));
+    b.ifThen(b.less(number, b.i32(keyTile)), [&] {
+      memref::StoreOp::create(b, weight, sharedWeights, b.toIndex(at));
+    });
   });
 }

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include <cmath>
 
 using namespace mlir;
@@ -71,7 +72,10 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
     keys = matrix(2 * tiles.getKey(), width);
     values = matrix(2 * tiles.getKey(), valueColumns);
   }
-  weights = place(op.getLogWeights().empty() ? 0 : 2 * tiles.getKey() * 4);
+  bool hasWeights = !op.getLogWeights().empty();
+  weights = place(hasWeights ? 2 * tiles.getKey() * 4 : 0);
+  hidden = place(
+      hasWeights ? 2 * llvm::divideCeil(tiles.getKey(), kWarpSize) * 4 : 0);
   table = place(tableRows * 4);
 }
 
@@ -122,10 +126,26 @@ void GPUStreamKernel::placeLane() {
   warpRow = b.mul(b.warp(), kWarpRows);
 }
 
+void GPUStreamKernel::rarely(function_ref<void()> body) {
+  // Products of f32 take the registers elsewhere: with 128 columns, ptxas
+  // spills two for positions of their own, and none without.
+  if (type.isF32())
+    return body();
+  llvm::SaveAndRestore eighth(lane8), half(lane16), row(group);
+  llvm::SaveAndRestore column(pairColumn), first(warpRow);
+  b.rarely([&] {
+    placeLane();
+    body();
+  });
+}
+
 void GPUStreamKernel::placeTerms() {
-  if (hasWeights)
+  if (hasWeights) {
     sharedWeights =
         b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
+    sharedHidden =
+        b.sharedBuffer(layout.hidden, {2 * getHiddenWords()}, b.getI32Type());
+  }
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
 }
@@ -142,6 +162,7 @@ void GPUStreamKernel::emit() {
   valueSwizzle = b.bitXor(b.div(b.lane(), 16), b.swizzle(sharedValues, lane8));
   clearPadding(b, sharedQueries, queryTile, width);
   clearPadding(b, sharedKeys, 2 * keyTile, width);
+  clearPadding(b, sharedValues, 2 * keyTile, layout.valueColumns);
 
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {

@@ -30,8 +30,10 @@
 
 #include "GPULaunch.h"
 #include "GPURowCopies.h"
+#include "GPUUnbounded.h"
 #include "Stream/StreamRanges.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
 
@@ -54,7 +56,7 @@ public:
   int64_t barriers = 0, tiles = 0;
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
-  int64_t queries, keys, values, weights, table; // offsets in bytes
+  int64_t queries, keys, values, weights, hidden, table; // offsets in bytes
   int64_t tableRows, bytes = 0;
 
 private:
@@ -132,6 +134,9 @@ private:
   };
 
   void placeLane();
+  /// Runs `body` as code that is rarely run, with positions of its own where
+  /// that saves registers.
+  void rarely(llvm::function_ref<void()> body);
   void placeTerms();
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
@@ -169,12 +174,36 @@ private:
   Value getKeyRow(const Tile &tile, Value row);
   void loadWeights(const Tile &tile, Value stage);
 
+  // Masks (GPUStreamMasks.cpp).
+  /// Rows `lower .. lower + length - 1` of a tile.
+  struct Bounds {
+    Value lower, length;
+  };
+  void noteHidden(Value stage, Value number, Value weight);
+  Value loadHidden(Value stage, Value word);
+  Value loadBias(const Tile &tile, const SourceView &source, Value row,
+                 Value offset);
+  void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
+  void changeScores(Value condition, llvm::SmallVectorImpl<Values> &scores,
+                    llvm::function_ref<void()> then);
+  Bounds getBounds(const Tile &tile, int64_t half);
+  Value isCut(const Tile &tile, Value stage);
+  void mask(const Tile &tile, Value stage, Value isCut,
+            llvm::SmallVectorImpl<Values> &scores);
+  Value hasMasked(llvm::ArrayRef<Values> scores);
+  void applyMask(const Tile &tile, Value stage,
+                 llvm::SmallVectorImpl<Values> &scores);
+  Value readsRow(const Tile &tile, Value stage, int64_t half, Value row);
+  void readUnbounded(const Tile &tile, Value stage,
+                     llvm::ArrayRef<SharedRows> values, State &state);
+  void clearHidden(const Tile &tile, Value stage, Value isCut,
+                   llvm::ArrayRef<SharedRows> values, State &state,
+                   llvm::function_ref<void()> publish = nullptr);
+
   // Stages (GPUStreamStages.cpp).
   llvm::SmallVector<Values> score(const Tile &tile, Value stage);
   void addTerms(const Tile &tile, Value stage,
                 llvm::SmallVectorImpl<Values> &scores);
-  void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
-  void applyMask(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
   void normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
   void square(Value stage, llvm::SmallVectorImpl<Values> &scores, State &state);
   Value loadWeight(Value stage, int64_t number, int64_t i);
@@ -204,7 +233,16 @@ private:
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
-  Value sharedWeights, table;
+  Value sharedWeights, sharedHidden, table;
+
+  /// The row of the block of one of the thread's two queries.
+  Value getOwnRow(int64_t half) {
+    return b.add(b.add(warpRow, group), half * 8);
+  }
+  /// Registers with a bit for each row of a tile.
+  int64_t getHiddenWords() const {
+    return llvm::divideCeil(keyTile, kWarpSize);
+  }
 
   // Positions of this thread in fragments.
   Value lane8, lane16, group, pairColumn; // l % 8, l % 16, l / 4, l % 4 * 2

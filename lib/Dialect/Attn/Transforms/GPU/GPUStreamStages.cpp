@@ -64,9 +64,17 @@ GPUStreamKernel::State GPUStreamKernel::unflatten(ValueRange values) {
 }
 
 void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
+  SharedRows values = {sharedValues, b.mul(stage, keyTile), keyTile,
+                       layout.valueColumns};
+  Value isCut = this->isCut(tile, stage);
+  // Before there are scores, which take registers, unless these have to say.
+  if (!hasBias)
+    clearHidden(tile, stage, isCut, values, state);
   SmallVector<Values> scores = score(tile, stage);
   addTerms(tile, stage, scores);
-  applyMask(tile, scores);
+  mask(tile, stage, isCut, scores);
+  if (hasBias)
+    clearHidden(tile, stage, b.either(isCut, hasMasked(scores)), values, state);
   if (isSoftmax)
     normalise(scores, state);
   else
@@ -119,93 +127,6 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
   }
   if (hasBias)
     addBias(tile, scores);
-}
-
-/// Runs `then` where `condition` holds on all scores; elsewhere they stay.
-static void changeScores(GPUKernelBuilder &b, Value condition,
-                         SmallVectorImpl<Values> &scores,
-                         function_ref<void()> then) {
-  Values before;
-  for (const Values &tile : scores)
-    before.append(tile);
-  SmallVector<Type> types(before.size(), b.getF32Type());
-  auto ifOp = scf::IfOp::create(b, types, condition, /*addThenBlock=*/true,
-                                /*addElseBlock=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(ifOp.thenBlock());
-  then();
-  Values after;
-  for (const Values &tile : scores)
-    after.append(tile);
-  scf::YieldOp::create(b, after);
-  b.setInsertionPointToStart(ifOp.elseBlock());
-  scf::YieldOp::create(b, before);
-  for (auto [i, value] : llvm::enumerate(ifOp.getResults()))
-    scores[i / 4][i % 4] = value;
-}
-
-void GPUStreamKernel::addBias(const Tile &tile,
-                              SmallVectorImpl<Values> &scores) {
-  Value termScale = b.scalar(isSoftmax ? softmax::kLog2E : 1.0);
-  Value lastKey = b.sub(tile.count, b.i32(1));
-  Value lastQuery = b.sub(blockQueries, b.i32(1));
-  Values queries;
-  for (int64_t half : {0, 1}) {
-    Value row = b.add(b.add(warpRow, group), half * 8);
-    queries.push_back(b.add(blockQuery, b.min(row, lastQuery)));
-  }
-  for (auto [index, source] : llvm::enumerate(sources)) {
-    if (!source.bias)
-      continue;
-    auto add = [&, &source = source] {
-      for (auto [number, tileScores] : llvm::enumerate(scores))
-        for (auto [i, score] : llvm::enumerate(tileScores)) {
-          // What lies beyond the tile is masked below.
-          Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
-          offset = b.min(offset, lastKey);
-          Value key = source.attr.getHasLocalBias()
-                          ? b.add(tile.biasColumn, offset)
-                          : getRow(tile, offset);
-          Value at[] = {
-              b.broadcastIndex(source.bias, 0, b.toIndex(queries[i / 2])),
-              b.broadcastIndex(source.bias, 1, b.toIndex(key))};
-          Value term = b.fmul(b.loadScalar(source.bias, at), termScale);
-          score = b.fadd(score, b.fmax(b.scalar(softmax::kMasked), term));
-        }
-    };
-    if (sources.size() == 1)
-      add();
-    else
-      changeScores(b, b.equal(tile.source, b.i32(index)), scores, add);
-  }
-}
-
-void GPUStreamKernel::applyMask(const Tile &tile,
-                                SmallVectorImpl<Values> &scores) {
-  // Every query of the block may read every row of most tiles.
-  Value isPartial =
-      b.either(b.less(tile.count, b.i32(keyTile)),
-               b.either(b.less(tile.upper, b.i32(keyTile)),
-                        b.less(b.i32(1 - queryTile), tile.lower)));
-  changeScores(b, isPartial, scores, [&] {
-    Value maskedScore = b.scalar(masked), column = pairColumn;
-    for (int64_t half : {0, 1}) {
-      Value row = b.add(b.add(warpRow, group), half * 8);
-      Value upper = b.min(b.add(tile.upper, row), tile.count);
-      Value lower = b.max(b.add(tile.lower, row), 0);
-      Value length = b.max(b.sub(upper, lower), 0);
-      // One unsigned comparison does for both bounds.
-      Value start = b.sub(column, lower);
-      for (auto [number, tileScores] : llvm::enumerate(scores))
-        for (int64_t i : {0, 1}) {
-          Value offset = b.add(start, b.i32(number * 8 + i));
-          Value isAdmitted = b.createOrFold<arith::CmpIOp>(
-              arith::CmpIPredicate::ult, offset, length);
-          Value &score = tileScores[2 * half + i];
-          score = b.select(isAdmitted, score, maskedScore);
-        }
-    }
-  });
 }
 
 //===----------------------------------------------------------------------===//

@@ -141,7 +141,7 @@ public:
         b.less(b.thread(), b.i32(firstProducer)),
         [&] {
           w.setRegisters(registers.consumer, /*raises=*/true);
-          consume();
+          b.inGroup(0, firstProducer, [&] { consume(); });
         },
         [&] {
           w.setRegisters(registers.producer, /*raises=*/false);
@@ -164,6 +164,19 @@ private:
     boxes.rows = b.sharedMatrix(offset, 2 * boxes.bytes / kBoxBytes,
                                 kBoxBytes / 2, k.type);
     return boxes;
+  }
+
+  /// The rows of each box of a tile.
+  SmallVector<SharedRows> getRows(const Boxes &boxes, Value stage) {
+    int64_t perBox = kBoxBytes / 2;
+    SmallVector<SharedRows> rows;
+    Value row = b.mul(stage, boxes.bytes / kBoxBytes);
+    for (int64_t first = 0; first < boxes.columns; first += perBox) {
+      rows.push_back({boxes.rows, row, k.keyTile,
+                      std::min(perBox, boxes.columns - first)});
+      row = b.add(row, k.keyTile);
+    }
+    return rows;
   }
 
   /// The address of a tile's part of `bytes` bytes.
@@ -342,6 +355,16 @@ private:
   /// The next sums, and with `hasNext` the scores of the next tile.
   Values attend(Value number, ValueRange sums, ValueRange scores,
                 bool hasNext) {
+    GPUStreamKernel::State state = k.unflatten(sums);
+    Value stage = b.rem(number, 2);
+    GPUStreamKernel::Tile present = getTile(number, stage);
+    Value isCut = k.isCut(present, stage);
+    auto clear = [&](Value isCut) {
+      k.clearHidden(present, stage, isCut, getRows(shared.values, stage), state,
+                    [&] { w.publishWrites(); });
+    };
+    if (!k.hasBias)
+      clear(isCut);
     Values next;
     if (hasNext) {
       next = startScores(b.add(number, 1));
@@ -350,11 +373,10 @@ private:
     SmallVector<Values> tile;
     for (size_t i = 0; i < scores.size(); i += 4)
       tile.push_back(Values(scores.slice(i, 4)));
-    GPUStreamKernel::State state = k.unflatten(sums);
-    Value stage = b.rem(number, 2);
-    GPUStreamKernel::Tile present = getTile(number, stage);
     k.addTerms(present, stage, tile);
-    k.applyMask(present, tile);
+    k.mask(present, stage, isCut, tile);
+    if (k.hasBias)
+      clear(b.either(isCut, k.hasMasked(tile)));
     if (k.isSoftmax)
       k.normalise(tile, state);
     else

@@ -17,17 +17,35 @@
 #include "GPUTileProduct.h"
 #include "GPULaunch.h"
 #include "GPURowCopies.h"
+#include "GPUUnbounded.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// The most columns of a tile, and the depth of what is in shared memory: rows
-/// of 128 bytes.
-static constexpr int64_t kMaxColumns = 96, kDepth = 32;
+/// The most columns of a tile.
+static constexpr int64_t kMaxColumns = 96;
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+Value fovea::attn::getHiddenWeight(KernelBuilder &b) { return b.scalar(-0.0); }
+
+Value fovea::attn::makeRead(KernelBuilder &b, Value weight) {
+  return b.fadd(weight, b.scalar(0.0));
+}
+
+/// Whether a weight is not hidden.
+static Value isWeight(GPUKernelBuilder &b, Value weight) {
+  Value bits = arith::BitcastOp::create(b, b.getI32Type(), weight);
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne, bits,
+                                       b.i32(INT32_MIN));
+}
 
 //===----------------------------------------------------------------------===//
 // Tiles
@@ -38,15 +56,20 @@ TileMultiplier::TileMultiplier(GPUKernelBuilder &builder, F32Math math,
     : b(builder), math(math),
       rows(builder.getNumThreads() / kWarpSize * kFragmentRows),
       columns(columns) {
-  left = b.sharedMatrix(offset, rows, kDepth, b.getF32Type());
-  right = b.sharedMatrix(offset + rows * kDepth * sizeof(float), columns,
-                         kDepth, b.getF32Type());
+  left = b.sharedMatrix(offset, rows, kTileDepth, b.getF32Type());
+  right = b.sharedMatrix(offset + rows * kTileDepth * sizeof(float), columns,
+                         kTileDepth, b.getF32Type());
+  place();
+}
+
+/// Where this thread's sums are.
+void TileMultiplier::place() {
   firstRow = b.add(b.mul(b.warp(), kFragmentRows), b.div(b.lane(), 4));
   firstColumn = b.mul(b.rem(b.lane(), 4), 2);
 }
 
 int64_t TileMultiplier::getSharedBytes(int64_t numWarps, int64_t columns) {
-  return (numWarps * kFragmentRows + columns) * kDepth * sizeof(float);
+  return (numWarps * kFragmentRows + columns) * kTileDepth * sizeof(float);
 }
 
 Value TileMultiplier::rowOf(int64_t i) {
@@ -59,14 +82,63 @@ Value TileMultiplier::columnOf(int64_t i) {
 
 Values TileMultiplier::multiply(Value begin, Value end, ValueRange sums,
                                 Element leftElement, Element rightElement,
-                                bool leftAlongRows, bool rightAlongDepth) {
-  return b.loop(begin, end, kDepth, sums, [&](Value k, ValueRange running) {
+                                bool leftAlongRows, bool rightAlongDepth,
+                                function_ref<Value(Value)> hides) {
+  return b.loop(begin, end, kTileDepth, sums, [&](Value k, ValueRange running) {
     fill(left, rows, !leftAlongRows, k, end, leftElement);
     fill(right, columns, rightAlongDepth, k, end, rightElement);
     b.barrier();
-    Values next = multiplyShared(running);
+    Values next(running);
+    if (hides)
+      next = changeIf(b, hides(k), next, [&] {
+        Values taken;
+        llvm::SaveAndRestore row(firstRow), column(firstColumn);
+        b.rarely([&] {
+          place();
+          taken = takeUnbounded(running);
+        });
+        return taken;
+      });
+    next = multiplyShared(next);
     b.barrier();
     return next;
+  });
+}
+
+/// Adds the products of weights that are not hidden with numbers that are not
+/// finite, which become 0.
+Values TileMultiplier::takeUnbounded(ValueRange sums) {
+  SharedRows numbers = {right, b.i32(0), columns, kTileDepth};
+  Value isFound = b.anyThread(findUnbounded(b, numbers));
+  return changeIf(b, isFound, sums, [&] {
+    auto load = [&](const SharedMatrix &matrix, Value row, Value k) {
+      return b.loadScalar(
+          matrix.memref,
+          b.toIndices({row, getSharedColumn(b, matrix, row, k)}));
+    };
+    auto addDepth = [&](Value k, ValueRange running) {
+      Values next(running), weights;
+      for (int64_t half : {0, 1})
+        weights.push_back(load(left, rowOf(2 * half), k));
+      for (int64_t i = 0, e = next.size(); i < e; ++i) {
+        if (i % 4 > 1)
+          continue;
+        Value number = load(right, columnOf(i), k);
+        Value isTaken = isUnbounded(b, number);
+        for (int64_t half : {0, 1}) {
+          Value &sum = next[i + 2 * half];
+          Value isRead = b.both(isTaken, isWeight(b, weights[half]));
+          sum = b.select(isRead, b.fma(weights[half], number, sum), sum);
+        }
+      }
+      return next;
+    };
+    Values taken = b.loop(b.i32(0), b.i32(kTileDepth), 1, sums, addDepth);
+    keepRolled(taken);
+    b.barrier();
+    clearUnbounded(b, numbers);
+    b.barrier();
+    return taken;
   });
 }
 
@@ -75,11 +147,12 @@ Values TileMultiplier::multiply(Value begin, Value end, ValueRange sums,
 void TileMultiplier::fill(const SharedMatrix &shared, int64_t count,
                           bool alongDepth, Value firstDepth, Value lastDepth,
                           Element element) {
-  int64_t numTurns = count * kDepth / b.getNumThreads();
+  int64_t numTurns = count * kTileDepth / b.getNumThreads();
   b.loop(b.i32(0), b.i32(numTurns), 1, [&](Value turn) {
     Value number = b.add(b.mul(turn, b.getNumThreads()), b.thread());
-    Value row = alongDepth ? b.div(number, kDepth) : b.rem(number, count);
-    Value column = alongDepth ? b.rem(number, kDepth) : b.div(number, count);
+    Value row = alongDepth ? b.div(number, kTileDepth) : b.rem(number, count);
+    Value column =
+        alongDepth ? b.rem(number, kTileDepth) : b.div(number, count);
     Value k = b.add(firstDepth, b.toIndex(column));
     Value value = b.select(
         b.less(k, lastDepth), b.getF32Type(),
@@ -95,7 +168,7 @@ void TileMultiplier::fill(const SharedMatrix &shared, int64_t count,
 Values TileMultiplier::multiplyShared(ValueRange sums) {
   SmallVector<GPUKernelBuilder::Sum> parts(columns / 8, b.makeSum());
   Value warpRow = b.mul(b.warp(), kFragmentRows);
-  for (int64_t step = 0; step * 2 * left.chunkElements < kDepth; ++step)
+  for (int64_t step = 0; step * 2 * left.chunkElements < kTileDepth; ++step)
     b.multiplyRows(b.getF32Type(), math, b.loadLeft(left, warpRow, step), right,
                    b.i32(0), columns, step, parts);
   Values next(sums);
@@ -146,10 +219,15 @@ Values SquareTile::multiply(int64_t depth, Element left, Element right) {
 void SquareTile::keep(ValueRange numbers, double factor) {
   // All threads have read the tile before.
   b.barrier();
+  Value isHiding = b.i1(false);
   forEach(numbers, [&](Value row, Value column, Value number) {
-    b.storeScalar(b.fmul(number, b.scalar(factor)), tile, {row, column});
+    Value isRead = isWeight(b, number);
+    Value product = makeRead(b, b.fmul(number, b.scalar(factor)));
+    isHiding = b.select(isRead, isHiding, b.i1(true));
+    b.storeScalar(b.select(isRead, product, getHiddenWeight(b)), tile,
+                  {row, column});
   });
-  b.barrier();
+  hides = b.anyThread(isHiding);
 }
 
 Value SquareTile::loadKept(Value row, Value column) {
@@ -160,7 +238,8 @@ Values SquareTile::addKept(ValueRange sums, Element element) {
   auto left = [&](Value row, Value k) { return loadKept(row, k); };
   return multiplier.multiply(b.index(0), b.index(kSize), sums, left, element,
                              /*leftAlongRows=*/false,
-                             /*rightAlongDepth=*/false);
+                             /*rightAlongDepth=*/false,
+                             [&](Value) { return hides; });
 }
 
 void SquareTile::forEach(ValueRange sums,
@@ -212,8 +291,11 @@ static void emitTile(GPUKernelBuilder &b, F32Math math,
     return elementOr0(b.less(column, columns),
                       [&] { return product.right(b, point, k, column); });
   };
+  auto hides = [&](Value k) { return product.hides(b, point, firstRow, k); };
   Values sums = tile.multiply(begin, end, tile.makeSums(), left, right,
-                              product.leftAlongRows, product.rightAlongDepth);
+                              product.leftAlongRows, product.rightAlongDepth,
+                              product.hides ? function_ref<Value(Value)>(hides)
+                                            : nullptr);
   for (auto [i, sum] : llvm::enumerate(sums)) {
     Value row = b.add(firstRow, b.toIndex(tile.rowOf(i)));
     Value column = b.add(firstColumn, b.toIndex(tile.columnOf(i)));

@@ -43,12 +43,24 @@ struct TileProduct {
   /// factor, rather than by depth; and by depth of the right one, rather than
   /// by column.
   bool leftAlongRows = false, rightAlongDepth = false;
+  /// Whether the left factor of the tile of rows that begins at `row` may have
+  /// hidden weights in the `kTileDepth` of the depth from `k` on; null: never.
+  llvm::function_ref<Value(GPUKernelBuilder &, ValueRange point, Value row,
+                           Value k)>
+      hides = {};
 };
+
+/// The weight of an entry that is not read: a zero that not even NaN changes.
+/// What is read has weights that are not -0; `makeRead` sees to that.
+mlir::Value getHiddenWeight(KernelBuilder &b);
+mlir::Value makeRead(KernelBuilder &b, mlir::Value weight);
 
 /// Rows of a tile.
 constexpr int64_t kTileRows = 64;
 /// Rows of the fragments of a warp.
 constexpr int64_t kFragmentRows = 16;
+/// What of the depth is in shared memory at once: rows of 128 bytes.
+constexpr int64_t kTileDepth = 32;
 
 /// Adds products of tiles whose elements are looked up to sums in registers:
 /// four for every 8 columns, of rows `lane / 4` and 8 more of the warp's 16.
@@ -66,9 +78,11 @@ public:
 
   Values makeSums() { return Values(columns / 8 * 4, b.scalar(0.0)); }
   /// Adds the products of depths `begin .. end - 1`. The flags say which
-  /// elements lie side by side in memory, as in TileProduct.
+  /// elements lie side by side in memory, and `hides` where hidden weights are,
+  /// as in TileProduct.
   Values multiply(Value begin, Value end, mlir::ValueRange sums, Element left,
-                  Element right, bool leftAlongRows, bool rightAlongDepth);
+                  Element right, bool leftAlongRows, bool rightAlongDepth,
+                  llvm::function_ref<Value(Value k)> hides = {});
   /// The row and column in the tile of number `i` of the sums, in 32 bits.
   Value rowOf(int64_t i);
   Value columnOf(int64_t i);
@@ -77,6 +91,8 @@ private:
   void fill(const SharedMatrix &shared, int64_t count, bool alongDepth,
             Value firstDepth, Value lastDepth, Element element);
   Values multiplyShared(mlir::ValueRange sums);
+  void place();
+  Values takeUnbounded(mlir::ValueRange sums);
 
   GPUKernelBuilder &b;
   F32Math math;
@@ -116,7 +132,8 @@ public:
   Values makeSums() { return multiplier.makeSums(); }
   /// `left right^T`, whose rows lie side by side in memory.
   Values multiply(int64_t depth, Element left, Element right);
-  /// Puts a tile, times `factor`, in shared memory for all threads.
+  /// Puts a tile, times `factor`, in shared memory for all threads. Numbers may
+  /// be hidden weights.
   void keep(ValueRange numbers, double factor);
   Value loadKept(Value row, Value column);
   /// Adds `kept tile` times a matrix of 64 rows, `element(column, row)`.
@@ -164,6 +181,8 @@ private:
 
   TileMultiplier multiplier;
   Value tile;
+  /// Whether the tile that is kept has hidden weights.
+  Value hides;
 };
 
 /// Emits a kernel with a block of threads for every tile of every point. Sums

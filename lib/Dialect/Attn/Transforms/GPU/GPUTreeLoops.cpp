@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -95,6 +96,8 @@ protected:
     }
     return sum;
   }
+  /// Whether an entry of a list is a node, and not an absent one.
+  Value isThere(Value index) { return b.less(b.index(-1), index); }
   /// The first token of a node whose level is known at run time only.
   Value firstToken(Value level, Value index) {
     Value segment = b.index(1);
@@ -260,22 +263,29 @@ public:
     };
     parallelLoop(b, {batches, count, b.index(width)}, [&](ValueRange at) {
       auto [level, index] = getNode(at[0], at[1]);
-      Value token = firstToken(level, index);
-      b.storeScalar(fetch(at[0], token, at[2], level), op.getRows(), at);
+      Value number = b.select(
+          isThere(index), b.getF32Type(),
+          [&, level = level, index = index] {
+            return fetch(at[0], firstToken(level, index), at[2], level);
+          },
+          [&] { return b.scalar(0.0); });
+      b.storeScalar(number, op.getRows(), at);
     });
     if (!op.getLogWeight())
       return;
     parallelLoop(b, {batches, count}, [&](ValueRange at) {
       auto [level, index] = getNode(at[0], at[1]);
-      Value weight;
-      if (op.getCounts()) {
+      auto getWeight = [&, level = level, index = index]() -> Value {
+        if (!op.getCounts())
+          return b.fmul(toNumber(level),
+                        b.scalar(std::log(static_cast<double>(getRatio()))));
         Value row[] = {at[0], rowOfAny(level, index)};
         Value tokens = memref::LoadOp::create(b, op.getCounts(), row);
-        weight = emitLogCount(b, tokens);
-      } else {
-        weight = b.fmul(toNumber(level),
-                        b.scalar(std::log(static_cast<double>(getRatio()))));
-      }
+        return emitLogCount(b, tokens);
+      };
+      Value weight = b.select(isThere(index), b.getF32Type(), getWeight, [&] {
+        return b.scalar(-std::numeric_limits<double>::infinity());
+      });
       b.storeScalar(weight, op.getLogWeight(), at);
     });
   }
@@ -342,30 +352,36 @@ private:
   /// Changes of the listed nodes; roots among them have new rows at once.
   void emitListed() {
     parallelLoop(b, {batches, count, b.index(width)}, [&](ValueRange at) {
-      Value batch = at[0], column = at[2];
+      Value batch = at[0];
       auto [level, index] = getNode(batch, at[1]);
-      Value row = rowOfAny(level, index);
-      Value isPresent;
-      if (op.getCounts())
-        isPresent = b.less(b.index(0), countOf(batch, row));
-      Value wanted = b.loadScalar(op.getRows(), at);
-      b.ifThenElse(
-          b.equal(level, b.index(getLevels())),
-          [&] {
-            Value target[] = {batch, row, column};
-            auto replace = [&] { b.storeScalar(wanted, tree, target); };
-            isPresent ? b.ifThen(isPresent, replace) : replace();
-          },
-          [&, level = level, index = index] {
-            // What a fetch would have returned: then there is no change.
-            Value token = firstToken(level, index);
-            Value old = round(fetch(batch, token, column, level));
-            Value change = b.fsub(wanted, old);
-            if (isPresent)
-              change = b.select(isPresent, change, b.scalar(0.0));
-            b.storeScalar(change, changes, at);
-          });
+      b.ifThen(isThere(index), [&, level = level, index = index] {
+        emitListed(at, level, index);
+      });
     });
+  }
+  void emitListed(ValueRange at, Value level, Value index) {
+    Value batch = at[0], column = at[2];
+    Value row = rowOfAny(level, index);
+    Value isPresent;
+    if (op.getCounts())
+      isPresent = b.less(b.index(0), countOf(batch, row));
+    Value wanted = b.loadScalar(op.getRows(), at);
+    b.ifThenElse(
+        b.equal(level, b.index(getLevels())),
+        [&] {
+          Value target[] = {batch, row, column};
+          auto replace = [&] { b.storeScalar(wanted, tree, target); };
+          isPresent ? b.ifThen(isPresent, replace) : replace();
+        },
+        [&] {
+          // What a fetch would have returned: then there is no change.
+          Value token = firstToken(level, index);
+          Value old = round(fetch(batch, token, column, level));
+          Value change = b.fsub(wanted, old);
+          if (isPresent)
+            change = b.select(isPresent, change, b.scalar(0.0));
+          b.storeScalar(change, changes, at);
+        });
   }
 
   /// Runs `then` if node `j` of the list is the place of an inner node of
@@ -376,8 +392,8 @@ private:
     Value token = firstToken(own, index);
     Value begins =
         b.equal(b.rem(token, b.index(shape.getSegment(level))), b.index(0));
-    b.ifThen(b.both(b.less(own, b.index(level)), begins),
-             [&] { then(ancestor(level, token)); });
+    Value isInner = b.both(isThere(index), b.less(own, b.index(level)));
+    b.ifThen(b.both(isInner, begins), [&] { then(ancestor(level, token)); });
   }
 
   /// The places of the children of all inner nodes of `level`: lists are in the
@@ -398,7 +414,9 @@ private:
             [&](OpBuilder &, Location, ValueRange bounds) {
               Value middle = b.div(b.add(bounds[0], bounds[1]), 2);
               auto [own, index] = getNode(at[0], middle);
-              Value isAfter = b.less(wanted, firstToken(own, index));
+              // Absent nodes come last.
+              Value isAfter = b.either(b.less(index, b.index(0)),
+                                       b.less(wanted, firstToken(own, index)));
               Values next = {b.select(isAfter, bounds[0], middle),
                              b.select(isAfter, middle, bounds[1])};
               scf::YieldOp::create(b, next);

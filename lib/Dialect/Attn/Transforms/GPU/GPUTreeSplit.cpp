@@ -9,7 +9,8 @@
 // A thread for each candidate counts how many others are better; those with
 // fewer than `split` better ones are chosen. Then a block for each batch entry
 // lists the new frontier: every thread has a piece of the old one, and learns
-// from the counts of the threads before where to write.
+// from the counts of the threads before where to write. What nobody writes to
+// is absent.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,13 +56,20 @@ private:
     return memref::LoadOp::create(b, memref, ValueRange{batch, at});
   }
 
-  /// Whether a candidate has tokens.
+  /// Whether a candidate is there and has tokens; null if all are.
   Value isPresent(Value batch, Value candidate) {
-    Value counts = op.getCounts(), node = candidate;
-    if (op.getCandidates())
-      node = b.toIndex(load(op.getCandidates(), batch, candidate));
+    Value node = candidate, isThere;
+    if (op.getCandidates()) {
+      Value index = load(op.getCandidates(), batch, candidate);
+      isThere = b.less(b.i32(-1), index);
+      node = b.toIndex(b.max(index, b.i32(0)));
+    }
+    if (!op.getCounts())
+      return isThere;
     int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
-    return b.less(b.i32(0), load(counts, batch, b.add(node, firstRow)));
+    Value count = load(op.getCounts(), batch, b.add(node, firstRow));
+    Value hasTokens = b.less(b.i32(0), count);
+    return isThere ? b.both(isThere, hasTokens) : hasTokens;
   }
 
   /// NaN counts as the lowest score.
@@ -79,7 +87,8 @@ private:
   void choose() {
     Value zero = b.i32(0), one = b.i32(1);
     parallelLoop(b, {batches, b.index(numCandidates)}, [&](ValueRange at) {
-      Value batch = at[0], own = at[1], isChosen;
+      // Without scores, no candidate is better than another.
+      Value batch = at[0], own = at[1], better = zero;
       if (op.getScores()) {
         Value score = loadScore(batch, own);
         auto countBetter = [&](Value other, ValueRange sum) -> Values {
@@ -90,20 +99,17 @@ private:
                                              otherScore, score);
           Value isBetter =
               b.either(isGreater, b.both(ties, b.less(other, own)));
-          if (op.getCounts())
-            isBetter = b.both(isBetter, isPresent(batch, other));
+          if (Value present = isPresent(batch, other))
+            isBetter = b.both(isBetter, present);
           return {b.add(sum[0], b.select(isBetter, one, zero))};
         };
-        Value better = b.loop(b.index(0), b.index(numCandidates), 1, {zero},
-                              countBetter)[0];
-        isChosen = b.less(better, b.i32(op.getSplit()));
+        better = b.loop(b.index(0), b.index(numCandidates), 1, {zero},
+                        countBetter)[0];
       }
-      if (op.getCounts()) {
-        Value present = isPresent(batch, own);
-        isChosen = isChosen ? b.both(isChosen, present) : present;
-      }
-      Value mark = isChosen ? b.select(isChosen, one, zero) : one;
-      memref::StoreOp::create(b, mark, chosen, at);
+      Value isChosen = b.less(better, b.i32(op.getSplit()));
+      if (Value present = isPresent(batch, own))
+        isChosen = b.both(isChosen, present);
+      memref::StoreOp::create(b, b.select(isChosen, one, zero), chosen, at);
     });
   }
 
@@ -135,6 +141,14 @@ private:
                   })[0];
   }
 
+  /// The threads of a block make all entries absent; a barrier has to follow.
+  void clear(Value batch, Value list) {
+    b.loop(b.toIndex(b.thread()), b.extent(list, 1), kNumThreads,
+           [&](Value at) {
+             memref::StoreOp::create(b, b.i32(-1), list, ValueRange{batch, at});
+           });
+  }
+
   void list() {
     int64_t count = op.getNumFrontier();
     int64_t piece = llvm::divideCeil(count, kNumThreads);
@@ -142,6 +156,9 @@ private:
     Value batch = beginBlocks(b, batches, 2 * bytes)[0];
     Value candidatesOf = b.sharedBuffer(0, {kNumThreads}, b.getI32Type());
     Value splitsOf = b.sharedBuffer(bytes, {kNumThreads}, b.getI32Type());
+    clear(batch, op.getNewLevel());
+    clear(batch, op.getNewIndex());
+    clear(batch, op.getChildren());
     Value low = b.mul(b.toIndex(b.thread()), piece);
     Value high = b.min(b.add(low, piece), count);
     Value zero = b.i32(0), one = b.i32(1);
@@ -193,7 +210,10 @@ private:
                 ValueRange{batch, b.add(b.mul(before, ratio), child)});
           });
         },
-        [&] { put(level, index, target); });
+        [&] {
+          b.ifThen(b.less(b.i32(-1), index),
+                   [&] { put(level, index, target); });
+        });
   }
 
   TreeSplitOp op;

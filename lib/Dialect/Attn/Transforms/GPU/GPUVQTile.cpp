@@ -108,15 +108,23 @@ Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
 void VQTile::weigh(const Place &place, const Query &query, const Row &row,
                    Value score, Value product, Entries &entries) {
   bool isSoftmax = problem.isSoftmax(), isCache = place.isCache;
-  Value zero = b.scalar(0.0), exists = b.both(query.exists, row.exists);
-  if (!isCache)
-    exists = b.both(exists, b.less(row.index, b.add(query.token, 1)));
+  Value zero = b.scalar(0.0), hidden = getHiddenWeight(b);
+  auto isAbove = [&](Value number, double bound) {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, number,
+                                 b.scalar(bound));
+  };
+  // Nobody reads a codeword that no token has, nor what a bias removes.
+  Value exists = b.both(query.exists, row.exists);
+  exists = b.both(exists, isCache ? isAbove(row.count, 0.0)
+                                  : b.less(row.index, b.add(query.token, 1)));
   // Scores are in base 2 for the exponential.
   double base = isSoftmax ? softmax::kLog2E : 1.0;
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble() * base));
   if (op.getBias() && !isCache) {
     Value bias =
         loadOr0(exists, [&] { return loadBias(place, query, row.index); });
+    exists =
+        b.both(exists, isAbove(bias, -std::numeric_limits<double>::infinity()));
     score = b.fma(bias, b.scalar(base), score);
   }
   Value factor, weight;
@@ -134,14 +142,15 @@ void VQTile::weigh(const Place &place, const Query &query, const Row &row,
     factor = b.fadd(positive, positive);
     weight = b.fmul(positive, positive);
   }
-  entries.weights.push_back(b.select(exists, weight, zero));
+  entries.weights.push_back(b.select(exists, weight, hidden));
   if (!product)
     return;
   if (isSoftmax)
     product = b.fsub(product, query.delta);
   if (isCache)
     factor = b.fmul(factor, row.count);
-  entries.gradients.push_back(b.select(exists, b.fmul(factor, product), zero));
+  Value gradient = makeRead(b, b.fmul(factor, product));
+  entries.gradients.push_back(b.select(exists, gradient, hidden));
 }
 
 VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,

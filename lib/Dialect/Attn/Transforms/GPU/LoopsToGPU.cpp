@@ -78,8 +78,10 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     });
     for (scf::ForallOp forall : foralls) {
       rewriter.setInsertionPoint(forall);
-      if (failed(scf::forallToParallelLoop(rewriter, forall)))
+      if (failed(scf::forallToParallelLoop(rewriter, forall))) {
+        forall.emitOpError("cannot be lowered to loops on buffers");
         return signalPassFailure();
+      }
     }
     for (memref::CopyOp copy : copies) {
       rewriter.setInsertionPoint(copy);
@@ -126,7 +128,9 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
   }
 
   static bool isContiguous(Value memref) {
-    return cast<MemRefType>(memref.getType()).getLayout().isIdentity();
+    // Buffers without a rank are refused when they are placed.
+    auto type = dyn_cast<MemRefType>(memref.getType());
+    return !type || type.getLayout().isIdentity();
   }
 };
 } // namespace

@@ -75,10 +75,40 @@ struct PlaceGPUBuffersPass
 };
 } // namespace
 
+/// A buffer whose bytes cannot be counted before it is copied; null if `types`
+/// has none.
+static Type findUnsizedBuffer(TypeRange types) {
+  for (Type type : types) {
+    auto buffer = dyn_cast<BaseMemRefType>(type);
+    if (buffer &&
+        (!buffer.hasRank() || !buffer.getElementType().isIntOrIndexOrFloat()))
+      return type;
+  }
+  return {};
+}
+
+/// Whether `op` only forgets the rank of a buffer of which a tensor map is
+/// made.
+static bool isForTensorMap(Operation *op) {
+  return isa<memref::CastOp>(op) &&
+         llvm::all_of(op->getUsers(),
+                      llvm::IsaPred<nvgpu::TmaCreateDescriptorOp>);
+}
+
 /// Code outside of kernels runs on the host, which cannot see the device's
 /// memory.
 LogicalResult BufferPlacement::check() {
+  auto checkTypes = [](Operation *op, TypeRange types) -> LogicalResult {
+    if (Type type = findUnsizedBuffer(types))
+      return op->emitOpError("has a value of type ")
+             << type << ", but buffers of GPUs have a rank and hold numbers";
+    return success();
+  };
+  if (failed(checkTypes(function, function.getArgumentTypes())))
+    return failure();
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
+    if (!isForTensorMap(op) && failed(checkTypes(op, op->getResultTypes())))
+      return WalkResult::interrupt();
     if (isa<memref::LoadOp, memref::StoreOp>(op) &&
         op->getParentOfType<LoopLikeOpInterface>())
       return op->emitOpError(

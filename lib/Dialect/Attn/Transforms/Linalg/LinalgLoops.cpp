@@ -89,6 +89,17 @@ private:
 };
 } // namespace
 
+/// Whether an output has one element for each point of the parallel loops: it
+/// is read before all reductions and written after them.
+static bool isOnePerPoint(linalg::LinalgOp op, AffineMap map) {
+  return map.isProjectedPermutation() &&
+         llvm::all_of(llvm::enumerate(op.getIteratorTypesArray()),
+                      [&](auto loop) {
+                        return map.isFunctionOfDim(loop.index()) ==
+                               linalg::isParallelIterator(loop.value());
+                      });
+}
+
 bool LoopsKernel::canEmit(linalg::LinalgOp op) {
   if (!op.hasPureBufferSemantics() || op.getNumLoops() == 0 ||
       op->getNumRegions() != 1)
@@ -103,7 +114,7 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
       return false;
     AffineMap map = op.getMatchingIndexingMap(&operand);
     if (map.getNumSymbols() != 0 ||
-        (op.isDpsInit(&operand) && !map.isProjectedPermutation()))
+        (op.isDpsInit(&operand) && !isOnePerPoint(op, map)))
       return false;
   }
   // Every loop's extent must be that of some operand.

@@ -9,6 +9,7 @@
 #include "CausalSumKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -26,16 +27,17 @@ static bool hasSameRows(MemRefType type, MemRefType packed) {
 
 /// Packs rows `first .. first + chunk - 1`; those that do not exist are zero.
 void CausalSumKernel::packRows(const PackedRows &source, Value head,
-                               Value first, Value total, Value from,
+                               Value first, Range range, Value from,
                                Value target, int64_t columns) {
   b.loop(b.index(0), b.index(kChunk), 1, [&](Value i) {
     Value row = b.add(first, i);
-    Value exists = b.both(b.less(b.index(-1), row), b.less(row, total));
+    Value exists = b.both(b.less(b.sub(range.begin, b.index(1)), row),
+                          b.less(row, range.end));
     b.ifThenElse(
         exists,
         [&] {
-          packRow(source, {batch, head, position(row, total)}, from, target, i,
-                  columns);
+          packRow(source, {batch, head, position(row, range.end)}, from, target,
+                  i, columns);
         },
         [&] { fillZero(b, target, i, columns); });
   });
@@ -45,20 +47,20 @@ void CausalSumKernel::packRows(const PackedRows &source, Value head,
 /// lie in memory just so, they stay there; others are packed with `pack`, and
 /// are packed already without. They can be asked to be aligned as vectors are.
 Value CausalSumKernel::chunkRows(const PackedRows &source, Value head,
-                                 Value first, Value total, Value from,
+                                 Value first, Range range, Value from,
                                  Value packed, bool pack, bool areAligned) {
   auto packAll = [&] {
     int64_t columns = cast<MemRefType>(packed.getType()).getDimSize(1);
     if (pack)
-      packRows(source, head, first, total, from, packed, columns);
+      packRows(source, head, first, range, from, packed, columns);
     return packed;
   };
   auto type = cast<MemRefType>(packed.getType());
   if (sum.transposed || !source.isPlain() ||
       !hasSameRows(cast<MemRefType>(source.rows.getType()), type))
     return packAll();
-  Value exist = b.both(b.less(b.index(-1), first),
-                       b.less(b.add(first, kChunk - 1), total));
+  Value exist = b.both(b.less(b.sub(range.begin, b.index(1)), first),
+                       b.less(b.add(first, kChunk - 1), range.end));
   if (areAligned) {
     Value address =
         memref::ExtractAlignedPointerAsIndexOp::create(b, source.rows);
@@ -79,19 +81,22 @@ Value CausalSumKernel::chunkRows(const PackedRows &source, Value head,
       packAll);
 }
 
+/// Rows that read no key count as none.
 void CausalSumKernel::setRows(Value slot, Value first, bool pack) {
-  rows = chunkRows(sum.left, rowHead, first, numRows(), b.index(0),
+  Value begin = b.max(b.sub(b.index(0), diagonal()), 0);
+  Value end = b.select(b.less(b.index(0), numColumns()), numRows(), b.index(0));
+  rows = chunkRows(sum.left, rowHead, first, {begin, end}, b.index(0),
                    b.rowView(left, slot), pack);
 }
 
 void CausalSumKernel::setValues(Value slot, Value panelNumber, Value first,
                                 bool pack) {
-  chunkValues = chunkRows(sum.value, keyHead, first, numColumns(), firstColumn,
+  chunkValues = chunkRows(sum.value, keyHead, first, allKeys(), firstColumn,
                           b.rowView(values, {slot, panelNumber}), pack);
 }
 
 void CausalSumKernel::packKeys(Value first) {
-  keys = chunkRows(sum.right, keyHead, first, numColumns(), b.index(0),
+  keys = chunkRows(sum.right, keyHead, first, allKeys(), b.index(0),
                    b.rowView(right, b.index(0)), /*pack=*/true,
                    /*areAligned=*/true);
 }
@@ -201,13 +206,26 @@ void CausalSumKernel::addKeys(Value slot, Value first) {
 
 /// Packs the values of a chunk that are not in panels, a row for each column.
 void CausalSumKernel::packTails(Value slot, Value first) {
-  packRows(sum.value, keyHead, first, numColumns(), b.index(width - numTails),
+  packRows(sum.value, keyHead, first, allKeys(), b.index(width - numTails),
            packedTails, lanes);
   for (int64_t c = 0; c < numTails; ++c)
     b.loop(b.index(0), b.index(kChunk), 1, [&](Value i) {
       b.storeScalar(b.loadScalar(packedTails, {i, b.index(c)}), tails,
                     {slot, b.index(c), i});
     });
+}
+
+/// Numbers of column `c` of the sums for keys from `key` on; zeros for those
+/// that row `i` does not read, whose weights are zero.
+Value CausalSumKernel::loadTails(Value slot, int64_t c, int64_t i,
+                                 int64_t key) {
+  Value numbers =
+      b.loadVector(tails, {slot, b.index(c - sum.hasTotals()), b.index(key)});
+  if (i + 1 - key >= lanes)
+    return numbers;
+  Value isRead = vector::CreateMaskOp::create(
+      b, VectorType::get({lanes}, b.getI1Type()), b.index(i + 1 - key));
+  return arith::SelectOp::create(b, isRead, numbers, b.splat(0.0));
 }
 
 /// The sum of the weights of every row of a chunk, its product with the sum of
@@ -234,11 +252,7 @@ void CausalSumKernel::emitTotals(Value slot) {
         if (isOnes(c))
           parts[i] = b.fadd(parts[i], weights);
         else
-          parts[i] =
-              b.fma(weights,
-                    b.loadVector(tails, {slot, b.index(c - sum.hasTotals()),
-                                         b.index(key)}),
-                    parts[i]);
+          parts[i] = b.fma(weights, loadTails(slot, c, i, key), parts[i]);
       }
     for (int64_t i = 0; i < kChunk; i += lanes) {
       Value total = b.sumEach(ArrayRef(parts).slice(i, lanes));

@@ -59,6 +59,10 @@ private:
     Value memref, head, row, total, first;
     int64_t columns;
   };
+  /// Rows, or keys, that exist.
+  struct Range {
+    Value begin, end;
+  };
   /// Dot products of a row of a chunk and keys from `key` on: lanes of a vector
   /// of its triangle.
   struct Dots {
@@ -79,6 +83,8 @@ private:
     return sum.transposed ? b.index(0) : b.sub(numColumns(), numRows());
   }
 
+  Range allKeys() { return {b.index(0), numColumns()}; }
+
   void emitHeads();
   void emitSegments();
   State
@@ -90,10 +96,10 @@ private:
   void emitOutputs(Value slot, Value first);
   void forPanels(llvm::function_ref<void(Value)> body);
 
-  void packRows(const PackedRows &source, Value head, Value first, Value total,
+  void packRows(const PackedRows &source, Value head, Value first, Range range,
                 Value from, Value target, int64_t columns);
   Value chunkRows(const PackedRows &source, Value head, Value first,
-                  Value total, Value from, Value packed, bool pack,
+                  Range range, Value from, Value packed, bool pack,
                   bool areAligned = false);
   void setRows(Value slot, Value first, bool pack);
   void setValues(Value slot, Value panelNumber, Value first, bool pack);
@@ -112,6 +118,7 @@ private:
   void addKeys(Value slot, Value first);
   void addToState(Value slot);
 
+  Value loadTails(Value slot, int64_t c, int64_t i, int64_t key);
   void emitTotals(Value slot);
   void emitRows(Value slot, Value panelNumber, Value first, Value row,
                 bool isFirst);

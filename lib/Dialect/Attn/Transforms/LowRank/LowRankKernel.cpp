@@ -107,13 +107,9 @@ void LowRankKernel::addCompensated(KernelBuilder &k, Value part, Value sums,
 
 void LowRankKernel::addProducts(Value left, Value right, Value depth,
                                 Value before, Value sums, int64_t columns) {
-  int64_t numVectors = columns / lanes;
-  int64_t numPanels = llvm::divideCeil(numVectors, vectors);
-  for (int64_t panel = 0; panel < numPanels; ++panel) {
-    int64_t first = numVectors * panel / numPanels;
-    int64_t count = numVectors * (panel + 1) / numPanels - first;
+  auto addPanel = [&](Value first, int64_t count) {
     int64_t rows = tileRows(count);
-    auto column = [&](int64_t v) { return b.index((first + v) * lanes); };
+    auto column = [&](int64_t v) { return b.add(first, v * lanes); };
     auto addTile = [&](Value d) {
       auto step = [&](Value j, ValueRange running) {
         Values next(running), rights;
@@ -136,6 +132,21 @@ void LowRankKernel::addProducts(Value left, Value right, Value depth,
         }
     };
     b.loop(b.index(0), b.index(llvm::alignTo(rank, rows)), rows, addTile);
+  };
+  // Few panels are alike in width and written out. Many would be much code.
+  constexpr int64_t kMaxWritten = 16;
+  int64_t numVectors = columns / lanes, whole = 0;
+  if (numVectors > kMaxWritten * vectors) {
+    whole = llvm::alignDown(numVectors, vectors);
+    b.loop(b.index(0), b.index(whole * lanes), vectors * lanes,
+           [&](Value first) { addPanel(first, vectors); });
+  }
+  int64_t rest = numVectors - whole;
+  int64_t numPanels = llvm::divideCeil(rest, vectors);
+  for (int64_t panel = 0; panel < numPanels; ++panel) {
+    int64_t first = rest * panel / numPanels;
+    int64_t count = rest * (panel + 1) / numPanels - first;
+    addPanel(b.index((whole + first) * lanes), count);
   }
 }
 

@@ -60,7 +60,7 @@ private:
   void emitGroup(Value node, Value group);
   void emitRun(Value node, Value first);
   void clearNode(Value node);
-  void gather(Value first, Value last, llvm::function_ref<Value(Value)> keeps);
+  Value gather(Value first, Value last, llvm::function_ref<Value(Value)> keeps);
   void packKey(Value row, Value slot);
   Value viewNode(Value node);
   void emitTree();
@@ -69,10 +69,13 @@ private:
   void addColumns(Value row);
   void emitInterval(Value first, Value last);
   void addNode(Value node);
+  void addGroup(Value group);
   void addKeys(Value first, Value last);
 
   int64_t columns, run;
   Value sums, numNodes;
+  /// How many columns each group has.
+  Value counts;
   /// The rows at which each column of a transposed mask enters or leaves.
   ChangeList changes;
   // The present task.
@@ -98,6 +101,9 @@ void MaskedSumKernel::allocateSums() {
                                 : b.extent(sum.parts[1], 2);
   sums = b.allocate({numBatches(), numQueryHeads(), numNodes},
                     {paddedRank(), columns}, state);
+  if (!sum.hasIntervals())
+    counts = b.allocate({numBatches(), numQueryHeads(), numNodes}, {},
+                        b.getI32Type());
 }
 
 Value MaskedSumKernel::viewNode(Value node) {
@@ -117,9 +123,9 @@ void MaskedSumKernel::packKey(Value row, Value slot) {
 }
 
 /// Gathers those of columns `first .. last - 1`, at most a chunk, that are to
-/// be kept, and adds them to `chosen`.
-void MaskedSumKernel::gather(Value first, Value last,
-                             llvm::function_ref<Value(Value)> keeps) {
+/// be kept, and adds them to `chosen`. Returns how many.
+Value MaskedSumKernel::gather(Value first, Value last,
+                              llvm::function_ref<Value(Value)> keeps) {
   Value count = b.loop(first, last, 1, b.index(0),
                        [&](Value column, ValueRange counts) -> Values {
                          Value slot = counts.front();
@@ -130,6 +136,7 @@ void MaskedSumKernel::gather(Value first, Value last,
                     .front();
   b.ifThen(b.less(b.index(0), count),
            [&] { addProducts(right, values, count, chosen, chosen, columns); });
+  return count;
 }
 
 /// The sum of the columns of a group.
@@ -137,12 +144,18 @@ void MaskedSumKernel::emitGroup(Value node, Value group) {
   clearNode(node);
   chosen = node;
   Value numKeys = numColumns();
-  b.loop(b.index(0), numKeys, kChunk, [&](Value first) {
-    gather(first, b.min(b.add(first, kChunk), numKeys), [&](Value column) {
-      return sum.hasRowGroups() ? keepsEntry(group, column)
-                                : b.equal(loadPart(0, column), group);
-    });
-  });
+  auto keeps = [&](Value column) {
+    return sum.hasRowGroups() ? keepsEntry(group, column)
+                              : b.equal(loadPart(0, column), group);
+  };
+  Value count =
+      b.loop(b.index(0), numKeys, kChunk, b.index(0),
+             [&](Value first, ValueRange counts) -> Values {
+               Value end = b.min(b.add(first, kChunk), numKeys);
+               return {b.add(counts.front(), gather(first, end, keeps))};
+             })
+          .front();
+  b.storeIndex(count, counts, {batch, head, group});
 }
 
 /// The sum of a run of columns.
@@ -185,9 +198,8 @@ void MaskedSumKernel::emitTree() {
 void MaskedSumKernel::addNode(Value node) {
   constexpr int64_t kVectors = 8;
   Value view = viewNode(node);
-  for (int64_t first = 0; first < columns; first += kVectors * lanes) {
-    int64_t count = std::min(kVectors, (columns - first) / lanes);
-    auto column = [&](int64_t v) { return b.index(first + v * lanes); };
+  auto addColumns = [&](Value first, int64_t count) {
+    auto column = [&](int64_t v) { return b.add(first, v * lanes); };
     Values row;
     for (int64_t v = 0; v < count; ++v)
       row.push_back(b.loadVector(output, column(v)));
@@ -202,7 +214,19 @@ void MaskedSumKernel::addNode(Value node) {
         });
     for (int64_t v = 0; v < count; ++v)
       b.storeVector(row[v], output, column(v));
-  }
+  };
+  int64_t whole = llvm::alignDown(columns, kVectors * lanes);
+  b.loop(b.index(0), b.index(whole), kVectors * lanes,
+         [&](Value first) { addColumns(first, kVectors); });
+  if (whole < columns)
+    addColumns(b.index(whole), (columns - whole) / lanes);
+}
+
+/// The same for a group, unless it has no columns: zeros times a row that is no
+/// finite number would be none.
+void MaskedSumKernel::addGroup(Value group) {
+  Value count = b.loadIndex(counts, {batch, head, group});
+  b.ifThen(b.less(b.index(0), count), [&] { addNode(group); });
 }
 
 /// Adds columns `first .. last - 1` one by one.
@@ -268,9 +292,9 @@ void MaskedSumKernel::addColumns(Value row) {
     });
   }
   if (sum.hasRowGroups())
-    return addNode(loadPart(0, row));
+    return addGroup(loadPart(0, row));
   b.loop(zero, numNodes, 1, [&](Value group) {
-    b.ifThen(keepsEntry(group, row), [&] { addNode(group); });
+    b.ifThen(keepsEntry(group, row), [&] { addGroup(group); });
   });
 }
 
@@ -321,6 +345,8 @@ void MaskedSumKernel::emit() {
              b.freeScratch();
            });
   memref::DeallocOp::create(b, sums);
+  if (counts)
+    memref::DeallocOp::create(b, counts);
   changes.free(b);
 }
 

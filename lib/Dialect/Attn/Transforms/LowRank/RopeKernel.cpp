@@ -53,7 +53,8 @@ public:
   void emit();
 
 private:
-  void storeFrequencies();
+  void loadFrequencies();
+  Value loadConstant(ArrayRef<double> numbers);
   void emitTables(Value batch, Value head, Value firstRow, Value count);
   void emitAngles(KernelBuilder &k, Value position, Value row, Value pair);
   void turnRow(Value batch, Value head, Value row, Value tableRow);
@@ -83,27 +84,36 @@ static std::pair<double, double> getFrequency(double base, int64_t i,
   return {double(exact), double(turns - exact)};
 }
 
-void RopeKernel::storeFrequencies() {
-  Type number = b.getF64Type();
-  exactParts = b.scratch({pairs}, number);
-  rests = b.scratch({pairs}, number);
-  constexpr int64_t kChunk = 8;
-  for (int64_t first = 0; first < pairs; first += kChunk) {
-    int64_t count = std::min(kChunk, pairs - first);
-    SmallVector<double> exact, rest;
-    for (int64_t i = first; i < first + count; ++i) {
-      auto [e, r] = getFrequency(base, i, pairs);
-      exact.push_back(sign * e);
-      rest.push_back(sign * r);
-    }
-    auto type = VectorType::get({count}, number);
-    for (auto [numbers, buffer] :
-         {std::pair(&exact, exactParts), std::pair(&rest, rests)}) {
-      Value constant = arith::ConstantOp::create(
-          b, DenseElementsAttr::get(type, ArrayRef<double>(*numbers)));
-      vector::StoreOp::create(b, constant, buffer, ValueRange(b.index(first)));
-    }
+void RopeKernel::loadFrequencies() {
+  SmallVector<double> exact, rest;
+  for (int64_t i = 0; i < pairs; ++i) {
+    auto [e, r] = getFrequency(base, i, pairs);
+    exact.push_back(sign * e);
+    rest.push_back(sign * r);
   }
+  exactParts = loadConstant(exact);
+  rests = loadConstant(rest);
+}
+
+/// The numbers as a constant of the module: code that stores many of them takes
+/// LLVM long.
+Value RopeKernel::loadConstant(ArrayRef<double> numbers) {
+  SymbolTable symbols(
+      b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>());
+  Type number = b.getF64Type();
+  auto type = MemRefType::get(pairs, number);
+  auto data =
+      DenseElementsAttr::get(RankedTensorType::get(pairs, number), numbers);
+  Operation *constant;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.clearInsertionPoint();
+    constant = memref::GlobalOp::create(
+        b, b.getLoc(), "rope_frequencies", b.getStringAttr("private"), type,
+        data, /*constant=*/true, /*alignment=*/b.getI64IntegerAttr(64));
+  }
+  StringAttr name = symbols.insert(constant);
+  return memref::GetGlobalOp::create(b, type, name);
 }
 
 void RopeKernel::forPairs(
@@ -186,7 +196,7 @@ void RopeKernel::emit() {
   b.forAll({batches, b.ceilDiv(rows, chunk)}, [&](ValueRange ivs) {
     Value batch = ivs[0], firstRow = b.mul(ivs[1], chunk);
     Value count = b.min(b.sub(rows, firstRow), chunk);
-    storeFrequencies();
+    loadFrequencies();
     cosines = b.scratch({chunk, pairs}, b.getStateType());
     sines = b.scratch({chunk, pairs}, b.getStateType());
     if (!hasHeads)

@@ -14,7 +14,9 @@
 //
 // What enters must leave without a trace. Sums are in f64, where products of
 // f32 numbers are exact, and what each addition rounds off is summed as well. A
-// row without columns starts from zero again.
+// row without columns starts from zero again. A NaN or an infinity would never
+// leave a sum: columns that have one stay apart, and each row that keeps them
+// adds them by themselves.
 //
 // Transposed intervals are such changes: a row of attn.low_rank, now a column,
 // enters at its first column and leaves after its last.
@@ -24,12 +26,17 @@
 #include "ChangeList.h"
 #include "LowRankKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 namespace {
+/// Where a column is.
+enum Place : int64_t { kNowhere, kSummed, kApart };
+
 class RowChangeKernel : LowRankKernel {
 public:
   RowChangeKernel(OpBuilder &builder, Location loc, const LowRankSum &sum,
@@ -46,16 +53,23 @@ private:
   Value loadPart(unsigned part, Value position) {
     return sum.loadPart(b, part, batch, head, position);
   }
-  Value toggle(Value column, Value count);
+  Values toggle(Value column, ValueRange counts);
+  void packColumn(Value column);
+  Value isFinite();
+  Value sumMagnitudes(Value row, int64_t size);
   void addColumn(Value sign);
+  void addApart();
+  Value placeAt(Place place) {
+    return arith::ConstantIntOp::create(b, place, /*width=*/8);
+  }
   void clearSums();
-  void emitRow(Value row, Value isFirst);
+  void emitRow(Value row, ValueRange counts, Value isFirst);
   /// A builder at the same place that computes in f64.
   KernelBuilder wide() { return {b.getLoc(), b, b.getF64Type(), wideLanes}; }
 
   int64_t columns, wideLanes;
-  /// Which columns are there, and the changes of a transposed mask.
-  Value present;
+  /// Where each column is, and the changes of a transposed mask.
+  Value places;
   ChangeList changes;
   // The present task: a head of rows, and a query head.
   Value batch, rowHead, head, keyHead, left, right, values, sums, errors,
@@ -92,28 +106,85 @@ void RowChangeKernel::addColumn(Value sign) {
   });
 }
 
-/// Lets a column enter or leave; takes and returns how many are there.
-Value RowChangeKernel::toggle(Value column, Value count) {
-  Value zero = b.index(0);
-  Value at[] = {batch, rowHead, column};
-  Value wasThere = memref::LoadOp::create(b, present, at);
-  Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
-  Value isThere =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, wasThere, no);
-  memref::StoreOp::create(b, isThere, present, at);
-  Value row[] = {batch, keyHead, column};
+void RowChangeKernel::packColumn(Value column) {
+  Value zero = b.index(0), row[] = {batch, keyHead, column};
   packRow(sum.right, row, zero, right, zero, paddedRank());
   packRow(countedValue(), row, zero, values, zero, columns);
-  KernelBuilder k = wide();
-  addColumn(k.select(wasThere, k.scalar(-1.0), k.scalar(1.0)));
-  count = b.select(wasThere, b.sub(count, b.index(1)), b.add(count, 1));
-  b.ifThen(b.equal(count, zero), [&] { clearSums(); });
-  return count;
 }
 
-void RowChangeKernel::emitRow(Value row, Value isFirst) {
+Value RowChangeKernel::sumMagnitudes(Value row, int64_t size) {
+  KernelBuilder k = wide();
+  Value sums = k.loop(k.index(0), k.index(size), wideLanes, k.splat(0.0),
+                      [&](Value column, ValueRange running) -> Values {
+                        Value number = k.loadVector(row, {k.index(0), column});
+                        number = math::AbsFOp::create(k, number);
+                        return {k.fadd(number, running.front())};
+                      })
+                   .front();
+  return vector::ReductionOp::create(k, vector::CombiningKind::ADD, sums);
+}
+
+/// Whether all products of the packed column are numbers.
+Value RowChangeKernel::isFinite() {
+  KernelBuilder k = wide();
+  Value most = k.fmul(sumMagnitudes(right, paddedRank()),
+                      sumMagnitudes(values, columns));
+  return arith::CmpFOp::create(k, arith::CmpFPredicate::ORD, most,
+                               k.fsub(most, most));
+}
+
+/// Lets a column enter or leave; takes and returns how many are summed, and
+/// how many are apart.
+KernelBuilder::Values RowChangeKernel::toggle(Value column, ValueRange counts) {
+  Value at[] = {batch, rowHead, column};
+  Value wasThere = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                         memref::LoadOp::create(b, places, at),
+                                         placeAt(kNowhere));
+  packColumn(column);
+  Value isSummed = isFinite();
+  Value entered = b.select(isSummed, placeAt(kSummed), placeAt(kApart));
+  memref::StoreOp::create(b, b.select(wasThere, placeAt(kNowhere), entered),
+                          places, at);
+  Value change = b.select(wasThere, b.index(-1), b.index(1));
+  Value summed = b.add(counts[0], change);
+  b.ifThen(isSummed, [&] {
+    KernelBuilder k = wide();
+    addColumn(k.select(wasThere, k.scalar(-1.0), k.scalar(1.0)));
+    b.ifThen(b.equal(summed, b.index(0)), [&] { clearSums(); });
+  });
+  return {b.select(isSummed, summed, counts[0]),
+          b.select(isSummed, counts[1], b.add(counts[1], change))};
+}
+
+/// Adds the columns that are apart to the output of a row.
+void RowChangeKernel::addApart() {
+  Value zero = b.index(0);
+  b.loop(zero, numColumns(), 1, [&](Value column) {
+    Value at[] = {batch, rowHead, column};
+    Value isApart = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                          memref::LoadOp::create(b, places, at),
+                                          placeAt(kApart));
+    b.ifThen(isApart, [&] {
+      packColumn(column);
+      Value weight =
+          b.broadcast(b.dotPacked(left, zero, right, zero, paddedRank()));
+      b.loop(zero, b.index(columns), lanes, [&](Value column) {
+        Value value = b.loadVector(values, {zero, column});
+        b.storeVector(b.fma(weight, value, b.loadVector(output, column)),
+                      output, column);
+      });
+    });
+  });
+}
+
+/// A row, with so many columns that are summed, and that are apart. One without
+/// any counts as zeros, whatever it holds.
+void RowChangeKernel::emitRow(Value row, ValueRange counts, Value isFirst) {
   Value zero = b.index(0), at[] = {batch, rowHead, row};
-  packRow(sum.left, at, zero, left, zero, paddedRank());
+  b.ifThenElse(
+      b.less(zero, b.add(counts[0], counts[1])),
+      [&] { packRow(sum.left, at, zero, left, zero, paddedRank()); },
+      [&] { fillZero(b, left, zero, paddedRank()); });
   KernelBuilder k = wide();
   k.loop(zero, k.index(columns), wideLanes, [&](Value column) {
     Value product =
@@ -127,6 +198,7 @@ void RowChangeKernel::emitRow(Value row, Value isFirst) {
             .front();
     k.storeVector(product, output, column);
   });
+  b.ifThen(b.less(zero, counts[1]), [&] { addApart(); });
   storeResult(output, at, isFirst);
 }
 
@@ -137,23 +209,23 @@ void RowChangeKernel::emitHead(Value queryHead, Value isFirst) {
   clearSums();
   Value zero = b.index(0);
   b.loop(zero, numColumns(), 1, [&](Value column) {
-    memref::StoreOp::create(b, arith::ConstantIntOp::create(b, 0, /*width=*/1),
-                            present, ValueRange{batch, rowHead, column});
+    memref::StoreOp::create(b, placeAt(kNowhere), places,
+                            ValueRange{batch, rowHead, column});
   });
-  b.loop(zero, numRows(), 1, {zero, zero},
+  b.loop(zero, numRows(), 1, {zero, zero, zero},
          [&](Value row, ValueRange state) -> Values {
            Value end = sum.transposed
                            ? changes.getRange(b, batch, head, row).second
                            : loadPart(0, row);
-           auto step = [&](Value change, ValueRange counts) -> Values {
+           auto step = [&](Value change, ValueRange counts) {
              Value column = sum.transposed
                                 ? changes.load(b, batch, head, change)
                                 : loadPart(1, change);
-             return {toggle(column, counts.front())};
+             return toggle(column, counts);
            };
-           Value count = b.loop(state[1], end, 1, state[0], step).front();
-           emitRow(row, isFirst);
-           return {count, end};
+           Values counts = b.loop(state[2], end, 1, state.take_front(2), step);
+           emitRow(row, counts, isFirst);
+           return {counts[0], counts[1], end};
          });
 }
 
@@ -175,13 +247,13 @@ void RowChangeKernel::emit() {
   if (sum.transposed)
     changes = ChangeList::fromIntervals(b, sum);
   Value extents[] = {numBatches(), numRowHeads(), numColumns()};
-  present = b.allocate(extents, {}, b.getI1Type());
+  places = b.allocate(extents, {}, b.getI8Type());
   b.forAll({extents[0], extents[1]}, [&](ValueRange ivs) {
     batch = ivs[0];
     rowHead = ivs[1];
     emitTask();
   });
-  memref::DeallocOp::create(b, present);
+  memref::DeallocOp::create(b, places);
   changes.free(b);
 }
 

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ProductBuilder.h"
+#include "SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
@@ -54,6 +56,7 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
   auto columnOf = [&](int64_t vector) {
     return builder.add(column, vector * builder.getLanes());
   };
+  bool onlyVisible = false;
   auto addStep = [&](Value k, ValueRange running) {
     Values right, sums(running);
     for (int64_t vector = 0; vector < vectors; ++vector)
@@ -63,7 +66,11 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
           builder.broadcast(product.left(builder, builder.add(row, r), k));
       for (int64_t vector = 0; vector < vectors; ++vector) {
         Value &sum = sums[r * vectors + vector];
-        sum = builder.fma(left, right[vector], sum);
+        Value next = builder.fma(left, right[vector], sum);
+        if (onlyVisible)
+          next = arith::SelectOp::create(builder, product.hides(builder, left),
+                                         sum, next);
+        sum = next;
       }
     }
     return sums;
@@ -75,6 +82,11 @@ void ProductBuilder::emitTile(KernelBuilder &builder, const Product &product,
       product.firstStep ? product.firstStep(builder, row) : builder.index(0);
   Values sums =
       builder.unrolledLoop(first, product.depth, kUnroll, zeros, addStep);
+  if (product.hides)
+    sums = softmax::unlessFinite(builder, sums, [&] {
+      onlyVisible = true;
+      return builder.loop(first, product.depth, 1, zeros, addStep);
+    });
   for (int64_t r = 0; r < numRows; ++r) {
     Value at = builder.add(row, r);
     if (product.startRow)

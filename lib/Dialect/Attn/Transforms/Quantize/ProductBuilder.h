@@ -38,6 +38,9 @@ public:
     llvm::function_ref<void(Value row)> startTile = {};
     /// The first step of the rows from `row` on, where `left` is 0 before.
     llvm::function_ref<Value(KernelBuilder &, Value row)> firstStep = {};
+    /// Which lanes of `left` are of entries that are not read, which are zero:
+    /// what `right` holds there has no influence.
+    llvm::function_ref<Value(KernelBuilder &, Value left)> hides = {};
   };
   void emitProduct(const Product &product);
 

@@ -231,21 +231,14 @@ void QuantizeKernel::packKeys(const Run &run, Value first, Value count) {
   Value key = op.getKey();
   auto stage = [&] {
     b.loop(b.index(0), count, 1, [&](Value row) {
-      Value source = b.add(first, row);
-      int64_t column = 0;
-      for (; column + lanes <= width; column += lanes)
-        b.storeVector(
-            b.loadVector(key, {run.batch, run.head, source, b.index(column)}),
-            stagedKeys, {row, b.index(column)});
-      b.loop(b.index(column), b.index(width), 1, [&](Value tail) {
-        b.storeScalar(b.loadScalar(key, {run.batch, run.head, source, tail}),
-                      stagedKeys, {row, tail});
-      });
+      b.copyRow(key, {run.batch, run.head, b.add(first, row)}, stagedKeys, row,
+                width);
     });
     // Lanes without a key compute too: no subnormal leftovers for them.
     b.loop(count, b.index(block), 1, [&](Value row) {
-      for (int64_t column = 0; column < width; column += lanes)
-        b.storeVector(b.splat(0.0), stagedKeys, {row, b.index(column)});
+      b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
+        b.storeVector(b.splat(0.0), stagedKeys, {row, column});
+      });
     });
   };
   auto transpose = [&](llvm::function_ref<Value(Value, Value)> load) {

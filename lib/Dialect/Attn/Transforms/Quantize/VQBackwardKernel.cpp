@@ -445,7 +445,7 @@ void VQBackwardKernel::emitCache() {
     position.append(more.begin(), more.end());
     return position;
   };
-  Value number;
+  Value number, isNothing;
   b.emitProduct(
       {b.index(numCodes), b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value code, Value k) {
@@ -464,10 +464,15 @@ void VQBackwardKernel::emitCache() {
            product = b.fsub(product, b.loadVector(deltas, {column}));
          Value old = b.loadVector(dScores, {code, column});
          Value gradient = b.fmul(b.fmul(factor, number), product);
+         // The mean of nothing is not read: it may be anything.
+         gradient =
+             arith::SelectOp::create(b, isNothing, b.splat(0.0), gradient);
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});
        },
        [&](Value code) {
          number = b.broadcast(b.toNumber(b.loadIndex(counts, with({code}))));
+         isNothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
+                                           b.splat(0.0));
        }});
 }
 
@@ -490,6 +495,14 @@ void VQBackwardKernel::emitQueryGradient() {
                    [&](KernelBuilder &kb, Value row, Value column, Value sum) {
                      Value old = kb.loadVector(dQueries, {row, column});
                      kb.storeVector(kb.fadd(old, sum), dQueries, {row, column});
+                   },
+                   /*startRow=*/{},
+                   /*startTile=*/{},
+                   /*firstStep=*/{},
+                   [&](KernelBuilder &kb, Value gradient) -> Value {
+                     // A codeword that is read and not finite has made it NaN.
+                     return arith::CmpFOp::create(kb, arith::CmpFPredicate::OEQ,
+                                                  gradient, kb.splat(0.0));
                    }});
   };
   int64_t whole = numCodes / kStep * kStep;

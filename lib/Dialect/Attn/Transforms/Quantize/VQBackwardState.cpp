@@ -108,7 +108,12 @@ void VQBackwardKernel::storeMeanGradient() {
         b.toNumber(b.loadIndex(op.getState()[1], {batch, keyHead, code}));
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
       Value sum = k.loadVector(sums, {code, column});
-      k.storeVector(k.fmul(sum, k.broadcast(number)), op.getDState()[0],
+      // A mean of nothing is not read.
+      Value isNothing = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
+                                              number, k.scalar(0.0));
+      Value gradient = arith::SelectOp::create(
+          k, isNothing, k.splat(0.0), k.fmul(sum, k.broadcast(number)));
+      k.storeVector(gradient, op.getDState()[0],
                     {batch, keyHead, code, column});
     });
   });

@@ -57,6 +57,9 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
   llvm::function_ref<Value(KernelBuilder &, Value)> firstStep;
   if (isOwn)
     firstStep = firstReader;
+  llvm::function_ref<Value(KernelBuilder &, Value)> hides;
+  if (isOwn || op.getBias())
+    hides = softmax::isHidden;
   b.emitProduct({number, count, width,
                  [&](KernelBuilder &kb, Value row, Value k) {
                    return kb.loadScalar(dLocal, {row, k});
@@ -73,7 +76,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
                    kb.storeVector(kb.fadd(old, scaled), target.keys, at);
                  },
                  /*startRow=*/{},
-                 /*startTile=*/{}, firstStep});
+                 /*startTile=*/{}, firstStep, hides});
   // Without a bias the values of earlier tokens take their part from U.
   if (!isOwn && !op.getBias())
     return;
@@ -92,7 +95,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
                    kb.storeVector(kb.fadd(old, sum), target.values, at);
                  },
                  /*startRow=*/{},
-                 /*startTile=*/{}, firstStep});
+                 /*startTile=*/{}, firstStep, hides});
 }
 
 /// Weights and dS of tokens, and their part of dScores.
@@ -120,25 +123,31 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          return kb.loadVector(dOutputs, {k, column});
        },
        [&](KernelBuilder &kb, Value row, Value column, Value product) {
-         Value factor = b.loadVector(factors, {code, column});
-         if (op.getBias())
-           factor =
-               getFactor(b.fadd(factor, b.loadVector(biases, {row, column})));
+         Value factor = b.loadVector(factors, {code, column}), hidden;
+         if (op.getBias()) {
+           Value bias = b.loadVector(biases, {row, column});
+           factor = getFactor(b.fadd(factor, bias));
+           hidden = softmax::isMasked(b, bias);
+         }
          if (isOwn) {
            Value query = arith::AddIOp::create(
                b, vector::StepOp::create(b, lanes),
                vector::BroadcastOp::create(b, lanes, b.add(first, column)));
-           Value isRead = arith::CmpIOp::create(
-               b, arith::CmpIPredicate::sge, query,
+           Value isLater = arith::CmpIOp::create(
+               b, arith::CmpIPredicate::slt, query,
                vector::BroadcastOp::create(b, lanes, token));
-           factor = arith::SelectOp::create(b, isRead, factor, b.splat(0.0));
+           hidden = hidden ? arith::OrIOp::create(b, hidden, isLater) : isLater;
          }
-         if (keepsWeights)
-           b.storeVector(getWeight(b, factor, b.splat(0.25)), weights,
-                         {row, column});
+         if (keepsWeights) {
+           Value weight = getWeight(b, factor, b.splat(0.25));
+           b.storeVector(hidden ? softmax::hide(b, hidden, weight) : weight,
+                         weights, {row, column});
+         }
          if (isSoftmax)
            product = b.fsub(product, b.loadVector(deltas, {column}));
          Value gradient = b.fmul(factor, product);
+         if (hidden)
+           gradient = softmax::hide(b, hidden, gradient);
          b.storeVector(gradient, dLocal, {row, column});
          Value old = b.loadVector(dScores, {code, column});
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});

@@ -93,15 +93,16 @@ public:
           Value inverse = emitInverse(row, g);
           Value delta = ref.dot(dOutput, row, op.getOutput(), row);
           ref.forEach(ref.extent(u2, 2), [&](Value j) {
-            Value key[] = {b, g, j}, zero = ref.number(0.0);
-            Value scale = ref.select(mask.keeps(j), inverse, zero);
-            Value product = ref.dot(dOutput, row, value, key);
-            Value dWeight =
-                ref.mulNumbers(scale, ref.subNumbers(product, delta));
-            Value weight = ref.mulNumbers(scale, ref.dot(u1, row, u2, key));
-            addRow(dU1, row, dWeight, u2, key);
-            addRow(dU2, key, dWeight, u1, row);
-            addRow(dValue, key, weight, dOutput, row);
+            ref.ifThen(mask.keeps(j), [&] {
+              Value key[] = {b, g, j};
+              Value product = ref.dot(dOutput, row, value, key);
+              Value dWeight =
+                  ref.mulNumbers(inverse, ref.subNumbers(product, delta));
+              Value weight = ref.mulNumbers(inverse, ref.dot(u1, row, u2, key));
+              addRow(dU1, row, dWeight, u2, key);
+              addRow(dU2, key, dWeight, u1, row);
+              addRow(dValue, key, weight, dOutput, row);
+            });
           });
         });
       });

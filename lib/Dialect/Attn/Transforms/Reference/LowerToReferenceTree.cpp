@@ -45,13 +45,6 @@ struct ReferenceTree {
   Value equal(Value a, Value c) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, c);
   }
-  /// `body` where the condition holds.
-  void ifThen(Value condition, function_ref<void()> body) {
-    auto ifOp = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(ifOp.thenBlock());
-    body();
-  }
 
   Value node(int64_t level, Value x) {
     return ref.add(ref.index(shape.getFirstRow(level, roots)), x);
@@ -70,10 +63,10 @@ struct ReferenceTree {
   }
 
   /// Calls `body(level)` for the level that the index `level` has; any other
-  /// index does nothing.
+  /// index, such as that of an absent node, does nothing.
   void forLevel(Value level, function_ref<void(int64_t)> body) {
     for (int64_t l = 0; l <= shape.getLevels(); ++l)
-      ifThen(equal(level, ref.index(l)), [&] { body(l); });
+      ref.ifThen(equal(level, ref.index(l)), [&] { body(l); });
   }
 
   /// Builds one column of a tree by definition, from what `load` says of each
@@ -173,6 +166,13 @@ void fovea::attn::lowerToReference(TreeFetchOp op) {
   ref.forEach(ref.extent(op.getRows(), 0), [&](Value batch) {
     ref.forEach(ref.extent(op.getRows(), 1), [&](Value j) {
       Value x = tree.loadIndex(op.getIndex(), {batch, j});
+      ref.ifThen(ref.less(x, ref.index(0)), [&] {
+        ref.forEach(ref.extent(op.getRows(), 2), [&](Value column) {
+          ref.store(ref.number(0.0), op.getRows(), {batch, j, column});
+        });
+        if (op.getLogWeight())
+          ref.store(ref.minusInfinity(), op.getLogWeight(), {batch, j});
+      });
       tree.forLevel(tree.loadIndex(op.getLevel(), {batch, j}), [&](int64_t l) {
         Value first = ref.mul(x, ref.index(shape.getSegment(l)));
         ref.forEach(ref.extent(op.getRows(), 2), [&](Value column) {
@@ -279,10 +279,12 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
                                 : m;
     };
     auto hasTokens = [&](Value m) -> Value {
+      Value x = indexOf(m), isThere = ref.lessOrEqual(zero, x);
       if (!haveCounts)
-        return arith::ConstantIntOp::create(b, 1, 1);
-      Value node = tree.node(at, indexOf(m));
-      return ref.less(zero, tree.loadIndex(op.getCounts(), {batch, node}));
+        return isThere;
+      Value node = tree.node(at, ref.max(x, zero));
+      Value count = tree.loadIndex(op.getCounts(), {batch, node});
+      return ref.both(isThere, ref.less(zero, count));
     };
     // NaN counts as the lowest score.
     auto scoreOf = [&](Value m) {
@@ -342,13 +344,24 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
       if (!op.getLevel())
         return visitCandidate();
       Value level = tree.loadIndex(op.getLevel(), {batch, j});
+      Value index = tree.loadIndex(op.getIndex(), {batch, j});
       Value isCandidate = tree.equal(level, ref.index(at));
       auto kind = scf::IfOp::create(b, isCandidate, /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(kind.thenBlock());
       visitCandidate();
       b.setInsertionPointToStart(kind.elseBlock());
-      append(level, tree.loadIndex(op.getIndex(), {batch, j}));
+      ref.ifThen(ref.lessOrEqual(zero, index), [&] { append(level, index); });
+    });
+    // Where fewer were split, the rest is absent.
+    Value absent = ref.index(-1);
+    auto countOf = [&](int64_t which) -> Value {
+      return memref::LoadOp::create(b, places, ref.index(which));
+    };
+    ref.forEach(countOf(0), ref.extent(op.getNewLevel(), 1),
+                [&](Value) { append(absent, absent); });
+    ref.forEach(countOf(1), ref.extent(op.getChildren(), 1), [&](Value j) {
+      tree.storeIndex(absent, op.getChildren(), {batch, j});
     });
   });
   op.erase();

@@ -80,7 +80,6 @@ private:
     if (buffer)
       ref.addTo(buffer, at, number);
   }
-
   void attend() {
     ref.forEach(ref.extent(op.getQuery(), 0), [&](Value b) {
       ref.forEach(ref.extent(op.getQuery(), 1), [&](Value h) {
@@ -112,7 +111,7 @@ private:
       ref.forEach(ref.extent(op.getCodebook(), 1), [&](Value code) {
         Value count = ref.loadIndex(state[1], {b, g, code});
         // Codewords of no token have no mean.
-        ref.forEach(ref.min(count, ref.index(1)), [&](Value) {
+        ref.ifThen(ref.less(zero, count), [&] {
           emitEntry(at, {code, state[0], code, /*dKeys=*/Value(), dState[0],
                          ref.toNumber(count)});
         });
@@ -154,6 +153,18 @@ private:
   }
 
   void emitEntry(const Query &at, const Entry &entry) {
+    if (!op.getBias() || !entry.token)
+      return emitEntry(at, entry, /*bias=*/Value());
+    Value column = ref.sub(entry.token, at.biasBegin);
+    Value bias = ref.loadBroadcast(
+        op.getBias(), {at.batch, at.head, at.row, ref.max(column, zero)});
+    bias = ref.select(ref.lessOrEqual(zero, column), bias, ref.number(0.0));
+    ref.ifThen(ref.isNotMinusInfinity(bias),
+               [&] { emitEntry(at, entry, bias); });
+  }
+
+  /// An entry that is read.
+  void emitEntry(const Query &at, const Entry &entry, Value bias) {
     Value b = at.batch, h = at.head, g = at.keyHead, i = at.row;
     bool isShared =
         cast<MemRefType>(op.getCodebook().getType()).getDimSize(0) == 1;
@@ -167,12 +178,8 @@ private:
       isNear = ref.lessOrEqual(zero, column);
       column = ref.max(column, zero);
     }
-    auto ifNear = [&](Value number) {
-      return ref.select(isNear, number, ref.number(0.0));
-    };
-    if (op.getBias() && isNear)
-      score = ref.addNumbers(
-          score, ifNear(ref.loadBroadcast(op.getBias(), {b, h, i, column})));
+    if (bias)
+      score = ref.addNumbers(score, bias);
     Value dProduct =
         ref.dot(op.getDOutput(), {b, h, i}, entry.values, {b, g, entry.row});
     auto [weight, dScore] = emitWeight(at, entry, score, dProduct);
@@ -186,14 +193,18 @@ private:
     ref.forEach(ref.extent(op.getQuery(), 3), [&](Value d) {
       Value c = ref.load(op.getCodebook(), {word[0], word[1], d});
       addTo(dQuery, {b, h, i, d}, ref.mulNumbers(scaled, c));
-      if (!isNear || !entry.dKeys)
-        return;
-      Value q = ref.load(op.getQuery(), {b, h, i, d});
-      addTo(entry.dKeys, {b, g, entry.row, d},
-            ref.mulNumbers(ifNear(scaled), q));
     });
-    if (isNear)
-      addTo(dBias, {b, h, i, column}, ifNear(dScore));
+    if (!isNear)
+      return;
+    ref.ifThen(isNear, [&, dScore = dScore] {
+      addTo(dBias, {b, h, i, column}, dScore);
+      if (!entry.dKeys)
+        return;
+      ref.forEach(ref.extent(op.getQuery(), 3), [&](Value d) {
+        Value q = ref.load(op.getQuery(), {b, h, i, d});
+        addTo(entry.dKeys, {b, g, entry.row, d}, ref.mulNumbers(scaled, q));
+      });
+    });
   }
 
   /// Adds what the state after the window passes back.
@@ -246,8 +257,12 @@ private:
     forEachTaken([&](Value codes, Value row, Value gradient) {
       pass(ref.loadIndex(codes, {b, g, row}), ref.number(1.0), row, gradient);
     });
+    if (!dState[0])
+      return;
     ref.forEach(numCodes, [&](Value code) {
-      pass(code, initialCount(code), code, dState[0]);
+      Value count = initialCount(code);
+      ref.ifThen(ref.lessNumber(ref.number(0.0), count),
+                 [&] { pass(code, count, code, dState[0]); });
     });
   }
 

@@ -292,6 +292,13 @@ Value ReferenceBuilder::accumulate(Value begin, Value end, Value state,
   return loop.getResult(0);
 }
 
+void ReferenceBuilder::ifThen(Value condition, function_ref<void()> body) {
+  auto choice = scf::IfOp::create(builder, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(choice.thenBlock());
+  body();
+}
+
 Value ReferenceBuilder::when(Value condition, function_ref<Value()> body,
                              Value otherwise) {
   auto choice = scf::IfOp::create(builder, TypeRange(otherwise.getType()),

@@ -105,6 +105,8 @@ public:
   /// Loops while carrying `state`.
   Value accumulate(Value begin, Value end, Value state,
                    function_ref<Value(Value index, Value state)> body);
+  /// `body()` where the condition holds.
+  void ifThen(Value condition, function_ref<void()> body);
   /// `body()` where the condition holds, else `otherwise`.
   Value when(Value condition, function_ref<Value()> body, Value otherwise);
 

@@ -168,8 +168,10 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
                query, numQueries, /*factor=*/Value());
   prepareRows();
   b.loop(b.index(0), b.index(tiles.getQueryLanes()), 1, [&](Value row) {
-    for (int64_t column = 0; column < width; column += lanes)
-      b.storeVector(b.splat(0.0), queryGradients, {row, b.index(column)});
+    // The rows have room for whole vectors.
+    b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
+      b.storeVector(b.splat(0.0), queryGradients, {row, column});
+    });
   });
   clearTermSums();
   if (isChunked()) {
@@ -245,13 +247,16 @@ void StreamBackwardKernel::prepareRows() {
   });
   Value minusInfinity = b.scalar(-std::numeric_limits<double>::infinity());
   b.loop(b.index(0), blockQueries, 1, [&](Value row) {
-    Value query = b.add(blockQuery, row), sum = b.splat(0.0);
-    int64_t column = 0;
-    for (; column + lanes <= valueWidth; column += lanes)
-      sum = b.fma(b.loadVector(gradientTile, {row, b.index(column)}),
-                  b.loadVector(outputView, {query, b.index(column)}), sum);
+    Value query = b.add(blockQuery, row);
+    Value sum = b.overVectors(
+        valueWidth, b.splat(0.0), [&](Value column, ValueRange running) {
+          return Values{b.fma(b.loadVector(gradientTile, {row, column}),
+                              b.loadVector(outputView, {query, column}),
+                              running.front())};
+        })[0];
     Value delta = sumLanes(sum);
-    for (; column < valueWidth; ++column)
+    for (int64_t column = valueWidth / lanes * lanes; column < valueWidth;
+         ++column)
       delta = b.fadd(
           delta, b.fmul(b.loadScalar(gradientTile, {row, b.index(column)}),
                         b.loadScalar(outputView, {query, b.index(column)})));
@@ -324,6 +329,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
   Segment second = tile;
   second.lookahead.assign(ahead.begin(), ahead.end());
   int64_t live = vectors - firstVector;
+  bool hides = mayHide(tile);
   b.loop(low, high, step, [&](Value offset) {
     Values rows = rowsOf(tile, offset, step);
     Values found = scoreTile(tile, offset, rows, firstVector, masked);
@@ -337,14 +343,21 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
     // lse last: it is larger than the products, whose sum would lose bits.
     forEachVector([&](int64_t i, Values at, Value lane) {
       Value score = b.fsub(found[i], b.loadVector(rowLse, lane));
-      b.storeVector(softmax::exp2(b, score), scores, at);
+      Value weight = softmax::exp2(b, score);
+      // A row that is no number has no weights at all: not what it hides.
+      if (hides)
+        weight = softmax::hide(b, softmax::isMasked(b, found[i]), weight);
+      b.storeVector(weight, scores, at);
     });
     Values products = multiply(second, offset, rows, firstVector,
                                {tile.values, packedGradients, valueWidth});
     forEachVector([&](int64_t i, Values at, Value lane) {
+      Value weight = b.loadVector(scores, at);
       Value gradient = b.fsub(products[i], b.loadVector(rowDelta, lane));
-      b.storeVector(b.fmul(b.loadVector(scores, at), gradient), scoreGradients,
-                    at);
+      gradient = b.fmul(weight, gradient);
+      if (hides)
+        gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
+      b.storeVector(gradient, scoreGradients, at);
     });
     // What a triangle leaves out.
     for (int64_t i = 0; i < step; ++i)
@@ -380,6 +393,13 @@ void StreamBackwardKernel::prefetchInPanel(const Segment &segment, Value row,
   prefetch(segment, row, turn, kUnroll, panels * depth.end);
 }
 
+/// `sum + weight * factor`, of hidden weights nothing if `onlyVisible`.
+static Value addProduct(KernelBuilder &b, Value sum, Value weight, Value factor,
+                        bool onlyVisible) {
+  return onlyVisible ? softmax::addVisible(b, weight, factor, sum)
+                     : b.fma(weight, factor, sum);
+}
+
 void StreamBackwardKernel::addQueryGradients(const Segment &tile,
                                              ArrayRef<Lookahead> ahead) {
   Segment segment = tile;
@@ -393,6 +413,7 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
         isDiagonal ? b.min(tile.count, b.add(query, step)) : tile.count;
     forEachColumns(width, [&](Value column, int64_t count) {
       Values zeros(step * count, b.splat(0.0));
+      bool onlyVisible = false;
       auto addRow = [&](Value offset, ValueRange running) {
         Value row = rowsOf(tile, offset, 1).front();
         Values keys, next;
@@ -403,7 +424,8 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
           Value weight = b.broadcast(
               b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
           for (int64_t c = 0; c < count; ++c)
-            next.push_back(b.fma(weight, keys[c], running[i * count + c]));
+            next.push_back(addProduct(b, running[i * count + c], weight,
+                                      keys[c], onlyVisible));
         }
         return next;
       };
@@ -412,6 +434,11 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
             prefetchInPanel(segment, query, {offset, tileRows},
                             {column, width});
           });
+      if (mayHide(tile))
+        sums = softmax::unlessFinite(b, sums, [&] {
+          onlyVisible = true;
+          return b.loop(low, high, 1, zeros, addRow);
+        });
       for (int64_t i = 0; i < step; ++i)
         for (int64_t c = 0; c < count; ++c) {
           Values at = {b.add(query, i), b.add(column, c * lanes)};
@@ -439,6 +466,7 @@ void StreamBackwardKernel::addRowGradients(const Segment &tile,
       Value begin = tile.kind == Segment::Diagonal ? offset : b.index(0);
       forEachColumns(product.columns, [&](Value column, int64_t count) {
         Values zeros(step * count, b.splat(0.0));
+        bool onlyVisible = false;
         auto addQuery = [&](Value query, ValueRange running) {
           Values vectors, next;
           for (int64_t c = 0; c < count; ++c)
@@ -448,7 +476,8 @@ void StreamBackwardKernel::addRowGradients(const Segment &tile,
             Value weight = b.broadcast(
                 b.loadScalar(product.weights, {b.add(offset, i), query}));
             for (int64_t c = 0; c < count; ++c)
-              next.push_back(b.fma(weight, vectors[c], running[i * count + c]));
+              next.push_back(addProduct(b, running[i * count + c], weight,
+                                        vectors[c], onlyVisible));
           }
           return next;
         };
@@ -458,6 +487,11 @@ void StreamBackwardKernel::addRowGradients(const Segment &tile,
                 prefetchInPanel(segment, offset, {query, tiles.getQueryLanes()},
                                 {column, product.columns});
             });
+        if (mayHide(tile))
+          sums = softmax::unlessFinite(b, sums, [&] {
+            onlyVisible = true;
+            return b.loop(begin, blockQueries, 1, zeros, addQuery);
+          });
         for (int64_t i = 0; i < step; ++i)
           addToRow(product.target, targetRow(tile, b.add(offset, i)), column,
                    product.columns, ArrayRef(sums).slice(i * count, count),
@@ -507,13 +541,13 @@ void StreamBackwardKernel::storeQueryGradients() {
   auto storeRows = [&](bool streams) {
     b.loop(b.index(0), blockQueries, 1, [&](Value row) {
       Value query = b.add(blockQuery, row);
-      int64_t column = 0;
-      for (; column + lanes <= width; column += lanes)
+      b.overVectors(width, [&](Value column) {
         b.storeVector(
-            b.fmul(b.loadVector(queryGradients, {row, b.index(column)}),
-                   b.splat(scale)),
-            dQueryRows, {query, b.index(column)}, streams);
-      b.loop(b.index(column), b.index(width), 1, [&](Value last) {
+            b.fmul(b.loadVector(queryGradients, {row, column}), b.splat(scale)),
+            dQueryRows, {query, column}, streams);
+      });
+      int64_t whole = width / lanes * lanes;
+      b.loop(b.index(whole), b.index(width), 1, [&](Value last) {
         b.storeScalar(
             b.fmul(b.loadScalar(queryGradients, {row, last}), b.scalar(scale)),
             dQueryRows, {query, last});

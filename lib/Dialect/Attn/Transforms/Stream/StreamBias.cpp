@@ -45,13 +45,13 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
   Value whole = b.roundDown(segment.count, lanes);
   Value lastQuery = b.sub(b.extent(source.bias, 0), b.index(1));
   Value termScale = b.broadcast(getTermScale());
+  Value masked = b.splat(softmax::kMasked);
   maximum = b.loop(
       b.index(0), whole, lanes, maximum, [&](Value offset, ValueRange running) {
         Values rows, weights, next(running);
         for (int64_t i = 0; i < lanes; ++i) {
           Value row = b.add(b.add(segment.row, offset), i);
-          if (isSoftmax && source.logWeight)
-            weights.push_back(b.broadcast(logWeightAt(source, row)));
+          weights.push_back(weightAt(segment, b.add(offset, i)));
           rows.push_back(tableRowOf(source, row));
         }
         Value column = b.add(segment.biasColumn, offset);
@@ -73,11 +73,12 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
           for (auto [i, bias] : llvm::enumerate(b.transpose(tile))) {
             Value score =
                 b.loadVector(source.keyTable->scores, {rows[i], lane});
-            if (!weights.empty())
+            if (isSoftmax && weights[i])
               score = b.fadd(score, weights[i]);
-            // A bias of minus infinity masks.
-            score = b.fmax(b.splat(softmax::kMasked),
-                           b.fma(bias, termScale, score));
+            score = b.fma(bias, termScale, score);
+            Value hidden = hides(segment, b.add(offset, i), v, weights[i], bias,
+                                 /*cuts=*/false);
+            score = arith::SelectOp::create(b, hidden, masked, score);
             b.storeVector(score, scores,
                           {b.add(b.add(segment.scoreRow, offset), i), lane});
             Value &top = maxima[i % maxima.size()];

@@ -230,7 +230,8 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
   State state;
-  state.maximum.assign(vectors, b.splat(softmax::kMasked));
+  // Above a masked score, so that such an entry weighs nothing from the start.
+  state.maximum.assign(vectors, b.splat(softmax::kAdmitted));
   state.sum.assign(vectors, b.splat(0.0));
   SmallVector<Segment> all(longs);
   llvm::append_range(all, shorts);
@@ -273,22 +274,15 @@ Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,
   // padded copy; all else is read in place.
   auto copyRows = [&] {
     b.loop(b.index(0), numQueries, 1, [&](Value row) {
-      Value source = b.add(query, row);
-      int64_t column = 0;
-      for (; column + lanes <= width; column += lanes)
-        b.storeVector(b.loadVector(pack.rows, {source, b.index(column)}),
-                      pack.staged, {row, b.index(column)});
-      b.loop(b.index(column), b.index(width), 1, [&](Value tail) {
-        b.storeScalar(b.loadScalar(pack.rows, {source, tail}), pack.staged,
-                      {row, tail});
-      });
+      b.copyRow(pack.rows, b.add(query, row), pack.staged, row, width);
     });
     // Lanes without a query compute too. What the scratch held before can be
     // subnormal, which takes some CPUs a hundred times longer.
     Value zero = b.splat(0.0);
     b.loop(numQueries, b.index(queries), 1, [&](Value row) {
-      for (int64_t column = 0; column < width; column += lanes)
-        b.storeVector(zero, pack.staged, {row, b.index(column)});
+      b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
+        b.storeVector(zero, pack.staged, {row, column});
+      });
     });
   };
   auto stage = [&]() -> Value {
@@ -364,15 +358,7 @@ void StreamKernel::finish(Value query, Value numQueries, const State &state) {
   };
   auto copyOut = [&] {
     b.loop(b.index(0), numQueries, 1, [&](Value row) {
-      Value target = b.add(query, row);
-      int64_t column = 0;
-      for (; column + lanes <= valueWidth; column += lanes)
-        b.storeVector(b.loadVector(outputRows, {row, b.index(column)}),
-                      outputView, {target, b.index(column)});
-      b.loop(b.index(column), b.index(valueWidth), 1, [&](Value tail) {
-        b.storeScalar(b.loadScalar(outputRows, {row, tail}), outputView,
-                      {target, tail});
-      });
+      b.copyRow(outputRows, row, outputView, b.add(query, row), valueWidth);
     });
   };
   auto throughCopy = [&] {

@@ -177,8 +177,10 @@ protected:
                        unsigned firstVector);
   void exponentiatePairs(const Segment &segment, const Values &maximum,
                          Values &sum);
-  void accumulatePairs(const Segment &segment, Value column, int64_t numColumns,
-                       Values &accumulators);
+  Values accumulatePairs(const Segment &segment, Value column,
+                         int64_t numColumns, bool onlyVisible);
+  Value clearHiddenHalves(Value weights, Value values);
+  void markHiddenPairs(const Segment &segment);
   Value broadcastPair(Value memref, mlir::ValueRange indices);
 
   // Segments.
@@ -240,6 +242,22 @@ protected:
   void moveBias(const Segment &tile, Value copy);
   Lookahead lookAheadInBias(const Segment &segment);
 
+  // Entries that are not read (StreamHidden.cpp).
+  /// Whether single entries of a segment are masked.
+  static bool isMasked(const Segment &segment);
+  /// Whether a segment may have entries that some query does not read.
+  bool mayHide(const Segment &segment);
+  /// The log weight, in every lane, and the bias of an entry; null without.
+  Value weightAt(const Segment &segment, Value entry);
+  Value biasAt(const Segment &segment, Value entry, unsigned vector);
+  /// Which queries of a vector do not read an entry; null for none. `cuts` says
+  /// whether the mask may cut it.
+  Value hides(const Segment &segment, Value entry, unsigned vector,
+              Value weight, Value bias, bool cuts);
+  Value hides(const Segment &segment, Value entry, unsigned vector);
+  Value isCut(const Segment &segment, Value entry, unsigned vector);
+  void markHidden(const Segment &segment);
+
   // Parts of a pass over segments.
   void scoreSegment(const Segment &segment, Values &maximum);
   void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
@@ -258,12 +276,12 @@ protected:
                    unsigned firstVector, bool masked);
   Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
                   unsigned firstVector, const Factors &factors);
-  Value maskScore(const Segment &segment, Value row, unsigned vector,
-                  Value score);
   void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
   void squarePositive(const Segment &segment);
-  void accumulate(const Segment &segment, Value column, int64_t numColumns,
-                  Values &accumulators);
+  /// The product with columns of the values, without hidden entries if
+  /// `onlyVisible`, whose weights are marked.
+  Values accumulate(const Segment &segment, Value column, int64_t numColumns,
+                    bool onlyVisible);
   /// Sets every output to `combine(old, product with the values, vector)`.
   void
   accumulateColumns(const Segment &segment,

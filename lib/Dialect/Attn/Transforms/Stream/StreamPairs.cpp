@@ -75,19 +75,19 @@ void StreamKernel::packValuePairs(const Segment &segment) {
     Value first = rowOf(offset);
     Value second = hasSecond ? rowOf(b.add(offset, 1)) : Value();
     Value target = half(b, b.add(segment.scoreRow, offset));
-    int64_t column = 0;
-    for (; column + lanes <= valueWidth; column += lanes) {
+    b.overVectors(valueWidth, [&](Value column) {
       auto load = [&](Value row) -> Value {
         if (!row)
           return vector::BroadcastOp::create(b, getNarrow(b, lanes), zero);
         return vector::LoadOp::create(b, getNarrow(b, lanes), segment.values,
-                                      ValueRange{row, b.index(column)});
+                                      ValueRange{row, column});
       };
       Value pair = vector::InterleaveOp::create(b, load(first), load(second));
       vector::StoreOp::create(b, pair, valuePairs,
-                              ValueRange{target, b.index(2 * column)});
-    }
-    b.loop(b.index(column), b.index(valueWidth), 1, [&](Value tail) {
+                              ValueRange{target, b.mul(column, 2)});
+    });
+    int64_t whole = llvm::alignDown(valueWidth, lanes);
+    b.loop(b.index(whole), b.index(valueWidth), 1, [&](Value tail) {
       Value at = b.mul(tail, 2);
       auto load = [&](Value row) -> Value {
         if (!row)
@@ -177,25 +177,77 @@ void StreamKernel::exponentiatePairs(const Segment &segment,
   exponentiateRows(whole, segment.count, 1);
 }
 
-void StreamKernel::accumulatePairs(const Segment &segment, Value column,
-                                   int64_t numColumns, Values &accumulators) {
+StreamKernel::Values StreamKernel::accumulatePairs(const Segment &segment,
+                                                   Value column,
+                                                   int64_t numColumns,
+                                                   bool onlyVisible) {
   Value low = half(b, segment.scoreRow);
   Value high = b.add(low, half(b, b.add(segment.count, 1)));
-  accumulators =
-      b.loop(low, high, 1, accumulators, [&](Value pairRow, ValueRange sums) {
-        Values weights, next;
-        for (int64_t v = 0; v < vectors; ++v)
-          weights.push_back(vector::LoadOp::create(
-              b, getNarrow(b, 2 * lanes), weightPairs,
-              ValueRange{pairRow, b.index(2 * v * lanes)}));
-        for (int64_t c = 0; c < numColumns; ++c) {
-          Value value =
-              broadcastPair(valuePairs, {pairRow, b.mul(b.add(column, c), 2)});
-          for (int64_t v = 0; v < vectors; ++v)
-            next.push_back(x86vector::DotBF16Op::create(b, b.getVectorType(),
-                                                        sums[c * vectors + v],
-                                                        value, weights[v]));
-        }
-        return next;
-      });
+  Values zeros(numColumns * vectors, b.splat(0.0));
+  return b.loop(low, high, 1, zeros, [&](Value pairRow, ValueRange sums) {
+    Values weights, next;
+    for (int64_t v = 0; v < vectors; ++v)
+      weights.push_back(
+          vector::LoadOp::create(b, getNarrow(b, 2 * lanes), weightPairs,
+                                 ValueRange{pairRow, b.index(2 * v * lanes)}));
+    for (int64_t c = 0; c < numColumns; ++c) {
+      Value value =
+          broadcastPair(valuePairs, {pairRow, b.mul(b.add(column, c), 2)});
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value factor = value;
+        if (onlyVisible)
+          factor = clearHiddenHalves(weights[v], value);
+        next.push_back(x86vector::DotBF16Op::create(
+            b, b.getVectorType(), sums[c * vectors + v], factor, weights[v]));
+      }
+    }
+    return next;
+  });
+}
+
+/// The bits of pairs.
+static Value getBits(KernelBuilder &b, Value pairs) {
+  int64_t elements = cast<VectorType>(pairs.getType()).getNumElements();
+  auto type = VectorType::get({elements}, b.getI16Type());
+  return vector::BitCastOp::create(b, type, pairs);
+}
+
+/// The halves of `values` whose weights are not hidden, 0 for the others.
+Value StreamKernel::clearHiddenHalves(Value weights, Value values) {
+  Value bits = getBits(b, weights);
+  auto splat = [&](const APInt &value) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(cast<VectorType>(bits.getType()), value));
+  };
+  Value isHidden = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits,
+                                         splat(APInt::getSignMask(16)));
+  Value cleared = arith::SelectOp::create(
+      b, isHidden, splat(APInt::getZero(16)), getBits(b, values));
+  return vector::BitCastOp::create(b, values.getType(), cleared);
+}
+
+/// Gives the weights of hidden entries, which are zero, a sign.
+void StreamKernel::markHiddenPairs(const Segment &segment) {
+  b.loop(b.index(0), segment.count, 2, [&](Value first) {
+    // The last row of an odd number has no second one.
+    Value last = b.sub(segment.count, b.index(1));
+    Value entries[] = {first, b.min(b.add(first, 1), last)};
+    for (int64_t v = 0; v < vectors; ++v) {
+      Values signs;
+      for (Value entry : entries)
+        signs.push_back(arith::TruncFOp::create(
+            b, getNarrow(b, lanes),
+            softmax::hide(b, hides(segment, entry, v), b.splat(0.0))));
+      Value at[] = {half(b, b.add(segment.scoreRow, first)),
+                    b.index(2 * v * lanes)};
+      Value pairs = vector::LoadOp::create(b, getNarrow(b, 2 * lanes),
+                                           weightPairs, ValueRange(at));
+      Value sign = vector::InterleaveOp::create(b, signs[0], signs[1]);
+      Value marked =
+          arith::OrIOp::create(b, getBits(b, pairs), getBits(b, sign));
+      vector::StoreOp::create(
+          b, vector::BitCastOp::create(b, pairs.getType(), marked), weightPairs,
+          ValueRange(at));
+    }
+  });
 }

@@ -132,7 +132,8 @@ void StreamRowKernel::emitHead(Value batch, Value head) {
   b.loop(b.index(0), b.index(valueWidth), lanes,
          [&](Value column) { b.storeVector(b.splat(0.0), output, column); });
 
-  State state = {b.scalar(softmax::kMasked), b.scalar(0.0)};
+  // Above a masked score, so that such an entry weighs nothing from the start.
+  State state = {b.scalar(softmax::kAdmitted), b.scalar(0.0)};
   for (const StreamOp::Source &source : op.getSourceList()) {
     SourceView rows = view(source, batch, head, keyHead);
     for (AffineMap range : source.attr.getRanges()) {
@@ -142,7 +143,7 @@ void StreamRowKernel::emitHead(Value batch, Value head) {
                  [&, high = high, biasBegin = biasBegin](
                      Value first, ValueRange values) -> Values {
                    Value count = b.min(b.sub(high, first), b.index(kTile));
-                   State next = attendTile(rows, first, count, biasBegin,
+                   State next = attendTile({rows, first, count, biasBegin},
                                            {values[0], values[1]});
                    return {next.maximum, next.sum};
                  });
@@ -291,50 +292,85 @@ void StreamRowKernel::lookUp(const SourceView &source, Value low, Value count) {
   });
 }
 
-/// Adds a row of log weights or bias, in base 2; masked where it is minus
-/// infinity.
-void StreamRowKernel::addTerm(Value term, Value at, Value count,
-                              bool broadcasts) {
-  double scale = isSoftmax ? softmax::kLog2E : 1.0;
-  auto vectorTerm = [&](Value offset) {
-    Value element = broadcasts ? b.broadcast(b.loadScalar(term, b.index(0)))
-                               : b.loadVector(term, b.add(at, offset));
-    return b.fmax(b.splat(softmax::kMasked), b.fmul(element, b.splat(scale)));
-  };
-  auto scalarTerm = [&](Value offset) {
-    Value element =
-        b.loadScalar(term, broadcasts ? b.index(0) : b.add(at, offset));
-    return b.fmax(b.scalar(softmax::kMasked), b.fmul(element, b.scalar(scale)));
-  };
-  forRows(
-      count,
-      [&](Value offset) {
-        b.storeVector(b.fadd(b.loadVector(scores, offset), vectorTerm(offset)),
-                      scores, offset);
-      },
-      [&](Value offset) {
-        b.storeScalar(b.fadd(b.loadScalar(scores, offset), scalarTerm(offset)),
-                      scores, offset);
-      });
-}
-
 static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
 
-StreamRowKernel::State StreamRowKernel::attendTile(const SourceView &source,
-                                                   Value low, Value count,
-                                                   Value biasBegin,
+/// Sets `scores[i]` to `update(score, bias, log weight)`, in base 2 with a
+/// soft-max; a term that the source lacks is null.
+void StreamRowKernel::updateScores(const Tile &tile, Update update) {
+  const SourceView &source = tile.source;
+  double scale = isSoftmax ? softmax::kLog2E : 1.0;
+  bool biasBroadcasts =
+      source.bias && !source.attr.getHasLocalBias() && isSingle(source.bias);
+  auto updateAt = [&](Value offset, bool isVector) {
+    auto load = [&](Value term, Value first, bool broadcasts) -> Value {
+      if (!term)
+        return Value();
+      Value at = broadcasts ? b.index(0) : b.add(first, offset), element;
+      if (isVector && !broadcasts)
+        return b.fmul(b.loadVector(term, at), b.splat(scale));
+      element = b.fmul(b.loadScalar(term, at), b.scalar(scale));
+      return isVector ? b.broadcast(element) : element;
+    };
+    Value bias =
+        load(source.bias, b.sub(tile.low, tile.biasBegin), biasBroadcasts);
+    Value weight = load(source.logWeight, tile.low,
+                        source.logWeight && isSingle(source.logWeight));
+    if (isVector)
+      b.storeVector(update(b.loadVector(scores, offset), bias, weight), scores,
+                    offset);
+    else
+      b.storeScalar(update(b.loadScalar(scores, offset), bias, weight), scores,
+                    offset);
+  };
+  forRows(
+      tile.count, [&](Value offset) { updateAt(offset, /*isVector=*/true); },
+      [&](Value offset) { updateAt(offset, /*isVector=*/false); });
+}
+
+/// Whether a term removes its entry; null without a term.
+static Value isRemoved(KernelBuilder &b, Value bias, Value weight) {
+  if (!bias || !weight)
+    return softmax::isMasked(b, bias ? bias : weight);
+  return arith::OrIOp::create(b, softmax::isMasked(b, bias),
+                              softmax::isMasked(b, weight));
+}
+
+/// Adds the terms to the scores. What they remove has the masked score,
+/// whatever it was.
+void StreamRowKernel::addTerms(const Tile &tile) {
+  updateScores(tile, [&](Value score, Value bias, Value weight) -> Value {
+    Value masked = isa<VectorType>(score.getType())
+                       ? b.splat(softmax::kMasked)
+                       : b.scalar(softmax::kMasked);
+    if (bias)
+      score = b.fadd(score, bias);
+    // Without a soft-max the weight is a factor.
+    if (isSoftmax && weight)
+      score = b.fadd(score, weight);
+    return arith::SelectOp::create(b, isRemoved(b, bias, weight), masked,
+                                   score);
+  });
+}
+
+/// Marks the weights of entries that terms remove.
+void StreamRowKernel::markHidden(const Tile &tile) {
+  updateScores(tile, [&](Value found, Value bias, Value weight) {
+    return softmax::hide(b, isRemoved(b, bias, weight), found);
+  });
+}
+
+StreamRowKernel::State StreamRowKernel::attendTile(const Tile &tile,
                                                    State state) {
+  const SourceView &source = tile.source;
+  Value low = tile.low, count = tile.count;
   if (source.keyTable)
     lookUp(source, low, count);
   else
     scoreRows(source.keys, low, count, scores);
-  if (source.bias)
-    addTerm(source.bias, b.sub(low, biasBegin), count,
-            !source.attr.getHasLocalBias() && isSingle(source.bias));
-  if (isSoftmax && source.logWeight)
-    addTerm(source.logWeight, low, count, isSingle(source.logWeight));
+  if (mayHide(tile))
+    addTerms(tile);
   // Whole vectors from here on: what is left of the last one counts nothing.
   Value padded = b.roundDown(b.add(count, lanes - 1), lanes);
   b.loop(count, padded, 1, [&](Value offset) {
@@ -342,7 +378,7 @@ StreamRowKernel::State StreamRowKernel::attendTile(const SourceView &source,
   });
   if (!isSoftmax) {
     scaleWeights(source, low, count);
-    accumulate(source.values, low, count);
+    accumulate(tile);
     return state;
   }
 
@@ -366,7 +402,7 @@ StreamRowKernel::State StreamRowKernel::attendTile(const SourceView &source,
     b.storeVector(b.fmul(b.loadVector(output, column), rescale), output,
                   column);
   });
-  accumulate(source.values, low, count);
+  accumulate(tile);
   Value old = vector::ExtractOp::create(b, rescale, 0);
   Value sum = b.fadd(b.fmul(state.sum, old),
                      reduce(b, vector::CombiningKind::ADD, total));
@@ -395,56 +431,86 @@ void StreamRowKernel::scaleWeights(const SourceView &source, Value low,
 }
 
 /// `output += scores . values`.
-void StreamRowKernel::accumulate(Value values, Value low, Value count) {
+void StreamRowKernel::accumulate(const Tile &tile) {
   int64_t whole = valueWidth / lanes * lanes;
+  int64_t step = kVectors * lanes, full = whole / step * step;
   auto panel = [&](Value column, int64_t numVectors) {
-    auto addRows = [&](Value begin, Value end, int64_t numRows,
-                       ValueRange initial) {
-      return b.loop(
-          begin, end, numRows, initial, [&](Value offset, ValueRange sums) {
-            Values next;
-            for (int64_t i = 0; i < numRows; ++i) {
-              Value at = b.add(offset, i);
-              Value weight = b.broadcast(b.loadScalar(scores, at));
-              for (int64_t v = 0; v < numVectors; ++v)
-                next.push_back(
-                    b.fma(weight,
-                          b.loadVector(values, {b.add(low, at),
-                                                b.add(column, v * lanes)}),
-                          sums[i * numVectors + v]));
-            }
-            return next;
-          });
-    };
-    Value wholeRows = b.roundDown(count, kRows);
-    Values zeros(kRows * numVectors, b.splat(0.0));
-    Values sums = addRows(b.index(0), wholeRows, kRows, zeros), totals;
-    for (int64_t v = 0; v < numVectors; ++v)
-      totals.push_back(
-          b.fadd(b.fadd(sums[v], sums[numVectors + v]),
-                 b.fadd(sums[2 * numVectors + v], sums[3 * numVectors + v])));
-    totals = addRows(wholeRows, count, 1, totals);
+    Values totals = sumPanel(tile, column, numVectors, /*onlyVisible=*/false);
+    if (mayHide(tile))
+      totals = softmax::unlessFinite(b, totals, [&] {
+        markHidden(tile);
+        return sumPanel(tile, column, numVectors, /*onlyVisible=*/true);
+      });
     for (int64_t v = 0; v < numVectors; ++v) {
       Value at = b.add(column, v * lanes);
       b.storeVector(b.fadd(b.loadVector(output, at), totals[v]), output, at);
     }
   };
-  int64_t step = kVectors * lanes, full = whole / step * step;
   b.loop(b.index(0), b.index(full), step,
          [&](Value column) { panel(column, kVectors); });
   if (full != whole)
     panel(b.index(full), (whole - full) / lanes);
   b.loop(b.index(whole), b.index(valueWidth), 1, [&](Value column) {
-    Value sum =
-        b.loop(b.index(0), count, 1, b.loadScalar(output, column),
-               [&](Value offset, ValueRange sum) -> Values {
-                 Value product =
-                     b.fmul(b.loadScalar(scores, offset),
-                            b.loadScalar(values, {b.add(low, offset), column}));
-                 return {b.fadd(sum[0], product)};
-               })[0];
-    b.storeScalar(sum, output, column);
+    auto sumColumn = [&](bool onlyVisible) {
+      return b.loop(
+          b.index(0), tile.count, 1, b.loadScalar(output, column),
+          [&](Value offset, ValueRange sum) -> Values {
+            Value weight = b.loadScalar(scores, offset);
+            Value product =
+                b.fmul(weight, b.loadScalar(tile.source.values,
+                                            {b.add(tile.low, offset), column}));
+            Value next = b.fadd(sum[0], product);
+            if (onlyVisible)
+              next = arith::SelectOp::create(b, softmax::isHidden(b, weight),
+                                             sum[0], next);
+            return {next};
+          });
+    };
+    Values sum = sumColumn(/*onlyVisible=*/false);
+    if (mayHide(tile))
+      sum = softmax::unlessFinite(b, sum, [&] {
+        markHidden(tile);
+        return sumColumn(/*onlyVisible=*/true);
+      });
+    b.storeScalar(sum[0], output, column);
   });
+}
+
+/// The product with vectors of columns of the values, without hidden entries if
+/// `onlyVisible`, whose weights are marked.
+StreamRowKernel::Values StreamRowKernel::sumPanel(const Tile &tile,
+                                                  Value column,
+                                                  int64_t numVectors,
+                                                  bool onlyVisible) {
+  auto addRows = [&](Value begin, Value end, int64_t numRows,
+                     ValueRange initial) {
+    return b.loop(
+        begin, end, numRows, initial, [&](Value offset, ValueRange sums) {
+          Values next;
+          for (int64_t i = 0; i < numRows; ++i) {
+            Value at = b.add(offset, i);
+            Value weight = b.broadcast(b.loadScalar(scores, at));
+            for (int64_t v = 0; v < numVectors; ++v) {
+              Value value =
+                  b.loadVector(tile.source.values,
+                               {b.add(tile.low, at), b.add(column, v * lanes)});
+              Value sum = sums[i * numVectors + v];
+              next.push_back(onlyVisible
+                                 ? softmax::addVisible(b, weight, value, sum)
+                                 : b.fma(weight, value, sum));
+            }
+          }
+          return next;
+        });
+  };
+  Value wholeRows = b.roundDown(tile.count, kRows);
+  Values zeros(kRows * numVectors, b.splat(0.0));
+  Values sums = addRows(b.index(0), wholeRows, kRows, zeros), totals;
+  for (int64_t v = 0; v < numVectors; ++v)
+    totals.push_back(
+        b.fadd(b.fadd(sums[v], sums[numVectors + v]),
+               b.fadd(sums[2 * numVectors + v], sums[3 * numVectors + v])));
+  return addRows(wholeRows, tile.count, 1, totals);
 }
 
 void StreamRowKernel::finish(Value outputRow, Value lse, const State &state) {

@@ -53,6 +53,14 @@ private:
     const KeyTable *keyTable;
     SourceAttr attr;
   };
+  /// Rows of a source whose scores are kept at once, and the row that column 0
+  /// of the bias belongs to.
+  struct Tile {
+    const SourceView &source;
+    Value low, count, biasBegin;
+  };
+  using Update =
+      llvm::function_ref<Value(Value score, Value bias, Value weight)>;
   /// Running maximum, in base 2, and sum.
   struct State {
     Value maximum, sum;
@@ -66,16 +74,23 @@ private:
   /// column 0 of the bias belongs to.
   std::tuple<Value, Value, Value> getInterval(const SourceView &source,
                                               mlir::AffineMap range);
-  State attendTile(const SourceView &source, Value low, Value count,
-                   Value biasBegin, State state);
+  State attendTile(const Tile &tile, State state);
   void finish(Value output, Value lse, const State &state);
 
   // Passes over the rows of a tile.
   void scoreRows(Value keys, Value low, Value count, Value scores);
   void lookUp(const SourceView &source, Value low, Value count);
-  void addTerm(Value term, Value at, Value count, bool broadcasts);
+  void updateScores(const Tile &tile, Update update);
+  void addTerms(const Tile &tile);
   void scaleWeights(const SourceView &source, Value low, Value count);
-  void accumulate(Value values, Value low, Value count);
+  void accumulate(const Tile &tile);
+  Values sumPanel(const Tile &tile, Value column, int64_t numVectors,
+                  bool onlyVisible);
+  /// Whether terms may remove entries; a mask leaves out whole rows.
+  bool mayHide(const Tile &tile) {
+    return tile.source.bias || tile.source.logWeight;
+  }
+  void markHidden(const Tile &tile);
   /// `body` for vectors of rows, `tail` for the rest.
   void forRows(Value count, llvm::function_ref<void(Value)> body,
                llvm::function_ref<void(Value)> tail);

@@ -167,14 +167,7 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(segment, offset)
                                                  : b.add(segment.base, offset);
-      Value target = b.add(segment.scoreRow, offset);
-      int64_t column = 0;
-      for (; column + lanes <= columns; column += lanes)
-        b.storeVector(b.loadVector(from, {row, b.index(column)}), to,
-                      {target, b.index(column)});
-      b.loop(b.index(column), b.index(columns), 1, [&](Value tail) {
-        b.storeScalar(b.loadScalar(from, {row, tail}), to, {target, tail});
-      });
+      b.copyRow(from, row, to, b.add(segment.scoreRow, offset), columns);
     });
   };
   if (!sources[segment.source].keyTable)

@@ -185,8 +185,13 @@ void StreamKernel::accumulateColumns(
     function_ref<Value(Value, Value, int64_t)> combine) {
   int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
   auto tile = [&](Value column, int64_t numColumns) {
-    Values totals(numColumns * vectors, b.splat(0.0));
-    accumulate(segment, column, numColumns, totals);
+    Values totals = accumulate(segment, column, numColumns,
+                               /*onlyVisible=*/false);
+    if (mayHide(segment))
+      totals = softmax::unlessFinite(b, totals, [&] {
+        markHidden(segment);
+        return accumulate(segment, column, numColumns, /*onlyVisible=*/true);
+      });
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = 0; v < vectors; ++v) {
         Values at = {b.add(column, c), b.index(v * lanes)};
@@ -220,12 +225,6 @@ void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
                               unsigned first, bool masked) {
     scoreRows(segment, low, high, step, first, masked, maximum);
   });
-}
-
-/// Whether single entries of a segment are masked.
-static bool isMasked(const StreamKernel::Segment &segment) {
-  return segment.kind == StreamKernel::Segment::Masked ||
-         segment.kind == StreamKernel::Segment::Diagonal;
 }
 
 void StreamKernel::forEachRowTile(
@@ -294,31 +293,23 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
                       : multiply(segment, offset, rows, firstVector,
                                  {segment.keys, packedQueries, width});
   for (int64_t i = 0; i < step; ++i) {
-    Value entry = b.add(offset, i), weight;
-    // The log weight is added last: it is larger than the products, whose sum
-    // would lose bits to it. Without a soft-max the weight takes it as a
-    // factor.
-    if (isReaderOfTable(segment))
-      weight =
-          b.loadScalar(source.keyTable->weights, b.add(segment.row, entry));
-    else if (isSoftmax && segment.kind == Segment::Table)
-      weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
-    else if (isSoftmax && source.logWeight)
-      weight = logWeightAt(source, b.add(segment.row, entry));
-    if (weight)
-      weight = b.broadcast(weight);
+    Value entry = b.add(offset, i), weight = weightAt(segment, entry);
     for (int64_t v = 0; v < live; ++v) {
       Value &score = result[i * live + v];
-      if (weight)
+      Value bias = biasAt(segment, entry, firstVector + v);
+      // The log weight is added last: it is larger than the products, whose sum
+      // would lose bits to it. Without a soft-max the weight takes it as a
+      // factor.
+      if (isSoftmax && weight)
         score = b.fadd(score, weight);
-      if (source.bias)
-        score =
-            b.fadd(score, b.loadVector(packedBias,
-                                       {b.add(segment.scoreRow, entry),
-                                        b.index((firstVector + v) * lanes)}));
+      if (bias)
+        score = b.fadd(score, bias);
       // Only the first vector of a triangle has queries before its rows.
-      if (masked && (segment.kind == Segment::Masked || v == 0))
-        score = maskScore(segment, entry, firstVector + v, score);
+      bool cuts = masked && (segment.kind == Segment::Masked || v == 0);
+      if (Value hidden =
+              hides(segment, entry, firstVector + v, weight, bias, cuts))
+        score = arith::SelectOp::create(b, hidden, b.splat(softmax::kMasked),
+                                        score);
     }
   }
   return result;
@@ -358,43 +349,6 @@ StreamKernel::Values StreamKernel::multiply(const Segment &segment,
                   }
                   return next;
                 });
-}
-
-Value StreamKernel::maskScore(const Segment &segment, Value entry,
-                              unsigned vector, Value score) {
-  const SourceView &source = sources[segment.source];
-  MaskAttr mask = source.attr.getMask();
-  // Query lane i admits row d = row - position of the block's first query when
-  // d <= i (causal), i - d < window, d - i < window.
-  Value position =
-      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
-  constexpr int64_t kFar = 1 << 30;
-  auto intType = VectorType::get({lanes}, b.getI32Type());
-  auto broadcast = [&](Value distance) -> Value {
-    distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
-    Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
-    return vector::BroadcastOp::create(b, intType, narrow);
-  };
-  SmallVector<int32_t> numbers;
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    numbers.push_back(vector * lanes + lane);
-  Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
-  Value distance = b.sub(b.add(segment.row, entry), position);
-  Value admitted;
-  auto require = [&](arith::CmpIPredicate predicate, Value bound) {
-    Value holds =
-        arith::CmpIOp::create(b, predicate, broadcast(bound), queries);
-    admitted = admitted ? arith::AndIOp::create(b, admitted, holds) : holds;
-  };
-  Value window = b.index(mask.getWindow());
-  if (mask.getCausal())
-    require(arith::CmpIPredicate::sle, distance);
-  if (mask.hasWindow()) {
-    require(arith::CmpIPredicate::sgt, b.add(distance, window));
-    if (!mask.getCausal())
-      require(arith::CmpIPredicate::slt, b.sub(distance, window));
-  }
-  return arith::SelectOp::create(b, admitted, score, b.splat(softmax::kMasked));
 }
 
 //===----------------------------------------------------------------------===//
@@ -463,10 +417,12 @@ void StreamKernel::squarePositive(const Segment &segment) {
   });
 }
 
-void StreamKernel::accumulate(const Segment &segment, Value column,
-                              int64_t numColumns, Values &accumulators) {
+StreamKernel::Values StreamKernel::accumulate(const Segment &segment,
+                                              Value column, int64_t numColumns,
+                                              bool onlyVisible) {
   if (arithmeticOf(segment) == Arithmetic::Pairs)
-    return accumulatePairs(segment, column, numColumns, accumulators);
+    return accumulatePairs(segment, column, numColumns, onlyVisible);
+  Values accumulators(numColumns * vectors, b.splat(0.0));
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     int64_t live = vectors - first;
     Values carried;
@@ -491,12 +447,16 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
       for (int64_t c = 0; c < numColumns; ++c) {
         Value value =
             b.broadcast(b.loadScalar(segment.values, {row, b.add(column, c)}));
-        for (int64_t v = 0; v < live; ++v)
-          next.push_back(b.fma(value, weights[v], sums[c * live + v]));
+        for (int64_t v = 0; v < live; ++v) {
+          Value sum = sums[c * live + v];
+          next.push_back(onlyVisible
+                             ? softmax::addVisible(b, weights[v], value, sum)
+                             : b.fma(value, weights[v], sum));
+        }
       }
       return next;
     };
-    if (segment.nextBias && numColumns == tiles.getColumns())
+    if (!onlyVisible && segment.nextBias && numColumns == tiles.getColumns())
       carried = b.unrolledLoop(
           low, high, kProductUnroll, carried, multiply,
           [&](Value offset) { copyNextBias(segment, column, offset); });
@@ -506,4 +466,5 @@ void StreamKernel::accumulate(const Segment &segment, Value column,
       for (int64_t v = 0; v < live; ++v)
         accumulators[c * vectors + first + v] = carried[c * live + v];
   });
+  return accumulators;
 }

@@ -103,14 +103,7 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments, Values &maximum) {
     rows.keys = table.keys;
     if (table.staged) {
       b.loop(b.index(0), b.index(table.numRows), 1, [&](Value row) {
-        int64_t column = 0;
-        for (; column + lanes <= width; column += lanes)
-          b.storeVector(b.loadVector(table.keys, {row, b.index(column)}),
-                        table.staged, {row, b.index(column)});
-        b.loop(b.index(column), b.index(width), 1, [&](Value tail) {
-          b.storeScalar(b.loadScalar(table.keys, {row, tail}), table.staged,
-                        {row, tail});
-        });
+        b.copyRow(table.keys, row, table.staged, row, width);
       });
       rows.keys = table.staged;
     }
@@ -122,14 +115,19 @@ void StreamKernel::scoreTables(ArrayRef<Segment> segments, Values &maximum) {
         Values products = multiply(rows, offset, at, /*firstVector=*/0,
                                    {rows.keys, packedQueries, width});
         for (int64_t i = 0; i < numRows; ++i) {
-          Value weight;
-          if (table.weights)
+          Value weight, isHidden;
+          if (table.weights) {
             weight = b.broadcast(b.loadScalar(table.weights, at[i]));
+            isHidden = softmax::isMasked(b, weight);
+          }
           for (int64_t v = 0; v < vectors; ++v) {
             Value product = products[i * vectors + v];
             b.storeVector(product, table.scores, {at[i], b.index(v * lanes)});
             if (weight)
-              next[v] = b.fmax(next[v], b.fadd(product, weight));
+              next[v] =
+                  b.fmax(next[v], arith::SelectOp::create(
+                                      b, isHidden, b.splat(softmax::kMasked),
+                                      b.fadd(product, weight)));
           }
         }
         return next;

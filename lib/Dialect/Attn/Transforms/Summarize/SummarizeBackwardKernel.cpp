@@ -228,7 +228,9 @@ void SummarizeBackwardKernel::emitBlock() {
     });
     if (groupStrips > kTile)
       b.ifThen(b.less(whole, blockStrips), [&] { emitGroup(whole, 1); });
-    forEachVector([&](Value vector) { addToWeights(chunk, next, vector); });
+    Value isCut = cutsStrip(chunk);
+    forEachVector(
+        [&](Value vector) { addToWeights(chunk, next, isCut, vector); });
   });
 }
 
@@ -456,10 +458,79 @@ void SummarizeBackwardKernel::addInputTile(const Group &group, Value vector,
   }
 }
 
+/// Whether a strip lacks rows of a chunk.
+Value SummarizeBackwardKernel::cutsStrip(const Chunk &chunk) {
+  Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
+  if (allPresent)
+    return no;
+  return b
+      .loop(b.index(0), blockStrips, 1, no,
+            [&](Value number, ValueRange found) -> Values {
+              Strip strip = getStrip(number);
+              Value end = b.add(strip.row, b.add(chunk.start, chunk.rows));
+              // Strips that only fill a block have no gradients either.
+              Value isReal = b.less(b.index(0), strip.end);
+              return {b.either(found.front(),
+                               b.both(isReal, b.less(strip.end, end)))};
+            })
+      .front();
+}
+
+/// Zeros stand for absent rows, but times a gradient that is no finite number
+/// they are none. So such sums of a tile are those of the present rows once
+/// more.
+Values SummarizeBackwardKernel::sumPresent(const WeightTile &tile,
+                                           const Chunk &chunk, Value isCut,
+                                           ValueRange sums) {
+  // A loop of one turn or none.
+  auto sumIf = [&](Value condition, ValueRange sums,
+                   function_ref<Values(ValueRange)> body) {
+    return b.loop(b.index(0), b.select(condition, b.index(1), b.index(0)), 1,
+                  sums, [&](Value, ValueRange sums) { return body(sums); });
+  };
+  auto addStrip = [&](Value number, ValueRange running) {
+    Strip strip = getStrip(number);
+    Values results;
+    for (int64_t a = 0; a < tile.count; ++a) {
+      Value place =
+          b.add(b.index((tile.level * rank + tile.firstSum + a) * kTile),
+                b.rem(number, kTile));
+      Value gradient =
+          b.loadVector(packedGradients,
+                       {tile.vector, b.div(number, kTile), place, b.index(0)});
+      for (int64_t i = 0; i < kTile; ++i) {
+        Value row = b.add(tile.firstRow, i);
+        Value data = b.loadVector(stagedInput,
+                                  {chunk.parity, tile.vector,
+                                   b.div(tile.firstRow, kTile),
+                                   b.add(b.mul(number, kTile), i), b.index(0)});
+        Value sum = running[results.size()];
+        results.push_back(b.select(
+            isPresent(strip, b.add(strip.row, b.add(chunk.start, row))),
+            b.fma(data, gradient, sum), sum));
+      }
+    }
+    return results;
+  };
+  return sumIf(isCut, sums, [&](ValueRange sums) {
+    Value rests = b.splat(0.0);
+    for (Value sum : sums)
+      rests = b.fadd(rests, b.fsub(sum, sum));
+    return sumIf(isAnyNotFinite(b, rests), sums, [&](ValueRange sums) {
+      Values zeros(sums.size(), b.splat(0.0));
+      Values exact = b.loop(b.index(0), blockStrips, 1, zeros, addStrip);
+      for (auto [one, sum] : llvm::zip(exact, sums))
+        one = arith::SelectOp::create(b, areNotFinite(b, sum), one, sum);
+      return exact;
+    });
+  });
+}
+
 /// The gradients of the weights of a chunk, while those of the next one are
 /// packed.
 void SummarizeBackwardKernel::addToWeights(const Chunk &chunk,
-                                           const Chunk &next, Value vector) {
+                                           const Chunk &next, Value isCut,
+                                           Value vector) {
   int64_t sumTiles = llvm::divideCeil(rank, kTile);
   int64_t share =
       llvm::divideCeil(rank * chunkRows, vectorsPerTask * rowTiles * sumTiles);
@@ -493,6 +564,8 @@ void SummarizeBackwardKernel::addToWeights(const Chunk &chunk,
           }
           return result;
         });
+    if (!allPresent)
+      sums = sumPresent(tile, chunk, isCut, sums);
     forEachWeight(tile, chunk, [&](int64_t i, Value memref, ValueRange at) {
       addVector(sums[i], memref, at);
     });

@@ -93,7 +93,11 @@ private:
                     Value stripTile, mlir::ValueRange sums);
   void prefetchTile(const Group &group, const Group &next, Value number,
                     Value stripTile, Value turn, int64_t perTurn);
-  void addToWeights(const Chunk &chunk, const Chunk &next, Value vector);
+  void addToWeights(const Chunk &chunk, const Chunk &next, Value isCut,
+                    Value vector);
+  Value cutsStrip(const Chunk &chunk);
+  Values sumPresent(const WeightTile &tile, const Chunk &chunk, Value isCut,
+                    mlir::ValueRange sums);
   void forEachWeight(
       const WeightTile &tile, const Chunk &chunk,
       llvm::function_ref<void(int64_t, Value, mlir::ValueRange)> body);

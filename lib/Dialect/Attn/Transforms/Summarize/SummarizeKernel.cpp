@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "SummarizeKernel.h"
-#include "KernelBuilder.h"
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -77,6 +77,9 @@ private:
                  const Instance &instance);
   void storeSums(const Level &level, const Chunk &chunk,
                  const Instance &instance);
+  void sumPresent(const Level &level, const Chunk &chunk,
+                  const Instance &instance, Value interval, Value firstSum,
+                  int64_t numSums);
   Value getBias(const Level &level, const Chunk &chunk, Value sum);
   Values emitTile(const Chunk &chunk, Value firstSum, int64_t numSums,
                   Value from, Value to, Value weightShift, ValueRange initial,
@@ -134,6 +137,17 @@ static bool isMultiple(Value value, Value factor) {
   std::optional<int64_t> known = getConstantIntValue(value),
                          divisor = getConstantIntValue(factor);
   return known && divisor && *known % *divisor == 0;
+}
+
+Value fovea::attn::areNotFinite(KernelBuilder &b, Value vector) {
+  // The difference is zero, or NaN.
+  Value rest = b.fsub(vector, vector);
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, rest, rest);
+}
+
+Value fovea::attn::isAnyNotFinite(KernelBuilder &b, Value vector) {
+  return vector::ReductionOp::create(b, vector::CombiningKind::OR,
+                                     areNotFinite(b, vector));
 }
 
 SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
@@ -433,6 +447,7 @@ void SummarizeKernel::emitInside(const Level &level, const Chunk &chunk,
           b.storeVector(tile[i], SummarizeOp(level.op).getOutput(),
                         {instance.batch, instance.head,
                          b.add(firstRow, i / plan.streams), chunk.column});
+        sumPresent(level, chunk, instance, interval, firstSum, numSums);
       });
     }
   };
@@ -496,6 +511,45 @@ void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
             SummarizeOp(level.op).getOutput(),
             {instance.batch, instance.head, b.add(b.mul(interval, rank), sum),
              chunk.column});
+      });
+      sumPresent(level, chunk, instance, interval, b.index(0), rank);
+    });
+  });
+}
+
+/// Zeros stand for absent tokens, but times a weight that is no finite number
+/// they are none. So sums of an interval with absent tokens that are no finite
+/// numbers are those of the present tokens once more.
+void SummarizeKernel::sumPresent(const Level &level, const Chunk &chunk,
+                                 const Instance &instance, Value interval,
+                                 Value firstSum, int64_t numSums) {
+  if (staticRows && *staticRows % level.interval == 0)
+    return;
+  SummarizeOp op = level.op;
+  Value first = b.mul(interval, level.interval), present = b.sub(rows, first);
+  auto sumTokens = [&](Value sum) {
+    return b
+        .loop(b.index(0), present, 1, getBias(level, chunk, sum),
+              [&](Value token, ValueRange running) -> Values {
+                Value data =
+                    b.loadVector(input, {instance.batch, instance.head,
+                                         b.add(first, token), chunk.column});
+                Value weight = b.loadVector(op.getWeights(),
+                                            {set, sum, token, chunk.column});
+                return {b.fma(data, weight, running.front())};
+              })
+        .front();
+  };
+  b.ifThen(b.less(present, b.index(level.interval)), [&] {
+    b.loop(b.index(0), b.index(numSums), 1, [&](Value i) {
+      Value sum = b.add(firstSum, i);
+      Value at[] = {instance.batch, instance.head,
+                    b.add(b.mul(interval, rank), sum), chunk.column};
+      Value stored = b.loadVector(op.getOutput(), at);
+      b.ifThen(isAnyNotFinite(b, stored), [&] {
+        Value exact = arith::SelectOp::create(b, areNotFinite(b, stored),
+                                              sumTokens(sum), stored);
+        b.storeVector(exact, op.getOutput(), at);
       });
     });
   });

@@ -36,6 +36,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZE_SUMMARIZEKERNEL_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_SUMMARIZE_SUMMARIZEKERNEL_H
 
+#include "KernelBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
 namespace fovea::attn {
@@ -71,6 +72,10 @@ struct SummarizePlan {
 struct SummarizeTarget {
   int64_t vectorBits, numRegisters;
 };
+
+/// Which elements of a vector are NaN or infinities, and whether any is.
+mlir::Value areNotFinite(KernelBuilder &b, mlir::Value vector);
+mlir::Value isAnyNotFinite(KernelBuilder &b, mlir::Value vector);
 
 /// Plans the loops for `levels`, which read the same input with intervals that
 /// double.

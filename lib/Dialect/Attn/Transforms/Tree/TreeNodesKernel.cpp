@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -43,6 +44,21 @@ private:
   void emitNode(Value j) {
     Value level = loadIndex(op.getLevel(), {batch, j});
     Value index = loadIndex(op.getIndex(), {batch, j});
+    b.ifThenElse(
+        b.less(index, b.index(0)), [&] { emitAbsent(j); },
+        [&] { emitNode(j, level, index); });
+  }
+
+  void emitAbsent(Value j) {
+    forColumns([&](const Columns &c) {
+      store(b.splat(0.0), op.getRows(), {batch, j}, c);
+    });
+    if (op.getLogWeight())
+      b.storeScalar(b.scalar(-std::numeric_limits<double>::infinity()),
+                    op.getLogWeight(), {batch, j});
+  }
+
+  void emitNode(Value j, Value level, Value index) {
     Value row = rowOf(level, index);
     Value rows = op.getRows();
     b.ifThenElse(
@@ -146,9 +162,10 @@ private:
     auto isInside = [&](Value j) -> Value { return b.less(j, count); };
     auto beginsRoot = [&](Value j) -> Value {
       Value at = b.min(j, b.sub(count, b.index(1)));
-      Value level = loadIndex(op.getLevel(), {batch, at});
-      Value token =
-          b.mul(loadIndex(op.getIndex(), {batch, at}), segmentOf(level));
+      // Absent nodes, which come last, end the last root.
+      Value level = b.max(loadIndex(op.getLevel(), {batch, at}), 0);
+      Value index = b.max(loadIndex(op.getIndex(), {batch, at}), 0);
+      Value token = b.mul(index, segmentOf(level));
       return b.equal(b.rem(token, shape.getRootSegment()), b.index(0));
     };
     auto negate = [&](Value condition) -> Value {
@@ -179,6 +196,10 @@ private:
   void emitNode(Value j) {
     Value level = loadIndex(op.getLevel(), {batch, j});
     Value index = loadIndex(op.getIndex(), {batch, j});
+    b.ifThen(b.less(b.index(-1), index), [&] { emitNode(j, level, index); });
+  }
+
+  void emitNode(Value j, Value level, Value index) {
     Value row = rowOf(level, index);
     Value isPresent;
     if (op.getCounts())

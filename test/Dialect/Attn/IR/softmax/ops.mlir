@@ -214,3 +214,19 @@ func.func @table_source_attribute() attributes {
     a.local = #attn.source<ranges = [(b)[rows, n] -> (b, n)], mask = <none>, log_weight = false, bias = true local_bias = true>} {
   return
 }
+
+// `causal` alone is short for a mask.
+// CHECK-LABEL: func @causal(
+func.func @causal(%x: tensor<1x2x8x4xf32>, %lse: tensor<1x2x8xf32>) -> (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) {
+  // CHECK: attn.dense ins
+  // CHECK-SAME: {mask = #attn.mask<causal>}
+  %0 = attn.dense ins(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      outs(%x : tensor<1x2x8x4xf32>) {causal} -> tensor<1x2x8x4xf32>
+  // CHECK: attn.dense_backward ins
+  // CHECK-SAME: {mask = #attn.mask<causal>, tool.note}
+  %1:3 = attn.dense_backward ins(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      forward(%0, %lse : tensor<1x2x8x4xf32>, tensor<1x2x8xf32>) gradient(%x : tensor<1x2x8x4xf32>)
+      outs(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      {causal, mask = #attn.mask<causal>, tool.note} -> tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
+  return %0, %1#0 : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
+}

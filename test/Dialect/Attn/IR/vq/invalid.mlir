@@ -331,7 +331,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // Decoding.
 func.func @f(%q: tensor<2x4x2x8xf32>, %z: tensor<2x2x2xi32>, %v: tensor<2x2x2x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x2x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq_decode' op expects one row of query and value, but got 'tensor<2x4x2x8xf32>' and 'tensor<2x2x2x6xf32>'}}
-  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x2x8xf32>, tensor<2x2x2xi32>, tensor<2x2x2x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x2x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x2x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x2x8xf32>, tensor<2x2x2xi32>, tensor<2x2x2x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x2x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x2x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
 
@@ -339,7 +339,7 @@ func.func @f(%q: tensor<2x4x2x8xf32>, %z: tensor<2x2x2xi32>, %v: tensor<2x2x2x6x
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x5xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq_decode' op expects extent 3 of bias to be 8 (two blocks), but got 5}}
-  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x1x5xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x1x5xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
 
@@ -355,7 +355,7 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq_decode' op expects 5 operands of state (mean, count, kept codes, kept values, position), but got 2}}
-  %0:3 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>) {block = 4 : i64, causal} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>
+  %0:3 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>
   return
 }
 
@@ -363,6 +363,6 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<1x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq_decode' op expects extent 0 of mean of state to be 2 (from value, codebook and block), but got 1}}
-  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x1x6xf32>, tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }

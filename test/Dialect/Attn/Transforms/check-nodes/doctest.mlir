@@ -6,7 +6,6 @@
 // The list is checked before the tree is touched.
 
 // CHECK-DAG: llvm.func @fovea_rt_check_nodes(!llvm.ptr, i64, !llvm.ptr, i64, i64, i64, i64, i64, i64, i64)
-// CHECK-DAG: llvm.func @fovea_rt_check_budget(
 // CHECK-LABEL: func @update(
 // CHECK: llvm.call @fovea_rt_check_nodes(
 // CHECK: attn.tree_update
@@ -15,13 +14,5 @@
 // REFERENCE-NOT: attn.
 func.func @update(%r: memref<2x3x8xf32>, %l: memref<2x3xi32>, %t: memref<2x7x8xf32>) {
   attn.tree_update ins(%r : memref<2x3x8xf32>) nodes(%l, %l : memref<2x3xi32>, memref<2x3xi32>) outs(%t : memref<2x7x8xf32>) {shape = #tree}
-  return
-}
-
-// CHECK-LABEL: func @split(
-// CHECK: llvm.call @fovea_rt_check_budget(
-// CHECK: attn.tree_split
-func.func @split(%s: memref<2x1xf32>, %n: memref<2x7xi32>, %l: memref<2x2xi32>, %c: memref<2x2xi32>) {
-  attn.tree_split scores(%s : memref<2x1xf32>) counts(%n : memref<2x7xi32>) outs(%l, %l, %c : memref<2x2xi32>, memref<2x2xi32>, memref<2x2xi32>) {shape = #tree, at = 2 : i64, split = 1 : i64}
   return
 }

@@ -134,6 +134,28 @@ func.func @window(%q: tensor<1x1x20x8xf32>, %z: tensor<1x1x20xi32>, %c: tensor<1
 
 // -----
 
+// Entries of all blocks at once: slices keep every dimension. One that drops the
+// dimension of entries has another extent of 1, that of batches, which
+// canonicalization may take for it.
+// CHECK-LABEL: func @entries(
+// CHECK: %[[START:.+]] = tensor.expand_shape %{{.+}} {{\[}}[0], [1], [2, 3]] {{.*}} : tensor<1x2x6xi32> into tensor<1x2x1x6xi32>
+// CHECK-NEXT: tensor.insert_slice %[[START]] into %{{.+}}[0, 0, 0, 0] [1, 2, 1, 6] [1, 1, 1, 1] : tensor<1x2x1x6xi32> into tensor<1x2x?x6xi32>
+// CHECK: attn.codebook_scan
+// CHECK: %[[ENTRY:.+]] = tensor.extract_slice %{{.+}}[0, 0, 2, 0] [1, 2, 1, 6] [1, 1, 1, 1] : tensor<1x2x?x6xi32> to tensor<1x2x1x6xi32>
+// CHECK-NEXT: tensor.collapse_shape %[[ENTRY]] {{\[}}[0], [1], [2, 3]] : tensor<1x2x1x6xi32> into tensor<1x2x6xi32>
+func.func @entries(%q: tensor<1x2x16x8xf32>, %z: tensor<1x2x16xi32>, %c: tensor<1x6x8xf32>,
+    %m: tensor<1x2x6x8xf32>, %n: tensor<1x2x6xi32>, %kz: tensor<1x2x16xi32>, %kv: tensor<1x2x16x8xf32>, %p: tensor<i64>) -> tensor<1x2x6xi32> {
+  %0:6 = attn.vq ins(%q, %z, %q, %c : tensor<1x2x16x8xf32>, tensor<1x2x16xi32>, tensor<1x2x16x8xf32>, tensor<1x6x8xf32>)
+      state(%m, %n, %kz, %kv, %p : tensor<1x2x6x8xf32>, tensor<1x2x6xi32>, tensor<1x2x16xi32>, tensor<1x2x16x8xf32>, tensor<i64>)
+      outs(%q : tensor<1x2x16x8xf32>)
+      next_state(%m, %n, %kz, %kv, %p : tensor<1x2x6x8xf32>, tensor<1x2x6xi32>, tensor<1x2x16xi32>, tensor<1x2x16x8xf32>, tensor<i64>)
+      {block = 8 : i64, causal, reduction = #attn.reduction<serial>}
+      -> tensor<1x2x16x8xf32>, tensor<1x2x6x8xf32>, tensor<1x2x6xi32>, tensor<1x2x16xi32>, tensor<1x2x16x8xf32>, tensor<i64>
+  return %0#2 : tensor<1x2x6xi32>
+}
+
+// -----
+
 // One token: it is kept first, then the halves of what is kept are the present
 // and the previous block.
 // CHECK-LABEL: func @decode(

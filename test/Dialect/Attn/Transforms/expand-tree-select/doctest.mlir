@@ -7,12 +7,14 @@
 // CHECK-LABEL: func @two_levels(
 // CHECK-SAME: %[[T:[^:]*]]: tensor<1x21x8xf32>, %[[LI:[^:]*]]: tensor<1x10xi32>, %[[II:[^:]*]]: tensor<1x10xi32>
 // CHECK: %[[S2:.*]]:3 = attn.tree_split outs({{.*}} : tensor<1x4xi32>, tensor<1x4xi32>, tensor<1x4xi32>) {at = 2 : i64, {{.*}}split = 1 : i64}
-// CHECK: %[[LEVELS:.*]] = linalg.fill
+// CHECK: %[[LEVELS:.*]] = linalg.generic
 // CHECK: %[[ROWS:.*]] = attn.tree_fetch ins(%[[T]] : tensor<1x21x8xf32>) nodes(%[[LEVELS]], %[[S2]]#2 : tensor<1x4xi32>, tensor<1x4xi32>)
 // CHECK: %[[CAST:.*]] = tensor.cast %[[ROWS]] : tensor<1x4x8xf32> to tensor<1x?x8xf32>
 // CHECK: %[[SLICE:.*]] = tensor.extract_slice %[[CAST]]
 // CHECK: %[[SCORES:.*]] = tensor.cast %[[SLICE]] : tensor<1x?xf32> to tensor<1x4xf32>
-// CHECK: %[[S1:.*]]:3 = attn.tree_split scores(%[[SCORES]] : tensor<1x4xf32>) frontier(%[[S2]]#2, %[[S2]]#0, %[[S2]]#1 : {{.*}}) outs(%[[LI]], %[[II]], %{{.*}} : tensor<1x10xi32>, tensor<1x10xi32>, tensor<1x8xi32>) {at = 1 : i64, {{.*}}split = 2 : i64}
+// A column is copied, so that it lies in memory as a list.
+// CHECK: %[[LIST:.*]] = bufferization.alloc_tensor() copy(%[[SCORES]]) : tensor<1x4xf32>
+// CHECK: %[[S1:.*]]:3 = attn.tree_split scores(%[[LIST]] : tensor<1x4xf32>) frontier(%[[S2]]#2, %[[S2]]#0, %[[S2]]#1 : {{.*}}) outs(%[[LI]], %[[II]], %{{.*}} : tensor<1x10xi32>, tensor<1x10xi32>, tensor<1x8xi32>) {at = 1 : i64, {{.*}}split = 2 : i64}
 // CHECK: return %[[S1]]#0, %[[S1]]#1
 func.func @two_levels(%t: tensor<1x21x8xf32>, %l: tensor<1x10xi32>, %i: tensor<1x10xi32>) -> (tensor<1x10xi32>, tensor<1x10xi32>) {
   %level, %index = attn.tree_select ins(%t : tensor<1x21x8xf32>) outs(%l, %i : tensor<1x10xi32>, tensor<1x10xi32>)

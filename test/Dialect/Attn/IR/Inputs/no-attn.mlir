@@ -1,0 +1,3 @@
+func.func @f(%x: index) -> index {
+  return %x : index
+}

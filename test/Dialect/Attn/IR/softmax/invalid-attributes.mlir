@@ -1,0 +1,61 @@
+// RUN: fovea-opt %s --split-input-file --verify-diagnostics
+
+func.func @misspelt(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  // expected-error @below {{'attn.dense' op has no attribute 'softcap', only "mask", "scale"}}
+  %0 = attn.dense ins(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      outs(%x : tensor<1x2x8x4xf32>) {causal, softcap = 30.0} -> tensor<1x2x8x4xf32>
+  return %0 : tensor<1x2x8x4xf32>
+}
+
+// -----
+
+func.func @causal_of_a_stream(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  // expected-error @below {{'attn.stream' op has no attribute 'causal', only "block", "scale", "sources", "tiles", "weighting"}}
+  %0 = attn.stream query(%x : tensor<1x2x8x4xf32>)
+      source(%x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%x : tensor<1x2x8x4xf32>) {causal, scale = 1.0 : f64} -> tensor<1x2x8x4xf32>
+  return %0 : tensor<1x2x8x4xf32>
+}
+
+// -----
+
+func.func @property(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  // expected-error @below {{for op attn.dense: has no attribute 'causal', only "mask", "scale"}}
+  %0 = "attn.dense"(%x, %x, %x, %x) <{causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>}>
+      : (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+  return %0 : tensor<1x2x8x4xf32>
+}
+
+// -----
+
+func.func @two_masks(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  // expected-error @below {{'attn.dense' op expects one mask, but got causal and #attn.mask<window = 4>}}
+  %0 = attn.dense ins(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      outs(%x : tensor<1x2x8x4xf32>) {causal, mask = #attn.mask<window = 4>} -> tensor<1x2x8x4xf32>
+  return %0 : tensor<1x2x8x4xf32>
+}
+
+// -----
+
+func.func @value(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  // expected-error @below {{'attn.dense' op expects causal to have no value, but got false}}
+  %0 = attn.dense ins(%x, %x, %x : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>)
+      outs(%x : tensor<1x2x8x4xf32>) {causal = false} -> tensor<1x2x8x4xf32>
+  return %0 : tensor<1x2x8x4xf32>
+}
+
+// -----
+
+// Keys inside of attributes.
+// expected-error @below {{expected 'window'}}
+func.func private @f() attributes {a.b = #attn.mask<causal, sliding = 3>}
+
+// -----
+
+// expected-error @below {{expected 'window'}}
+func.func private @f() attributes {a.b = #attn.mask<"causal">}
+
+// -----
+
+// expected-error @below {{duplicate or unknown struct parameter name: keys_of}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 64, keys_of = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>}

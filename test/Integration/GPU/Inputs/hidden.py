@@ -1,0 +1,210 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is not read has no influence, whatever it holds.
+
+An entry is not read by those results that no finite number in its place
+changes. NaN and infinity must not change a bit of them, either, and have to
+show in all others. So nothing here knows what a mask is."""
+
+import argparse
+import os
+import sys
+
+import numpy as np
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--chip", default="sm_80")
+parser.add_argument("--only", default="")
+# For the canary: as if nothing were read.
+parser.add_argument("--reads-nothing", action="store_true")
+arguments = parser.parse_args()
+os.environ["FOVEA_SIMT"] = ",".join(filter(None, (os.environ.get("FOVEA_SIMT"), f"chip={arguments.chip}")))
+
+import fovea  # noqa: E402
+
+TARGET = {"target": "gpu-sim"}
+checks = failures = 0
+
+
+def normal(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(dtype)
+
+
+def bits(array):
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def check(name, run, inputs, entries, numbers=(np.nan, np.inf), shows=True, exact=None):
+    """`entries` are (operand, index) of what is replaced, all at once. An `exact` function finds what is not read for
+    one whose roundings are everywhere."""
+    global checks, failures
+    if not name.startswith(arguments.only):
+        return
+
+    def replace(number, run=run):
+        changed = {key: array.copy() for key, array in inputs.items()}
+        for operand, index in entries:
+            changed[operand][index] = number
+        return [np.asarray(result) for result in run(**changed)]
+
+    clean = replace(0.25)
+    # Large ones of both signs, and one more: nothing that is read is rounded away.
+    finite = [replace(number, exact or run) for number in (0.25, -20000.0, 20000.0, 3.0)]
+    for number in numbers:
+        what = f"{arguments.chip} {name} {entries} = {number}"
+        for place, (before, after, first, *others) in enumerate(zip(clean, replace(number), *finite)):
+            unread = np.all([bits(first) == bits(other) for other in others], axis=0)
+            if arguments.reads_nothing:
+                unread[...] = True
+            checks += 2
+            same = np.abs(before - after) < 1e-5 if exact else bits(before) == bits(after)
+            wrong = unread & ~same
+            if wrong.any():
+                failures += 1
+                print(f"FAILED: {what}: result {place}: {wrong.sum()} of {unread.sum()} that do not read it differ,"
+                      f" first at {np.argwhere(wrong)[0].tolist()}")
+            missed = ~unread & np.isfinite(after.astype(np.float32))
+            if shows and missed.any():
+                failures += 1
+                print(f"FAILED: {what}: result {place}: {missed.sum()} of {(~unread).sum()} that read it are finite,"
+                      f" first at {np.argwhere(missed)[0].tolist()}")
+
+
+#===-----------------------------------------------------------------------===#
+# Soft-max
+#===-----------------------------------------------------------------------===#
+
+
+def dense(q, k, v, **options):
+    return fovea.dense(q, k, v, return_lse=True, **options, **TARGET)
+
+
+def dense_gradients(q, k, v, d_out, **options):
+    out, lse = dense(q, k, v, **options)
+    return fovea.dense_backward(d_out, q, k, v, out, lse, **options, **TARGET)
+
+
+def check_dense():
+    B, H, G, N, M, D = 2, 4, 2, 70, 81, 16
+    log_weight = normal(B, G, M)
+    log_weight[..., 3:9] = log_weight[..., 60:] = -np.inf
+    bias = normal(B, H, N, M)
+    bias[:, :, ::2, 5:40] = bias[..., 77] = -np.inf
+    masks = {
+        "causal": {"causal": True},
+        "window": {"window": 9},
+        "log weight": {"log_weight": log_weight},
+        "bias": {"bias": bias},
+        "all": {"causal": True, "window": 30, "log_weight": log_weight, "bias": bias},
+    }
+    b, g = 1, 1
+    for dtype in (np.float16, np.float32):
+        inputs = {"q": normal(B, H, N, D, dtype=dtype), "k": normal(B, G, M, D, seed=1, dtype=dtype),
+                  "v": normal(B, G, M, D, seed=2, dtype=dtype)}
+        for name, options in masks.items():
+            for rows in ((7, 77), (40,)) if dtype == np.float16 else ((40,),):
+                check(f"dense {np.dtype(dtype)} {name}", lambda options=options, **i: dense(**i, **options), inputs,
+                      [(operand, (b, g, row, D - 1 - row % 2)) for row in rows for operand in "kv"])
+    inputs["d_out"] = normal(B, H, N, D, seed=3)
+    for name, options in masks.items():
+        run = lambda options=options, **i: dense_gradients(**i, **options)
+        check(f"dense_backward {name}", run, inputs, [(o, (b, g, 77, 0)) for o in "kv"], numbers=[np.nan])
+        check(f"dense_backward {name}", run, inputs, [(o, (b, 3, 11, 4)) for o in ("q", "d_out")], numbers=[np.inf])
+
+
+def check_vq():
+    B, H, G, N, S, D, E, block = 1, 2, 1, 45, 5, 8, 12, 8
+    inputs = {"q": normal(B, H, N, D), "v": normal(B, G, N, E), "codebook": normal(G, S, D)}
+    # The last codeword is rare, or nobody's.
+    codes = np.random.default_rng(0).integers(0, S - 1, (B, G, N)).astype(np.int32)
+    d_out = normal(B, H, N, E, seed=1)
+
+    def run(q, v, codebook, **options):
+        return [fovea.vq(q, codes, v, codebook, block=block, **options, **TARGET)]
+
+    def gradients(q, v, codebook, d_out):
+        out, lse = fovea.vq(q, codes, v, codebook, block=block, return_lse=True, **TARGET)
+        return fovea.vq_backward(d_out, q, codes, v, codebook, out, lse, block=block, **TARGET)
+
+    entries = [[("v", (0, 0, 19, 3))], [("codebook", (0, S - 1, 2))]]
+    for entry in entries:
+        check("vq", run, inputs, entry, numbers=[np.nan])
+    inputs["d_out"] = d_out
+    for entry in [*entries, [("q", (0, 1, 20, 1))], [("d_out", (0, 1, 20, 1))]]:
+        check("vq_backward", gradients, inputs, entry, numbers=[np.nan])
+
+
+#===-----------------------------------------------------------------------===#
+# Other sums
+#===-----------------------------------------------------------------------===#
+
+
+def check_low_rank():
+    B, H, G, N, r, E = 2, 2, 1, 70, 6, 5
+    inputs = {"u1": abs(normal(B, H, N, r)), "u2": abs(normal(B, G, N, r, seed=1)), "v": normal(B, G, N, E)}
+    ones = np.ones((B, H, N), np.int32)
+    rows = np.arange(N, dtype=np.int32)
+    group = (rows % 3).astype(np.int32) * ones
+    entries = np.random.default_rng(0).random((B, H, 3, N)) < 0.5
+    entries[..., 20] = [True, False, True]
+    masks = {
+        "causal": fovea.Causal(),
+        "row_interval": fovea.RowInterval(np.maximum(rows - 40, 0) * ones, rows * ones),
+        "row_change": fovea.RowChange(*make_changes(N)),
+        "distinct_rows": fovea.DistinctRows(group, entries),
+        "distinct_columns": fovea.DistinctColumns(group, entries),
+    }
+
+    def run(mask, u1, u2, v):
+        return [fovea.low_rank(u1, u2, v, mask=mask, **TARGET)]
+
+    def gradients(mask, u1, u2, v, d_out):
+        out, = run(mask, u1, u2, v)
+        return fovea.low_rank_backward(d_out, u1, u2, v, out, mask=mask, **TARGET)
+
+    d_out = {"d_out": normal(B, H, N, E, seed=2)}
+    for name, mask in masks.items():
+        # A running sum keeps roundings of what has left it.
+        shows = name != "row_change"
+        entries = [(o, (1, 0, 20, 3)) for o in ("u2", "v")]
+        check(f"low_rank {name}", lambda mask=mask, **i: run(mask, **i), inputs, entries, [np.nan], shows)
+        for entry in (entries, [(o, (1, 1, 31, 3)) for o in ("u1", "d_out")]):
+            check(f"low_rank_backward {name}", lambda mask=mask, **i: gradients(mask, **i), {**inputs, **d_out}, entry,
+                  [np.nan], shows)
+
+
+def make_changes(N):
+    """A column enters in each row, and leaves 12 rows later."""
+    return [[i] for i in range(N)], [[i - 12] if i >= 12 else [] for i in range(N)]
+
+
+def check_conv():
+    B, H, G, N, D = 2, 2, 1, 75, 5
+    sizes = np.array([[[N, N - 21]] * H] * B, np.int32)
+    inputs = {"b": normal(B, H, 2, N), "v": normal(B, G, N, D)}
+
+    def run(algorithm, b, v):
+        return [fovea.conv_apply(b, sizes, v, algorithm=algorithm, **TARGET)]
+
+    def gradients(b, v, d_out):
+        out, = run("toeplitz", b, v)
+        return fovea.conv_apply_backward(d_out, b, sizes, v, out, **TARGET)
+
+    entry = [("v", (1, 0, 40, 3))]
+    product = lambda **i: run("toeplitz", **i)
+    check("conv_apply toeplitz", product, inputs, entry)
+    check("conv_apply partitioned", lambda **i: run("partitioned", **i), inputs, entry, exact=product)
+    d_out = {"d_out": normal(B, H, N, D, seed=1)}
+    for entries in (entry, [("d_out", (1, 1, 30, 2))]):
+        check("conv_apply_backward", gradients, {**inputs, **d_out}, entries, numbers=[np.nan])
+
+
+check_dense()
+# Tiles of warpgroups differ in soft-max only.
+if arguments.chip == "sm_80":
+    check_vq()
+    check_low_rank()
+    check_conv()
+print(f"{checks} checks, {failures} failed")
+sys.exit(1 if failures or not checks else 0)

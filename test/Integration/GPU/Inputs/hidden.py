@@ -198,6 +198,21 @@ def check_conv():
     d_out = {"d_out": normal(B, H, N, D, seed=1)}
     for entries in (entry, [("d_out", (1, 1, 30, 2))]):
         check("conv_apply_backward", gradients, {**inputs, **d_out}, entries, numbers=[np.nan])
+    # One head does not read keys at some distances, also in tiles that no diagonal cuts; then none before the 30th;
+    # then the first distances count so little that rows with no others are computed again.
+    b = normal(B, H, 2, N)
+    b[1, 1, 0, 3:10] = b[1, 1, 0, 33:40] = -np.inf
+    inputs = {"b": b, "v": inputs["v"]}
+    for name, row in (("distances", 40), ("start", 40), ("rows", 33)):
+        if name == "start":
+            sizes[1, 1] = [45, 20]
+        elif name == "rows":
+            b[1, 1, 0, :3] = -60
+        entry = [("v", (1, 0, row, 3))]
+        check(f"conv_apply masked {name}", product, inputs, entry)
+        check(f"conv_apply partitioned masked {name}", lambda **i: run("partitioned", **i), inputs, entry, exact=product)
+        for entries in (entry, [("d_out", (1, 1, row + 1, 2))]):
+            check(f"conv_apply_backward masked {name}", gradients, {**inputs, **d_out}, entries, numbers=[np.nan])
 
 
 check_dense()

@@ -24,7 +24,6 @@
 #include "GPULaunch.h"
 #include "SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -48,7 +47,7 @@ private:
   void emitRows() override;
   void findFactors();
   /// The weight of an entry.
-  Value weigh(RowBuilder &k, ValueRange head, Value row, Value key);
+  Value weightOf(RowBuilder &k, ValueRange head, Value row, Value key);
   Value loadGradient(RowBuilder &k, ValueRange head, Value row, Value column);
   void emitValues();
   void emitDistances();
@@ -79,9 +78,8 @@ void ConvGradientLoops::findFactors() {
     b.storeScalar(b.loadScalar(reciprocals, at), factors, at);
   });
   forListedRows([&](GPUKernelBuilder &k, ValueRange at, Value row, Value top) {
-    auto add = [&](Value score, Value total) -> Value {
-      score = k.fmax(k.scalar(softmax::kMasked), k.fsub(score, top));
-      return k.fadd(total, math::Exp2Op::create(k, score));
+    auto add = [&](Value score, Value total) {
+      return k.fadd(total, weigh(k, score, top));
     };
     Value total = sumOverKeys(k, at, row, add, 0.0);
     for (int64_t mask = 1; mask < kWarpSize; mask *= 2)
@@ -98,21 +96,13 @@ void ConvGradientLoops::findFactors() {
   });
 }
 
-Value ConvGradientLoops::weigh(RowBuilder &k, ValueRange head, Value row,
-                               Value key) {
-  Value lag = k.sub(row, key), segment = segmentOf(k, head, key);
-  Value isNone = k.either(k.less(lag, k.index(0)), k.less(segment, k.index(0)));
-  return k.select(
-      isNone, k.getF32Type(), [&] { return getHiddenWeight(k); },
-      [&]() -> Value {
-        Value at[] = {head[0], head[1], row};
-        Value from[] = {head[0], head[1], segment, lag};
-        Value score =
-            k.fsub(k.loadScalar(scores, from), k.loadScalar(tops, at));
-        score = k.fmax(k.scalar(softmax::kMasked), score);
-        return k.fmul(math::Exp2Op::create(k, score),
-                      k.loadScalar(factors, at));
-      });
+Value ConvGradientLoops::weightOf(RowBuilder &k, ValueRange head, Value row,
+                                  Value key) {
+  return weighEntry(k, head, row, key, [&](ValueRange from) {
+    Value at[] = {head[0], head[1], row};
+    return weigh(k, k.loadScalar(scores, from), k.loadScalar(tops, at),
+                 k.loadScalar(factors, at));
+  });
 }
 
 /// Rows without an entry count as zeros, whatever they hold.
@@ -136,7 +126,7 @@ void ConvGradientLoops::emitValues() {
     return std::pair(key, numTokens);
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value key, Value row) {
-    return weigh(k, at, row, key);
+    return weightOf(k, at, row, key);
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value row,
                    Value column) { return loadGradient(k, at, row, column); };
@@ -146,9 +136,9 @@ void ConvGradientLoops::emitValues() {
   };
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
-  // Rows before the last key of the tile.
-  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value key, Value row) {
-    return k.less(row, k.add(key, kTileRows - 1));
+  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value key, Value row) {
+    return k.either(k.less(key, firstKey(k, at, k.index(0))),
+                    mayHide(k, at, row, k.add(key, kTileRows - 1)));
   };
   product.hides = hides;
   emitTileProduct(b, math, product);
@@ -219,11 +209,9 @@ void ConvGradientLoops::keepGradients(GPUKernelBuilder &k, SquareTile &tile,
     gradients.push_back(k.select(
         exists, k.getF32Type(),
         [&]() -> Value {
-          Value weight = weigh(k, at, row, key);
+          Value weight = weightOf(k, at, row, key);
           Value delta = k.loadScalar(deltas, {at[0], at[1], row});
-          Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
-                                               weight, k.scalar(0.0));
-          return k.select(isNone, k.scalar(0.0),
+          return k.select(softmax::isHidden(k, weight), k.scalar(0.0),
                           k.fmul(weight, k.fsub(product, delta)));
         },
         [&] { return k.scalar(0.0); }));

@@ -19,7 +19,8 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+static constexpr double kInfinity = std::numeric_limits<double>::infinity(),
+                        kMostNumber = std::numeric_limits<float>::max();
 /// Threads of a head that look for its greatest score.
 static constexpr int64_t kNumShares = 256;
 /// Sums that are added up to one of the next level, and levels.
@@ -50,6 +51,7 @@ void ConvLoops::emit() {
   scores = allocate({batches, heads, numBases, numTokens}, number);
   normalisers = allocate({batches, heads, numTokens}, b.getF64Type());
   reciprocals = allocate({batches, heads, numTokens}, number);
+  masked = allocate({batches, heads}, b.getI32Type());
   marks = allocate({batches, heads, numTokens}, b.getI32Type());
   listed = allocate({batches, heads, numTokens}, b.getI32Type());
   if (!operands.recomputed)
@@ -73,6 +75,10 @@ Value ConvLoops::wide(KernelBuilder &k, double number) {
   return arith::ConstantOp::create(k, k.getF64FloatAttr(number));
 }
 
+Value ConvLoops::isLess(Value x, Value y) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, y);
+}
+
 Value ConvLoops::loadWide(Value memref, ValueRange at) {
   KernelBuilder k(b.getLoc(), b, b.getF64Type(), /*lanes=*/0);
   return k.loadScalar(memref, at);
@@ -94,6 +100,21 @@ Value ConvLoops::firstKey(RowBuilder &k, ValueRange head, Value segment) {
 
 Value ConvLoops::segmentOf(RowBuilder &k, ValueRange head, Value key) {
   return k.loadIndex(segments, {head[0], head[1], key});
+}
+
+Value ConvLoops::weighEntry(RowBuilder &k, ValueRange head, Value row,
+                            Value key, function_ref<Value(ValueRange)> find) {
+  Value lag = k.sub(row, key), segment = segmentOf(k, head, key);
+  Value isNone = k.either(k.less(lag, k.index(0)), k.less(segment, k.index(0)));
+  return k.select(
+      isNone, k.getF32Type(), [&] { return getHiddenWeight(k); },
+      [&] { return find({head[0], head[1], segment, lag}); });
+}
+
+Value ConvLoops::mayHide(RowBuilder &k, ValueRange head, Value row, Value key) {
+  Value at[] = {head[0], head[1]};
+  return k.either(k.less(row, key),
+                  k.equal(k.loadIndex(masked, at), k.index(1)));
 }
 
 /// As many bases as begin up to a key, less one.
@@ -133,37 +154,56 @@ Values ConvLoops::visitLag(
   return Values(llvm::drop_begin(carried));
 }
 
-/// The greatest score sum of every head, in f64; 0 when there is none.
+/// The greatest score sum of every head, in f64; 0 when there is none. Neither
+/// NaN nor plus infinity is great: taken off all scores, it would leave none to
+/// the rows that do not read it.
 Value ConvLoops::findTops() {
-  Value partial =
-      allocate({batches, heads, b.index(kNumShares)}, b.getF64Type());
+  Value highs = allocate({batches, heads, b.index(kNumShares)}, b.getF64Type());
+  Value lows = allocate({batches, heads, b.index(kNumShares)}, b.getF64Type());
   Value tops = allocate({batches, heads}, b.getF64Type());
+  Value most = wide(b, kInfinity), least = wide(b, -kInfinity);
+  auto minimum = [&](Value x, Value y) { return b.select(isLess(x, y), x, y); };
   parallelLoop(b, {batches, heads, b.index(kNumShares)}, [&](ValueRange at) {
-    Value top = b.loop(
-        at[2], numTokens, kNumShares, {wide(b, -kInfinity)},
+    Values range = b.loop(
+        at[2], numTokens, kNumShares, {least, most},
         [&](Value lag, ValueRange carried) {
           return visitLag(
               at, lag, carried,
-              [&](Value, Value sum, Value exists, ValueRange top) -> Values {
-                Value known = b.select(exists, sum, wide(b, -kInfinity));
-                return {b.fmax(known, top[0])};
+              [&](Value, Value sum, Value exists, ValueRange range) -> Values {
+                // Where a segment has no such lag, the sum is another's.
+                Value counts = b.both(exists, isLess(sum, most));
+                return {b.fmax(b.select(counts, sum, least), range[0]),
+                        minimum(sum, range[1])};
               });
-        })[0];
-    memref::StoreOp::create(b, top, partial, at);
+        });
+    memref::StoreOp::create(b, range[0], highs, at);
+    memref::StoreOp::create(b, range[1], lows, at);
   });
   parallelLoop(b, {batches, heads}, [&](ValueRange at) {
-    Value top =
-        b.loop(b.index(0), b.index(kNumShares), 1, {wide(b, -kInfinity)},
-               [&](Value share, ValueRange top) -> Values {
-                 Value part = memref::LoadOp::create(
-                     b, partial, ValueRange{at[0], at[1], share});
-                 return {b.fmax(part, top[0])};
-               })[0];
-    Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top,
-                                         wide(b, -kInfinity));
-    memref::StoreOp::create(b, b.select(isNone, wide(b, 0.0), top), tops, at);
+    Values range = b.loop(
+        b.index(0), b.index(kNumShares), 1, {least, most},
+        [&](Value share, ValueRange range) -> Values {
+          Value place[] = {at[0], at[1], share};
+          return {b.fmax(memref::LoadOp::create(b, highs, place), range[0]),
+                  minimum(memref::LoadOp::create(b, lows, place), range[1])};
+        });
+    Value isSome = isLess(least, range[0]), isWhole = isLess(least, range[1]);
+    memref::StoreOp::create(b, b.select(isSome, range[0], wide(b, 0.0)), tops,
+                            at);
+    b.storeIndex(b.select(isWhole, b.index(0), b.index(1)), masked, at);
   });
   return tops;
+}
+
+Value ConvLoops::weigh(KernelBuilder &k, Value score, Value top, Value factor) {
+  Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, score,
+                                       k.scalar(-kInfinity));
+  if (top)
+    score = k.fsub(score, top);
+  // Minus infinity has no power; NaN stays.
+  score = k.fmax(k.scalar(softmax::kMasked), score);
+  Value weight = math::Exp2Op::create(k, score);
+  return softmax::hide(k, isNone, factor ? k.fmul(weight, factor) : weight);
 }
 
 void ConvLoops::storeProfiles(Value tops) {
@@ -174,11 +214,14 @@ void ConvLoops::storeProfiles(Value tops) {
                Value place[] = {at[0], at[1], segment, at[2]};
                Value score = b.fmul(b.fsub(sum, top), wide(b, softmax::kLog2E));
                score = arith::TruncFOp::create(b, b.getF32Type(), score);
-               score = b.select(exists, score, b.scalar(-kInfinity));
+               // Only what is not read is minus infinity.
+               score = b.fmax(b.scalar(-kMostNumber), score);
+               Value isRead = arith::CmpFOp::create(
+                   b, arith::CmpFPredicate::UNE, sum, wide(b, -kInfinity));
+               score = b.select(b.both(exists, isRead), score,
+                                b.scalar(-kInfinity));
                b.storeScalar(score, scores, place);
-               // Minus infinity has no power; NaN stays.
-               score = b.fmax(b.scalar(softmax::kMasked), score);
-               b.storeScalar(math::Exp2Op::create(b, score), weights, place);
+               b.storeScalar(weigh(b, score), weights, place);
                return {};
              });
   });
@@ -267,6 +310,7 @@ void ConvLoops::judgeRows() {
     Value normaliser = memref::LoadOp::create(b, normalisers, at);
     Value isGood = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE,
                                          normaliser, wide(b, least));
+    isGood = b.both(isGood, isLess(normaliser, wide(b, kInfinity)));
     if (Value isQuiet = this->isQuiet(at, normaliser))
       isGood = b.both(isGood, isQuiet);
     Value reciprocal = arith::DivFOp::create(b, wide(b, 1.0), normaliser);
@@ -370,21 +414,15 @@ void ConvApplyLoops::emitExactRows() {
     return std::pair(k.min(firstKey(k, at, zero), end), end);
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value number, Value key) {
-    auto weigh = [&] {
+    auto find = [&] {
       Value place[] = {at[0], at[1], number};
-      Value lag = k.sub(k.loadIndex(listed, place), key);
-      return k.select(
-          k.less(lag, k.index(0)), k.getF32Type(),
-          [&] { return getHiddenWeight(k); },
-          [&]() -> Value {
-            Value from[] = {at[0], at[1], segmentOf(k, at, key), lag};
-            Value score =
-                k.fsub(k.loadScalar(scores, from), k.loadScalar(tops, place));
-            return math::Exp2Op::create(
-                k, k.fmax(k.scalar(softmax::kMasked), score));
-          });
+      return weighEntry(k, at, k.loadIndex(listed, place), key,
+                        [&](ValueRange from) {
+                          return weigh(k, k.loadScalar(scores, from),
+                                       k.loadScalar(tops, place));
+                        });
     };
-    return k.select(k.less(number, countOf(k, at)), k.getF32Type(), weigh,
+    return k.select(k.less(number, countOf(k, at)), k.getF32Type(), find,
                     [&] { return k.scalar(0.0); });
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
@@ -407,7 +445,7 @@ void ConvApplyLoops::emitExactRows() {
   auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value number,
                    Value key) {
     Value row = k.loadIndex(listed, {at[0], at[1], number});
-    return k.less(row, k.add(key, kTileDepth - 1));
+    return mayHide(k, at, row, k.add(key, kTileDepth - 1));
   };
   product.hides = hides;
   emitTileProduct(b, math, product);
@@ -448,14 +486,9 @@ void ConvToeplitzLoops::emitProduct() {
                      k.min(k.add(row, kTileRows), numTokens));
   };
   auto left = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value key) {
-    Value lag = k.sub(row, key);
-    return k.select(
-        k.less(lag, k.index(0)), k.getF32Type(),
-        [&] { return getHiddenWeight(k); },
-        [&] {
-          Value from[] = {at[0], at[1], segmentOf(k, at, key), lag};
-          return k.loadScalar(weights, from);
-        });
+    return weighEntry(k, at, row, key, [&](ValueRange from) {
+      return k.loadScalar(weights, from);
+    });
   };
   auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
                    Value column) {
@@ -470,8 +503,8 @@ void ConvToeplitzLoops::emitProduct() {
   };
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
-  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value row, Value key) {
-    return k.less(row, k.add(key, kTileDepth - 1));
+  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value key) {
+    return mayHide(k, at, row, k.add(key, kTileDepth - 1));
   };
   product.hides = hides;
   emitTileProduct(b, math, product);

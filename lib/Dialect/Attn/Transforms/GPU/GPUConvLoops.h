@@ -26,7 +26,8 @@ struct ConvOperands {
 /// one profile of weights by lag, the distance of query and key.
 ///
 ///   segments     of every key
-///   profiles     from score sums in f64, the head's greatest one taken off
+///   profiles     from score sums in f64, the head's greatest one taken off;
+///                the weight of minus infinity is hidden
 ///   normalisers  sums of weights in f64, without subtraction
 ///   judge        rows that rounding may have spoilt are listed
 ///   (rows)       what becomes of the weights
@@ -59,6 +60,15 @@ protected:
   Value firstKey(RowBuilder &k, ValueRange head, Value segment);
   /// The segment of a key that is none before the first one.
   Value segmentOf(RowBuilder &k, ValueRange head, Value key);
+  /// The weight of a score, which `top` is taken off, times `factor`.
+  Value weigh(KernelBuilder &k, Value score, Value top = {}, Value factor = {});
+  /// The weight that `find` looks up for an entry, at a place of the profiles;
+  /// hidden if the row does not reach the key.
+  Value weighEntry(RowBuilder &k, ValueRange head, Value row, Value key,
+                   llvm::function_ref<Value(ValueRange place)> find);
+  /// Whether weights may be hidden in a tile that has no earlier row and no
+  /// later key than these. The head's first key is not behind the tile's.
+  Value mayHide(RowBuilder &k, ValueRange head, Value row, Value key);
   Value isListed(RowBuilder &k, ValueRange head, Value number) {
     Value at[] = {head[0], head[1]};
     return k.less(number, k.loadIndex(operands.recomputed, at));
@@ -75,14 +85,16 @@ protected:
   // Numbers in f64.
   Value wide(KernelBuilder &k, double number);
   Value loadWide(Value memref, ValueRange at);
+  Value isLess(Value x, Value y);
 
   ConvOperands operands;
   RowBuilder b;
   F32Math math;
   int64_t width;
   Value batches, heads, headsOfKey, numBases, numTokens;
-  /// Segments [B, H, N]; profiles [B, H, R, N], scores as binary logarithms.
-  Value segments, weights, scores;
+  /// Segments [B, H, N]; profiles [B, H, R, N], scores as binary logarithms;
+  /// whether heads have scores of minus infinity [B, H].
+  Value segments, weights, scores, masked;
   /// [B, H, N]: sums of weights in f64, and what rows are multiplied by: 0 for
   /// those that are listed.
   Value normalisers, reciprocals;

@@ -390,8 +390,12 @@ void ConvTransformLoops::storeRows() {
                  Value place[] = {at[0],           at[1], b.div(at[2], block),
                                   b.div(at[3], 2), row,   b.rem(at[3], 2)};
                  Value factor = b.loadScalar(reciprocals, at.take_front(3));
+                 // What others of the block read is in rows without an entry.
+                 Value isNone = arith::CmpFOp::create(
+                     b, arith::CmpFPredicate::OEQ, factor, b.scalar(0.0));
                  factor = b.fmul(factor, b.scalar(1.0 / length));
-                 b.storeScalar(b.fmul(b.loadScalar(resultLines, place), factor),
+                 Value mean = b.fmul(b.loadScalar(resultLines, place), factor);
+                 b.storeScalar(b.select(isNone, b.scalar(0.0), mean),
                                op.getOutput(), at);
                });
 }

@@ -9,7 +9,7 @@
 #
 # Presets are those of utils/build.sh. Environment: FOVEA_VERIFY_ROUNDTRIP=1 also
 # sends the IR of every test through the printer, the parser and bytecode;
-# FOVEA_EVERY=n runs every n-th case of the matrices.
+# FOVEA_EVERY=n runs one of n cases of the matrices and of Python's tests.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Inputs and comparisons that the tests of the package share."""
 
+import collections
 import math
+import os
+import zlib
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +25,21 @@ TYPES = {
 
 # max|out-ref| / max|ref|
 BOUNDS = {"float32": 5e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1e-2}
+
+
+def pytest_collection_modifyitems(config, items):
+    """FOVEA_EVERY=n runs one of n cases of every function, and one at least."""
+    every = int(os.environ.get("FOVEA_EVERY", 1))
+    cases = collections.defaultdict(list)
+    for item in items:
+        cases[item.nodeid.split("[")[0]].append(item)
+    chosen = set()
+    for name, group in cases.items():
+        # Not the first of all functions, which would be one target or type.
+        first = zlib.crc32(name.encode()) % min(every, len(group))
+        chosen.update(group[first::every])
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(params=["cpu", "reference"])

@@ -34,6 +34,15 @@ def threads(request):
     fovea.set_num_threads(0)
 
 
+@pytest.fixture(autouse=True)
+def default_handler():
+    """Python's own handler, although who started this process may have had it
+    ignore SIGINT, as shells do for what runs in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 def interrupted_after(call):
     """Seconds from a SIGINT in the middle of `call` to its KeyboardInterrupt."""
     sent = []

@@ -40,8 +40,8 @@ class Checker:
         parser.add_argument("--target", default="cpu")
         # The GPU that kernels of the emulator are for.
         parser.add_argument("--chip", default="sm_80")
-        # For builds in which kernels are slow: one case of so many.
-        parser.add_argument("--every", type=int, default=int(os.environ.get("FOVEA_EVERY", 1)))
+        # For targets on which kernels are slow: one case of so many; FOVEA_EVERY takes one of so many of these.
+        parser.add_argument("--every", type=int, default=1)
         # Other matrices than those of the suite.
         parser.add_argument("--seed", type=int, default=0)
         arguments = parser.parse_args()
@@ -50,7 +50,8 @@ class Checker:
         self.library = Library(arguments.library, arguments.target)
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
-        self.only, self.every, self.seed = arguments.only, arguments.every, arguments.seed
+        self.only, self.seed = arguments.only, arguments.seed
+        self.every = arguments.every * int(os.environ.get("FOVEA_EVERY", 1))
         self.count = self.failures = 0
         self.worst = {}
 

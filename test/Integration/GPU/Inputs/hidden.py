@@ -24,7 +24,9 @@ os.environ["FOVEA_SIMT"] = ",".join(filter(None, (os.environ.get("FOVEA_SIMT"), 
 import fovea  # noqa: E402
 
 TARGET = {"target": "gpu-sim"}
-checks = failures = 0
+#: One entry of so many is checked.
+EVERY = int(os.environ.get("FOVEA_EVERY", 1))
+asked = checks = failures = 0
 
 
 def normal(*shape, seed=0, dtype=np.float32):
@@ -38,8 +40,11 @@ def bits(array):
 def check(name, run, inputs, entries, numbers=(np.nan, np.inf), shows=True, exact=None):
     """`entries` are (operand, index) of what is replaced, all at once. An `exact` function finds what is not read for
     one whose roundings are everywhere."""
-    global checks, failures
+    global asked, checks, failures
     if not name.startswith(arguments.only):
+        return
+    asked += 1
+    if (asked - 1) % EVERY:
         return
 
     def replace(number, run=run):

@@ -611,8 +611,19 @@ void ConvKernel::prepareExactRows(Value end) {
     Value first = b.mul(task[0], kLagChunk);
     Value count = b.min(b.sub(scoreRow, first), b.index(kLagChunk));
     listSegments(first, b.min(b.add(first, count), numTokens));
+    // Only what is not read is minus infinity.
+    Value least = splatWide(b.getStateType().isF64()
+                                ? std::numeric_limits<double>::lowest()
+                                : std::numeric_limits<float>::lowest());
+    auto isLess = [&](Value x, Value y) -> Value {
+      return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, y);
+    };
     auto store = [&](Value segment, Value lag, Value sum, ValueRange) {
-      b.storeVector(narrow(normalise(sum)), scores, scoreOffset(segment, lag));
+      Value score = normalise(sum);
+      Value isRead = isLess(splatWide(-kInfinity), sum);
+      Value isOut = arith::AndIOp::create(b, isRead, isLess(score, least));
+      score = arith::SelectOp::create(b, isOut, least, score);
+      b.storeVector(narrow(score), scores, scoreOffset(segment, lag));
       return Values();
     };
     forEachScoreSum(first, count, ValueRange(), store);

@@ -251,6 +251,17 @@ static bool isTrap(const CallInst &call) {
          call.getIntrinsicID() == Intrinsic::ubsantrap;
 }
 
+/// The number that rounds to the nearest tf32 number, ties away from zero.
+static Value *roundToTF32(IRBuilder<> &builder, Value *number) {
+  // Half of the last bit that stays is added, carrying into the exponent where
+  // it must; infinities stay what they are.
+  Value *bits = builder.CreateBitCast(number, builder.getInt32Ty());
+  bits = builder.CreateAdd(bits, builder.getInt32(0x1000));
+  bits = builder.CreateAnd(bits, builder.getInt32(~0x1fffu));
+  return builder.CreateSelect(builder.CreateFCmpUNO(number, number),
+                              builder.getInt32(0x7fffffff), bits);
+}
+
 /// Functions that are nowhere, such as those of a library for the device.
 Error Rewriter::checkCallees() {
   std::string missing;
@@ -355,6 +366,11 @@ Error Rewriter::rewriteCall(CallInst &call) {
     builder.CreateCall(
         getFunction("fovea_simt_trap", builder.getVoidTy(), {pointer}),
         {getAddress(builder, op)});
+    call.eraseFromParent();
+    return Error::success();
+  }
+  if (call.getIntrinsicID() == Intrinsic::nvvm_f2tf32_rna) {
+    call.replaceAllUsesWith(roundToTF32(builder, call.getArgOperand(0)));
     call.eraseFromParent();
     return Error::success();
   }

@@ -217,8 +217,15 @@ KernelBuilder::Values GPUKernelBuilder::loadMatrices(const SharedMatrix &matrix,
 //===----------------------------------------------------------------------===//
 
 Value GPUKernelBuilder::roundToTF32(Value x) {
+  // To nearest, ties away from zero; NaN stays NaN.
+  Value bits = NVVM::ConvertFloatToTF32Op::create(*this, getI32Type(), x,
+                                                  NVVM::FPRoundingMode::RNA);
+  return arith::BitcastOp::create(*this, getF32Type(), bits);
+}
+
+Value GPUKernelBuilder::roundRest(Value x) {
   // Half of the last bit that stays is added, carrying into the exponent where
-  // it must; infinities stay what they are.
+  // it must.
   Value bits = arith::BitcastOp::create(*this, getI32Type(), x);
   bits = arith::AddIOp::create(*this, bits, i32(0x1000));
   bits = arith::AndIOp::create(*this, bits, i32(~int64_t(0x1fff)));
@@ -301,7 +308,7 @@ void GPUKernelBuilder::multiply(FloatType type, F32Math math, ValueRange a,
     for (Value x : from) {
       high->push_back(roundToTF32(x));
       if (math == F32Math::TF32x3)
-        low->push_back(roundToTF32(fsub(x, high->back())));
+        low->push_back(roundRest(fsub(x, high->back())));
     }
   sum.high = multiplyOnce(type, highA, highB, sum.high);
   if (math == F32Math::TF32)

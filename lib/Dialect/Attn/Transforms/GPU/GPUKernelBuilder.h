@@ -148,6 +148,9 @@ private:
                          mlir::ValueRange c);
   /// The nearest tf32 number of an f32 number, as an f32 number.
   Value roundToTF32(Value x);
+  /// The same of what the nearest one leaves, where NaN may become anything: it
+  /// takes half as many instructions on chips that have none for this.
+  Value roundRest(Value x);
 
   void setThread(Value id);
 

@@ -63,7 +63,7 @@ function(add_fovea_tool name)
 endfunction()
 
 # add_fovea_unittest(<name> [<sources...>])
-# A GoogleTest binary that lit discovers under test/unit. By default it has all
+# A GoogleTest binary that lit discovers under unittests. By default it has all
 # tests of the folder.
 function(add_fovea_unittest name)
   find_package(GTest REQUIRED)

@@ -14,8 +14,8 @@ from lit.llvm.subst import ToolSubst
 config.name = "FOVEA"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
-# Unit is a suite of its own; unit holds the sources of its binaries.
-config.excludes = ["Inputs", "Unit", "unit", "CMakeLists.txt", "lit.cfg.py"]
+# Unit is a suite of its own.
+config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.fovea_binary_dir, "test")
 
@@ -51,7 +51,7 @@ config.substitutions += [
     ("%python", config.python_executable),
     ("%lit", f"{sys.executable} {os.path.abspath(sys.argv[0])}"),
     ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea" + config.llvm_shlib_ext)),
-    ("%fake_cuda", os.path.join(config.fovea_binary_dir, "test/unit/Runtime/libFoveaFakeCuda.so")),
+    ("%fake_cuda", os.path.join(config.fovea_binary_dir, "unittests/Runtime/libFoveaFakeCuda.so")),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
     # A program that loads an instrumented library must be instrumented itself.
@@ -111,6 +111,18 @@ if has_numpy():
     config.available_features.add("numpy")
 if config.enable_python.upper() in ("ON", "1", "TRUE", "YES"):
     config.available_features.add("python")
+
+
+def is_git_checkout():
+    """Whether git can list the files of the repository."""
+    try:
+        return subprocess.run(["git", "ls-files"], cwd=config.fovea_source_dir, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+if is_git_checkout():
+    config.available_features.add("git-checkout")
 
 
 def host_cpu_features():

@@ -7,7 +7,7 @@ import lit.formats
 
 config.name = "FOVEA-Unit"
 config.suffixes = []
-config.test_source_root = os.path.join(config.fovea_binary_dir, "test", "unit")
+config.test_source_root = os.path.join(config.fovea_binary_dir, "unittests")
 config.test_exec_root = config.test_source_root
 config.test_format = lit.formats.GoogleTest(".", "Tests")
 

@@ -72,7 +72,7 @@ for row in report["rows"]:
     assert ("others" in row) == (row["pattern"] == "dense"), row
 
 # Kernels for GPUs, on one that has sm_90a. Their results, which nobody wrote, are noticed.
-os.environ.update(FOVEA_LIBCUDA=str(build_folder / "test/unit/Runtime/libFoveaFakeCuda.so"), FAKE_CUDA_KERNELS="")
+os.environ.update(FOVEA_LIBCUDA=str(build_folder / "unittests/Runtime/libFoveaFakeCuda.so"), FAKE_CUDA_KERNELS="")
 torch.cuda.get_device_capability = lambda: (9, 0)
 artefacts_of_gpu, _ = build("gpu", ["sm_80", "sm_90a"], "--target=nvvm")
 try:

@@ -14,7 +14,7 @@ import re
 import sys
 
 # Where tests and what they run are.
-FOLDERS = ("benchmarks", "examples", "python/tests", "test")
+FOLDERS = ("benchmarks", "examples", "python/tests", "test", "unittests")
 # These are read by lit and pytest themselves.
 CONFIGURATION = {"lit.cfg.py", "conftest.py", "__init__.py"}
 RUN_LINE = re.compile(r"^\W*RUN: ", re.MULTILINE)

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Help.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Support/OutputFile.h"
@@ -32,7 +33,11 @@ int main(int argc, char **argv) {
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();
   return fovea::runWithOutput("fovea-opt", [&] {
-    return mlir::asMainReturnCode(mlir::MlirOptMain(
-        argc, argv, "Fovea attention compiler driver\n", registry));
+    std::string header =
+        mlir::registerCLIOptions("Fovea attention compiler driver\n", registry);
+    fovea::opt::arrangeHelp();
+    auto [input, output] = mlir::parseCLIOptions(argc, argv, header);
+    return mlir::asMainReturnCode(
+        mlir::MlirOptMain(argc, argv, input, output, registry));
   });
 }

@@ -294,7 +294,8 @@ def markdown(rows, bench):
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += [
         "", "A time in parentheses is projected from the rate of the longest measured one.", "",
-        "| tokens | build, of copy (80 %) | materialize, of copy (80 %) | fetch + update, times copy (3) | attend, of peak (75 %) | select, fetch, update over attend (15 %) | extra memory of build |",
+        "| tokens | build, of copy (80 %) | materialize, of copy (80 %) | fetch + update, times copy (3) | attend, of peak (75 %) "
+        "| select, fetch, update over attend (15 %) | extra memory of build |",
         "|---|---|---|---|---|---|---|",
     ]
     for r in rows:

@@ -86,7 +86,7 @@ class ModelWriter(Writer):
 
     def embed(self, tokens):
         """Rows of the embedding, as a product with ones and zeros, and positions."""
-        m, T = self.model, self.element
+        m = self.model
         B, N, F = m.batch, m.context, m.width
         codes = self.op(f"arith.constant dense<{list(range(BYTES))}> : {tensor(BYTES, element='i32')}")
         ones = self.generic(
@@ -248,7 +248,7 @@ class ModelWriter(Writer):
 
     def cross_entropy(self, logits, targets):
         """The mean over all tokens, [], of log(sum(exp(logits))) - logits[target]."""
-        m, T = self.model, self.element
+        m = self.model
         B, N = m.batch, m.context
         t, column = self.tensor(B, N, BYTES), self.tensor(B, N)
         top = self.generic(

@@ -23,9 +23,10 @@ import tempfile
 import time
 from dataclasses import asdict, replace
 
-import fovea
 import numpy as np
 from language_model_builder import BYTES, Model, logits_function, loss_function
+
+import fovea
 
 # Weight of the commitment loss of quantized keys.
 COMMITMENT = 0.25

@@ -42,7 +42,6 @@ def schedule(families, seed):
 def run_case(family, seed, index, options):
     """What is wrong with a case, and its description; None if nothing is."""
     import numpy as np
-
     from numerics import FAMILIES
     from numerics.case import Case
 
@@ -51,7 +50,7 @@ def run_case(family, seed, index, options):
     try:
         with np.errstate(all="ignore"):
             FAMILIES[family][0](case)
-    except Exception as error:  # noqa: BLE001: whatever a call raises is a finding
+    except Exception as error:  # whatever a call raises is a finding
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error}"
         return f"{what}\n  in {last.name}, line {last.lineno}\n  {' '.join(case.log)}"
@@ -81,7 +80,7 @@ class Campaign:
 
     def __init__(self, options):
         self.options = options
-        self.counts = collections.Counter()
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
         self.failures = []
         self.next = 0
 
@@ -100,6 +99,7 @@ class Campaign:
         command += ["--canary", options.canary] if options.canary else []
         family, index = None, self.next
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
             for line in process.stdout:
                 kind, _, rest = line.rstrip("\n").partition(" ")
                 if kind == "case":
@@ -109,7 +109,7 @@ class Campaign:
                 elif kind == "WRONG":
                     self.fail(family, rest.replace("\x1f", "\n"))
                     family = None
-                elif kind == "right":
+                elif kind == "right" and family is not None:
                     self.counts[family, "right"] += 1
                     family = None
         if family is not None:

@@ -20,7 +20,7 @@ packages=(
   clang-22 lld-22 libclang-rt-22-dev
   llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   # Build tools.
-  cmake ninja-build ccache clang-format-22 git
+  cmake ninja-build ccache clang-format-22 clang-tidy-22 git
   # Tests and the Python package.
   libgtest-dev libgmock-dev python3-dev python3-venv
 )

@@ -52,7 +52,7 @@ class Unit:
 
 def split_items(chunk):
     """The aliases, and the operations, that start a line."""
-    items = []
+    items: list[str] = []
     for line in chunk.splitlines():
         if re.match(r"[^\s})/]", line) or not items:
             items.append(line)
@@ -68,9 +68,9 @@ def split_file(path):
         aliases = "\n".join(item for item in items if item[:1] in "#!")
         symbols = {}
         for item in items:
-            name = re.match(r"(?:func\.func|memref\.global)[^@(]*@([\w$.-]+)", item)
-            if name:
-                symbols[name[1]] = item
+            start = re.match(r"(?:func\.func|memref\.global)[^@(]*@([\w$.-]+)", item)
+            if start:
+                symbols[start[1]] = item
         for name, item in symbols.items():
             # Functions without a body are what others call.
             if not item.startswith("func") or not re.search(r"\{\s*\n", item):
@@ -190,8 +190,9 @@ def batches(units, size):
 
 def try_pipeline(options, name, units):
     """Prints what is bad and the counts; true if nothing is."""
-    compiler = Runner([options.fovea_opt, "--split-input-file", "--output-split-marker=// -----", "--mlir-disable-threading", PIPELINES[name]], options.timeout)
-    translator = Runner([options.mlir_translate, "--split-input-file", "--output-split-marker=// -----", "--mlir-to-llvmir"], options.timeout)
+    split = ["--split-input-file", "--output-split-marker=// -----"]
+    compiler = Runner([options.fovea_opt, *split, "--mlir-disable-threading", PIPELINES[name]], options.timeout)
+    translator = Runner([options.mlir_translate, *split, "--mlir-to-llvmir"], options.timeout)
     compiled, clear, bad = 0, 0, 0
     for batch in batches(units, options.batch):
         lowered = []

@@ -21,7 +21,6 @@ from ._backward import (
     fast_multipole_backward,
     fast_multipole_linear_backward,
 )
-from ._fovea import FoveaError, Kernel
 from ._conv import conv_apply
 from ._conv_backward import (
     conv_apply_backward,
@@ -30,6 +29,7 @@ from ._conv_backward import (
     rope_backward,
 )
 from ._conv_recover import SlidingGroup, conv, conv_recover
+from ._fovea import FoveaError, Kernel
 from ._low_rank import (
     Causal,
     DistinctColumns,
@@ -42,13 +42,11 @@ from ._low_rank import (
 )
 from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
-from .compiler import (
-    TARGETS,
-    clear_cache,
-    compile,
-    gpu_stream,
-    num_threads,
-    set_num_threads,
+from ._tree_backward import (
+    tree_build_backward,
+    tree_fetch_backward,
+    tree_materialize_backward,
+    tree_update_backward,
 )
 from ._vq import VQState, vq, vq_decode
 from ._vq_backward import (
@@ -57,13 +55,15 @@ from ._vq_backward import (
     commitment_loss_backward,
     vq_backward,
 )
-from .ops import dense, fast_multipole, fast_multipole_linear
-from ._tree_backward import (
-    tree_build_backward,
-    tree_fetch_backward,
-    tree_materialize_backward,
-    tree_update_backward,
+from .compiler import (
+    TARGETS,
+    clear_cache,
+    compile,
+    gpu_stream,
+    num_threads,
+    set_num_threads,
 )
+from .ops import dense, fast_multipole, fast_multipole_linear
 from .tree import (
     Tree,
     tree_build,

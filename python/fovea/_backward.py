@@ -184,7 +184,9 @@ def _call_multipole(
     # Iterators can be read once only.
     weights = [_as_list(entries) for entries in weights]
     biases = [entries if entries is None else _as_list(entries) for entries in biases]
-    arrays, counts, key, kernel = [], (), None, None
+    arrays: list[Any] = []
+    counts: tuple[int | None, ...] = ()
+    key, kernel = None, None
     try:
         levels, counts = _collect(*weights, *biases)
         arrays = [*inputs, *levels, *results]

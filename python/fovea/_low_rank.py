@@ -115,16 +115,16 @@ def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") 
 
 def _check_features(x: Any, degree: Any, scale: Any) -> tuple[Tensor, int, list[str]]:
     """The rows, the number of features of one, and the attributes of the operation."""
-    x = _rows("x", x)
+    rows = _rows("x", x)
     degree = check.integer("degree", degree, 0)
     scale = check.number("scale", scale, "a finite number of at least 0", lambda number: number >= 0)
     # The degree first: the binomial of a large one takes forever.
-    features = math.comb(x.shape[3] + degree, degree) if degree <= 16 else math.inf
-    if features > np.iinfo(np.int32).max:
+    features = math.comb(rows.shape[3] + degree, degree) if degree <= 16 else None
+    if features is None or features > np.iinfo(np.int32).max:
         raise ValueError(
             f"degree: found {degree}, needed at most 16 and at most 2**31 - 1 features"
         )
-    return x, features, [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
+    return rows, features, [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
 
 
 def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:

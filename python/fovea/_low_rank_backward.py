@@ -17,7 +17,7 @@ __all__ = ["low_rank_backward", "polynomial_features_backward"]
 
 
 def _make_low_rank(
-    d_out: Any, factors: tuple[Any, ...], out: Any, mask: Any, target: str
+    d_out: Any, factors: tuple[Any, Any, Any], out: Any, mask: Any, target: str
 ) -> Callable[..., Any]:
     check_target(target)
     inputs, parts = _check_low_rank(*factors, mask)

@@ -13,7 +13,7 @@ from . import _fovea
 from ._arguments import Tensor, tensor_type
 from ._vq import VQState, _Call, _check_call, _check_position, _check_state, _empty, _quantize
 from .compiler import check_target
-from .ops import _list, _with_rank, _remembered
+from .ops import _list, _remembered, _with_rank
 
 __all__ = ["VQStateGradient", "commitment_loss", "commitment_loss_backward", "vq_backward"]
 

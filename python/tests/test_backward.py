@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Gradients of the attention functions against the NumPy references."""
 
-import fovea
 import numpy as np
 import pytest
+
+import fovea
 from fovea import reference
 
 BOUND = {"reference": 1e-12, "cpu": 1e-12}

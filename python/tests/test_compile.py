@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import BFLOAT16, TYPES, check, make
 
 import fovea
-from conftest import BFLOAT16, TYPES, check, make
 from fovea import _fovea, reference
 
 DENSE = """

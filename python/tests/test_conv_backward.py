@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
+from conftest import BOUNDS, TYPES, make
 
 import fovea
-from conftest import BOUNDS, TYPES, make
 from fovea import reference
 
 EXACT = {"window": 1, "delta": 0.0, "epsilon": 0.0}

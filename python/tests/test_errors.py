@@ -4,6 +4,7 @@
 """Bad input: what is raised, and that it names the argument, what was found and
 what is needed."""
 
+import functools
 import inspect
 import math
 import re
@@ -11,10 +12,10 @@ import resource
 
 import numpy as np
 import pytest
-
-import fovea
 from conftest import make, make_biases, make_weights
 from test_compile import DENSE, identity
+
+import fovea
 
 
 def fails(call, *parts, error=ValueError):
@@ -330,7 +331,7 @@ def test_wrong_inputs():
     ):
         inputs = list(good)
         inputs[index] = wrong
-        fails(lambda: kernel(*inputs), *parts)
+        fails(functools.partial(kernel, *inputs), *parts)
     fails(lambda: kernel(*good[:2]), "@f expects 3 arguments, but got 2", "tensor<2x3xf32>")
     fails(lambda: kernel(*good, 1), "but got 4")
     with pytest.raises(TypeError):

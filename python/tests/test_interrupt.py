@@ -9,9 +9,10 @@ import signal
 import threading
 import time
 
-import fovea
 import numpy as np
 import pytest
+
+import fovea
 
 #: Forty seconds of work on one core, and what an interrupt may take of it: far
 #: more than it does, for machines that do other work at the same time.
@@ -22,7 +23,8 @@ SLOW = """func.func @slow(%q: tensor<1x1x?x64xf32>) -> tensor<1x1x?x64xf32> {
   %c2 = arith.constant 2 : index
   %n = tensor.dim %q, %c2 : tensor<1x1x?x64xf32>
   %e = tensor.empty(%n) : tensor<1x1x?x64xf32>
-  %r = attn.dense ins(%q, %q, %q : tensor<1x1x?x64xf32>, tensor<1x1x?x64xf32>, tensor<1x1x?x64xf32>) outs(%e : tensor<1x1x?x64xf32>) -> tensor<1x1x?x64xf32>
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x?x64xf32>, tensor<1x1x?x64xf32>, tensor<1x1x?x64xf32>)
+      outs(%e : tensor<1x1x?x64xf32>) -> tensor<1x1x?x64xf32>
   return %r : tensor<1x1x?x64xf32>
 }"""
 

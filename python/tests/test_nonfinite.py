@@ -7,9 +7,9 @@ row which does reads."""
 
 import numpy as np
 import pytest
+from conftest import TYPES
 
 import fovea
-from conftest import TYPES
 
 NUMBERS = [np.nan, np.inf, -np.inf]
 B, H, G = 2, 4, 2
@@ -134,7 +134,7 @@ def test_vq(bias, weighting, E):
 
 def test_fast_multipole():
     """Rows of a group are cut by the mask, summaries of later ones never read."""
-    N, m, D, E = 128, 8, 16, 16
+    N, m = 128, 8
     rng = np.random.default_rng(2)
     q, k, v, d = (rng.standard_normal((B, h, N, 16)).astype(np.float32) for h in (H, G, G, H))
     weights = [np.full((1, 2, m << i, 16), 1 / (m << i), np.float32) for i in range(3)]

@@ -11,9 +11,9 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import BFLOAT16, TYPES, check, make, make_biases, make_weights
 
 import fovea
-from conftest import BFLOAT16, TYPES, check, make, make_biases, make_weights
 from fovea import _fovea, reference
 
 

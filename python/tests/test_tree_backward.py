@@ -5,9 +5,9 @@
 
 import numpy as np
 import pytest
+from conftest import TYPES
 
 import fovea
-from conftest import TYPES
 from fovea import reference
 
 # Batch, tokens, width, ratio, levels.
@@ -226,7 +226,8 @@ func.func @layer(%t: tensor<2x15x3xf64>, %q: tensor<2x2x4x3xf64>) -> (tensor<2x4
   }
   %rows = attn.tree_fetch ins(%t : tensor<2x15x3xf64>) nodes(%level, %index : tensor<2x4xi32>, tensor<2x4xi32>)
       outs(%ri : tensor<2x4x3xf64>) {shape = #attn.tree<ratio = 2, levels = 3>} -> tensor<2x4x3xf64>
-  %out = linalg.generic {indexing_maps = [affine_map<(b, r, f) -> (b, r, f)>, affine_map<(b, r, f) -> (b, r)>, affine_map<(b, r, f) -> (b, r, f)>],
+  %out = linalg.generic {indexing_maps = [affine_map<(b, r, f) -> (b, r, f)>, affine_map<(b, r, f) -> (b, r)>,
+                                          affine_map<(b, r, f) -> (b, r, f)>],
                          iterator_types = ["parallel", "parallel", "parallel"]}
       ins(%rows, %factor : tensor<2x4x3xf64>, tensor<2x4xf64>) outs(%ri : tensor<2x4x3xf64>) {
   ^bb0(%x: f64, %f: f64, %o: f64):

@@ -169,7 +169,8 @@ func.func @f(%c: tensor<2x16x3xf64>, %mask: tensor<2x16xi1>, %q: tensor<2x1x2x3x
   }
   %x = attn.tree_fetch ins(%t : tensor<2x28x3xf64>) nodes(%level, %index : tensor<2x9xi32>, tensor<2x9xi32>)
       counts(%n : tensor<2x28xi32>) outs(%ri : tensor<2x9x3xf64>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<2x9x3xf64>
-  %out = linalg.generic {indexing_maps = [affine_map<(b, r, f) -> (b, r, f)>, affine_map<(b, r, f) -> (b, r)>, affine_map<(b, r, f) -> (b, r, f)>],
+  %out = linalg.generic {indexing_maps = [affine_map<(b, r, f) -> (b, r, f)>, affine_map<(b, r, f) -> (b, r)>,
+                                          affine_map<(b, r, f) -> (b, r, f)>],
                          iterator_types = ["parallel", "parallel", "parallel"]}
       ins(%x, %factor : tensor<2x9x3xf64>, tensor<2x9xf64>) outs(%ri : tensor<2x9x3xf64>) {
   ^bb0(%a: f64, %f: f64, %o: f64):

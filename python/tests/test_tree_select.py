@@ -90,8 +90,8 @@ def test_ties_of_many(target):
     for seed in range(20):
         points = np.random.default_rng(seed).integers(0, 6, (1, 1000)).astype(float)
         budgets = {1: 1 + 49 * seed}
-        found = fovea.tree_select(tree, budgets, score=lambda r, l: points)
-        wanted = reference.tree_select(expected, budgets, score=lambda r, l: points)
+        found = fovea.tree_select(tree, budgets, score=lambda r, l, points=points: points)
+        wanted = reference.tree_select(expected, budgets, score=lambda r, l, points=points: points)
         assert np.array_equal(found, wanted)
 
 

@@ -14,7 +14,7 @@ from conftest import TYPES
 import fovea
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
-from language_model_builder import Model, loss_function  # noqa: E402
+from language_model_builder import Model, loss_function
 
 LAYER = """
 func.func @layer(%x: tensor<5x7x$T>, %w: tensor<7x4x$T>, %n: tensor<4xi32>) -> (tensor<5x4x$T>, tensor<4xi32>) {

@@ -5,9 +5,9 @@
 
 import numpy as np
 import pytest
+from conftest import TYPES, check, make
 
 import fovea
-from conftest import TYPES, check, make
 from fovea import reference
 
 CASES = {
@@ -129,7 +129,10 @@ REFUSED = {
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found batch, heads and length"),
     "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed 'softmax' or 'squared_relu'"),
     "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed 'auto', 'serial'"),
-    "bias without causal": ({"causal": False, "bias": np.zeros((1, 2, 37, 16), np.float32)}, "causal: found False, needed True with a bias or a state"),
+    "bias without causal": (
+        {"causal": False, "bias": np.zeros((1, 2, 37, 16), np.float32)},
+        "causal: found False, needed True with a bias or a state",
+    ),
     "state without causal": ({"causal": False, "return_state": True}, "causal: found False, needed True with a bias or a state"),
     "lse without soft-max": ({"weighting": "squared_relu", "return_lse": True}, "return_lse: found True, needed False without a soft-max"),
     "short state": ({"state": (1, 2)}, "state: found 2 parts, needed 5"),

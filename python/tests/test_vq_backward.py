@@ -5,11 +5,11 @@
 
 import numpy as np
 import pytest
+from conftest import BOUNDS, TYPES, make
+from test_vq import make_codebook
 
 import fovea
-from conftest import BOUNDS, TYPES, make
 from fovea import reference
-from test_vq import make_codebook
 
 CASES = {
     "blocks": ({}, {}),

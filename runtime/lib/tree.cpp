@@ -11,6 +11,7 @@
 #include "status.h"
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -105,7 +106,7 @@ void fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
 
 /// NaN counts as the lowest score.
 template <typename T> static T rank(T score) {
-  return score == score ? score : -std::numeric_limits<T>::infinity();
+  return std::isnan(score) ? -std::numeric_limits<T>::infinity() : score;
 }
 
 /// Marks the candidates to split with 1, at most `split`: those that are absent

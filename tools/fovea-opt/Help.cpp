@@ -69,13 +69,6 @@ public:
     cl::AddLiteralOption(*this, "pipelines and passes of Fovea");
   }
 
-private:
-  bool handleOccurrence(unsigned, StringRef name, StringRef) override {
-    return error("is no option", name);
-  }
-  cl::ValueExpected getValueExpectedFlagDefault() const override {
-    return cl::ValueDisallowed;
-  }
   void printOptionValue(size_t, bool) const override {}
   void setDefault() override {}
 
@@ -97,6 +90,14 @@ private:
     for (const mlir::PassRegistryEntry *pass : passes)
       outs() << "    --" << left_justify(pass->getPassArgument(), width - 9)
              << " -   " << pass->getPassDescription() << '\n';
+  }
+
+private:
+  bool handleOccurrence(unsigned, StringRef name, StringRef) override {
+    return error("is no option", name);
+  }
+  cl::ValueExpected getValueExpectedFlagDefault() const override {
+    return cl::ValueDisallowed;
   }
 
   SmallVector<const mlir::PassRegistryEntry *> pipelines, passes;

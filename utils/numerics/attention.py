@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Dense and fast multipole attention."""
 
-import fovea
 import numpy as np
+
+import fovea
 
 from .case import softmax, spread, wide
 
@@ -93,8 +94,8 @@ def dense(case):
 def hidden_entries(case, forward, backward, arrays, given, clean, gradients, mask):
     """NaNs and infinities in keys and values reach the rows that read them alone, and
     those in rows only the keys that are read."""
-    B, H, N, M = *arrays["q"].shape[:3], arrays["k"].shape[2]
-    G = arrays["k"].shape[1]
+    B, H, N, _ = arrays["q"].shape
+    G, M = arrays["k"].shape[1:3]
     admitted = np.broadcast_to(mask, (B, H, N, M)).copy()
     for name, heads in (("log_weight", G), ("bias", H)):
         if name in arrays:
@@ -113,7 +114,7 @@ def hidden_entries(case, forward, backward, arrays, given, clean, gradients, mas
         case.hidden(forward, arrays, clean, (name, index), [rows[..., None], rows], "forward")
         d_q = rows[..., None]
         # Keys that share a row with the dirty one see it, through its weight and its sum.
-        shared = (admitted & reads[..., None]).reshape(B, G, H // G * N, M).any(2)
+        shared = np.any((admitted & reads[..., None]).reshape(B, G, H // G * N, M), axis=2)
         shared[b, g, j] = True
         keys = ~shared[..., None]
         dirty = dict(given, **{name: given[name].copy()})
@@ -234,7 +235,7 @@ def draw_multipole(case, names):
     D, E = case.width("D", 33), case.width("E", 33)
     L = case.note(L=levels(N, m))
     arrays = {"q": case.normal(B, H, N, D), "k": case.normal(B, G, N, D), "v": case.normal(B, G, N, E)}
-    lists = {f"{name}_weights": [] for name in names}
+    lists: dict[str, list] = {f"{name}_weights": [] for name in names}
     with_biases = case.flip("biases", 0.4)
     if with_biases:
         lists |= {f"{name}_biases": [] for name in names}
@@ -319,7 +320,7 @@ def multipole_linear(case):
     biases = {name: lists[name] for name in lists if name.endswith("biases")}
     gradients = case.twice(
         lambda: fovea.fast_multipole_linear_backward(
-            d_out, *arrays.values(), lists["query_weights"], lists["key_weights"], lists["value_weights"],
+            d_out, arrays["q"], arrays["k"], arrays["v"], lists["query_weights"], lists["key_weights"], lists["value_weights"],
             **biases, **options,
         )
     )  # fmt: skip

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One random call: what is drawn for it, and how its results are judged."""
 
-import fovea
 import numpy as np
 from ml_dtypes import bfloat16
+
+import fovea
 
 TYPES = {"f32": np.float32, "f64": np.float64, "bf16": bfloat16, "f16": np.float16}
 #: The error that is allowed, as a part of the largest number of a result.

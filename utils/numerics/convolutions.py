@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sums of convolutions."""
 
-import fovea
 import numpy as np
+
+import fovea
 
 from .attention import dense_formula, sees
 from .case import softmax, spread, wide

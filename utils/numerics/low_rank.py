@@ -6,8 +6,9 @@
 import itertools
 import math
 
-import fovea
 import numpy as np
+
+import fovea
 
 from .case import spread, wide
 
@@ -77,7 +78,9 @@ def low_rank(case):
         case.close(rows, expected[keep], what, factor=4 * np.sqrt(M), size=size)
     d_out = case.normal(*out.shape)
     gradients = case.twice(
-        lambda: fovea.low_rank_backward(d_out, *arrays.values(), out, mask=mask, target=case.target)
+        lambda: fovea.low_rank_backward(
+            d_out, arrays["u1"], arrays["u2"], arrays["v"], out, mask=mask, target=case.target
+        )
     )
     case.gradients(naive, arrays, [d_out], dict(zip(arrays, gradients)), factor=4 * np.sqrt(M))
 

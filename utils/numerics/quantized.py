@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Quantization, and attention over quantized keys: whole, in windows, token by token."""
 
-import fovea
+import functools
+
 import numpy as np
+
+import fovea
 
 from .case import softmax, spread, wide
 
@@ -152,7 +155,8 @@ def windows(case):
     weighting = case.pick("weighting", ["softmax", "softmax", "softmax", "squared_relu"])
     soft = weighting == "softmax"
     options = {"block": block, "weighting": weighting, "target": case.target}
-    state, parts = None, []
+    state: fovea.VQState | None = None
+    parts: list[tuple] = []
     for a, z in zip(cuts, cuts[1:]):
         rows = slice(a, z)
         part = None if bias is None else bias[:, :, rows]
@@ -171,8 +175,8 @@ def windows(case):
             continue
         reduction = case.pick("reduction", REDUCTIONS)
         results = case.twice(
-            lambda: fovea.vq(
-                q[:, :, rows], codes[:, :, rows], v[:, :, rows], codebook, bias=part, state=before,
+            functools.partial(
+                fovea.vq, q[:, :, rows], codes[:, :, rows], v[:, :, rows], codebook, bias=part, state=before,
                 reduction=reduction, return_state=True, return_lse=soft, **options,
             )
         )  # fmt: skip

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.stream with sources drawn at random, as IR."""
 
-import fovea
 import numpy as np
+
+import fovea
 
 from .attention import drop, sees
 from .case import softmax, spread, wide
@@ -37,6 +38,10 @@ def read(ranges, C, N, rows):
     return entries
 
 
+def code_type(codes):
+    return f"tensor<{'x'.join(map(str, codes.shape))}xi32>"
+
+
 class Source:
     def __init__(self, case, number, B, H, G, N, C, D, E):
         self.name = str(number)
@@ -64,7 +69,7 @@ class Source:
         n, kinds = self.name, self.kinds
         text = f"    source(%k{n}, %v{n} : {kinds['k' + n]}, {kinds['v' + n]})"
         if self.codes is not None:
-            text += f" codes(%z{n} : {self.code_type})"
+            text += f" codes(%z{n} : {code_type(self.codes)})"
         for what, clause in (("lw", "log_weight"), ("b", "bias")):
             if what + n in kinds:
                 text += f" {clause}(%{what}{n} : {kinds[what + n]})"
@@ -72,10 +77,6 @@ class Source:
         text += f"\n        ranges [{', '.join(maps).replace('C', str(C))}]"
         masks = ["causal"] * self.causal + [f"window = {self.window}"] * (self.window is not None)
         return text + (f" mask <{', '.join(masks)}>" if masks else "") + "\n"
-
-    @property
-    def code_type(self):
-        return f"tensor<{'x'.join(map(str, self.codes.shape))}xi32>"
 
     def scores(self, q, scale, given):
         """Scores, where they are admitted, and values, for all heads of queries."""
@@ -104,7 +105,7 @@ def module(sources, C, scale, sizes, kind, state, lse):
     for source in sources:
         parameters += [f"%{name}: {type}" for name, type in source.kinds.items()]
         if source.codes is not None:
-            parameters.append(f"%z{source.name}: {source.code_type}")
+            parameters.append(f"%z{source.name}: {code_type(source.codes)}")
     types = f"{out}, {row}" if lse else out
     return (
         f"func.func @stream({', '.join(parameters)}) -> ({types}) {{\n"
@@ -163,7 +164,8 @@ def stream(case):
     if any(other.codes is not None for other in sources):
         return  # vq_backward has these
     listed = [name for name in arrays]
-    places, at = [], 1
+    places: list[int] = []
+    at = 1
     for other in sources:
         places += range(at, at + len(other.arrays))
         at += len(other.arrays)

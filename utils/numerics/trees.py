@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trees of averages."""
 
-import fovea
 import numpy as np
+
+import fovea
 
 from .case import wide
 
@@ -126,7 +127,7 @@ def select(case, whole, mask, ratio, levels, roots):
         given[level] = np.round(case.random.standard_normal(rows.shape[:2]), 1)
         return given[level]
 
-    level, index = fovea.tree_select(whole, budgets, score=score, target=case.target)
+    levels_found, indices_found = fovea.tree_select(whole, budgets, score=score, target=case.target)
     for b in range(B):
         nodes, current = [], list(range(roots))
         for at in range(levels, 0, -1):
@@ -139,7 +140,7 @@ def select(case, whole, mask, ratio, levels, roots):
             current = [current[n] * ratio + child for n in sorted(split) for child in range(ratio)]
         nodes += [(0, x) for x in current]
         nodes.sort(key=lambda node: node[1] * ratio ** node[0])
-        listed = [(int(l), int(x)) for l, x in zip(level[b], index[b]) if x >= 0]
+        listed = [(int(l), int(x)) for l, x in zip(levels_found[b], indices_found[b]) if x >= 0]
         case.require(listed == nodes, f"tree_select: entry {b}: nodes {listed}, needed {nodes}")
 
 

@@ -130,7 +130,7 @@ def _summaries_backward(x, weights, bias, head_map, d_sums):
                 "atd,bad->btd", weights[of][:, :length], here
             )
             dw[of, :, :length] += np.einsum("btd,bad->atd", tokens, here)
-            if bias is not None:
+            if db is not None:
                 db[of] += here.sum(axis=0)
     return dx, dw, db
 

@@ -72,10 +72,10 @@ def fast_multipole_blocked(
             block_values.append(values[level - 1][:, :, present])
             counts = counts[counts > 0]
             log_weights.append(np.log(counts) if multiplicity else 0.0 * counts)
-        block_keys = np.concatenate(block_keys, axis=2)[:, :, None]
-        block_values = np.concatenate(block_values, axis=2)[:, :, None]
+        all_keys = np.concatenate(block_keys, axis=2)[:, :, None]
+        all_values = np.concatenate(block_values, axis=2)[:, :, None]
         rows = q[:, :, first:last].reshape(B, G, H // G, last - first, D)
-        scores = (rows @ block_keys.swapaxes(-1, -2)) * dtype(scale)
+        scores = (rows @ all_keys.swapaxes(-1, -2)) * dtype(scale)
         scores += np.concatenate(log_weights).astype(dtype)
         if causal:
             future = np.arange(near.start, near.stop) > np.arange(first, last)[:, None]
@@ -84,7 +84,7 @@ def fast_multipole_blocked(
         top = scores.max(axis=-1, keepdims=True)
         terms = np.exp(scores - top)
         total = terms.sum(axis=-1, keepdims=True)
-        out[:, :, first:last] = (terms @ block_values / total).reshape(
+        out[:, :, first:last] = (terms @ all_values / total).reshape(
             B, H, last - first, E
         )
         lse[:, :, first:last] = (top + np.log(total)).reshape(B, H, last - first)

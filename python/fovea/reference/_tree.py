@@ -233,5 +233,5 @@ def tree_select(tree, budgets, *, score):
         kept += [(0, x) for x in candidates]
         kept.sort(key=lambda node: node[1] * tree.ratio ** node[0])
         chosen.append(kept + [(-1, -1)] * (listed - len(kept)))
-    chosen = np.array(chosen, np.int32)
-    return chosen[..., 0], chosen[..., 1]
+    nodes = np.array(chosen, np.int32)
+    return nodes[..., 0], nodes[..., 1]

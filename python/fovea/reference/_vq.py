@@ -29,7 +29,8 @@ class VQState(NamedTuple):
     """
 
     mean: np.ndarray
-    count: np.ndarray
+    # A field hides the method of tuples.
+    count: np.ndarray  # type: ignore[assignment]
     codes: np.ndarray
     values: np.ndarray
     position: int
@@ -176,7 +177,7 @@ def vq_linear(q, k, v, codebook, *, block, bias=None, scale=1.0, weighting="soft
                     np.concatenate([np.ones(len(j)), count[b, g]]),
                     weighting,
                 )
-    results = [out]
+    results: list[np.ndarray | VQState] = [out]
     if return_lse:
         results.append(lse)
     if return_state:

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The accuracy promised at N = 4096 on unit-normal inputs."""
 
+import functools
+
 import numpy as np
 from cases import BOUNDS, Checker, dense_text, multipole_text, normal, plain
 
@@ -31,7 +33,7 @@ for D in (64, 128):
             q, k, v = (x.astype(normal(rng, (1,), dtype).dtype) for x in exact)
             found = check.library.compile(dense_text(dtype, 1, 1, 1, N, N, D, D, causal=causal, lse=True))(q, k, v)
             expected = check.reference.dense(q, k, v, causal=causal, return_lse=True)
-            compare(found, expected, lambda: plain(q, k, v, causal=causal), dtype,
+            compare(found, expected, functools.partial(plain, q, k, v, causal=causal), dtype,
                     f"dense {dtype} D {D} causal {causal}")
 
 # Summaries are sums of up to 1024 tokens, with log weights of up to ln 256.
@@ -48,7 +50,7 @@ for causal in (False, True):
         arrays = [x.astype(normal(rng, (1,), dtype).dtype) for x in exact]
         text = multipole_text(dtype, 1, 1, 1, N, D, m, p, L, causal=causal, lse=True)
 
-        def blocked(type):
+        def blocked(type, arrays=arrays, causal=causal):
             return check.reference.fast_multipole_blocked(
                 *arrays[:3], arrays[3 : 3 + L], arrays[3 + L :], group=m, causal=causal,
                 return_lse=True, dtype=type)

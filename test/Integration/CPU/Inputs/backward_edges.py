@@ -5,7 +5,7 @@
 queries, several sources."""
 
 import numpy as np
-from backward_cases import close, dense_case, gradient_text, stream_case
+from backward_cases import close, dense_case, stream_case
 from cases import Checker, normal
 
 check = Checker()

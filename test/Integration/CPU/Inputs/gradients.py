@@ -200,8 +200,8 @@ def operation_cases():
         dict(name="insert, pad, concat", inputs=[(3, 4), (5, 7)], text=function(
             f"%x: tensor<3x4x$T>, %y: {SUM}", "tensor<5x16x$T>", "%zero = arith.constant 0.0 : $T",
             f"%a = tensor.insert_slice %x into %y[1, 2] [3, 4] [1, 1] : tensor<3x4x$T> into {SUM}",
-            f"%b = tensor.pad %a low[0, 2] high[0, 0] {{", "^bb0(%i: index, %j: index):",
-            f"tensor.yield %zero : $T", f"}} : {SUM} to tensor<5x9x$T>",
+            "%b = tensor.pad %a low[0, 2] high[0, 0] {", "^bb0(%i: index, %j: index):",
+            "tensor.yield %zero : $T", f"}} : {SUM} to tensor<5x9x$T>",
             f"%r = tensor.concat dim(1) %a, %b : ({SUM}, tensor<5x9x$T>) -> tensor<5x16x$T>")),
         dict(name="reshapes and casts", inputs=[(2, 12)], text=function(
             "%x: tensor<2x12x$T>", "tensor<6x4x$T>",

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state, tensor
-from kernels import NAMES
 from hidden import check_hidden, plant, somewhere
+from kernels import NAMES
 from low_rank_cases import HEADS, hidden_bound, in_columns, make_factors, make_mask, part_types, reading_rows
 
 check = Checker()

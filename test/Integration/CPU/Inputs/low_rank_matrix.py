@@ -139,7 +139,11 @@ def check_rope():
         found = kernel(x, positions)[0]
         expected = check.reference.rope(x, positions, base=base)
         check.close(found, expected, BOUNDS[dtype], f"rope {shape} {at} {dtype} {cpu}")
-        check_row(lambda x: kernel(x, positions), x, found, f"rope {shape} {at} {dtype} {cpu}", pairs=True)
+
+        def turn(x, kernel=kernel, positions=positions):
+            return kernel(x, positions)
+
+        check_row(turn, x, found, f"rope {shape} {at} {dtype} {cpu}", pairs=True)
 
 
 def check_features():

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.fast_multipole and attn.fast_multipole_linear against NumPy."""
 
+import functools
+
 import numpy as np
 from cases import BOUNDS, Checker, multipole_text, normal, state, tensor
 from kernels import NAMES
@@ -63,15 +65,19 @@ def run(index, case):
     text = f"attn.{case['op']} ins(%q, %k, %v : {', '.join(types)})\n"
     keywords = {}
     sides = [("query", D)] * linear + [("key", D), ("value", E)]
+
+    def make_weights(width, level):
+        """Nearly averages."""
+        noise = rng.standard_normal((W, p, m << level, width))
+        return check.reference.average_weights(p, m << level, width, W) + noise * 0.3 / (m << level)
+
     for side, width in sides:
-        sets = 1 if case["shared"] else G
-        made, clause = group(f"{side}_weights", L, lambda level: check.reference.average_weights(
-            p, m << level, width, sets) + rng.standard_normal((sets, p, m << level, width)) * 0.3 / (m << level))
+        made, clause = group(f"{side}_weights", L, functools.partial(make_weights, width))
         keywords[f"{side}_weights"] = made
         text += clause
     for side, width in sides:
         if case["biases"] and L:
-            made, clause = group(f"{side}_biases", L, lambda level: rng.standard_normal((W, p, width)) * 0.1)
+            made, clause = group(f"{side}_biases", L, lambda level, width=width: rng.standard_normal((W, p, width)) * 0.1)
             keywords[f"{side}_biases"] = made
             text += clause
     results = [tensor((B, H, N, E), dtype)]

@@ -145,7 +145,8 @@ OTHERS = {
     "softmax along columns": ([A], T412, "%e = tensor.empty() : T\n%r = linalg.softmax dimension(0) ins(%0 : T) outs(%e : T) -> T",
                               softmax(A, 0)),
     "softmax of unknown extents": ([A], "tensor<?x?xf32>",
-                                   "%e = tensor.cast %0 : T to R\n%r = linalg.softmax dimension(1) ins(%e : R) outs(%e : R) -> R", softmax(A, 1)),
+                                   "%e = tensor.cast %0 : T to R\n%r = linalg.softmax dimension(1) ins(%e : R) outs(%e : R) -> R",
+                                    softmax(A, 1)),
     "matmul": ([A, B], T45, "%z = arith.constant dense<1.0> : R\n%r = linalg.matmul ins(%0, %1 : T, tensor<12x5xf32>) "
                "outs(%z : R) -> R", A @ B + 1),
     "matvec": ([A, V], "tensor<4xf32>", "%z = arith.constant dense<0.0> : R\n%r = linalg.matvec ins(%0, %1 : T, "

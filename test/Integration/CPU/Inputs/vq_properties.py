@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What has to hold for attn.vq and attn.vq_decode, whatever the numbers are."""
 
+import functools
+
 import numpy as np
 from cases import BOUNDS, Checker, normal
 from kernels import Failure
@@ -206,8 +208,8 @@ def impossible_states():
             before = empty_state(case)
             before[part][at] = value
             for name, attempt in (
-                ("vq", lambda: run(case, arrays, target, before=before, returns_state=True)),
-                ("vq_decode", lambda: decode(*map(contiguous, rows(arrays, 5, 6) + before))),
+                ("vq", functools.partial(run, case, arrays, target, before=before, returns_state=True)),
+                ("vq_decode", functools.partial(decode, *map(contiguous, rows(arrays, 5, 6) + before))),
             ):
                 try:
                     attempt()

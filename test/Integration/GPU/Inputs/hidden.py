@@ -8,6 +8,7 @@ changes. NaN and infinity must not change a bit of them, either, and have to
 show in all others. So nothing here knows what a mask is."""
 
 import argparse
+import functools
 import os
 import sys
 
@@ -111,11 +112,11 @@ def check_dense():
                   "v": normal(B, G, M, D, seed=2, dtype=dtype)}
         for name, options in masks.items():
             for rows in ((7, 77), (40,)) if dtype == np.float16 else ((40,),):
-                check(f"dense {np.dtype(dtype)} {name}", lambda options=options, **i: dense(**i, **options), inputs,
+                check(f"dense {np.dtype(dtype)} {name}", functools.partial(dense, **options), inputs,
                       [(operand, (b, g, row, D - 1 - row % 2)) for row in rows for operand in "kv"])
     inputs["d_out"] = normal(B, H, N, D, seed=3)
     for name, options in masks.items():
-        run = lambda options=options, **i: dense_gradients(**i, **options)
+        run = functools.partial(dense_gradients, **options)
         check(f"dense_backward {name}", run, inputs, [(o, (b, g, 77, 0)) for o in "kv"], numbers=[NAN])
         check(f"dense_backward {name}", run, inputs, [(o, (b, 3, 11, 4)) for o in ("q", "d_out")], numbers=[np.inf])
 
@@ -199,7 +200,7 @@ def check_conv():
         return fovea.conv_apply_backward(d_out, b, sizes, v, out, **TARGET)
 
     entry = [("v", (1, 0, 40, 3))]
-    product = lambda **i: run("toeplitz", **i)
+    product = functools.partial(run, "toeplitz")
     check("conv_apply toeplitz", product, inputs, entry)
     check("conv_apply partitioned", lambda **i: run("partitioned", **i), inputs, entry, exact=product)
     d_out = {"d_out": normal(B, H, N, D, seed=1)}

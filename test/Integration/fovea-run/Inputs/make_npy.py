@@ -6,11 +6,7 @@ import sys
 
 
 def write(name, descr, shape, data, order=False, version=1, magic=b"\x93NUMPY"):
-    header = "{'descr': '%s', 'fortran_order': %s, 'shape': %r, }\n" % (
-        descr,
-        order,
-        shape,
-    )
+    header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape!r}, }}\n"
     length = struct.pack("<H" if version == 1 else "<I", len(header))
     with open(os.path.join(sys.argv[1], name), "wb") as file:
         file.write(magic + bytes([version, 0]) + length + header.encode() + data)

@@ -11,7 +11,7 @@ import types
 import numpy as np
 from ml_dtypes import bfloat16  # noqa: F401
 
-from . import nn
+from . import nn  # noqa: F401
 
 __version__ = "rehearsal"
 uint8, inf = np.uint8, np.inf

@@ -4,7 +4,8 @@
 """The mlir code blocks of pages, one module per block.
 
 `code_blocks.py PAGE...` prints them for --split-input-file, and
-`code_blocks.py --block N PAGE` the one of them. With `code_blocks.py --in FILE PAGE`
+`code_blocks.py --block N PAGE` the one of them, or `--block N PAGE LANGUAGE` one of
+another language. With `code_blocks.py --in FILE PAGE`
 every block of the page must stand in FILE.
 """
 
@@ -12,11 +13,11 @@ import re
 import sys
 
 
-def blocks(page):
+def blocks(page, language="mlir"):
     with open(page) as file:
-        found = re.findall(r"^```mlir\n(.*?)^```", file.read(), re.S | re.M)
+        found = re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.S | re.M)
     if not found:
-        sys.exit(f"error: found no mlir code block in {page}")
+        sys.exit(f"error: found no {language} code block in {page}")
     return found
 
 
@@ -29,7 +30,7 @@ def main(arguments):
                 sys.exit(f"error: {arguments[1]} does not have this code:\n{block}")
         return
     if arguments[0] == "--block":
-        print(blocks(arguments[2])[int(arguments[1])])
+        print(blocks(*arguments[2:])[int(arguments[1])])
         return
     print("\n// -----\n\n".join(b for page in arguments for b in blocks(page)))
 

@@ -34,7 +34,7 @@ typedef enum { FOVEA_SUCCESS = 0, FOVEA_FAILURE = 1 } fovea_status;
  * on this thread. */
 FOVEA_EXPORT const char *fovea_last_error(void);
 
-/* The version of the library, such as "0.1.0". */
+/* The version of the library, such as "1.2.3". */
 FOVEA_EXPORT const char *fovea_version(void);
 
 /* Threads of parallel loops that start from now on: 0 for the default, which is

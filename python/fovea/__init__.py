@@ -29,7 +29,7 @@ from ._conv_backward import (
     rope_backward,
 )
 from ._conv_recover import SlidingGroup, conv, conv_recover
-from ._fovea import FoveaError, Kernel
+from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import (
     Causal,
     DistinctColumns,
@@ -74,7 +74,7 @@ from .tree import (
     tree_update,
 )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Causal",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 TARGETS: tuple[str, ...]
+VERSION: str
 
 class FoveaError(RuntimeError):
     """A failure of the compiler, with its diagnostics, or of a running kernel."""

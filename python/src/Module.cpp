@@ -314,6 +314,7 @@ NB_MODULE(_fovea, m) {
   // in cycles either; tests set the variable to see real leaks.
   nb::set_leak_warnings(std::getenv("FOVEA_LEAK_WARNINGS") != nullptr);
   m.doc() = "The compiler and the runtime of Fovea.";
+  m.attr("VERSION") = FOVEA_VERSION;
   auto error = nb::exception<FoveaError>(m, "FoveaError", PyExc_RuntimeError);
   error.attr("__module__") = "fovea";
   error.attr("__doc__") = "A failure of the compiler, with its diagnostics, or "

@@ -107,6 +107,9 @@ def has_numpy():
     return preload_sanitizer() and subprocess.run(command, capture_output=True).returncode == 0
 
 
+# FOVEA_QUICK=1 leaves out what takes more than some seconds.
+if os.environ.get("FOVEA_QUICK", "0") == "0":
+    config.available_features.add("long-tests")
 if has_numpy():
     config.available_features.add("numpy")
 if config.enable_python.upper() in ("ON", "1", "TRUE", "YES"):

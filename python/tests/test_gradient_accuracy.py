@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """Gradients in float32 at 4096 tokens: at most twice as far from those in float64
 as what the plain formula gives with every operation in float32.  (Those of dense
 attention: test/Integration/CPU/backward-accuracy.test.)"""

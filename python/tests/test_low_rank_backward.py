@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """low_rank_backward and polynomial_features_backward against the NumPy references."""
 
 import math

@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """A NaN or an infinity reaches what reads it, forward and backward, and leaves
 the bits of everything else: the rows that do not read it, and the keys that no
 row which does reads."""

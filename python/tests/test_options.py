@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """Every option of every function is checked, whether or not a kernel is known that was
 made for a value which compares equal: 2 == 2.0 == True."""
 

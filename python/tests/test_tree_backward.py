@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """Transposes of the functions on trees: <A x, y> = <x, A' y>."""
 
 import numpy as np

@@ -1,6 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
 """Sequences of different lengths in one batch give what each gives alone: budgets are
 upper bounds, and nodes that a short one lacks are absent."""
 

@@ -1,6 +1,7 @@
 // The gradient of a stream with two sources, ranges that follow the queries and a
 // log weight, on the emulated GPU. Any order of threads gives the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
 // CHECK-COUNT-6: agrees with the reference

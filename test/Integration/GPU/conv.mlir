@@ -2,6 +2,7 @@
 // in pairs of groups, with intermediates on the device. Any order of threads
 // gives the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s

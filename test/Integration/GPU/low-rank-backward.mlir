@@ -2,6 +2,7 @@
 // back, gradients of features, and sums under transposed masks. Any order of
 // threads gives the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=rope --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=features --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=4 fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=ALL

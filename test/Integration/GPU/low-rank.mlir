@@ -1,6 +1,7 @@
 // A layer of low-rank attention on the emulated GPU: rotated rows, their
 // features, and sums under masks. Any order of threads gives the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s

@@ -1,6 +1,7 @@
 // Trees of averages on the emulated GPU against the reference: padding, several
 // batch entries and levels, types, and any order of threads.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=build --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=update --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s

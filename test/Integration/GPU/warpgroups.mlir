@@ -1,6 +1,7 @@
 // Kernels of sm_90a in the emulator: copies by boxes, products of warpgroups.
 // Random schedules and copies that end early give the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

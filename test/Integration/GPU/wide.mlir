@@ -1,6 +1,7 @@
 // Values wider than a block sums at once, and the widest heads. Every number of
 // random schedules of the emulator gives the same result.
 
+// REQUIRES: long-tests
 // RUN: fovea-run %s --entry=wide --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=wide_f32 --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=broad --target=gpu-sim --random --compare=reference | FileCheck %s

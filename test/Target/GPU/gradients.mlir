@@ -1,6 +1,7 @@
 // PTX of gradients: products on tensor cores, no number of f64, nothing of a
 // device library, and no arrays in local memory.
 
+// REQUIRES: long-tests
 // RUN: fovea-compile %s --entry=dense --target=nvvm --emit=ptx -o %t.dense
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.dense
 // RUN: FileCheck %s --input-file=%t.dense

@@ -21,6 +21,9 @@ config.test_exec_root = os.path.join(config.fovea_binary_dir, "test")
 
 # FOVEA_EVERY=n runs every n-th case of the matrices.
 llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS", "FOVEA_EVERY"])
+# A test that hangs is a failure with a name; whole matrices may take long.
+if lit_config.maxIndividualTestTimeIsSupported[0] and not lit_config.maxIndividualTestTime:
+    lit_config.maxIndividualTestTime = 900 if "FOVEA_EVERY" in os.environ else 5400
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", config.fovea_tools_dir, append_path=True)
 # A variable of one CHECK-LABEL block must not leak into the next.

@@ -7,11 +7,20 @@
 //===----------------------------------------------------------------------===//
 
 #include "Help.h"
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Support/OutputFile.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
 
 static llvm::cl::extrahelp examples(R"(
 EXAMPLES:
@@ -28,16 +37,48 @@ EXAMPLES:
 docs/Pipelines.md tells about the passes.
 )");
 
+/// Upstream's driver, with the dialect loaded before passes are made: its
+/// canonicalization comes before patterns of upstream that crash, also for IR
+/// that has nothing of it.
+static LogicalResult run(int argc, char **argv, StringRef input,
+                         StringRef output, DialectRegistry &registry) {
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects() || config.shouldListPasses())
+    return MlirOptMain(argc, argv, input, output, registry);
+  config.setPassPipelineSetupFn([inner = config](PassManager &passes) {
+    passes.getContext()->loadDialect<fovea::attn::AttnDialect>();
+    return inner.setupPassPipeline(passes);
+  });
+
+  llvm::InitLLVM init(argc, argv);
+  if (input == "-" &&
+      llvm::sys::Process::FileDescriptorIsDisplayed(fileno(stdin)))
+    llvm::errs() << "(processing input from stdin now, hit ctrl-c/ctrl-d to "
+                    "interrupt)\n";
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(input, &error);
+  std::unique_ptr<llvm::ToolOutputFile> file;
+  if (buffer)
+    file = openOutputFile(output, &error);
+  if (!file) {
+    llvm::errs() << error << "\n";
+    return failure();
+  }
+  if (failed(MlirOptMain(file->os(), std::move(buffer), registry, config)))
+    return failure();
+  file->keep();
+  return success();
+}
+
 int main(int argc, char **argv) {
-  mlir::DialectRegistry registry;
+  DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();
   return fovea::runWithOutput("fovea-opt", [&] {
     std::string header =
-        mlir::registerCLIOptions("Fovea attention compiler driver\n", registry);
+        registerCLIOptions("Fovea attention compiler driver\n", registry);
     fovea::opt::arrangeHelp();
-    auto [input, output] = mlir::parseCLIOptions(argc, argv, header);
-    return mlir::asMainReturnCode(
-        mlir::MlirOptMain(argc, argv, input, output, registry));
+    auto [input, output] = parseCLIOptions(argc, argv, header);
+    return asMainReturnCode(run(argc, argv, input, output, registry));
   });
 }

@@ -41,6 +41,16 @@ def test_multipole(name):
     assert error(found, getattr(reference, name)(q, k, v, *sets, group=m)) < 5e-6
 
 
+def test_the_nan_of_gpus_stays_one():
+    """All its bits are set: what rounds it by an addition makes it a zero."""
+    q, k, v = (normal(1, 2, 40, 16, dtype=np.float32) for _ in range(3))
+    v[0, 1, 20, 3] = np.uint32(0x7FFFFFFF).view(np.float32)
+    out = fovea.dense(q, k, v, causal=True, target="gpu-sim")
+    is_nan = np.zeros(out.shape, bool)
+    is_nan[0, 1, 20:, 3] = True
+    assert np.array_equal(np.isnan(out), is_nan)
+
+
 def test_no_device():
     try:
         ctypes.CDLL("libcuda.so.1")

@@ -14,6 +14,7 @@
 // RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx -o %t.f32
 // RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.f32 | FileCheck %s --check-prefix=TF32X3
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.f32
+// RUN: grep 'cvt.rna.tf32.f32' %t.f32 | count 176
 // RUN: fovea-compile %s --entry=f32 --target=nvvm --emit=ptx --f32=tf32 -o %t.tf32
 // RUN: grep -c 'mma.sync.aligned.m16n8k8.*f32.tf32.tf32.f32' %t.tf32 | FileCheck %s --check-prefix=TF32
 

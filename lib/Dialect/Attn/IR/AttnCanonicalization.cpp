@@ -64,8 +64,9 @@ namespace {
 /// ```
 /// func.func @f(%x: tensor<1x?x8xf32>) -> tensor<1x?xf32> {
 ///   %c4 = arith.constant 4 : index
-///   %s = tensor.extract_slice %x[0, 0, 0] [1, %c4, 1] [1, 1, 1] :
-///   tensor<1x?x8xf32> to tensor<1x?xf32> return %s : tensor<1x?xf32>
+///   %s = tensor.extract_slice %x[0, 0, 0] [1, %c4, 1] [1, 1, 1]
+///     : tensor<1x?x8xf32> to tensor<1x?xf32>
+///   return %s : tensor<1x?xf32>
 /// }
 /// ```
 ///

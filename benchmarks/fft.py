@@ -17,7 +17,7 @@ real column. Sums of convolutions: every algorithm that is not known to be slow,
 causal attention of the same width, transforms of NumPy and SciPy as the paper has them,
 and the gradient for scores and values. With --blocks, `partitioned` is also measured with
 blocks of so many tokens, and --fit finds by least squares the constants of the model by
-which the compiler chooses among them (lib/Dialect/Attn/Transforms/Conv/ConvPlan.cpp).
+which the compiler chooses among them (lib/Conversion/AttnToVector/Conv/ConvPlan.cpp).
 Peaks are those of the same run. Writes results.json and results.md; --keep
 leaves the rows there that are not measured again.
 """

@@ -13,9 +13,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/KernelCache.h"
-#include "fovea/ExecutionEngine/PeakKernel.h"
 #include "fovea/Support/Clock.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Tools/Bench/PeakKernel.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"

@@ -34,21 +34,67 @@ if(FOVEA_SANITIZERS)
   target_link_options(fovea_options INTERFACE -fsanitize=${FOVEA_SANITIZERS})
 endif()
 
+# Where headers are, ours and those of LLVM and MLIR.
+add_library(fovea_includes INTERFACE)
+target_include_directories(fovea_includes INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+target_include_directories(fovea_includes SYSTEM INTERFACE
+  ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+separate_arguments(definitions NATIVE_COMMAND ${LLVM_DEFINITIONS})
+target_compile_options(fovea_includes INTERFACE ${definitions})
+
 include(FoveaPrecompiledHeaders)
 
-# add_fovea_library(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>
-#                   DEPENDS <tablegen targets...>)
-# A static library. MLIR libraries are replaced by libMLIR.so.
-function(add_fovea_library name)
-  cmake_parse_arguments(ARG "" "" "LINK;MLIR;DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
-  add_dependencies(${name} fovea-headers ${ARG_DEPENDS})
-  target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE fovea_options)
+# add_fovea_library(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>)
+# A static library, made by MLIR's function <add_mlir_...library> of the same
+# kind. LINK names the libraries whose headers it includes: utils/check_layers.py
+# looks. MLIR libraries are replaced by libMLIR.so.
+function(add_fovea_library_of_kind add name)
+  cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
+  cmake_language(CALL ${add} ${name} ${ARG_UNPARSED_ARGUMENTS}
+    EXCLUDE_FROM_LIBMLIR DISABLE_INSTALL DEPENDS fovea-headers)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK} fovea_includes
+                                PRIVATE fovea_options)
   if(ARG_MLIR)
     mlir_target_link_libraries(${name} PUBLIC ${ARG_MLIR})
     target_precompile_headers(${name} REUSE_FROM fovea_precompiled)
   endif()
-  target_link_libraries(${name} PUBLIC LLVM)
+  set_property(GLOBAL APPEND PROPERTY FOVEA_LIBRARIES ${name})
+endfunction()
+function(add_fovea_library)
+  add_fovea_library_of_kind(add_mlir_library ${ARGN})
+endfunction()
+function(add_fovea_dialect_library)
+  add_fovea_library_of_kind(add_mlir_dialect_library ${ARGN})
+endfunction()
+function(add_fovea_conversion_library)
+  add_fovea_library_of_kind(add_mlir_conversion_library ${ARGN})
+endfunction()
+
+# add_fovea_shared_library(<name> <sources...> MAP <version script>
+#                          ARCHIVES <static libraries...>
+#                          LINK <targets...> LINK_PRIVATE <targets...>)
+# A shared library with all of the archives, which shows what the script says.
+function(add_fovea_shared_library name)
+  cmake_parse_arguments(ARG "" "MAP" "ARCHIVES;LINK;LINK_PRIVATE" ${ARGN})
+  add_library(${name} SHARED ${ARG_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION})
+  list(TRANSFORM ARG_ARCHIVES REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
+  if(files)
+    target_link_libraries(${name}
+      PRIVATE -Wl,--whole-archive ${files} -Wl,--no-whole-archive)
+  endif()
+  add_dependencies(${name} fovea-headers ${ARG_ARCHIVES})
+  target_link_libraries(${name} PUBLIC ${ARG_LINK}
+                        PRIVATE ${ARG_LINK_PRIVATE} fovea_includes fovea_options)
+  target_link_options(${name}
+    PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${ARG_MAP})
+  set_target_properties(${name} PROPERTIES
+    LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${ARG_MAP};${files}")
+  if(NOT FOVEA_SANITIZERS)
+    # The functions of a sanitizer are those of the program.
+    target_link_options(${name} PRIVATE -Wl,--no-undefined)
+  endif()
 endfunction()
 
 # add_fovea_tool(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>)
@@ -56,7 +102,7 @@ function(add_fovea_tool name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   add_dependencies(${name} fovea-headers)
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} fovea_options)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} fovea_includes fovea_options)
   mlir_target_link_libraries(${name} PRIVATE ${ARG_MLIR})
   target_link_libraries(${name} PRIVATE LLVM)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
@@ -74,6 +120,7 @@ function(add_fovea_unittest name)
   add_executable(${name} EXCLUDE_FROM_ALL ${sources})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
-  target_link_libraries(${name} PRIVATE fovea_options GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name}
+    PRIVATE fovea_includes fovea_options GTest::gtest GTest::gtest_main)
   add_dependencies(fovea-unittests ${name})
 endfunction()

@@ -8,7 +8,7 @@ set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp
      CONTENT "// Carries the precompiled headers.\n")
 add_library(fovea_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/Precompiled.cpp)
-target_link_libraries(fovea_precompiled PRIVATE fovea_options)
+target_link_libraries(fovea_precompiled PRIVATE fovea_includes fovea_options)
 target_precompile_headers(fovea_precompiled PRIVATE
   <llvm/ADT/TypeSwitch.h>
   <mlir/Dialect/Affine/IR/AffineOps.h>

@@ -53,7 +53,7 @@ config.substitutions += [
     ("%shlibext", config.llvm_shlib_ext),
     ("%python", config.python_executable),
     ("%lit", f"{sys.executable} {os.path.abspath(sys.argv[0])}"),
-    ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea" + config.llvm_shlib_ext)),
+    ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea_c" + config.llvm_shlib_ext)),
     ("%fake_cuda", os.path.join(config.fovea_binary_dir, "unittests/Runtime/libFoveaFakeCuda.so")),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),

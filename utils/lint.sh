@@ -19,7 +19,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-always=(runtime/lib lib/CAPI lib/Support tools)
+always=(runtime/lib lib/CAPI lib/Support lib/Tools tools)
 most=24
 build=${FOVEA_LINT_BUILD:-build}
 

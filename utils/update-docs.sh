@@ -69,5 +69,5 @@ update() {
 }
 
 update Dialects/Attn.md Dialect/Attn/IR/AttnOps.td -gen-dialect-doc -dialect=attn
-update Passes.md Dialect/Attn/Transforms/Passes.td -gen-pass-doc
+update Passes.md InitAllPasses.td -gen-pass-doc
 exit "$stale"

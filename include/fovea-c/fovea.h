@@ -7,7 +7,8 @@
 |*===----------------------------------------------------------------------===*|
 |*                                                                            *|
 |* Compiles functions written in IR to kernels and runs them. Link with       *|
-|* libfovea. Nothing of LLVM or MLIR shows here, and nothing is ever printed. *|
+|* libfovea_c. Nothing of LLVM or MLIR shows here, and nothing is ever        *|
+|* printed.                                                                   *|
 |*                                                                            *|
 |* Every function may be called from any thread at any time. One that returns *|
 |* a fovea_status leaves its outputs alone when it fails, and the reason in   *|

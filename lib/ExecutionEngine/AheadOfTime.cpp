@@ -11,10 +11,11 @@
 #include "Compilation.h"
 #include "CompilerThread.h"
 #include "FileEntry.h"
-#include "HostTarget.h"
-#include "fovea/Target/GPU/Attributes.h"
-#include "fovea/Target/GPU/Serialize.h"
+#include "fovea/ExecutionEngine/GPU.h"
+#include "fovea/Target/CPU/HostTarget.h"
 #include "fovea/Target/LLVM/EmitCode.h"
+#include "fovea/Target/NVVM/Attributes.h"
+#include "fovea/Target/NVVM/Serialize.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
@@ -27,7 +28,7 @@ using fovea::detail::Compilation;
 /// Code of the kernels alone.
 static Expected<std::string> getKernels(Compilation &compilation,
                                         CodeKind kind) {
-  Expected<GPUInfo> gpu = fovea::detail::findGPU(compilation.options);
+  Expected<GPUInfo> gpu = findGPU(compilation.options);
   if (!gpu)
     return gpu.takeError();
   SmallVector<mlir::gpu::GPUModuleOp> modules(

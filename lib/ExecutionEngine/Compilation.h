@@ -11,7 +11,6 @@
 
 #include "KernelImpl.h"
 #include "fovea/ExecutionEngine/Compiler.h"
-#include "fovea/Target/GPU/GPUInfo.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -22,9 +21,6 @@
 #include <optional>
 
 namespace fovea::detail {
-
-/// The GPU that `options` ask for.
-llvm::Expected<GPUInfo> findGPU(const CompileOptions &options);
 
 /// One compilation, from text to LLVM IR.
 class Compilation {

@@ -9,17 +9,17 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "Compilation.h"
 #include "CompilerThread.h"
-#include "HostTarget.h"
 #include "PackedEntry.h"
 #include "Stopwatch.h"
-#include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Differentiate/Passes.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/ExecutionEngine/GPU.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
-#include "fovea/SIMT/GPUDriver.h"
 #include "fovea/Target/CPU/CPUInfo.h"
-#include "fovea/Target/GPU/GPUInfo.h"
+#include "fovea/Target/CPU/HostTarget.h"
+#include "fovea/Target/NVVM/GPUInfo.h"
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -38,6 +38,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"
+#include <atomic>
 
 using namespace mlir;
 using namespace fovea;
@@ -220,11 +221,21 @@ static void dropOtherEntries(ModuleOp module, func::FuncOp entry) {
       function.setPrivate();
 }
 
-llvm::Expected<GPUInfo> fovea::detail::findGPU(const CompileOptions &options) {
+static std::atomic<std::string (*)()> getEmulatedChip = nullptr;
+
+void fovea::setGPUEmulator(std::string (*getChip)()) {
+  getEmulatedChip = getChip;
+}
+
+llvm::Expected<GPUInfo> fovea::findGPU(const CompileOptions &options) {
+  bool emulates = options.target == Target::GPUEmulator;
+  if (emulates && !getEmulatedChip)
+    return llvm::createStringError(
+        "cannot use target 'gpu-sim': this program has no emulator");
   if (options.chip != "native")
     return getGPUInfo(options.chip);
-  if (options.target == Target::GPUEmulator)
-    return getGPUInfo(simt::getEmulatorOptions().chip);
+  if (emulates)
+    return getGPUInfo(getEmulatedChip.load()());
   fovea_rt_gpu_properties properties;
   if (fovea_rt_gpu_get_properties(FOVEA_RT_GPU_CUDA, /*device=*/0,
                                   &properties) != FOVEA_RT_OK)
@@ -244,7 +255,7 @@ static llvm::Error buildPipeline(OpPassManager &pm,
     return llvm::Error::success();
   }
   if (options.target != Target::CPU) {
-    llvm::Expected<GPUInfo> gpu = fovea::detail::findGPU(options);
+    llvm::Expected<GPUInfo> gpu = findGPU(options);
     if (!gpu)
       return gpu.takeError();
     std::optional<attn::F32Math> f32 = attn::symbolizeF32Math(options.f32);
@@ -256,8 +267,6 @@ static llvm::Error buildPipeline(OpPassManager &pm,
     pipeline.f32 = *f32;
     pipeline.emulate = options.target == Target::GPUEmulator;
     pipeline.host = !stopAtKernels;
-    if (pipeline.emulate)
-      simt::registerEmulator();
     buildNVVMPipeline(pm, *gpu, pipeline);
     return llvm::Error::success();
   }

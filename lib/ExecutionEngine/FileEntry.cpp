@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FileEntry.h"
-#include "HostTarget.h"
+#include "fovea/Target/CPU/HostTarget.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 

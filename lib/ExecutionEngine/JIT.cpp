@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JIT.h"
+#include "fovea/ExecutionEngine/JIT.h"
 #include "CompilerThread.h"
 #include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
-#include "fovea/Target/GPU/Attributes.h"
 #include "fovea/Target/LLVM/EmitCode.h"
 #include "fovea/Target/LLVM/RunPasses.h"
+#include "fovea/Target/NVVM/Attributes.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Passes/PassBuilder.h"

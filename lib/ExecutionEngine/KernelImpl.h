@@ -9,10 +9,10 @@
 #ifndef FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H
 #define FOVEA_LIB_EXECUTIONENGINE_KERNELIMPL_H
 
-#include "JIT.h"
 #include "SeparateArguments.h"
 #include "ShapeConstraints.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/ExecutionEngine/JIT.h"
 
 namespace fovea {
 

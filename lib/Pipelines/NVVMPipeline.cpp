@@ -6,11 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
-#include "fovea/Target/GPU/GPUInfo.h"
-#include "fovea/Target/GPU/Passes.h"
+#include "fovea/Target/NVVM/GPUInfo.h"
+#include "fovea/Target/NVVM/Passes.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"

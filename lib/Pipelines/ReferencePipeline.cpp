@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"

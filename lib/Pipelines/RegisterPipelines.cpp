@@ -8,7 +8,7 @@
 
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/Target/CPU/CPUInfo.h"
-#include "fovea/Target/GPU/GPUInfo.h"
+#include "fovea/Target/NVVM/GPUInfo.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 

@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Differentiate/Passes.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Pipelines/Pipelines.h"
-#include "fovea/Target/GPU/Passes.h"
+#include "fovea/Target/NVVM/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -36,6 +38,8 @@ void fovea::registerAllDialects(mlir::DialectRegistry &registry) {
 void fovea::registerAllPasses() {
   mlir::registerAllPasses();
   attn::registerAttnTransformsPasses();
-  registerFoveaGPUTargetPasses();
+  attn::registerConversionPasses();
+  attn::registerDifferentiatePasses();
+  registerFoveaNVVMTargetPasses();
   registerPipelines();
 }

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Arrays.h"
+#include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
@@ -307,6 +308,7 @@ static std::string getRepr(const Kernel &kernel) {
 }
 
 NB_MODULE(_fovea, m) {
+  simt::registerEmulator();
   // What others still hold when the interpreter ends, such as the graph of a
   // framework that never frees it, keeps the package and with it the types and
   // kernels here alive: no fault of this module, and nothing to tell users.

@@ -8,7 +8,7 @@
 
 #include "Benchmark.h"
 #include "fovea/ExecutionEngine/Elements.h"
-#include "fovea/ExecutionEngine/PeakKernel.h"
+#include "fovea/Tools/Bench/PeakKernel.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Benchmark.h"
-#include "fovea/ExecutionEngine/DevicePeak.h"
-#include "fovea/SIMT/GPUDriver.h"
+#include "fovea/Emulator/GPUDriver.h"
+#include "fovea/Tools/Bench/DevicePeak.h"
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"

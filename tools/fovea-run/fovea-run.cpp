@@ -10,10 +10,11 @@
 #include "Inspect.h"
 #include "Options.h"
 #include "Values.h"
+#include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/Compiler.h"
-#include "fovea/Support/AllocateTensor.h"
-#include "fovea/Support/Npy.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Tools/Npy/AllocateTensor.h"
+#include "fovea/Tools/Npy/Npy.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
@@ -357,6 +358,7 @@ static int runMain() {
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  simt::registerEmulator();
   Expected<run::Options> parsed = run::parseOptions(argc, argv);
   if (!parsed)
     return fail(parsed.takeError());

@@ -13,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestUtils.h"
+#include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/Elements.h"
-#include "fovea/SIMT/GPUDriver.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"

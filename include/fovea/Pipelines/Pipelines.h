@@ -14,7 +14,7 @@
 #ifndef FOVEA_PIPELINES_PIPELINES_H
 #define FOVEA_PIPELINES_PIPELINES_H
 
-#include "fovea/Dialect/Attn/Transforms/F32Math.h"
+#include "fovea/Support/F32Math.h"
 #include "mlir/Pass/PassOptions.h"
 #include <string>
 

@@ -49,6 +49,8 @@ class Failure(Exception):
 class Library:
     def __init__(self, path, target="cpu"):
         self.target = target
+        # The target gpu-sim, beside the library.
+        ctypes.CDLL(str(path).replace("libfovea_c", "libfovea_emulator"))
         self._c = ctypes.CDLL(path)
         self._c.fovea_last_error.restype = ctypes.c_char_p
         self._c.fovea_kernel_num_results.restype = ctypes.c_size_t

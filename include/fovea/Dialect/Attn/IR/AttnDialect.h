@@ -20,4 +20,12 @@
 #define GET_ATTRDEF_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnAttributes.h.inc"
 
+namespace fovea::attn {
+
+/// Marks an argument of a public function whose memory the function may write
+/// to once it works on buffers.
+constexpr llvm::StringLiteral kWrittenAttrName = "attn.written";
+
+} // namespace fovea::attn
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNDIALECT_H

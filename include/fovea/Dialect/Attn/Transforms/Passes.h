@@ -10,7 +10,6 @@
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_H
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
-#include "fovea/Dialect/Attn/Transforms/F32Math.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 
@@ -20,10 +19,6 @@ class DialectRegistry;
 
 namespace fovea::attn {
 
-/// Marks an argument of a public function whose memory the function may write
-/// to once it works on buffers.
-constexpr llvm::StringLiteral kWrittenAttrName = "attn.written";
-
 #define GEN_PASS_DECL
 #include "fovea/Dialect/Attn/Transforms/Passes.h.inc"
 
@@ -32,11 +27,6 @@ constexpr llvm::StringLiteral kWrittenAttrName = "attn.written";
 
 /// Registers one-shot bufferization of the dialect's operations.
 void registerBufferizableOpInterfaceExternalModels(
-    mlir::DialectRegistry &registry);
-
-/// Registers the gradients of the operations of this dialect and of those of
-/// upstream ones that layers around attention are made of.
-void registerDifferentiableOpInterfaceExternalModels(
     mlir::DialectRegistry &registry);
 
 } // namespace fovea::attn

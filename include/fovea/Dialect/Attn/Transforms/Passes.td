@@ -9,65 +9,11 @@
 #ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 #define FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 
-include "fovea/Dialect/Attn/Transforms/PassOptions.td"
+include "mlir/Pass/PassBase.td"
 
-def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
-  let summary = "emit the vector-Jacobian product of a function";
-  let description = [{
-    Emits, next to a function, one that computes its gradients by reverse mode: it
-    takes the function's arguments and a cotangent for each of its floating-point
-    results, and returns the derivative of the sum of the results, weighted by the
-    cotangents, with respect to the arguments.
-
-    ```mlir
-    func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32>
-    ```
-    gets
-    ```mlir
-    func.func @f_vjp(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %d_out: tensor<4x8xf32>)
-        -> (tensor<4x8xf32>, tensor<8x8xf32>)
-    ```
-
-    | operations | gradient |
-    |---|---|
-    | `linalg`, named or generic, in any layout: element by element, sums of anything, maxima and minima | the same loops with the maps exchanged; the derivative of a body is taken operation by operation (`arith`, `math`) |
-    | `tensor`: slices, reshapes, casts, `pad`, `concat`, `extract` | their transposes |
-    | patterns of this dialect | their `attn.*_backward` |
-
-    Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
-    nothing on, nor does an operation with the attribute `attn.stop_gradient`.
-    `attn.quantize` passes the gradients of quantized keys, and those that
-    `attn.vq` has for its codes, straight through. Anything else that a result depends on is named in one error.
-
-    Adjoints are kept in `f32` (`f64` for `f64`) and rounded once, at the end; those
-    of a value that is used several times are added in the order of the uses, so
-    that gradients do not depend on the number of threads.
-
-    With `recompute`, elementwise results that the gradient needs are computed a
-    second time rather than kept, where everything that takes is kept anyway.
-  }];
-  let options = [
-    Option<"function", "function", "std::string", /*default=*/"",
-           "the function to differentiate; by default the first public one with "
-           "a body">,
-    ListOption<"arguments", "arguments", "int64_t",
-               "numbers of the arguments to differentiate with respect to; by "
-               "default all of a floating-point type">,
-    Option<"name", "name", "std::string", /*default=*/"",
-           "name of the emitted function; by default that of the function and "
-           "_vjp">,
-    Option<"primalResults", "primal-results", "bool", /*default=*/"false",
-           "return the results of the function, too, before the gradients">,
-    Option<"recompute", "recompute", "bool", /*default=*/"true",
-           "compute cheap values again instead of keeping them">
-  ];
-  let dependentDialects = [
-    "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
-    "::mlir::bufferization::BufferizationDialect",
-    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
-  ];
-}
+def CopyListsOption
+    : Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
+             "copy lists from a device to the host to check them">;
 
 def PrepareInputPass : Pass<"attn-prepare-input", "::mlir::ModuleOp"> {
   let summary = "refuse what upstream's passes cannot take, and name its place";
@@ -167,37 +113,6 @@ def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
-  ];
-}
-
-def InsertInterruptChecksPass
-    : Pass<"attn-insert-interrupt-checks", "::mlir::ModuleOp"> {
-  let summary = "let long loops end early";
-  let description = [{
-    Puts a call of `fovea_rt_check_interrupt` into every loop whose iterations take
-    some microseconds at least, and into one of some iterations of loops that repeat
-    a loop of unknown length that is not tiny. The estimate counts operations, times
-    the registers of their vectors.
-    Parallel loops are calls of the runtime by then, which looks before every body.
-  }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::scf::SCFDialect"];
-}
-
-def LowerChecksPass : Pass<"attn-lower-checks", "::mlir::ModuleOp"> {
-  let summary = "lower attn.check_codes and attn.check_intervals on memrefs to calls of the runtime";
-  let description = [{
-    Replaces every `attn.check_codes` by a call of `fovea_rt_check_codes`, which
-    fails the invocation if a code is not below the bound, and `attn.check_intervals`
-    likewise:
-
-    ```
-    attn.codebook_accumulate: codes[0, 1, 17] must be at least 0 and below 512, but got 512
-    ```
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect"
   ];
 }
 
@@ -306,32 +221,6 @@ def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
   ];
 }
 
-def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
-  let summary = "choose tile sizes of attn.stream from the target CPU";
-  let description = [{
-    Annotates every `attn.stream` and `attn.stream_backward` that has no tiles yet
-    with `#attn.tiles`. Rows of more than 2^20 columns are an error. The
-    cost model is in docs/Pipelines.md; every decision is a remark of category
-    `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
-  }];
-  let options = [VectorBitsOption, NumRegistersOption];
-  let dependentDialects = ["::fovea::attn::AttnDialect"];
-}
-
-def TileStreamPass : Pass<"attn-tile-stream", "::mlir::func::FuncOp"> {
-  let summary = "tile attn.stream to one parallel loop over (batch, head, query block)";
-  let description = [{
-    Tiles every `attn.stream` with `scf.forall`, through its TilingInterface, by
-    one batch entry, one head and the `query` tile of its `#attn.tiles`.
-  }];
-  let dependentDialects = [
-    "::fovea::attn::AttnDialect", "::mlir::scf::SCFDialect",
-    "::mlir::tensor::TensorDialect", "::mlir::affine::AffineDialect"
-  ];
-}
-
-include "fovea/Dialect/Attn/Transforms/VectorizePasses.td"
-
 def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
   let summary = "check sizes of convolutions at run time";
   let description = [{
@@ -366,46 +255,6 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
   ];
 }
 
-def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
-  let summary = "outline parallel loops to functions that the runtime calls";
-  let description = [{
-    Turns every `scf.forall` on memrefs into a private function of one loop index
-    and a call of the runtime's `fovea_rt_parallel_for`. Buffers of static shape
-    allocated in the body become slices of the scratch memory that the runtime keeps
-    for each thread; what the body uses from outside is passed in a struct on the caller's
-    stack, except constants, which are repeated; of a buffer of static shape, that
-    is its address. Parallel loops inside parallel loops become sequential.
-
-    The runtime hands out indices from the highest down. The last dimension of
-    the loop varies slowest, so that of a loop over (batch, head, block) all heads
-    start with the last blocks, which have the most to do under a causal mask.
-
-    ```mlir
-    scf.forall (%b, %h, %t) in (2, 8, 16) {
-      %tile = memref.alloc() : memref<64xf32>
-      ...
-    }
-    ```
-    becomes
-    ```mlir
-    llvm.call @fovea_rt_parallel_for(%c256, %c256_bytes, %body, %context)
-    ```
-    with
-    ```mlir
-    func.func private @f_parallel_0(%index: i64, %scratch: !llvm.ptr, %context: !llvm.ptr) {
-      // %b = %index / 8 % 2, %h = %index % 8, %t = %index / 16
-      %tile = memref.view %scratch_memory[%c0][] : memref<256xi8> to memref<64xf32>
-      ...
-    }
-    ```
-  }];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
-  ];
-}
-
 def PrepareEntryPointsPass
     : Pass<"attn-prepare-entry-points", "::mlir::func::FuncOp"> {
   let summary = "fix how public functions look to the host";
@@ -426,77 +275,6 @@ def SeparateResultsPass
     views of one buffer, all but the first are copied.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
-}
-
-include "fovea/Dialect/Attn/Transforms/GPUPasses.td"
-
-def LowerCopiesPass : Pass<"attn-lower-copies", "::mlir::func::FuncOp"> {
-  let summary = "lower copies of strided buffers to loops";
-  let description = [{
-    Replaces every `memref.copy` of which one side is not contiguous by loops.
-    Left alone it would become a call into a support library that Fovea does not
-    link. Copies between contiguous buffers become calls of `memcpy` later.
-  }];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect"
-  ];
-}
-
-def LowerReshapesPass : Pass<"attn-lower-reshapes"> {
-  let summary = "lower reshapes to several unknown extents";
-  let description = [{
-    Replaces every `memref.expand_shape` one of whose dimensions becomes several of
-    which more than one is not known when compiling by a `memref.reinterpret_cast` with
-    the extents that the operation is given. `expand-strided-metadata` lowers all
-    others.
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"
-  ];
-}
-
-def ConvertToLLVMPass : Pass<"attn-convert-to-llvm", "::mlir::ModuleOp"> {
-  let summary = "convert buffers, vectors and control flow to the LLVM dialect";
-  let description = [{
-    Does in one conversion what `convert-vector-to-llvm`,
-    `finalize-memref-to-llvm`, `convert-func-to-llvm`, `convert-arith-to-llvm`,
-    `convert-complex-to-llvm`, `convert-index-to-llvm`, `convert-cf-to-llvm` and `convert-ub-to-llvm` do
-    one after the other. Memory is allocated by functions of the runtime.
-
-    An element of a buffer whose strides are known is found by one
-    `llvm.getelementptr`, into nested arrays:
-
-    ```mlir
-    %0 = memref.load %x[%i, %j] : memref<8x64xf32>
-    ```
-
-    ==>
-
-    ```mlir
-    %1 = llvm.getelementptr %base[%i, %j]
-        : (!llvm.ptr, i64, i64) -> !llvm.ptr, !llvm.array<64 x f32>
-    %0 = llvm.load %1 : !llvm.ptr -> f32
-    ```
-  }];
-  let dependentDialects = [
-    "::mlir::LLVM::LLVMDialect", "::mlir::x86vector::X86VectorDialect"
-  ];
-}
-
-def LowerToReferencePass
-    : Pass<"attn-lower-to-reference", "::mlir::func::FuncOp"> {
-  let summary = "lower attention ops on memrefs to plain loops in f64";
-  let description = [{
-    Replaces every operation of the dialect on memrefs by the most direct loops
-    that compute it, straight from its definition, with all arithmetic in `f64`.
-    Slow and simple: the oracle that every other lowering is compared with.
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
-  ];
 }
 
 #endif // FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPU/GPURuntimeCalls.h"
-#include "ListCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
+#include "fovea/Kernels/ListCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

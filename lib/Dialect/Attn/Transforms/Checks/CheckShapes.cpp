@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RuntimeCalls.h"
-#include "Stream/StreamRanges.h"
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Analysis/ExtentRules.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/RuntimeCalls.h"
+#include "fovea/Kernels/StreamRanges.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

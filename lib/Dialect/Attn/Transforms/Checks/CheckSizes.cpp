@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPU/GPURuntimeCalls.h"
-#include "RuntimeCalls.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
+#include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 
 using namespace mlir;
 using namespace fovea::attn;

@@ -20,7 +20,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 
-#include "ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 

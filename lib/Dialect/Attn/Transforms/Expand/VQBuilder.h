@@ -14,7 +14,7 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_VQBUILDER_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_VQBUILDER_H
 
-#include "ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 namespace fovea::attn::detail {

@@ -1,0 +1,93 @@
+//===- GPULaunch.h - Kernels from parallel loops ----------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_GPU_GPULAUNCH_H
+#define FOVEA_KERNELS_GPU_GPULAUNCH_H
+
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fovea::attn {
+
+/// Puts what `emit(builder, op)` makes in the place of each operation of these
+/// types that is on memrefs. The first failure ends it.
+template <typename... OpTys, typename EmitFn>
+mlir::LogicalResult replaceOnMemrefs(mlir::Operation *root, EmitFn emit) {
+  mlir::WalkResult result =
+      root->walk([&](mlir::Operation *op) -> mlir::WalkResult {
+        if (!mlir::isa<OpTys...>(op) || op->getNumResults() != 0)
+          return mlir::WalkResult::advance();
+        mlir::OpBuilder builder(op);
+        mlir::LogicalResult isDone =
+            llvm::TypeSwitch<mlir::Operation *, mlir::LogicalResult>(op)
+                .template Case<OpTys...>(
+                    [&](auto op) { return emit(builder, op); });
+        if (mlir::failed(isDone))
+          return mlir::WalkResult::interrupt();
+        op->erase();
+        return mlir::WalkResult::advance();
+      });
+  return mlir::failure(result.wasInterrupted());
+}
+
+/// An error for an operation on tensors or memrefs of f64.
+mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
+
+/// The widest head, and the most value columns that a block keeps sums of.
+constexpr int64_t kMaxHeadWidth = 256;
+
+/// An error for heads of operands that are wider than kernels take.
+mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
+                                    mlir::ValueRange operands);
+
+/// A launch of `numBlocks` blocks in a row, with an empty body.
+mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
+                                 mlir::Value numBlocks, int64_t numThreads,
+                                 int64_t sharedBytes);
+
+/// A parallel loop over the points of a grid, which --attn-loops-to-gpu makes a
+/// kernel of one thread for each point.
+void parallelLoop(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> extents,
+                  llvm::function_ref<void(mlir::ValueRange)> body);
+
+/// The digits of `number` in a system whose digits have these extents, the last
+/// one varying fastest.
+KernelBuilder::Values splitNumber(KernelBuilder &builder, mlir::Value number,
+                                  mlir::ValueRange extents);
+
+/// Goes into a launch of one block of the builder's threads for each point of a
+/// grid, and begins the kernel. Returns the point, a number below each extent.
+KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
+                                  mlir::ValueRange extents,
+                                  int64_t sharedBytes = 0);
+
+/// `dots[b, h, n] = factor (left[b, h, n, :] . right[b, h, n, :] - minus[b, h,
+/// n])` in f32; `minus` may be null.
+void emitRowDots(KernelBuilder &builder, mlir::Value left, mlir::Value right,
+                 double factor, mlir::Value dots, mlir::Value minus = {});
+
+/// Lists for every point of a grid which numbers below `extent` a condition
+/// holds for, in order: `list` is [grid..., extent] and `counts` [grid...], of
+/// i32.
+void listNumbers(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> grid,
+                 mlir::Value extent,
+                 llvm::function_ref<mlir::Value(
+                     GPUKernelBuilder &, mlir::ValueRange point, mlir::Value)>
+                     condition,
+                 mlir::Value list, mlir::Value counts);
+
+/// Replaces a parallel loop on memrefs by a launch whose blocks run one
+/// iteration each, with all their threads.
+mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,
+                                 int64_t sharedBytes);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_GPU_GPULAUNCH_H

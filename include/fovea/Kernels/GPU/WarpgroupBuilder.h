@@ -1,0 +1,92 @@
+//===- WarpgroupBuilder.h - Emission of code for sm_90a ---------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What sm_90a adds: copies of boxes of tensors that one thread starts (TMA),
+// barriers in shared memory that count their bytes, and products of four warps
+// that read shared memory and run while the warps go on.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_GPU_WARPGROUPBUILDER_H
+#define FOVEA_KERNELS_GPU_WARPGROUPBUILDER_H
+
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+namespace fovea::attn {
+
+/// Rows of the products of one warpgroup, and its threads.
+constexpr int64_t kWarpgroupRows = 64;
+constexpr int64_t kWarpgroupSize = 4 * kWarpSize;
+/// Boxes are as wide as the swizzle: 128 bytes, in which chunk `c` of 16 bytes
+/// of row `r` lies at `c ^ (r % 8)`.
+constexpr int64_t kBoxBytes = 128;
+
+class WarpgroupBuilder {
+public:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+
+  explicit WarpgroupBuilder(GPUKernelBuilder &builder) : b(builder) {}
+
+  /// The address of byte `offset` of the kernel's shared memory.
+  Value getShared(int64_t offset);
+  /// `bytes`, of 32 bits, from an address on.
+  Value advance(Value address, Value bytes);
+  Value advance(Value address, int64_t bytes) {
+    return bytes ? advance(address, b.i32(bytes)) : address;
+  }
+
+  // Barriers, 8 bytes each. A phase ends with `count` arrivals and the bytes
+  // that some of them announced.
+  void initBarrier(Value barrier, int64_t count);
+  /// To be called once after all barriers are there, before they are used.
+  void publishBarriers();
+  void arrive(Value barrier);
+  void arriveExpecting(Value barrier, int64_t bytes);
+  /// Announces bytes without arriving.
+  void expect(Value barrier, int64_t bytes);
+  /// Waits for the phase of this parity, 0 first; one before the first is over.
+  void wait(Value barrier, Value parity);
+
+  /// Copies the box of a tensor at `position`, innermost axis first.
+  void copyBox(Value target, Value tensorMap, Value barrier,
+               mlir::ValueRange position);
+
+  /// Raises or lowers the registers of the warpgroup's threads.
+  void setRegisters(int64_t count, bool raises);
+
+  /// To be called between the thread's ordinary writes to shared memory and
+  /// what tells others to read them by products.
+  void publishWrites();
+
+  // Products. Operands in shared memory are rows of boxes.
+  /// `bytes` from one box to the next.
+  Value getDescriptor(Value address, int64_t boxStride);
+  /// The same `bytes`, a multiple of 16, further on.
+  Value advanceDescriptor(Value descriptor, int64_t bytes);
+  void beginProducts();
+  /// `sums + A B^T` with 16 columns of A and B, or `sums + A B` with 16 columns
+  /// of A and rows of B if `transpose`: 64 rows, as many columns as half the
+  /// sums. `left` is a descriptor, or four registers. Without `adds`, sums
+  /// start from zero.
+  Values multiply(mlir::FloatType type, mlir::ValueRange sums,
+                  mlir::ValueRange left, Value right, bool transpose,
+                  bool adds);
+  void commitProducts();
+  /// Waits until at most `pending` groups of products run, and returns `sums`,
+  /// which are then there.
+  Values waitProducts(int64_t pending, mlir::ValueRange sums);
+
+private:
+  GPUKernelBuilder &b;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_GPU_WARPGROUPBUILDER_H

@@ -1,0 +1,69 @@
+//===- GPURuntimeCalls.h - Calls of the GPU runtime -------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Calls of the functions that fovea_rt/gpu.h declares, from host code on
+// memrefs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_GPURUNTIMECALLS_H
+#define FOVEA_KERNELS_GPURUNTIMECALLS_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace fovea::attn {
+
+class GPURuntimeCalls {
+public:
+  using Value = mlir::Value;
+
+  explicit GPURuntimeCalls(mlir::ModuleOp module)
+      : pointerType(mlir::LLVM::LLVMPointerType::get(module.getContext())),
+        module(module) {}
+
+  /// Calls `name`, which is declared with the types of the operands. Returns
+  /// its result, null without a result type.
+  Value call(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef name,
+             mlir::ValueRange operands, mlir::Type resultType = {});
+
+  /// The address of the first element of a memref without offset.
+  Value getPointer(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
+  /// The address of one element of any memref.
+  Value getElementPointer(mlir::OpBuilder &builder, mlir::Location loc,
+                          Value memref, mlir::ValueRange indices);
+  /// The size of a contiguous buffer, as an i64.
+  Value getNumBytes(mlir::OpBuilder &builder, mlir::Location loc,
+                    mlir::MemRefType type, mlir::ValueRange dynamicSizes);
+  Value getNumBytes(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
+  /// The memory at `pointer` as a contiguous memref of a type, or of the type
+  /// and sizes of another.
+  Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
+                   mlir::MemRefType type, mlir::ValueRange dynamicSizes);
+  Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
+                   Value like);
+
+  /// A contiguous copy of a buffer of the device in memory of the host, which
+  /// is to be freed.
+  Value copyToHost(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
+  void freeOnHost(mlir::OpBuilder &builder, mlir::Location loc, Value copy);
+
+  /// Fourier transforms in place of the lines of a contiguous buffer [..,
+  /// length, 2] of f32 on the device, not scaled.
+  void transformLines(mlir::OpBuilder &builder, mlir::Location loc, Value lines,
+                      bool inverse);
+
+  mlir::LLVM::LLVMPointerType pointerType;
+
+private:
+  mlir::ModuleOp module;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_GPURUNTIMECALLS_H

@@ -1,0 +1,113 @@
+//===- StreamRanges.h - Static facts about row ranges -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_STREAMRANGES_H
+#define FOVEA_KERNELS_STREAMRANGES_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/KernelBuilder.h"
+
+namespace fovea::attn {
+
+/// A range for one block, clamped to the rows that exist. Empty ranges may have
+/// their end before their begin. `first` is where it begins before that.
+struct RangeBounds {
+  mlir::Value low, high, first;
+};
+
+RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
+                            mlir::Value block, mlir::Value rows,
+                            mlir::Value numQueries);
+
+/// How the rows of one range of a source are read.
+enum class RangeKind {
+  Table, // a handful of rows: listed in the query block's row table
+  Short, // consecutive rows, few enough to be scored with all others at once
+  Empty, // no row for any block
+  Long,  // consecutive rows, streamed in tiles
+};
+
+/// Sorts the ranges of an attn.stream by how many rows they can name. Lengths
+/// are known when the numbers of queries and of the source's rows are static:
+/// every block index is tried.
+class RangeAnalysis {
+public:
+  explicit RangeAnalysis(StreamOp op);
+
+  RangeKind getKind(unsigned source, unsigned range) const {
+    return kinds[source][range];
+  }
+  /// The most rows that a range names for any block, if that is known.
+  std::optional<int64_t> getMaxLength(unsigned source, unsigned range) const {
+    return lengths[source][range];
+  }
+  /// Whether some range of `source` is neither empty nor in a table.
+  bool hasRuns(unsigned source) const;
+  /// Rows that all short ranges and tables name together, at most.
+  int64_t getMaxShortRows() const { return maxShortRows; }
+  /// Segments that short ranges and tables become, at most.
+  int64_t getNumShortRanges() const { return numShortRanges; }
+  /// Rows in all tables, at most, and where the table of `source` starts.
+  int64_t getMaxTableRows() const { return maxTableRows; }
+  int64_t getTableStart(unsigned source) const { return tableStarts[source]; }
+  bool hasLongRanges() const { return anyLong; }
+
+  /// Calls `visit` with the bounds of each run of consecutive rows that a block
+  /// reads of source `index`, which `view` has the operands of. Returns the
+  /// numbers of the ranges whose rows go to the block's table.
+  template <typename SourceView>
+  llvm::SmallVector<unsigned> emitRuns(
+      KernelBuilder &b, unsigned index, const SourceView &view,
+      mlir::Value block, mlir::Value numQueries,
+      llvm::function_ref<void(RangeKind, const RangeBounds &)> visit) const {
+    llvm::SmallVector<unsigned> listed;
+    for (auto [number, range] : llvm::enumerate(view.attr.getRanges())) {
+      RangeKind kind = getKind(index, number);
+      if (kind == RangeKind::Table)
+        listed.push_back(number);
+      if (kind == RangeKind::Table || kind == RangeKind::Empty)
+        continue;
+      RangeBounds run = emitRangeBounds(b, range, block, view.rows, numQueries);
+      // A local bias has columns for rows from the first one on.
+      if (view.attr.getHasLocalBias())
+        run.high = b.min(run.high, b.add(run.first, b.extent(view.bias, 1)));
+      visit(kind, run);
+    }
+    return listed;
+  }
+
+private:
+  llvm::SmallVector<llvm::SmallVector<RangeKind>> kinds;
+  llvm::SmallVector<llvm::SmallVector<std::optional<int64_t>>> lengths;
+  llvm::SmallVector<int64_t> tableStarts;
+  int64_t maxShortRows = 0, maxTableRows = 0, numShortRanges = 0;
+  bool anyLong = false;
+};
+
+/// The ranges of one source, where the numbers of queries, blocks and rows are
+/// static: what is the same for all neighbouring blocks.
+class StaticRanges {
+public:
+  static std::optional<StaticRanges> get(StreamOp op, unsigned source);
+
+  int64_t getNumBlocks() const { return numBlocks; }
+  unsigned getNumRanges() const { return ranges.size(); }
+  /// No range begins or ends before where it does for an earlier block.
+  bool ascend() const;
+  /// The most rows from the first to the last one that the ranges numbered
+  /// `numbers` name for `chunk` blocks, if they ascend.
+  int64_t getMaxRows(llvm::ArrayRef<unsigned> numbers, int64_t chunk) const;
+
+private:
+  llvm::SmallVector<mlir::AffineMap> ranges;
+  int64_t rows, numQueries, numBlocks;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_STREAMRANGES_H

@@ -1,0 +1,107 @@
+//===- GPUVQBackward.h - Kernels of gradients of attn.vq --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Queries read tokens of their block and the one before one by one, and older
+// ones as codewords with mean values:
+//
+//   queries   for each 64 queries of a block: dQ = scale dS K over these tokens
+//             and over all codewords
+//   tokens    for each 64 tokens: dK = scale dS^T Q, dV = P^T dO over the
+//             queries of two blocks, and the heads that share them
+//   codes     for each 64 codewords and block of queries: U = P^T dO, the
+//             gradient of the value of any older token with that code
+//   values    U summed over later blocks, and added to dV by the token's code
+//   bias      for each 64 queries of a block and 64 columns: dS
+//
+// Tiles of scores and their gradients are made again in each.
+//
+// With a state, the tokens that it keeps and queries read come before the
+// window's as tokens without queries (VQWindow.h): all kernels count in tokens.
+// Its means are the first entry of those that the codewords have, and take the
+// sum of U over all blocks. Gradients for the means of the next state are where
+// that sum, which goes from the last block to the first, begins.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQBACKWARD_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQBACKWARD_H
+
+#include "GPUVQTile.h"
+
+namespace fovea::attn {
+
+class VQBackwardLoops {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  using Values = KernelBuilder::Values;
+
+  VQBackwardLoops(mlir::OpBuilder &builder, VQBackwardOp op, F32Math math);
+
+  void emit();
+
+private:
+  using Place = VQTile::Place;
+
+  Value allocate(llvm::ArrayRef<Value> extents, mlir::Type type) {
+    return buffers.emplace_back(b.allocate(extents, {}, type));
+  }
+  Values getExtents(Value memref);
+  void fillZero(Value memref);
+  void summarize();
+  /// That of a token, or the first of all where the token was kept.
+  Value getFirstQuery(KernelBuilder &k, Value token);
+  /// The queries of tile number `tile` of block `block`.
+  void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
+  void emitQueries();
+  /// Either of the sums may be null, for another kernel.
+  void emitTokens(Value keySums, Value valueSums);
+  void emitCodes();
+  void addLaterCodes();
+  void storeValues();
+  void emitBias();
+  Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
+                       llvm::function_ref<Values(Value head, ValueRange)> body);
+  /// Stores parts of 64 columns, from `column` on, of rows `first .. end - 1`.
+  void store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts, Value memref,
+             ValueRange leading, Value first, Value end, Value column);
+  GPUKernelBuilder makeBuilder() {
+    return {op.getLoc(), b, VQTile::kNumThreads};
+  }
+
+  // Through the state (GPUVQBackwardState.cpp).
+  bool hasState() { return !op.getState().empty(); }
+  bool hasNext() { return !op.getDNextState().empty(); }
+  void prependKept();
+  Value loadNextMean(ValueRange at);
+  void storeMean(ValueRange at, Value sum);
+  /// Stores `sum` of all tokens, at (batch, head, token, column), where their
+  /// gradients belong: to `gradient`, or to part `part` of that of the state.
+  void storeTokens(Value gradient, unsigned part,
+                   llvm::function_ref<Value(ValueRange)> sum);
+
+  VQBackwardOp op;
+  RowBuilder b;
+  VQGradient problem;
+  int64_t width, valueWidth, numCodes;
+  /// The first block of queries that may read older tokens.
+  int64_t firstCached;
+  Value batches, heads, keyHeads, headsOfKey;
+  /// Blocks of tokens with a cache of their own, their length and tiles: one
+  /// of all tokens where nothing is causal.
+  Value numBlocks, blockLength, tilesOfBlock;
+  /// Gradients of values from queries that read tokens one by one, [B, G,
+  /// tokens, E], and of the value of any older token with a code, [B, G, groups
+  /// of queries, S, E].
+  Value valueSums, numGroups, codeSums;
+  Values buffers;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQBACKWARD_H

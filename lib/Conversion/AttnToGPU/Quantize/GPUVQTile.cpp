@@ -1,0 +1,193 @@
+//===- GPUVQTile.cpp - Tiles of gradients of attn.vq on a GPU -------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUVQTile.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
+  Query query;
+  const VQWindow &window = problem.window;
+  Value row = b.add(place.firstQuery, b.toIndex(number));
+  query.exists = b.less(row, place.endQuery);
+  // Threads without a query repeat the last one.
+  query.row = b.min(row, b.sub(window.length, b.index(1)));
+  query.token = b.add(query.row, window.numBefore);
+  if (!problem.isSoftmax())
+    return query;
+  Value at[] = {place.batch, place.head, query.row};
+  Value lse = b.loadScalar(op.getLse(), at);
+  // A row that read nothing passes nothing on.
+  Value isEmpty =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse,
+                            b.scalar(-std::numeric_limits<double>::infinity()));
+  Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
+  query.exists = b.select(isEmpty, no, query.exists);
+  query.offset = b.fmul(lse, b.scalar(-softmax::kLog2E));
+  query.delta = b.loadScalar(problem.deltas, at);
+  return query;
+}
+
+Value VQTile::existsRow(const Place &place, Value row) {
+  if (place.isCache)
+    return b.less(row, b.index(problem.getNumCodes()));
+  return b.both(b.less(b.index(-1), row),
+                b.less(row, problem.window.numTokens));
+}
+
+VQTile::Row VQTile::loadRow(const Place &place, Value number) {
+  Row row;
+  row.index = b.add(place.firstRow, b.toIndex(number));
+  row.exists = existsRow(place, row.index);
+  if (place.isCache)
+    row.count = loadOr0(row.exists, [&]() -> Value {
+      Value count =
+          memref::LoadOp::create(b, problem.counts, ofCache(place, row.index));
+      return arith::SIToFPOp::create(b, b.getF32Type(), count);
+    });
+  return row;
+}
+
+Value VQTile::loadQueryElement(const Place &place, Value memref, Value number,
+                               Value column) {
+  Value query = b.add(place.firstQuery, number);
+  Value exists = b.both(b.less(query, place.endQuery),
+                        b.less(column, b.index(getWidth(memref))));
+  return loadOr0(exists, [&] {
+    return b.loadScalar(memref, {place.batch, place.head, query, column});
+  });
+}
+
+Value VQTile::loadKey(const Place &place, Value number, Value column) {
+  Value row = b.add(place.firstRow, number), table = op.getCodebook();
+  Value exists =
+      b.both(existsRow(place, row), b.less(column, b.index(getWidth(table))));
+  return loadOr0(exists, [&] {
+    Value at[] = {place.batch, place.keyHead, row};
+    Value code = place.isCache ? row : b.loadIndex(problem.codes, at);
+    Value word = b.broadcastIndex(table, 0, place.keyHead);
+    return b.loadScalar(table, {word, code, column});
+  });
+}
+
+Value VQTile::loadValue(const Place &place, Value number, Value column) {
+  Value row = b.add(place.firstRow, number);
+  return loadOr0(existsRow(place, row), [&] {
+    if (!place.isCache)
+      return b.loadScalar(problem.values,
+                          {place.batch, place.keyHead, row, column});
+    Values at = ofCache(place, row);
+    at.push_back(column);
+    return b.loadScalar(problem.means, at);
+  });
+}
+
+/// Columns of a bias count from the block before the query's.
+Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
+  Value bias = op.getBias();
+  int64_t block = problem.getBlock();
+  Value begin = b.mul(b.div(query.token, block), block);
+  Value column = b.add(b.sub(row, begin), block);
+  return b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
+                             b.broadcastIndex(bias, 1, place.head),
+                             b.broadcastIndex(bias, 2, query.row), column});
+}
+
+void VQTile::weigh(const Place &place, const Query &query, const Row &row,
+                   Value score, Value product, Entries &entries) {
+  bool isSoftmax = problem.isSoftmax(), isCache = place.isCache;
+  Value zero = b.scalar(0.0), hidden = getHiddenWeight(b);
+  auto isAbove = [&](Value number, double bound) {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, number,
+                                 b.scalar(bound));
+  };
+  // Nobody reads a codeword that no token has, nor what a bias removes.
+  Value exists = b.both(query.exists, row.exists);
+  exists = b.both(exists, isCache ? isAbove(row.count, 0.0)
+                                  : b.less(row.index, b.add(query.token, 1)));
+  // Scores are in base 2 for the exponential.
+  double base = isSoftmax ? softmax::kLog2E : 1.0;
+  score = b.fmul(score, b.scalar(op.getScale().convertToDouble() * base));
+  if (op.getBias() && !isCache) {
+    Value bias =
+        loadOr0(exists, [&] { return loadBias(place, query, row.index); });
+    exists =
+        b.both(exists, isAbove(bias, -std::numeric_limits<double>::infinity()));
+    score = b.fma(bias, b.scalar(base), score);
+  }
+  Value factor, weight;
+  if (isSoftmax) {
+    // No score is above its row's lse, except that of a codeword that no token
+    // has; its count is 0.
+    score = b.fadd(score, query.offset);
+    Value isPositive =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, score, zero);
+    score =
+        b.fmax(b.scalar(softmax::kMasked), b.select(isPositive, zero, score));
+    factor = weight = math::Exp2Op::create(b, score);
+  } else {
+    Value positive = b.fmax(zero, score);
+    factor = b.fadd(positive, positive);
+    weight = b.fmul(positive, positive);
+  }
+  entries.weights.push_back(b.select(exists, weight, hidden));
+  if (!product)
+    return;
+  if (isSoftmax)
+    product = b.fsub(product, query.delta);
+  if (isCache)
+    factor = b.fmul(factor, row.count);
+  Value gradient = makeRead(b, b.fmul(factor, product));
+  entries.gradients.push_back(b.select(exists, gradient, hidden));
+}
+
+VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
+                                bool hasGradients) {
+  auto multiplyBy = [&](Value memref,
+                        Value (VQTile::*load)(const Place &, Value, Value)) {
+    auto queries = [&](Value number, Value column) {
+      return loadQueryElement(place, memref, number, column);
+    };
+    auto rows = [&](Value number, Value column) {
+      return (this->*load)(place, number, column);
+    };
+    return multiplyPairs(rowsAreQueries, getWidth(memref), queries, rows);
+  };
+  Values scores = multiplyBy(op.getQuery(), &VQTile::loadKey);
+  Values products(scores.size());
+  if (hasGradients)
+    products = multiplyBy(op.getDOutput(), &VQTile::loadValue);
+  Entries entries;
+  forEachPair(
+      rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
+      [&](Value number) { return loadRow(place, number); },
+      [&](const Query &query, const Row &row, int64_t i) {
+        weigh(place, query, row, scores[i], products[i], entries);
+      });
+  return entries;
+}
+
+Values VQTile::addKeys(const Place &place, ValueRange sums, int64_t column) {
+  return addKept(sums, [&](Value number, Value row) {
+    return loadKey(place, row, b.add(number, column));
+  });
+}
+
+Values VQTile::addQueries(const Place &place, ValueRange sums, Value memref,
+                          Value column) {
+  return addKept(sums, [&](Value number, Value query) {
+    return loadQueryElement(place, memref, query, b.add(number, column));
+  });
+}

@@ -1,0 +1,102 @@
+//===- GPUVQTile.h - Tiles of gradients of attn.vq on a GPU -----*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQTILE_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQTILE_H
+
+#include "fovea/Kernels/GPU/GPUTileProduct.h"
+#include "fovea/Kernels/VQWindow.h"
+
+namespace fovea::attn {
+
+/// What all kernels of a gradient know.
+struct VQGradient {
+  using Value = mlir::Value;
+
+  VQBackwardOp op;
+  F32Math math;
+  /// Codes and values are those of its tokens.
+  VQWindow window;
+  Value codes, values, deltas = {};
+  /// [B, G, blocks, S, E] as of the block before, or [B, G, S, E] of all
+  /// tokens.
+  Value means = {}, counts = {};
+
+  bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
+  int64_t getBlock() { return op.getBlock(); }
+  int64_t getNumCodes() {
+    return mlir::cast<mlir::MemRefType>(op.getCodebook().getType())
+        .getDimSize(1);
+  }
+};
+
+/// 64 queries by 64 tokens or codewords:
+///
+///   S = Q K^T, T = dO V^T                                products of tiles
+///   P = exp(scale S + bias - lse), dS = P (T - delta)        in registers
+///
+/// or P = max(s, 0)^2, dS = 2 max(s, 0) T. The weight of a codeword is that of
+/// one token; its gradient that of all the tokens which it stands for.
+class VQTile : public SquareTile {
+public:
+  /// Which queries and rows a tile has; rows are numbers of tokens.
+  struct Place {
+    Value batch, head, keyHead, firstQuery = {}, endQuery = {}, firstRow = {};
+    /// Whether rows are the codewords of what `block` has as its cache.
+    bool isCache = false;
+    Value block = {};
+  };
+  struct Entries {
+    Values weights, gradients;
+  };
+
+  VQTile(GPUKernelBuilder &builder, const VQGradient &problem)
+      : SquareTile(builder, problem.math), problem(problem), op(problem.op) {}
+
+  /// Gradients only where they are asked for.
+  Entries compute(const Place &place, bool rowsAreQueries, bool hasGradients);
+  /// Adds `kept tile` times 64 columns of the keys, or of what belongs to the
+  /// queries.
+  Values addKeys(const Place &place, ValueRange sums, int64_t column);
+  Values addQueries(const Place &place, ValueRange sums, Value memref,
+                    Value column);
+
+private:
+  struct Query {
+    Value token, row, exists, offset, delta;
+  };
+  struct Row {
+    Value index, exists, count;
+  };
+
+  Query loadQuery(const Place &place, Value number);
+  Row loadRow(const Place &place, Value number);
+  Value existsRow(const Place &place, Value row);
+  Value loadQueryElement(const Place &place, Value memref, Value number,
+                         Value column);
+  Value loadKey(const Place &place, Value number, Value column);
+  Value loadValue(const Place &place, Value number, Value column);
+  Value loadBias(const Place &place, const Query &query, Value row);
+  void weigh(const Place &place, const Query &query, const Row &row,
+             Value score, Value product, Entries &entries);
+  /// A codeword of the cache.
+  Values ofCache(const Place &place, Value code) {
+    Values at = {place.batch, place.keyHead};
+    if (op.getCausal())
+      at.push_back(b.sub(place.block, b.index(1)));
+    at.push_back(code);
+    return at;
+  }
+
+  VQGradient problem;
+  VQBackwardOp op;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQTILE_H

@@ -1,0 +1,496 @@
+//===- VQBackwardToGPU.cpp - GPU kernels of gradients of attn.vq ----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUVQBackward.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_VQBACKWARDTOGPUPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+static constexpr int64_t kTile = SquareTile::kSize;
+/// Queries that add to the same sums of codewords where nothing is causal.
+static constexpr int64_t kGroupQueries = 512;
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+static int64_t getNumParts(int64_t width) {
+  return llvm::divideCeil(width, kTile);
+}
+
+static Values makeSums(VQTile &tile, int64_t parts) {
+  Values sums;
+  for (int64_t part = 0; part < parts; ++part)
+    sums.append(tile.makeSums());
+  return sums;
+}
+
+VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
+                                 F32Math math)
+    : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
+      width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
+      // Block 1 may read the means of a state; without one, block 2 is the
+      // first that has older tokens.
+      firstCached(hasState() ? 1 : 2), batches(b.extent(op.getQuery(), 0)),
+      heads(b.extent(op.getQuery(), 1)), keyHeads(b.extent(op.getValue(), 1)),
+      // Without heads there are no key heads to divide by.
+      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)) {
+  // Narrow numbers are tf32 numbers, and weights are rounded as they were.
+  if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
+      math == F32Math::TF32x3)
+    math = F32Math::TF32;
+  problem = {op, math, VQWindow(b, op), op.getCodes(), op.getValue()};
+  numCodes = problem.getNumCodes();
+  Value numTokens = problem.window.numTokens;
+  int64_t block = problem.getBlock();
+  bool isCausal = op.getCausal();
+  numBlocks = isCausal ? b.ceilDiv(numTokens, block) : b.index(1);
+  blockLength = isCausal ? b.index(block) : numTokens;
+  tilesOfBlock = b.ceilDiv(blockLength, kTile);
+}
+
+Values VQBackwardLoops::getExtents(Value memref) {
+  Values extents;
+  for (int64_t dim = 0; dim < getMemRefType(memref).getRank(); ++dim)
+    extents.push_back(b.extent(memref, dim));
+  return extents;
+}
+
+void VQBackwardLoops::fillZero(Value memref) {
+  Value zero = arith::ConstantOp::create(
+      b, b.getZeroAttr(getMemRefType(memref).getElementType()));
+  parallelLoop(b, getExtents(memref), [&](ValueRange at) {
+    memref::StoreOp::create(b, zero, memref, at);
+  });
+}
+
+/// Means and counts of the values before every block, or of all values.
+void VQBackwardLoops::summarize() {
+  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
+  Type integer = b.getI32Type();
+  Value mean, count;
+  if (hasState()) {
+    mean = op.getState()[0];
+    count = op.getState()[1];
+  } else {
+    mean = allocate(extents, b.getF32Type());
+    count = allocate(ArrayRef(extents).drop_back(), integer);
+    fillZero(mean);
+    fillZero(count);
+  }
+  if (!op.getCausal()) {
+    problem.means = mean;
+    problem.counts = count;
+    CodebookAccumulateOp::create(b, TypeRange(), problem.codes, problem.values,
+                                 mean, count);
+    return;
+  }
+  // Block n reads the entry of block n - 1; the next state may have one more.
+  Value entries = hasNext() ? numBlocks : b.sub(numBlocks, b.index(1));
+  Value all[] = {batches, keyHeads, b.max(entries, 1), extents[2], extents[3]};
+  problem.means = allocate(all, b.getF32Type());
+  problem.counts = allocate(ArrayRef(all).drop_back(), integer);
+  CodebookScanOp::create(
+      b, TypeRange(), problem.codes, problem.values, mean, count, problem.means,
+      problem.counts, b.getI64IntegerAttr(problem.getBlock()),
+      ReductionAttr::get(b.getContext(), Reduction::Associative));
+}
+
+Value VQBackwardLoops::getFirstQuery(KernelBuilder &k, Value token) {
+  if (!hasState())
+    return token;
+  return k.max(k.sub(token, problem.window.numBefore), 0);
+}
+
+void VQBackwardLoops::setQueries(KernelBuilder &k, Place &place, Value block,
+                                 Value tile) {
+  place.block = block;
+  Value begin = k.mul(block, blockLength);
+  const VQWindow &window = problem.window;
+  Value end = k.min(k.add(begin, blockLength), window.numTokens);
+  place.firstQuery = k.add(getFirstQuery(k, begin), k.mul(tile, kTile));
+  place.endQuery = k.sub(end, window.numBefore);
+}
+
+Values
+VQBackwardLoops::loopOverHeads(GPUKernelBuilder &k, Value keyHead,
+                               ValueRange running,
+                               function_ref<Values(Value, ValueRange)> body) {
+  Value first = k.mul(keyHead, headsOfKey);
+  return k.loop(first, k.min(k.add(first, headsOfKey), heads), 1, running,
+                body);
+}
+
+void VQBackwardLoops::store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts,
+                            Value memref, ValueRange leading, Value first,
+                            Value end, Value column) {
+  size_t size = tile.makeSums().size();
+  for (size_t part = 0; part * size < parts.size(); ++part)
+    tile.forEach(parts.slice(part * size, size),
+                 [&](Value ofRow, Value ofColumn, Value sum) {
+                   Values to(leading);
+                   to.push_back(k.add(first, ofRow));
+                   to.push_back(k.add(column, k.add(ofColumn, part * kTile)));
+                   Value exists =
+                       k.both(k.less(to.end()[-2], end),
+                              k.less(to.back(), k.index(getWidth(memref))));
+                   k.ifThen(exists, [&] { k.storeScalar(sum, memref, to); });
+                 });
+}
+
+void VQBackwardLoops::emitQueries() {
+  GPUKernelBuilder k = makeBuilder();
+  Values at = beginBlocks(k, {batches, heads, numBlocks, tilesOfBlock},
+                          VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], at[1], k.div(at[1], headsOfKey)};
+  setQueries(k, place, at[2], at[3]);
+  Value isTile = k.less(place.firstQuery, place.endQuery), zero = k.index(0);
+  Values sums = makeSums(tile, getNumParts(width));
+  size_t size = sums.size() / getNumParts(width);
+  auto addRows = [&](Value begin, Value end, bool isCache) {
+    place.isCache = isCache;
+    sums = k.loop(
+        begin, k.select(isTile, end, zero), kTile, sums,
+        [&](Value firstRow, ValueRange running) -> Values {
+          place.firstRow = firstRow;
+          VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
+                                                 /*hasGradients=*/true);
+          tile.keep(entries.gradients, op.getScale().convertToDouble());
+          Values next;
+          for (int64_t part = 0; part < getNumParts(width); ++part)
+            next.append(tile.addKeys(place, running.slice(part * size, size),
+                                     part * kTile));
+          return next;
+        });
+  };
+  Value hasCache = isTile;
+  if (op.getCausal()) {
+    Value begin = k.max(k.mul(k.sub(at[2], k.index(1)), blockLength), 0);
+    Value end = k.min(k.add(place.firstQuery, kTile), place.endQuery);
+    addRows(begin, k.add(end, problem.window.numBefore), /*isCache=*/false);
+    hasCache = k.less(k.index(firstCached - 1), at[2]);
+  }
+  addRows(zero, k.select(hasCache, k.index(numCodes), zero),
+          /*isCache=*/true);
+  store(k, tile, sums, op.getDQuery(), {at[0], at[1]}, place.firstQuery,
+        place.endQuery, zero);
+}
+
+/// Gradients of tokens from the queries of their own and the next block.
+void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
+  GPUKernelBuilder k = makeBuilder();
+  VQTile::Columns columns;
+  if (valueSums)
+    columns = VQTile::divideColumns(valueWidth);
+  Values at = beginBlocks(
+      k,
+      {batches, keyHeads, numBlocks, tilesOfBlock, b.index(columns.numBlocks)},
+      VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], Value(), at[1]};
+  const VQWindow &window = problem.window;
+  Value begin = k.mul(at[2], blockLength);
+  place.firstRow = k.add(begin, k.mul(at[3], kTile));
+  Value endRow = k.min(k.add(begin, blockLength), window.numTokens);
+  place.endQuery = k.sub(k.min(k.add(endRow, blockLength), window.numTokens),
+                         window.numBefore);
+  Value firstQuery = getFirstQuery(k, place.firstRow);
+  Value isTile = k.less(place.firstRow, endRow);
+  // Nobody may ask for the gradients of tokens that were kept.
+  if (hasState() && op.getDState().empty())
+    isTile =
+        k.both(isTile, k.less(window.numBefore, k.add(place.firstRow, kTile)));
+  Value endLoop = k.select(isTile, place.endQuery, k.index(0));
+  int64_t keyParts = keySums ? getNumParts(width) : 0,
+          valueParts = columns.numParts;
+  Value zero = k.index(0), firstColumn = k.mul(at[4], columns.getStep());
+  Values sums = makeSums(tile, keyParts + valueParts);
+  size_t size = sums.size() / (keyParts + valueParts);
+  auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
+    place.firstQuery = firstQuery;
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
+                                           /*hasGradients=*/keyParts > 0);
+    Values next;
+    auto addParts = [&](ValueRange parts, Value memref, Value column) {
+      for (size_t part = 0; part * size < parts.size(); ++part)
+        next.append(tile.addQueries(place, parts.slice(part * size, size),
+                                    memref, k.add(column, part * kTile)));
+    };
+    if (keyParts) {
+      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      addParts(running.take_front(keyParts * size), op.getQuery(), zero);
+    }
+    if (valueParts) {
+      tile.keep(entries.weights, 1.0);
+      addParts(running.drop_front(keyParts * size), op.getDOutput(),
+               firstColumn);
+    }
+    return next;
+  };
+  sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
+    place.head = head;
+    return k.loop(firstQuery, endLoop, kTile, running, addTile);
+  });
+  ValueRange all(sums);
+  if (keyParts)
+    store(k, tile, all.take_front(keyParts * size), keySums, {at[0], at[1]},
+          place.firstRow, endRow, zero);
+  if (valueParts)
+    store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
+          place.firstRow, endRow, firstColumn);
+}
+
+/// Gradients of the values of older tokens by their codes: of block
+/// `firstCached` + n in group n, or of any queries.
+void VQBackwardLoops::emitCodes() {
+  GPUKernelBuilder k = makeBuilder();
+  VQTile::Columns columns = VQTile::divideColumns(valueWidth);
+  Values at =
+      beginBlocks(k,
+                  {batches, keyHeads, numGroups, b.index(getNumParts(numCodes)),
+                   b.index(columns.numBlocks)},
+                  VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], Value(), at[1]};
+  place.isCache = true;
+  place.firstRow = k.mul(at[3], kTile);
+  Value first;
+  if (op.getCausal()) {
+    setQueries(k, place, k.add(at[2], firstCached), k.index(0));
+    first = place.firstQuery;
+  } else {
+    first = k.mul(at[2], kGroupQueries);
+    place.endQuery = k.min(k.add(first, kGroupQueries), problem.window.length);
+  }
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  int64_t parts = columns.numParts;
+  Values sums = makeSums(tile, parts);
+  size_t size = sums.size() / parts;
+  auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
+    place.firstQuery = firstQuery;
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
+                                           /*hasGradients=*/false);
+    tile.keep(entries.weights, 1.0);
+    Values next;
+    for (int64_t part = 0; part < parts; ++part)
+      next.append(tile.addQueries(place, running.slice(part * size, size),
+                                  op.getDOutput(),
+                                  k.add(firstColumn, part * kTile)));
+    return next;
+  };
+  sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
+    place.head = head;
+    return k.loop(first, place.endQuery, kTile, running, addTile);
+  });
+  store(k, tile, sums, codeSums, {at[0], at[1], at[2]}, place.firstRow,
+        k.index(numCodes), firstColumn);
+}
+
+/// Groups of queries get the sums of all that are after them.
+void VQBackwardLoops::addLaterCodes() {
+  Value one = b.index(1);
+  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    auto add = [&](Value step, ValueRange sum) -> Values {
+      Value group = b.sub(b.sub(numGroups, one), step);
+      Value place[] = {at[0], at[1], group, at[2], at[3]};
+      Value total = b.fadd(sum[0], b.loadScalar(codeSums, place));
+      b.storeScalar(total, codeSums, place);
+      return {total};
+    };
+    Value start = hasNext() ? loadNextMean(at) : b.scalar(0.0);
+    Value total = b.loop(b.index(0), numGroups, 1, {start}, add)[0];
+    if (!op.getDState().empty())
+      storeMean(at, total);
+  });
+}
+
+/// Every token takes the sum over the groups of queries that are after it.
+void VQBackwardLoops::storeValues() {
+  storeTokens(op.getDValue(), /*part=*/2, [&](ValueRange at) {
+    Value group = b.index(0), sum = b.scalar(0.0);
+    if (op.getCausal()) {
+      group = b.add(b.div(at[2], blockLength), 2 - firstCached);
+      sum = b.loadScalar(valueSums, at);
+    }
+    Value older = b.select(
+        b.less(group, numGroups), b.getF32Type(),
+        [&] {
+          Value code = b.loadIndex(problem.codes, at.take_front(3));
+          return b.loadScalar(codeSums, {at[0], at[1], group, code, at[3]});
+        },
+        [&] { return b.scalar(0.0); });
+    return b.fadd(sum, older);
+  });
+}
+
+/// Any of the first three axes may have an extent of 1 and stand for all.
+void VQBackwardLoops::emitBias() {
+  Value dBias = op.getDBias();
+  int64_t numColumns = 2 * problem.getBlock();
+  bool sumsBatches = getMemRefType(dBias).getDimSize(0) == 1;
+  bool sumsHeads = getMemRefType(dBias).getDimSize(1) == 1;
+  bool sumsQueries = getMemRefType(dBias).getDimSize(2) == 1;
+  // Without queries there may be blocks, of tokens that were kept.
+  Value numTiles = b.select(b.less(b.index(0), problem.window.length),
+                            b.mul(numBlocks, tilesOfBlock), b.index(0));
+  GPUKernelBuilder k = makeBuilder();
+  Value one = k.index(1), zero = k.index(0);
+  Values at = beginBlocks(k,
+                          {b.extent(dBias, 0), b.extent(dBias, 1),
+                           sumsQueries ? b.index(1) : numTiles,
+                           b.index(getNumParts(numColumns))},
+                          VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Value firstColumn = k.mul(at[3], kTile);
+  Place place;
+  auto sumOver = [&](Value number, Value all, bool isSummed, ValueRange running,
+                     function_ref<Values(Value, ValueRange)> body) {
+    return k.loop(isSummed ? zero : number, isSummed ? all : k.add(number, one),
+                  1, running, body);
+  };
+  auto setTile = [&](Value number) {
+    setQueries(k, place, k.div(number, tilesOfBlock),
+               k.rem(number, tilesOfBlock));
+  };
+  auto addTile = [&](Value number, ValueRange running) -> Values {
+    setTile(number);
+    // The first block has none before it.
+    Value begin = k.mul(k.sub(place.block, one), blockLength);
+    place.firstRow = k.add(begin, firstColumn);
+    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
+                                           /*hasGradients=*/true);
+    Values next;
+    for (auto [sum, gradient] : llvm::zip(running, entries.gradients))
+      next.push_back(k.fadd(sum, gradient));
+    return next;
+  };
+  auto addHead = [&](Value head, ValueRange running) {
+    place.head = head;
+    place.keyHead = k.div(head, headsOfKey);
+    return sumOver(at[2], numTiles, sumsQueries, running, addTile);
+  };
+  auto addBatch = [&](Value batch, ValueRange running) {
+    place.batch = batch;
+    return sumOver(at[1], heads, sumsHeads, running, addHead);
+  };
+  Values total =
+      sumOver(at[0], batches, sumsBatches, tile.makeSums(), addBatch);
+  Value end = k.index(numColumns);
+  if (!sumsQueries) {
+    setTile(at[2]);
+    tile.forEach(total, [&](Value row, Value column, Value sum) {
+      Value to[] = {at[0], at[1], k.add(place.firstQuery, row),
+                    k.add(firstColumn, column)};
+      k.ifThen(k.both(k.less(to[2], place.endQuery), k.less(to[3], end)),
+               [&] { k.storeScalar(sum, dBias, to); });
+    });
+    return;
+  }
+  tile.keep(total, 1.0);
+  k.loop(k.toIndex(k.thread()), k.index(kTile), VQTile::kNumThreads,
+         [&](Value column) {
+           Value sum =
+               k.loop(zero, k.index(kTile), 1, {k.scalar(0.0)},
+                      [&](Value row, ValueRange sum) -> Values {
+                        return {k.fadd(sum[0], tile.loadKept(row, column))};
+                      })[0];
+           Value to[] = {at[0], at[1], zero, k.add(firstColumn, column)};
+           k.ifThen(k.less(to[3], end), [&] { k.storeScalar(sum, dBias, to); });
+         });
+}
+
+void VQBackwardLoops::emit() {
+  bool isCausal = op.getCausal();
+  Type number = b.getF32Type();
+  if (problem.isSoftmax()) {
+    problem.deltas = allocate({batches, heads, problem.window.length}, number);
+    emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0,
+                problem.deltas, op.getDLse());
+  }
+  if (hasState())
+    prependKept();
+  summarize();
+  emitQueries();
+  if (isCausal) {
+    auto allocateRows = [&](int64_t columns) {
+      return allocate(
+          {batches, keyHeads, problem.window.numTokens, b.index(columns)},
+          number);
+    };
+    bool isDirect = !hasState() && !hasNext();
+    Value keySums = isDirect ? Value(op.getDKey()) : allocateRows(width);
+    valueSums = allocateRows(valueWidth);
+    if (getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {
+      emitTokens(keySums, valueSums);
+    } else {
+      emitTokens(keySums, Value());
+      emitTokens(Value(), valueSums);
+    }
+    if (!isDirect)
+      storeTokens(op.getDKey(), /*part=*/1,
+                  [&](ValueRange at) { return b.loadScalar(keySums, at); });
+  } else {
+    fillZero(op.getDKey());
+  }
+  numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(firstCached)), 0)
+                       : b.ceilDiv(problem.window.length, kGroupQueries);
+  // The last group has what the means of the next state get.
+  if (hasNext())
+    numGroups = b.max(b.sub(b.div(problem.window.numTokens, problem.getBlock()),
+                            b.index(firstCached - 1)),
+                      1);
+  codeSums = allocate(
+      {batches, keyHeads, numGroups, b.index(numCodes), b.index(valueWidth)},
+      number);
+  emitCodes();
+  addLaterCodes();
+  storeValues();
+  if (op.getDBias())
+    emitBias();
+  for (Value buffer : llvm::reverse(buffers))
+    memref::DeallocOp::create(b, buffer);
+}
+
+namespace {
+struct VQBackwardToGPUPass
+    : fovea::attn::impl::VQBackwardToGPUPassBase<VQBackwardToGPUPass> {
+  using VQBackwardToGPUPassBase::VQBackwardToGPUPassBase;
+
+  void runOnOperation() override {
+    auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
+      if (failed(verifyGPUElementTypes(op)) ||
+          failed(verifyGPUWidths(op, {op.getQuery()})))
+        return failure();
+      VQBackwardLoops(builder, op, f32).emit();
+      return success();
+    };
+    if (failed(replaceOnMemrefs<VQBackwardOp>(getOperation(), emit)))
+      signalPassFailure();
+  }
+};
+} // namespace

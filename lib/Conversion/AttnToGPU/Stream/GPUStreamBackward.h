@@ -1,0 +1,80 @@
+//===- GPUStreamBackward.h - Tiles of gradients of attn.stream on a GPU -*- C++
+//-*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMBACKWARD_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMBACKWARD_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/GPU/GPUTileProduct.h"
+
+namespace fovea::attn {
+
+/// Queries, and rows of a source, of a tile.
+constexpr int64_t kGradientTile = SquareTile::kSize;
+
+/// Code of a block of threads that computes the weights of a tile of 64 queries
+/// and 64 rows of a source again, and the gradients of their scores:
+///
+///   S = Q K^T, T = dO V^T                             products of tiles
+///   P = exp(scale S + terms - lse), dS = P (T - delta)      in registers
+///
+/// Rows of the tile are the queries or the rows of the source.
+class GradientTile : public SquareTile {
+public:
+  /// Which queries and rows a tile has.
+  struct Place {
+    Value batch, head, keyHead, firstQuery, firstRow;
+  };
+  /// As the sums of a TileMultiplier lie.
+  struct Entries {
+    Values weights, gradients;
+  };
+
+  GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
+               const StreamSource &source, Value deltas, F32Math math);
+
+  /// The first row of the source that some query of a tile reads, and the one
+  /// after the last.
+  std::pair<Value, Value> findRows(Value firstQuery);
+  /// Without `hasGradients`, weights alone.
+  Entries compute(const Place &place, bool rowsAreQueries,
+                  bool hasGradients = true);
+
+  /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
+  Values addKept(ValueRange sums, Value memref, Value batch, Value head,
+                 Value first, Value column);
+
+private:
+  struct Query {
+    Value index, exists, lse, delta;
+    llvm::SmallVector<std::pair<Value, Value>> ranges;
+  };
+  struct Row {
+    Value index, exists, logWeight;
+  };
+
+  Query loadQuery(const Place &place, Value number);
+  Row loadRow(const Place &place, Value number);
+  /// Without a `product`, only the weight.
+  void weigh(const Place &place, const Query &query, const Row &row,
+             Value score, Value product, Entries &entries);
+  /// How many ranges of the query have the row, as a number: 0 or 1 mostly.
+  Value countRanges(const Query &query, const Row &row);
+  /// A number of a row, zero where there is none.
+  Value loadElement(Value memref, Value batch, Value head, Value row,
+                    Value column);
+
+  StreamBackwardOp op;
+  StreamSource source;
+  Value deltas, numQueries, numRows;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMBACKWARD_H

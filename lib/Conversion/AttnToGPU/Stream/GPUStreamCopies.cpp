@@ -1,0 +1,178 @@
+//===- GPUStreamCopies.cpp - Copies to shared memory ----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Kernels/GPU/GPURowCopies.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static Type getElementType(Value memref) {
+  return cast<MemRefType>(memref.getType()).getElementType();
+}
+
+static int64_t getRowBytes(Value view) {
+  return getCopyBytes(view, getElementType(view).getIntOrFloatBitWidth() / 8);
+}
+
+void GPUStreamKernel::loadQueries() {
+  Value last = b.sub(blockQueries, b.i32(1));
+  copyRows(b, queryRows, sharedQueries, b.i32(0), queryTile,
+           {b.i32(0), width, width}, getRowBytes(op.getQuery()),
+           [&](Value row) {
+             Value exists = b.less(row, blockQueries);
+             Value clamped = b.min(row, last);
+             return std::pair(b.add(blockQuery, clamped), exists);
+           });
+}
+
+/// A row of the source for row `row` of a tile, and whether it is the tile's.
+std::pair<Value, Value> GPUStreamKernel::findRow(const Tile &tile, Value row) {
+  Value exists = b.less(row, tile.count);
+  Value last = b.sub(tile.count, b.i32(1));
+  return {getRow(tile, b.min(row, last)), exists};
+}
+
+/// Copies the rows of operand `view` of the tile's source that `toRow` gives
+/// for the rows of the source.
+void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
+                               const SharedMatrix &shared, Value stage,
+                               const ColumnRange &columns,
+                               function_ref<Value(Value)> toRow) {
+  Value sharedRow = b.mul(stage, keyTile);
+  auto copy = [&](Value source, int64_t bytes) {
+    copyRows(b, source, shared, sharedRow, keyTile, columns, bytes,
+             [&](Value row) {
+               auto [own, exists] = findRow(tile, row);
+               return std::pair(toRow(own), exists);
+             });
+  };
+  Type elementType = getElementType(sources.front().*view);
+  int64_t bytes = kChunkBytes;
+  bool isUniform = true;
+  for (const SourceView &source : sources) {
+    isUniform &= getElementType(source.*view) == elementType;
+    bytes = std::min(bytes, getRowBytes(source.*view));
+  }
+  if (!isUniform) {
+    for (auto [index, source] : llvm::enumerate(sources))
+      b.ifThen(b.equal(tile.source, b.i32(index)), [&, &source = source] {
+        copy(source.*view, getRowBytes(source.*view));
+      });
+    return;
+  }
+  // One type for the views of all sources.
+  auto viewType = MemRefType::get(
+      {ShapedType::kDynamic, columns.width}, elementType,
+      StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
+                             {ShapedType::kDynamic, 1}));
+  copy(selectBySource(tile,
+                      [&](const SourceView &source) -> Value {
+                        return b.createOrFold<memref::CastOp>(viewType,
+                                                              source.*view);
+                      }),
+       bytes);
+}
+
+/// The same for one source, to rows of boxes: the boxes of a tile lie one after
+/// another. `columns` of the `numColumns` of the boxes there are.
+void GPUStreamKernel::copyToBoxes(const Tile &tile, const SourceView &source,
+                                  Value SourceView::*view,
+                                  const SharedMatrix &boxes, Value stage,
+                                  int64_t columns, int64_t numColumns) {
+  int64_t perBox = boxes.chunks * boxes.chunkElements;
+  int64_t numBoxes = llvm::divideCeil(numColumns, perBox);
+  Value codes = view == &SourceView::keys ? source.codes : Value();
+  for (int64_t box = 0; box < numBoxes; ++box) {
+    Value sharedRow = b.mul(b.add(b.mul(stage, numBoxes), box), keyTile);
+    int64_t first = box * perBox;
+    copyRows(b, source.*view, boxes, sharedRow, keyTile,
+             {b.i32(first), std::min(perBox, numColumns - first), columns},
+             getRowBytes(source.*view), [&](Value row) {
+               auto [own, exists] = findRow(tile, row);
+               if (codes)
+                 own = memref::LoadOp::create(b, codes, b.toIndex(own));
+               return std::pair(own, exists);
+             });
+  }
+}
+
+/// The row of the keys that row `row` of the source is.
+Value GPUStreamKernel::getKeyRow(const Tile &tile, Value row) {
+  Value keyRow = row;
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    if (!source.codes)
+      continue;
+    auto look = [&, &source = source]() -> Value {
+      return memref::LoadOp::create(b, source.codes, b.toIndex(row));
+    };
+    Value before = keyRow;
+    keyRow = sources.size() == 1
+                 ? look()
+                 : b.select(b.equal(tile.source, b.i32(index)), b.getI32Type(),
+                            look, [&] { return before; });
+  }
+  return keyRow;
+}
+
+void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
+  copyTile(tile, &SourceView::keys, sharedKeys, stage, {b.i32(0), width, width},
+           [&](Value row) { return getKeyRow(tile, row); });
+  copyTile(tile, &SourceView::values, sharedValues, stage,
+           {column, layout.valueColumns, valueWidth},
+           [](Value row) { return row; });
+  if (hasWeights)
+    loadWeights(tile, stage);
+}
+
+/// Logarithms of how many tokens the rows of a tile stand for, in base 2; for
+/// squared scores, the roots of these numbers.
+void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
+  // Whole warps, which vote.
+  forEachOwn(b, getHiddenWords() * kWarpSize, [&](Value number) {
+    Value row = findRow(tile, number).first;
+    auto load = [&](const SourceView &source) -> Value {
+      if (!source.logWeight)
+        return b.scalar(0.0);
+      Value at = b.broadcastIndex(source.logWeight, 0, b.toIndex(row));
+      Value weight =
+          b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
+      // An absent row is masked; a NaN stays.
+      return b.fmax(b.scalar(softmax::kMasked), weight);
+    };
+    Value weight = sources.front().logWeight || sources.size() == 1
+                       ? Value()
+                       : b.scalar(0.0);
+    for (auto [index, source] : llvm::enumerate(sources)) {
+      if (sources.size() == 1) {
+        weight = load(source);
+        break;
+      }
+      if (!source.logWeight)
+        continue;
+      Value isThis = b.equal(tile.source, b.i32(index));
+      Value otherwise = weight ? weight : b.scalar(0.0);
+      weight = b.select(
+          isThis, b.getF32Type(),
+          [&, &source = source] { return load(source); },
+          [&] { return otherwise; });
+    }
+    noteHidden(stage, number, weight);
+    if (!isSoftmax)
+      weight = b.exp2(b.fmul(weight, b.scalar(0.5)));
+    Value at = b.add(b.mul(stage, keyTile), number);
+    b.ifThen(b.less(number, b.i32(keyTile)), [&] {
+      memref::StoreOp::create(b, weight, sharedWeights, b.toIndex(at));
+    });
+  });
+}

@@ -1,0 +1,331 @@
+//===- GPUStreamKernel.cpp - Query blocks of attn.stream on a GPU ---------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static FloatType getElementType(Value memref) {
+  return cast<FloatType>(cast<ShapedType>(memref.getType()).getElementType());
+}
+static int64_t getExtent(Value memref, int64_t dim) {
+  return cast<ShapedType>(memref.getType()).getDimSize(dim);
+}
+
+FloatType fovea::attn::getProductType(StreamOp op) {
+  FloatType type = getElementType(op.getQuery());
+  SmallVector<Value> operands(op.getKeys());
+  llvm::append_range(operands, op.getValues());
+  bool isMixed = getElementType(op.getOutput()) != type;
+  for (Value operand : operands)
+    isMixed |=
+        getElementType(operand) != type && !getElementType(operand).isF32();
+  return isMixed ? FloatType(Float32Type::get(op.getContext())) : type;
+}
+
+LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
+  if (failed(verifyGPUElementTypes(op)) ||
+      failed(verifyGPUWidths(op, {op.getQuery()})))
+    return failure();
+  // Threads count rows in 32 bits, with room for differences.
+  for (const StreamOp::Source &source : op.getSourceList())
+    if (getExtent(source.getRowsOperand(), 2) >= int64_t(1) << 30)
+      return op.emitOpError("has ")
+             << getExtent(source.getRowsOperand(), 2)
+             << " rows of keys, but GPU kernels take fewer than 2^30";
+  return success();
+}
+
+GPUStreamLayout::GPUStreamLayout(StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  int64_t elementBytes = getProductType(op).getWidth() / 8;
+  int64_t width = getExtent(op.getQuery(), 3);
+  int64_t valueWidth = getExtent(op.getOutput(), 3);
+  // Wide values are summed in passes of equal width.
+  numPasses = llvm::divideCeil(valueWidth, kMaxHeadWidth);
+  valueColumns = valueWidth;
+  if (numPasses > 1)
+    valueColumns = llvm::alignTo(llvm::divideCeil(valueWidth, numPasses), 16);
+
+  tableRows = RangeAnalysis(op).getMaxTableRows();
+  if (tiles.getLanes() == kWarpgroupRows) {
+    placeBoxes(tiles.getQueryLanes(), tiles.getKey(), width);
+  } else {
+    auto matrix = [&](int64_t rows, int64_t columns) {
+      return place(rows * SharedMatrix::getChunks(columns * elementBytes) *
+                   kChunkBytes);
+    };
+    queries = matrix(tiles.getQueryLanes(), width);
+    keys = matrix(2 * tiles.getKey(), width);
+    values = matrix(2 * tiles.getKey(), valueColumns);
+  }
+  bool hasWeights = !op.getLogWeights().empty();
+  weights = place(hasWeights ? 2 * tiles.getKey() * 4 : 0);
+  hidden = place(
+      hasWeights ? 2 * llvm::divideCeil(tiles.getKey(), kWarpSize) * 4 : 0);
+  table = place(tableRows * 4);
+}
+
+int64_t GPUStreamLayout::place(int64_t size) {
+  int64_t offset = bytes;
+  bytes += llvm::alignTo(size, 128);
+  return offset;
+}
+
+int64_t GPUStreamKernel::getNumThreads(StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  // One warpgroup more copies.
+  if (tiles.getLanes() == kWarpgroupRows)
+    return (tiles.getVectors() + 1) * kWarpgroupSize;
+  return tiles.getVectors() * kWarpSize;
+}
+
+GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
+    : op(op), tiles(*op.getTiles()), b(op.getLoc(), builder, getNumThreads(op)),
+      math(math), type(getProductType(op)), width(getExtent(op.getQuery(), 3)),
+      valueWidth(getExtent(op.getOutput(), 3)), keyTile(tiles.getKey()),
+      queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
+      isSoftmax(op.getWeighting() == Weighting::Softmax),
+      hasWeights(!op.getLogWeights().empty()), hasBias(!op.getBiases().empty()),
+      hasLocalBias(llvm::any_of(op.getSourceList(), [](const auto &source) {
+        return source.attr.getHasLocalBias();
+      })) {
+  scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
+  // The exponential can take the scale only if a larger product gives a larger
+  // score, and only if the masked product stays finite.
+  scalesScores = !isSoftmax || hasWeights || hasBias || !(scale > 0x1p-40);
+  // A power of two, whose product with the scale is exact: equal masked scores
+  // must differ by zero.
+  masked = scalesScores
+               ? softmax::kMasked
+               : -std::exp2(std::ceil(std::log2(-softmax::kMasked / scale)));
+}
+
+//===----------------------------------------------------------------------===//
+// Loops around a query block
+//===----------------------------------------------------------------------===//
+
+void GPUStreamKernel::placeLane() {
+  lane8 = b.rem(b.lane(), 8);
+  lane16 = b.rem(b.lane(), 16);
+  group = b.div(b.lane(), 4);
+  pairColumn = b.mul(b.rem(b.lane(), 4), 2);
+  warpRow = b.mul(b.warp(), kWarpRows);
+}
+
+void GPUStreamKernel::rarely(function_ref<void()> body) {
+  // Products of f32 take the registers elsewhere: with 128 columns, ptxas
+  // spills two for positions of their own, and none without.
+  if (type.isF32())
+    return body();
+  llvm::SaveAndRestore eighth(lane8), half(lane16), row(group);
+  llvm::SaveAndRestore column(pairColumn), first(warpRow);
+  b.rarely([&] {
+    placeLane();
+    body();
+  });
+}
+
+void GPUStreamKernel::placeTerms() {
+  if (hasWeights) {
+    sharedWeights =
+        b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
+    sharedHidden =
+        b.sharedBuffer(layout.hidden, {2 * getHiddenWords()}, b.getI32Type());
+  }
+  if (layout.tableRows)
+    table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
+}
+
+void GPUStreamKernel::emit() {
+  b.begin();
+  sharedQueries = b.sharedMatrix(layout.queries, queryTile, width, type);
+  sharedKeys = b.sharedMatrix(layout.keys, 2 * keyTile, width, type);
+  sharedValues =
+      b.sharedMatrix(layout.values, 2 * keyTile, layout.valueColumns, type);
+  placeTerms();
+  placeLane();
+  // Matrices of values are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
+  valueSwizzle = b.bitXor(b.div(b.lane(), 16), b.swizzle(sharedValues, lane8));
+  clearPadding(b, sharedQueries, queryTile, width);
+  clearPadding(b, sharedKeys, 2 * keyTile, width);
+  clearPadding(b, sharedValues, 2 * keyTile, layout.valueColumns);
+
+  Value zero = b.index(0);
+  b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
+    b.loop(zero, b.extent(op.getQuery(), 1), 1,
+           [&](Value head) { emitHead(batch, head); });
+  });
+}
+
+/// Whether an index is known to be a multiple of `factor`.
+static bool isMultiple(Value value, int64_t factor) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return *constant % factor == 0;
+  if (auto sum = value.getDefiningOp<arith::AddIOp>())
+    return isMultiple(sum.getLhs(), factor) && isMultiple(sum.getRhs(), factor);
+  auto product = value.getDefiningOp<arith::MulIOp>();
+  return product && (isMultiple(product.getLhs(), factor) ||
+                     isMultiple(product.getRhs(), factor));
+}
+
+void GPUStreamKernel::beginHead(Value batch, Value head) {
+  this->batch = batch;
+  this->head = head;
+  queryRows = b.rowView(op.getQuery(), {batch, head});
+  outputView = b.rowView(op.getOutput(), {batch, head});
+  if (op.getLse())
+    lseView = b.rowView(op.getLse(), {batch, head});
+
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+}
+
+void GPUStreamKernel::emitHead(Value batch, Value head) {
+  beginHead(batch, head);
+  Value rows = b.extent(op.getQuery(), 2);
+  // How many rows there can be; a tile has no more than it was cut to.
+  int64_t maxRows = getExtent(op.getQuery(), 2);
+  if (ShapedType::isDynamic(maxRows) && op.getFirstRow())
+    maxRows = tiles.getQuery();
+  bool isOneBlock = !ShapedType::isDynamic(maxRows) && maxRows <= queryTile &&
+                    getExtent(op.getQuery(), 0) == 1 &&
+                    getExtent(op.getQuery(), 1) == 1;
+  int64_t block = op.getBlock();
+  auto emitQueries = [&](Value low, Value high, Value blockIndex) {
+    b.loop(low, high, queryTile, [&](Value query) {
+      // What the block before has in shared memory may still be read.
+      b.barrier();
+      Value count = b.min(b.sub(high, query), b.index(queryTile));
+      emitQueryBlock(query, count, blockIndex);
+    });
+  };
+  if (block == 0) {
+    if (isOneBlock)
+      return emitQueryBlock(b.index(0), rows, b.index(0));
+    return emitQueries(b.index(0), rows, b.index(0));
+  }
+  // A query block must not reach into the next block of the sequence.
+  Value blockSize = b.index(block), one = b.index(1);
+  Value firstBlock = b.floorDiv(firstRow, blockSize);
+  if (isOneBlock && op.getFirstRow() && block % tiles.getQuery() == 0 &&
+      isMultiple(op.getFirstRow(), tiles.getQuery()))
+    return emitQueryBlock(b.index(0), rows, firstBlock);
+  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, rows), one), blockSize);
+  b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
+    Value begin = b.sub(b.mul(index, blockSize), firstRow);
+    Value low = b.max(begin, b.index(0));
+    Value high = b.min(b.add(begin, blockSize), rows);
+    emitQueries(low, high, index);
+  });
+}
+
+/// Views of what the queries of a block read.
+void GPUStreamKernel::emitSources(Value blockIndex) {
+  sources.clear();
+  Value heads = b.extent(op.getQuery(), 1);
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    // Several heads may share keys and values, and all of them a table.
+    Value ownHead =
+        b.floorDiv(head, b.floorDiv(heads, b.extent(source.values, 1)));
+    auto broadcast = [&](Value operand, Value head, bool hasBlocks) {
+      Values at = {b.broadcastIndex(operand, 0, batch),
+                   b.broadcastIndex(operand, 1, head)};
+      if (hasBlocks)
+        at.push_back(blockIndex);
+      return b.rowView(operand, at);
+    };
+    SourceView view;
+    view.keys = broadcast(source.keys, ownHead, /*hasBlocks=*/false);
+    view.values = broadcast(source.values, ownHead, source.hasValueBlocks());
+    if (source.hasValueBlocks())
+      view.valueBlock = b.toI32(blockIndex);
+    view.rows = b.extent(source.getRowsOperand(), 2);
+    view.attr = source.attr;
+    if (Value weight = source.logWeight)
+      view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());
+    if (Value bias = source.bias)
+      view.bias = broadcast(bias, head, /*hasBlocks=*/false);
+    if (Value codes = source.codes)
+      view.codes = broadcast(codes, ownHead, /*hasBlocks=*/false);
+    sources.push_back(view);
+  }
+}
+
+void GPUStreamKernel::beginQueryBlock(Value query, Value numQueries,
+                                      Value blockIndex) {
+  queryStart = query;
+  queryCount = numQueries;
+  blockQuery = b.toI32(query);
+  blockQueries = b.toI32(numQueries);
+  emitSources(blockIndex);
+  collectSegments(blockIndex);
+}
+
+void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                     Value blockIndex) {
+  beginQueryBlock(query, numQueries, blockIndex);
+  loadQueries();
+  if (layout.numPasses == 1)
+    return emitPass(b.i32(0));
+  b.loop(b.i32(0), b.i32(valueWidth), layout.valueColumns, [&](Value column) {
+    b.barrier();
+    emitPass(column);
+  });
+}
+
+/// Sums of the value columns from `column` on.
+void GPUStreamKernel::emitPass(Value column) {
+  Value zero = b.i32(0), one = b.i32(1);
+  Tile first = getTile(zero);
+  b.ifThen(b.less(zero, numTiles), [&] { loadTile(first, zero, column); });
+  b.commitCopies();
+
+  // Narrow heads keep their queries in registers all the way.
+  queryFragments.clear();
+  if (type.getWidth() == 16 && width <= 128) {
+    b.waitCopies(0);
+    b.barrier();
+    for (int64_t step = 0; step * 2 * kChunkBytes < width * 2; ++step)
+      queryFragments.push_back(b.loadLeft(sharedQueries, warpRow, step));
+  }
+
+  Values carried = flatten(makeState());
+  size_t numSums = carried.size();
+  carried.append(pack(first));
+  carried =
+      b.loop(zero, numTiles, 1, carried, [&](Value number, ValueRange values) {
+        State state = unflatten(values.take_front(numSums));
+        Tile tile = unpack(values.drop_front(numSums));
+        Value next = b.add(number, one);
+        Tile following = getTile(next);
+        Value stage = b.rem(number, 2);
+        b.ifThen(b.less(next, numTiles),
+                 [&] { loadTile(following, b.sub(one, stage), column); });
+        b.commitCopies();
+        b.waitCopies(1);
+        b.barrier();
+        attend(tile, stage, state);
+        b.barrier();
+        Values result = flatten(state);
+        result.append(pack(following));
+        return result;
+      });
+  // Without a tile the copies of queries would still run.
+  b.waitCopies(0);
+  finish(unflatten(ValueRange(carried).take_front(numSums)), column);
+}

@@ -1,0 +1,260 @@
+//===- GPUStreamKernel.h - GPU code of one attn.stream ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Code of one block of threads for one tile of attn.stream on memrefs. A warp
+// has `lanes` (16) queries, a block `vectors` warps. Keys and values pass
+// through shared memory in tiles of `key` rows, copied while the tile before is
+// multiplied; scores and weights stay in the fragments of the tensor cores.
+//
+//   per query block
+//     collect  ranges -> segments of consecutive rows, and one row table
+//     per tile of rows, whatever segment it belongs to
+//       score       S = Q K^T, bias, log weight, mask
+//       normalise   online soft-max: S = 2^(S - maximum), running sum
+//       accumulate  O += S V
+//     finish   output = O / sum; lse
+//
+// All segments of all sources form one list of tiles, so that the copies never
+// drain between them. A tile knows its source, its first row, how many rows it
+// has and between which rows each query may read.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMKERNEL_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMKERNEL_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/GPURowCopies.h"
+#include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/StreamRanges.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+
+/// The type that queries, keys and values of a stream are multiplied in: the
+/// narrow one that queries and results have, or else f32. Sources kept in f32
+/// beside narrow results are rounded, as weights are.
+mlir::FloatType getProductType(StreamOp op);
+
+/// An error for a stream that kernels cannot compute.
+mlir::LogicalResult verifyGPUStream(StreamOp op);
+
+/// Shared memory of a block with these tiles: fixed by the shapes.
+class GPUStreamLayout {
+public:
+  explicit GPUStreamLayout(StreamOp op);
+  /// Where a warpgroup kernel has its barriers, and what its tiles are.
+  int64_t barriers = 0, tiles = 0;
+  /// Value columns that are summed at once, and how many times that is done.
+  int64_t valueColumns, numPasses;
+  int64_t queries, keys, values, weights, hidden, table; // offsets in bytes
+  int64_t tableRows, bytes = 0;
+
+private:
+  int64_t place(int64_t size);
+  void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
+};
+
+/// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
+/// compute a stream.
+bool canUseWarpgroups(StreamOp op);
+
+/// The map of a tensor, a pointer for copies by boxes, and where in it an
+/// operand of the kernel begins, in 32 bits.
+struct TensorMap {
+  mlir::Value map; // null if threads copy the operand row by row
+  llvm::SmallVector<mlir::Value> offsets;
+};
+struct TensorMaps {
+  struct Source {
+    TensorMap keys, values;
+  };
+  TensorMap query;
+  llvm::SmallVector<Source> sources;
+};
+
+class GPUStreamWarpgroups;
+
+class GPUStreamKernel {
+public:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+
+  /// The operation must have tiles and no error from verifyGPUStream.
+  GPUStreamKernel(StreamOp op, mlir::OpBuilder &builder, F32Math math);
+
+  static int64_t getNumThreads(StreamOp op);
+  /// Emits the code before the operation.
+  void emit();
+  /// The same for tiles of warpgroups.
+  void emitWarpgroups(const TensorMaps &maps);
+
+private:
+  friend class GPUStreamWarpgroups;
+
+  /// A source's operands for one batch entry and head, as 1-d and 2-d views.
+  struct SourceView {
+    Value keys, values, logWeight, bias, codes, rows;
+    Value valueBlock; // of 32 bits; null unless values differ by block
+    SourceAttr attr;
+  };
+
+  /// Consecutive rows of a source, or entries of the row table. Query `i` of
+  /// the block may read rows `lower + i <= row < upper + i`; null where no mask
+  /// says so.
+  struct Segment {
+    unsigned source;
+    bool isTable;
+    Value low, high, lower, upper;
+    Value firstTile;
+    Value biasBegin; // the row of column 0 of a local bias
+  };
+
+  /// One tile of rows, with positions counted from its first row.
+  struct Tile {
+    Value source;  // null when there is only one
+    Value isTable; // null when no segment is a table
+    Value row, count, lower, upper;
+    Value biasColumn; // of the first row; null without a local bias
+  };
+
+  /// Sums of one thread: rows `lane / 4` and 8 more of its warp.
+  struct State {
+    llvm::SmallVector<Values> output; // four numbers for each 8 columns
+    Values maximum, sum;              // one for each row
+  };
+
+  void placeLane();
+  /// Runs `body` as code that is rarely run, with positions of its own where
+  /// that saves registers.
+  void rarely(llvm::function_ref<void()> body);
+  void placeTerms();
+  void beginHead(Value batch, Value head);
+  void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
+  void emitHead(Value batch, Value head);
+  void emitSources(Value blockIndex);
+  void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
+  void emitPass(Value column);
+
+  // Segments and tiles (GPUStreamTiles.cpp).
+  void collectSegments(Value blockIndex);
+  void addSegment(unsigned source, Value low, Value high);
+  void addTable(unsigned source, llvm::ArrayRef<unsigned> ranges,
+                Value blockIndex);
+  Tile getTile(Value number);
+  Values pack(const Tile &tile);
+  Tile unpack(mlir::ValueRange values);
+  /// Of what pack returns.
+  llvm::SmallVector<mlir::Type> getTileTypes();
+  /// Where `offset` rows into the tile lie in the source.
+  Value getRow(const Tile &tile, Value offset);
+  Value selectBySource(const Tile &tile,
+                       llvm::function_ref<Value(const SourceView &)> view);
+
+  // Copies to shared memory (GPUStreamCopies.cpp).
+  void loadQueries();
+  void loadTile(const Tile &tile, Value stage, Value column);
+  void copyTile(const Tile &tile, Value SourceView::*view,
+                const SharedMatrix &shared, Value stage,
+                const ColumnRange &columns,
+                llvm::function_ref<Value(Value)> toRow);
+  void copyToBoxes(const Tile &tile, const SourceView &source,
+                   Value SourceView::*view, const SharedMatrix &boxes,
+                   Value stage, int64_t columns, int64_t numColumns);
+  std::pair<Value, Value> findRow(const Tile &tile, Value row);
+  Value getKeyRow(const Tile &tile, Value row);
+  void loadWeights(const Tile &tile, Value stage);
+
+  // Masks (GPUStreamMasks.cpp).
+  /// Rows `lower .. lower + length - 1` of a tile.
+  struct Bounds {
+    Value lower, length;
+  };
+  void noteHidden(Value stage, Value number, Value weight);
+  Value loadHidden(Value stage, Value word);
+  Value loadBias(const Tile &tile, const SourceView &source, Value row,
+                 Value offset);
+  void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
+  void changeScores(Value condition, llvm::SmallVectorImpl<Values> &scores,
+                    llvm::function_ref<void()> then);
+  Bounds getBounds(const Tile &tile, int64_t half);
+  Value isCut(const Tile &tile, Value stage);
+  void mask(const Tile &tile, Value stage, Value isCut,
+            llvm::SmallVectorImpl<Values> &scores);
+  Value hasMasked(llvm::ArrayRef<Values> scores);
+  void applyMask(const Tile &tile, Value stage,
+                 llvm::SmallVectorImpl<Values> &scores);
+  Value readsRow(const Tile &tile, Value stage, int64_t half, Value row);
+  void readUnbounded(const Tile &tile, Value stage,
+                     llvm::ArrayRef<SharedRows> values, State &state);
+  void clearHidden(const Tile &tile, Value stage, Value isCut,
+                   llvm::ArrayRef<SharedRows> values, State &state,
+                   llvm::function_ref<void()> publish = nullptr);
+
+  // Stages (GPUStreamStages.cpp).
+  llvm::SmallVector<Values> score(const Tile &tile, Value stage);
+  void addTerms(const Tile &tile, Value stage,
+                llvm::SmallVectorImpl<Values> &scores);
+  void normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
+  void square(Value stage, llvm::SmallVectorImpl<Values> &scores, State &state);
+  Value loadWeight(Value stage, int64_t number, int64_t i);
+  void accumulate(const llvm::SmallVectorImpl<Values> &weights, Value stage,
+                  State &state);
+  void accumulateF32(const llvm::SmallVectorImpl<Values> &weights, Value stage,
+                     State &state);
+  void attend(const Tile &tile, Value stage, State &state);
+  void finish(const State &state, Value column);
+  State makeState();
+  Values flatten(const State &state);
+  State unflatten(mlir::ValueRange values);
+
+  StreamOp op;
+  TilesAttr tiles;
+  GPUKernelBuilder b;
+  F32Math math;
+  mlir::FloatType type;
+  int64_t width, valueWidth, keyTile, queryTile;
+  GPUStreamLayout layout;
+  RangeAnalysis ranges;
+  bool isSoftmax, hasWeights, hasBias, hasLocalBias;
+  /// Scores are multiplied by the scale before terms are added to them;
+  /// otherwise the scale goes into the exponential.
+  bool scalesScores;
+  double scale, masked;
+
+  // Shared memory.
+  SharedMatrix sharedQueries, sharedKeys, sharedValues;
+  Value sharedWeights, sharedHidden, table;
+
+  /// The row of the block of one of the thread's two queries.
+  Value getOwnRow(int64_t half) {
+    return b.add(b.add(warpRow, group), half * 8);
+  }
+  /// Registers with a bit for each row of a tile.
+  int64_t getHiddenWords() const {
+    return llvm::divideCeil(keyTile, kWarpSize);
+  }
+
+  // Positions of this thread in fragments.
+  Value lane8, lane16, group, pairColumn; // l % 8, l % 16, l / 4, l % 4 * 2
+  Value warpRow;
+  Value valueSwizzle;
+
+  // The present head and query block.
+  llvm::SmallVector<SourceView> sources;
+  llvm::SmallVector<Segment> segments;
+  llvm::SmallVector<Values> queryFragments;
+  Value queryRows, outputView, lseView;
+  Value batch, head, firstRow, numRows, queryStart, queryCount; // indices
+  Value blockQuery, blockQueries, numTiles;                     // of 32 bits
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMKERNEL_H

@@ -1,0 +1,284 @@
+//===- GPUStreamMasks.cpp - What queries of attn.stream do not read -------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A query does not read rows that a mask cuts, rows behind the tile, and rows
+// that a log weight or a bias of minus infinity removes. Their scores are set,
+// whatever they were, and their weights are 0. Values that are NaN or infinite
+// are taken out of a tile that some query does not read all of.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+//===----------------------------------------------------------------------===//
+// Terms
+//===----------------------------------------------------------------------===//
+
+/// Whether a term removes what it is added to.
+static Value removes(KernelBuilder &b, Value term) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, term,
+                               b.scalar(softmax::kMasked));
+}
+
+/// Called by all lanes of a warp with the logarithms of the weights of the 32
+/// rows from a multiple of 32 on.
+void GPUStreamKernel::noteHidden(Value stage, Value number, Value weight) {
+  Value bits = b.ballot(removes(b, weight));
+  Value at = b.add(b.mul(stage, getHiddenWords()), b.div(number, kWarpSize));
+  b.ifThen(b.equal(b.lane(), b.i32(0)), [&] {
+    memref::StoreOp::create(b, bits, sharedHidden, b.toIndex(at));
+  });
+}
+
+Value GPUStreamKernel::loadHidden(Value stage, Value word) {
+  Value at = b.add(b.mul(stage, getHiddenWords()), word);
+  return memref::LoadOp::create(b, sharedHidden, b.toIndex(at));
+}
+
+/// What a bias adds, in base 2.
+Value GPUStreamKernel::loadBias(const Tile &tile, const SourceView &source,
+                                Value row, Value offset) {
+  Value query = b.add(blockQuery, b.min(row, b.sub(blockQueries, b.i32(1))));
+  // What lies beyond the tile is masked.
+  offset = b.min(offset, b.sub(tile.count, b.i32(1)));
+  Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
+                                            : getRow(tile, offset);
+  Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
+                b.broadcastIndex(source.bias, 1, b.toIndex(key))};
+  return b.fmul(b.loadScalar(source.bias, at),
+                b.scalar(isSoftmax ? softmax::kLog2E : 1.0));
+}
+
+void GPUStreamKernel::addBias(const Tile &tile,
+                              SmallVectorImpl<Values> &scores) {
+  Value maskedScore = b.scalar(masked);
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    if (!source.bias)
+      continue;
+    auto add = [&, &source = source] {
+      for (auto [number, tileScores] : llvm::enumerate(scores))
+        for (auto [i, score] : llvm::enumerate(tileScores)) {
+          Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
+          Value term = loadBias(tile, source, getOwnRow(i / 2), offset);
+          score = b.select(removes(b, term), maskedScore, b.fadd(score, term));
+        }
+    };
+    if (sources.size() == 1)
+      add();
+    else
+      changeScores(b.equal(tile.source, b.i32(index)), scores, add);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+/// Runs `then` where `condition` holds on all scores; elsewhere they stay.
+void GPUStreamKernel::changeScores(Value condition,
+                                   SmallVectorImpl<Values> &scores,
+                                   function_ref<void()> then) {
+  auto getNumbers = [&] {
+    Values numbers;
+    for (const Values &tile : scores)
+      numbers.append(tile);
+    return numbers;
+  };
+  Values changed = changeIf(b, condition, getNumbers(), [&] {
+    then();
+    return getNumbers();
+  });
+  for (auto [i, value] : llvm::enumerate(changed))
+    scores[i / 4][i % 4] = value;
+}
+
+/// The rows of a tile that one of the thread's queries may read.
+GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
+                                                   int64_t half) {
+  Value row = getOwnRow(half);
+  Value upper = b.min(b.add(tile.upper, row), tile.count);
+  Value lower = b.max(b.add(tile.lower, row), 0);
+  return {lower, b.max(b.sub(upper, lower), 0)};
+}
+
+/// One unsigned comparison does for both bounds.
+static Value isWithin(KernelBuilder &b, Value offset, Value length) {
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ult, offset,
+                                       length);
+}
+
+/// Whether a mask or a log weight removes an entry of a tile, the same for all
+/// threads.
+Value GPUStreamKernel::isCut(const Tile &tile, Value stage) {
+  // Every query of the block may read every row of most tiles.
+  Value isCut = b.either(b.less(tile.count, b.i32(keyTile)),
+                         b.either(b.less(tile.upper, b.i32(keyTile)),
+                                  b.less(b.i32(1 - queryTile), tile.lower)));
+  if (!hasWeights)
+    return isCut;
+  Value all = b.i32(0);
+  for (int64_t word = 0; word < getHiddenWords(); ++word)
+    all = b.createOrFold<arith::OrIOp>(all, loadHidden(stage, b.i32(word)));
+  return b.either(isCut, b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne,
+                                                       all, b.i32(0)));
+}
+
+/// Sets the scores of what is not read.
+void GPUStreamKernel::mask(const Tile &tile, Value stage, Value isCut,
+                           SmallVectorImpl<Values> &scores) {
+  changeScores(isCut, scores, [&] { applyMask(tile, stage, scores); });
+}
+
+/// Whether a score says that its entry is not read, for any thread.
+Value GPUStreamKernel::hasMasked(ArrayRef<Values> scores) {
+  Value isMasked = b.i1(false);
+  for (const Values &tile : scores)
+    for (Value score : tile)
+      isMasked = b.either(isMasked, removes(b, score));
+  return b.anyThread(isMasked);
+}
+
+void GPUStreamKernel::applyMask(const Tile &tile, Value stage,
+                                SmallVectorImpl<Values> &scores) {
+  Value maskedScore = b.scalar(masked);
+  Bounds bounds[] = {getBounds(tile, 0), getBounds(tile, 1)};
+  // The bit of the thread's first column is the lowest one.
+  Values words;
+  for (int64_t word = 0; hasWeights && word < getHiddenWords(); ++word)
+    words.push_back(b.createOrFold<arith::ShRUIOp>(
+        loadHidden(stage, b.i32(word)), pairColumn));
+  for (auto [number, tileScores] : llvm::enumerate(scores))
+    for (int64_t i : {0, 1}) {
+      int64_t column = number * 8 + i;
+      Value isNone;
+      if (hasWeights)
+        isNone = b.equal(b.bitAnd(words[column / kWarpSize],
+                                  int64_t(1) << column % kWarpSize),
+                         b.i32(0));
+      for (int64_t half : {0, 1}) {
+        Value offset =
+            b.add(b.sub(pairColumn, bounds[half].lower), b.i32(column));
+        Value isRead = isWithin(b, offset, bounds[half].length);
+        if (isNone)
+          isRead = b.both(isRead, isNone);
+        Value &score = tileScores[2 * half + i];
+        score = b.select(isRead, score, maskedScore);
+      }
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// Whether a query of the thread reads row `row` of a tile.
+Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
+                                Value row) {
+  Bounds bounds = getBounds(tile, half);
+  Value isRead = isWithin(b, b.sub(row, bounds.lower), bounds.length);
+  if (hasWeights) {
+    Value word = loadHidden(stage, b.div(row, kWarpSize));
+    Value bit = b.createOrFold<arith::ShRUIOp>(word, b.rem(row, kWarpSize));
+    isRead = b.both(isRead, b.equal(b.bitAnd(bit, 1), b.i32(0)));
+  }
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    if (!source.bias)
+      continue;
+    auto look = [&, &source = source] {
+      Value term = loadBias(tile, source, getOwnRow(half), row);
+      return b.both(isRead, b.equal(removes(b, term), b.i1(false)));
+    };
+    isRead = sources.size() == 1
+                 ? look()
+                 : b.select(b.equal(tile.source, b.i32(index)), b.getI1Type(),
+                            look, [&] { return isRead; });
+  }
+  return isRead;
+}
+
+/// Makes the sums NaN whose query reads a value that is not finite, in the
+/// column of the value. Scores and sums leave few registers: a bit for each of
+/// the thread's sums says so first, in a loop that is none of the sums'.
+void GPUStreamKernel::readUnbounded(const Tile &tile, Value stage,
+                                    ArrayRef<SharedRows> values, State &state) {
+  int64_t perRow = values.front().getWidth();
+  Value nan = b.scalar(std::numeric_limits<double>::quiet_NaN());
+  // 16 tiles of 8 columns have 32 of the thread's.
+  for (size_t begin = 0; begin < state.output.size(); begin += 16) {
+    int64_t numColumns = 2 * std::min<int64_t>(state.output.size() - begin, 16);
+    auto visit = [&](Value number, ValueRange bits) {
+      Value row = b.div(number, numColumns);
+      Value index = b.rem(number, numColumns);
+      Value column = b.add(b.mul(b.div(index, 2), 8), b.rem(index, 2));
+      column = b.add(b.add(column, pairColumn), int64_t(begin * 8));
+      // The rows of boxes lie one box after the other.
+      Value shared = b.add(values.front().row, row);
+      if (values.size() > 1)
+        shared = b.add(shared, b.mul(b.div(column, perRow), keyTile));
+      const SharedMatrix &matrix = values.front().matrix;
+      Value at[] = {shared,
+                    getSharedColumn(b, matrix, row, b.rem(column, perRow))};
+      Value value = b.loadScalar(matrix.memref, b.toIndices(at));
+      return changeIf(b, isUnbounded(b, value), bits, [&] {
+        Value bit = b.createOrFold<arith::ShLIOp>(b.i32(1), index);
+        Values next;
+        for (auto [half, set] : llvm::enumerate(bits))
+          next.push_back(b.select(readsRow(tile, stage, half, row),
+                                  b.createOrFold<arith::OrIOp>(set, bit), set));
+        return next;
+      });
+    };
+    Values bits = b.loop(b.i32(0), b.i32(keyTile * numColumns), 1,
+                         {b.i32(0), b.i32(0)}, visit);
+    keepRolled(bits);
+    for (int64_t index = 0; index < numColumns; ++index)
+      for (int64_t half : {0, 1}) {
+        Value &sum = state.output[begin + index / 2][2 * half + index % 2];
+        Value isNone =
+            b.equal(b.bitAnd(bits[half], int64_t(1) << index), b.i32(0));
+        sum = b.select(isNone, sum, nan);
+      }
+  }
+}
+
+/// Takes what is not finite out of the values of a tile that is cut; `publish`
+/// is for those who read them other than by loads.
+void GPUStreamKernel::clearHidden(const Tile &tile, Value stage, Value isCut,
+                                  ArrayRef<SharedRows> values, State &state,
+                                  function_ref<void()> publish) {
+  auto clear = [&] {
+    State next = state;
+    readUnbounded(tile, stage, values, next);
+    b.barrier();
+    for (const SharedRows &rows : values)
+      clearUnbounded(b, rows);
+    if (publish)
+      publish();
+    b.barrier();
+    return flatten(next);
+  };
+  Values numbers = changeIf(b, isCut, flatten(state), [&] {
+    Values changed;
+    rarely([&] {
+      Value isFound = b.i1(false);
+      for (const SharedRows &rows : values)
+        isFound = b.either(isFound, findUnbounded(b, rows));
+      changed = changeIf(b, b.anyThread(isFound), flatten(state), clear);
+    });
+    return changed;
+  });
+  state = unflatten(numbers);
+}

@@ -1,0 +1,335 @@
+//===- GPUStreamStages.cpp - Scores, soft-max and products on a GPU -------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Fragments of a 16 x 8 tile of sums, in PTX's m16n8 layout: the four numbers
+// of a thread are columns 2 (l % 4) and one more of row l / 4, and the same of
+// row l / 4 + 8.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+/// What squared scores are divided by, at least: its inverse and its square are
+/// normal numbers.
+static constexpr double kLeastPeak = 0x1p-60;
+
+//===----------------------------------------------------------------------===//
+// Running sums
+//===----------------------------------------------------------------------===//
+
+GPUStreamKernel::State GPUStreamKernel::makeState() {
+  State state;
+  Value zero = b.scalar(0.0);
+  // A multiple of what one load of values covers.
+  int64_t columns = type.getWidth() == 16 ? 16 : 8;
+  int64_t numTiles = llvm::alignTo(layout.valueColumns, columns) / 8;
+  state.output.assign(numTiles, Values(4, zero));
+  state.maximum.assign(2, b.scalar(isSoftmax ? softmax::kMasked : kLeastPeak));
+  state.sum.assign(2, zero);
+  return state;
+}
+
+Values GPUStreamKernel::flatten(const State &state) {
+  Values values;
+  for (const Values &tile : state.output)
+    values.append(tile);
+  values.append(state.maximum);
+  values.append(state.sum);
+  return values;
+}
+
+GPUStreamKernel::State GPUStreamKernel::unflatten(ValueRange values) {
+  State state;
+  size_t numOutputs = values.size() - 4;
+  for (size_t i = 0; i < numOutputs; i += 4)
+    state.output.push_back(Values(values.slice(i, 4)));
+  state.maximum = Values(values.slice(numOutputs, 2));
+  state.sum = Values(values.slice(numOutputs + 2, 2));
+  return state;
+}
+
+void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
+  SharedRows values = {sharedValues, b.mul(stage, keyTile), keyTile,
+                       layout.valueColumns};
+  Value isCut = this->isCut(tile, stage);
+  // Before there are scores, which take registers, unless these have to say.
+  if (!hasBias)
+    clearHidden(tile, stage, isCut, values, state);
+  SmallVector<Values> scores = score(tile, stage);
+  addTerms(tile, stage, scores);
+  mask(tile, stage, isCut, scores);
+  if (hasBias)
+    clearHidden(tile, stage, b.either(isCut, hasMasked(scores)), values, state);
+  if (isSoftmax)
+    normalise(scores, state);
+  else
+    square(stage, scores, state);
+  if (type.isF32())
+    accumulateF32(scores, stage, state);
+  else
+    accumulate(scores, stage, state);
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+SmallVector<Values> GPUStreamKernel::score(const Tile &tile, Value stage) {
+  SmallVector<GPUKernelBuilder::Sum> sums(keyTile / 8, b.makeSum());
+  Value row = b.mul(stage, keyTile);
+  int64_t stepElements = 2 * sharedKeys.chunkElements;
+  for (int64_t step = 0; step * stepElements < width; ++step)
+    b.multiplyRows(type, math,
+                   queryFragments.empty()
+                       ? b.loadLeft(sharedQueries, warpRow, step)
+                       : queryFragments[step],
+                   sharedKeys, row, keyTile, step, sums);
+  SmallVector<Values> scores;
+  for (const GPUKernelBuilder::Sum &sum : sums)
+    scores.push_back(b.getTotal(sum));
+  return scores;
+}
+
+/// What loadWeights left for column `i` of the thread's pair in tile `number`.
+Value GPUStreamKernel::loadWeight(Value stage, int64_t number, int64_t i) {
+  Value at = b.add(b.mul(stage, keyTile), b.add(pairColumn, number * 8 + i));
+  return memref::LoadOp::create(b, sharedWeights, b.toIndex(at));
+}
+
+/// Brings scores to base 2 and adds what is added to them.
+void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
+                               SmallVectorImpl<Values> &scores) {
+  if (!scalesScores)
+    return;
+  Value factor = b.scalar(scale);
+  for (auto [number, tileScores] : llvm::enumerate(scores)) {
+    Values weights(2, b.scalar(0.0));
+    if (hasWeights && isSoftmax)
+      for (int64_t i : {0, 1})
+        weights[i] = loadWeight(stage, number, i);
+    for (auto [i, score] : llvm::enumerate(tileScores))
+      score = b.fma(score, factor, weights[i % 2]);
+  }
+  if (hasBias)
+    addBias(tile, scores);
+}
+
+//===----------------------------------------------------------------------===//
+// Soft-max and the product with the values
+//===----------------------------------------------------------------------===//
+
+void GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores, State &state) {
+  Value factor = b.scalar(scalesScores ? 1.0 : scale), zero = b.scalar(0.0);
+  Values rescale;
+  for (int64_t half : {0, 1}) {
+    Value top;
+    for (const Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1})
+        top = top ? b.maxNum(top, tile[i]) : tile[i];
+    // The four threads of a row.
+    top = b.maxNum(top, b.shuffleXor(top, 1));
+    top = b.maxNum(top, b.shuffleXor(top, 2));
+    if (!scalesScores)
+      top = b.fmul(top, factor);
+    Value maximum = b.maxNum(state.maximum[half], top);
+    rescale.push_back(b.exp2(b.fsub(state.maximum[half], maximum)));
+    Value shift = arith::NegFOp::create(b, maximum);
+    // The exponential of minus infinity, which only an infinite key gives a
+    // score, is no NaN: the sum gets one from its product with zero.
+    Value sum = zero, unordered = zero;
+    for (Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1}) {
+        Value shifted = scalesScores ? b.fadd(tile[i], shift)
+                                     : b.fma(tile[i], factor, shift);
+        unordered = b.fma(tile[i], zero, unordered);
+        tile[i] = b.exp2(shifted);
+        sum = b.fadd(sum, tile[i]);
+      }
+    state.maximum[half] = maximum;
+    state.sum[half] =
+        b.fma(state.sum[half], rescale[half], b.fadd(sum, unordered));
+  }
+  for (Values &tile : state.output)
+    for (auto [i, value] : llvm::enumerate(tile))
+      value = b.fmul(value, rescale[i / 2]);
+}
+
+/// The weights of `squared_relu`, over the square of the greatest score so far:
+/// they fit any type, as those of soft-max do.
+void GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
+                             State &state) {
+  Value zero = b.scalar(0.0), one = b.scalar(1.0);
+  for (auto [number, tile] : llvm::enumerate(scores))
+    for (int64_t i : {0, 1}) {
+      Value root = hasWeights ? loadWeight(stage, number, i) : Value();
+      for (int64_t half : {0, 1}) {
+        // The second operand wins when it is NaN. A masked score is negative.
+        Value positive = b.fmax(zero, tile[2 * half + i]);
+        tile[2 * half + i] = root ? b.fmul(positive, root) : positive;
+      }
+    }
+  for (int64_t half : {0, 1}) {
+    Value top = state.maximum[half];
+    for (const Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1})
+        top = b.maxNum(top, tile[i]);
+    top = b.maxNum(top, b.shuffleXor(top, 1));
+    top = b.maxNum(top, b.shuffleXor(top, 2));
+    Value inverse = arith::DivFOp::create(b, one, top);
+    Value rescale = b.fmul(state.maximum[half], inverse);
+    rescale = b.fmul(rescale, rescale);
+    state.maximum[half] = top;
+    for (Values &tile : scores)
+      for (int64_t i : {2 * half, 2 * half + 1}) {
+        Value share = b.fmul(tile[i], inverse);
+        tile[i] = b.fmul(share, share);
+      }
+    for (Values &tile : state.output)
+      for (int64_t i : {2 * half, 2 * half + 1})
+        tile[i] = b.fmul(tile[i], rescale);
+  }
+}
+
+void GPUStreamKernel::accumulate(const SmallVectorImpl<Values> &weights,
+                                 Value stage, State &state) {
+  Value stageRow = b.mul(stage, keyTile);
+  int64_t elements = sharedValues.chunkElements;
+  auto pair = [&](Value first, Value second) -> Value {
+    Value both = vector::FromElementsOp::create(
+        b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
+    return arith::TruncFOp::create(b, VectorType::get({2}, type), both);
+  };
+  for (int64_t key = 0; key < keyTile; key += 16) {
+    // Sums of two tiles are, in this order, the first operand of a product.
+    Values left;
+    for (const Values &tile : {weights[key / 8], weights[key / 8 + 1]})
+      for (int64_t half : {0, 1})
+        left.push_back(pair(tile[2 * half], tile[2 * half + 1]));
+    Value row = b.add(stageRow, b.add(lane16, key));
+    for (size_t column = 0; column < state.output.size(); column += 2) {
+      Value chunk = b.bitXor(valueSwizzle, column);
+      Values right = b.loadMatrices(sharedValues, row, b.mul(chunk, elements),
+                                    /*transpose=*/true);
+      for (int64_t i : {0, 1}) {
+        GPUKernelBuilder::Sum sum = {state.output[column + i], {}};
+        b.multiply(type, math, left, ValueRange(right).slice(2 * i, 2), sum);
+        state.output[column + i] = sum.high;
+      }
+    }
+  }
+}
+
+void GPUStreamKernel::accumulateF32(const SmallVectorImpl<Values> &weights,
+                                    Value stage, State &state) {
+  // There is no transposing load of 32-bit elements. Depth may be counted in
+  // any order: with keys 2 t and 2 t + 1 in the place of t and t + 4, sums are
+  // the first operand as they are, and the elements of values that a warp loads
+  // lie in different banks.
+  Value stageRow = b.mul(stage, keyTile);
+  int64_t elements = sharedValues.chunkElements;
+  for (size_t column = 0; column < state.output.size(); ++column) {
+    // Sums of a tile start from zero: many short sums lose less than a long
+    // one.
+    GPUKernelBuilder::Sum sum = b.makeSum();
+    Value chunk = b.add(b.div(group, elements), int64_t(2 * column));
+    for (int64_t key = 0; key < keyTile; key += 8) {
+      const Values &tile = weights[key / 8];
+      Values right;
+      for (int64_t i : {0, 1}) {
+        Value tileRow = b.add(pairColumn, i);
+        Value moved = b.bitXor(chunk, b.swizzle(sharedValues, tileRow));
+        Value at[] = {b.add(stageRow, b.add(tileRow, key)),
+                      b.add(b.mul(moved, elements), b.rem(group, elements))};
+        right.push_back(
+            memref::LoadOp::create(b, sharedValues.memref, b.toIndices(at)));
+      }
+      b.multiply(type, math, {tile[0], tile[2], tile[1], tile[3]}, right, sum);
+    }
+    Values total = b.getTotal(sum);
+    for (auto [i, value] : llvm::enumerate(state.output[column]))
+      value = b.fadd(value, total[i]);
+  }
+}
+
+void GPUStreamKernel::finish(const State &state, Value firstColumn) {
+  Value zero = b.scalar(0.0);
+  auto outputType = cast<FloatType>(
+      cast<MemRefType>(op.getOutput().getType()).getElementType());
+  int64_t elementBytes = outputType.getWidth() / 8;
+  // Both columns of a thread are stored at once where they are aligned.
+  bool storesPairs =
+      getCopyBytes(op.getOutput(), elementBytes) >= 2 * elementBytes;
+  bool cutsColumns = valueWidth % (state.output.size() * 8) != 0;
+  for (int64_t half : {0, 1}) {
+    Value sum = state.sum[half], maximum = state.maximum[half];
+    sum = b.fadd(sum, b.shuffleXor(sum, 1));
+    sum = b.fadd(sum, b.shuffleXor(sum, 2));
+    Value row = b.add(b.add(warpRow, group), half * 8);
+    b.ifThen(b.less(row, blockQueries), [&] {
+      Value target = b.add(blockQuery, row);
+      Value factor = isSoftmax ? softmax::inverseSum(b, maximum, sum)
+                               : b.fmul(maximum, maximum);
+      Value isEmpty =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
+      auto getMean = [&](Value total) {
+        // A sum that some value made infinite becomes NaN; an empty row is zero
+        // whatever the values that it did not read.
+        Value mean = b.fma(total, zero, b.fmul(total, factor));
+        return b.select(isEmpty, zero, mean);
+      };
+      for (auto [number, tile] : llvm::enumerate(state.output)) {
+        Value column =
+            b.add(firstColumn, b.add(pairColumn, int64_t(number * 8)));
+        Values means = {getMean(tile[2 * half]), getMean(tile[2 * half + 1])};
+        auto store = [&](Value at, int64_t i) {
+          b.storeScalar(means[i], outputView, b.toIndices({target, at}));
+        };
+        auto exists = [&](Value at) { return b.less(at, b.i32(valueWidth)); };
+        if (storesPairs) {
+          auto storePair = [&] {
+            Value pair = vector::FromElementsOp::create(
+                b, VectorType::get({2}, b.getF32Type()), means);
+            if (!outputType.isF32())
+              pair = arith::TruncFOp::create(
+                  b, VectorType::get({2}, outputType), pair);
+            auto store = vector::StoreOp::create(b, pair, outputView,
+                                                 b.toIndices({target, column}));
+            store.setAlignment(2 * elementBytes);
+          };
+          if (cutsColumns)
+            b.ifThen(exists(column), storePair);
+          else
+            storePair();
+          continue;
+        }
+        for (int64_t i : {0, 1}) {
+          Value at = b.add(column, i);
+          b.ifThen(exists(at), [&] { store(at, i); });
+        }
+      }
+      if (!lseView)
+        return;
+      Value isWriter =
+          b.both(b.equal(pairColumn, b.i32(0)), b.equal(firstColumn, b.i32(0)));
+      b.ifThen(isWriter, [&] {
+        b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView,
+                      b.toIndex(target));
+      });
+    });
+  }
+}

@@ -1,0 +1,482 @@
+//===- GPUStreamWarpgroups.cpp - attn.stream on sm_90a --------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One warpgroup of a block makes all copies and gives most of its registers
+// away; the others have 64 queries each. Fragments of their sums are those of
+// mma.sync, four warps with 16 rows each, so terms, masks, soft-max and output
+// are those of other chips. What is new is the order of things:
+//
+//   producer    for every tile: wait until it is free, copy keys and values
+//   consumers   S = Q K_0^T
+//               for every tile n: start S' = Q K_(n+1)^T
+//                                 P = soft-max of S, while that runs
+//                                 start O += P V_n
+//                                 wait for both, set tile n free
+//
+// Consecutive rows are copied by boxes, which one thread starts. Rows that are
+// listed or that codes name, rows of other types and log weights take all
+// threads of the producer, which write them where boxes would lie.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+namespace {
+/// Registers of a thread of the producer and of the consumers: 65536 for three
+/// warpgroups, in multiples of 8.
+struct Registers {
+  int64_t producer, consumer;
+};
+} // namespace
+/// With one thread that starts copies, and with all that copy.
+static constexpr Registers kRegistersAlone = {24, 240},
+                           kRegistersTogether = {40, 232};
+
+/// Numbers of 32 bits that say what a tile is.
+static constexpr int64_t kTileFields = 8;
+
+bool fovea::attn::canUseWarpgroups(StreamOp op) {
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  auto output = cast<ShapedType>(op.getOutput().getType());
+  if (getProductType(op).isF32())
+    return false;
+  // Queries are copied by boxes, whose rows lie a multiple of 16 bytes apart.
+  int64_t width = query.getDimSize(3), valueWidth = output.getDimSize(3);
+  if (width % 8 != 0 || valueWidth % 8 != 0 || valueWidth == 0 ||
+      std::max(width, valueWidth) > kMaxHeadWidth)
+    return false;
+  // A few queries would leave most of a warpgroup idle.
+  int64_t rows = query.getDimSize(2);
+  return ShapedType::isDynamic(rows) || rows > kWarpgroupRows / 2;
+}
+
+/// Bytes of `rows` rows in boxes.
+static int64_t getBoxedBytes(int64_t rows, int64_t columns) {
+  return rows * kBoxBytes * llvm::divideCeil(columns * 2, kBoxBytes);
+}
+
+void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
+                                 int64_t width) {
+  queries = place(getBoxedBytes(queryRows, width));
+  keys = place(2 * getBoxedBytes(keyRows, width));
+  values = place(2 * getBoxedBytes(keyRows, valueColumns));
+  barriers = place(8 * 8);
+  tiles = place(2 * kTileFields * 4);
+}
+
+namespace {
+/// Keys or values of two tiles: where they begin, and the same as rows of
+/// boxes.
+struct Boxes {
+  Value address;
+  SharedMatrix rows;
+  int64_t columns, numColumns; // that there are, and that products read
+  int64_t bytes;               // of a tile
+};
+
+/// Barriers of a block, and what lies where in shared memory.
+struct Shared {
+  Value queries;
+  Boxes keys, values;
+  Value tiles;      // two, kTileFields numbers each
+  Value loaded;     // of the queries
+  Value full, free; // of two tiles each
+};
+} // namespace
+
+/// The code of one block for its one block of queries.
+class fovea::attn::GPUStreamWarpgroups {
+public:
+  GPUStreamWarpgroups(GPUStreamKernel &kernel, const TensorMaps &maps)
+      : k(kernel), b(kernel.b), w(kernel.b), maps(maps),
+        numConsumers(kernel.tiles.getVectors()),
+        sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores) {
+    // Whether some rows of a source are listed.
+    SmallVector<bool> hasTable(k.sources.size());
+    for (const GPUStreamKernel::Segment &segment : k.segments)
+      hasTable[segment.source] |= segment.isTable;
+    for (auto [source, isListed] : llvm::zip(maps.sources, hasTable))
+      copiesRows |= isListed || !source.keys.map || !source.values.map;
+    isAlone = !copiesRows && !k.hasWeights;
+  }
+
+  void emit() {
+    shared.queries = w.getShared(k.layout.queries);
+    shared.keys = placeBoxes(k.layout.keys, k.width, /*multiple=*/16);
+    shared.values = placeBoxes(k.layout.values, k.layout.valueColumns,
+                               /*multiple=*/1);
+    shared.tiles =
+        b.sharedBuffer(k.layout.tiles, {2 * kTileFields}, b.getI32Type());
+    shared.loaded = w.getShared(k.layout.barriers);
+    shared.full = w.advance(shared.loaded, 8);
+    shared.free = w.advance(shared.loaded, 24);
+    b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
+      w.initBarrier(shared.loaded, 1);
+      for (int64_t stage : {0, 1}) {
+        // One arrival of every warp that writes the tile, or reads it.
+        w.initBarrier(w.advance(shared.full, 8 * stage), isAlone ? 1 : 4);
+        w.initBarrier(w.advance(shared.free, 8 * stage), numConsumers * 4);
+      }
+      w.publishBarriers();
+    });
+    b.barrier();
+    Registers registers = isAlone ? kRegistersAlone : kRegistersTogether;
+    int64_t firstProducer = numConsumers * kWarpgroupSize;
+    b.ifThenElse(
+        b.less(b.thread(), b.i32(firstProducer)),
+        [&] {
+          w.setRegisters(registers.consumer, /*raises=*/true);
+          b.inGroup(0, firstProducer, [&] { consume(); });
+        },
+        [&] {
+          w.setRegisters(registers.producer, /*raises=*/false);
+          b.inGroup(firstProducer, kWarpgroupSize, [&] {
+            if (isAlone)
+              b.ifThen(b.equal(b.thread(), b.i32(0)), [&] { produce(); });
+            else
+              produce();
+          });
+        });
+  }
+
+private:
+  Boxes placeBoxes(int64_t offset, int64_t columns, int64_t multiple) {
+    Boxes boxes;
+    boxes.columns = columns;
+    boxes.numColumns = llvm::alignTo(columns, multiple);
+    boxes.bytes = getBoxedBytes(k.keyTile, columns);
+    boxes.address = w.getShared(offset);
+    boxes.rows = b.sharedMatrix(offset, 2 * boxes.bytes / kBoxBytes,
+                                kBoxBytes / 2, k.type);
+    return boxes;
+  }
+
+  /// The rows of each box of a tile.
+  SmallVector<SharedRows> getRows(const Boxes &boxes, Value stage) {
+    int64_t perBox = kBoxBytes / 2;
+    SmallVector<SharedRows> rows;
+    Value row = b.mul(stage, boxes.bytes / kBoxBytes);
+    for (int64_t first = 0; first < boxes.columns; first += perBox) {
+      rows.push_back({boxes.rows, row, k.keyTile,
+                      std::min(perBox, boxes.columns - first)});
+      row = b.add(row, k.keyTile);
+    }
+    return rows;
+  }
+
+  /// The address of a tile's part of `bytes` bytes.
+  Value ofStage(Value address, Value stage, int64_t bytes) {
+    return w.advance(address, b.mul(stage, bytes));
+  }
+
+  // Producer.
+  void produce() {
+    asLeader([&] {
+      w.arriveExpecting(shared.loaded, getBoxedBytes(k.queryTile, k.width));
+      copyBoxes(shared.queries, maps.query, shared.loaded, b.i32(0),
+                k.queryTile, k.width);
+    });
+    Value one = b.i32(1);
+    b.loop(b.i32(0), k.numTiles, 1, [&](Value number) {
+      GPUStreamKernel::Tile tile = k.getTile(number);
+      Value stage = b.rem(number, 2), round = b.div(number, 2);
+      w.wait(ofStage(shared.free, stage, 8), b.sub(one, b.rem(round, 2)));
+      if (sharesTiles)
+        asLeader([&] { storeTile(tile, stage); });
+      fill(tile, stage, ofStage(shared.full, stage, 8));
+    });
+  }
+
+  /// What starts copies and announces them.
+  void asLeader(function_ref<void()> body) {
+    if (isAlone)
+      return body();
+    b.ifThen(b.equal(b.thread(), b.i32(0)), body);
+  }
+
+  /// Copies keys, values and weights of a tile, and then arrives at `full`.
+  void fill(const GPUStreamKernel::Tile &tile, Value stage, Value full) {
+    if (isAlone)
+      w.arriveExpecting(full, shared.keys.bytes + shared.values.bytes);
+    for (auto [index, source] : llvm::enumerate(k.sources)) {
+      auto copy = [&, index = index, &source = source] {
+        const TensorMaps::Source &map = maps.sources[index];
+        copyOperand(tile, index, map.keys, &GPUStreamKernel::SourceView::keys,
+                    shared.keys, stage, full, /*block=*/Value());
+        copyOperand(tile, index, map.values,
+                    &GPUStreamKernel::SourceView::values, shared.values, stage,
+                    full, source.valueBlock);
+      };
+      if (k.sources.size() == 1)
+        copy();
+      else
+        b.ifThen(b.equal(tile.source, b.i32(index)), copy);
+    }
+    if (k.hasWeights)
+      k.loadWeights(tile, stage);
+    if (isAlone)
+      return;
+    if (copiesRows) {
+      b.commitCopies();
+      b.waitCopies(0);
+      w.publishWrites();
+    }
+    // What all lanes wrote comes before the arrival of one.
+    b.warpBarrier();
+    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] { w.arrive(full); });
+  }
+
+  /// Copies keys or values of a tile, whose source is `index`.
+  void copyOperand(const GPUStreamKernel::Tile &tile, unsigned index,
+                   const TensorMap &map,
+                   Value GPUStreamKernel::SourceView::*view, const Boxes &boxes,
+                   Value stage, Value full, Value block) {
+    bool hasTable = false, hasRows = false;
+    for (const GPUStreamKernel::Segment &segment : k.segments)
+      if (segment.source == index)
+        (segment.isTable ? hasTable : hasRows) = true;
+    auto byRows = [&](bool isTable) {
+      GPUStreamKernel::Tile own = tile;
+      if (!isTable)
+        own.isTable = Value();
+      k.copyToBoxes(own, k.sources[index], view, boxes.rows, stage,
+                    boxes.columns, boxes.numColumns);
+    };
+    auto byBoxes = [&] {
+      asLeader([&] {
+        if (!isAlone)
+          w.expect(full, boxes.bytes);
+        copyBoxes(ofStage(boxes.address, stage, boxes.bytes), map, full,
+                  tile.row, k.keyTile, boxes.columns, block);
+      });
+    };
+    if (!map.map || !hasRows)
+      byRows(hasTable);
+    else if (!hasTable)
+      byBoxes();
+    else
+      b.ifThenElse(tile.isTable, [&] { byRows(true); }, byBoxes);
+  }
+
+  /// Copies `numRows` rows from `row` of an operand on; what it does not have
+  /// becomes zero.
+  void copyBoxes(Value target, const TensorMap &map, Value barrier, Value row,
+                 int64_t numRows, int64_t columns, Value block = {}) {
+    int64_t perBox = kBoxBytes / 2;
+    for (int64_t first = 0; first < columns; first += perBox) {
+      // Innermost axis first.
+      Values at(llvm::reverse(map.offsets));
+      at[0] = b.add(at[0], first);
+      at[1] = b.add(at[1], row);
+      if (block)
+        at[2] = b.add(at[2], block);
+      w.copyBox(w.advance(target, first / perBox * numRows * kBoxBytes),
+                map.map, barrier, at);
+    }
+  }
+
+  // Tiles, as the producer hands them over.
+  Value getField(Value stage, size_t field) {
+    return b.toIndex(b.add(b.mul(stage, kTileFields), int64_t(field)));
+  }
+
+  void storeTile(const GPUStreamKernel::Tile &tile, Value stage) {
+    for (auto [i, field] : llvm::enumerate(k.pack(tile))) {
+      Value number = field;
+      if (field.getType().isInteger(1))
+        number = arith::ExtUIOp::create(b, b.getI32Type(), field);
+      memref::StoreOp::create(b, number, shared.tiles, getField(stage, i));
+    }
+  }
+
+  GPUStreamKernel::Tile getTile(Value number, Value stage) {
+    if (!sharesTiles)
+      return k.getTile(number);
+    Values fields;
+    for (auto [i, type] : llvm::enumerate(k.getTileTypes())) {
+      Value number =
+          memref::LoadOp::create(b, shared.tiles, getField(stage, i));
+      if (type.isInteger(1))
+        number = arith::TruncIOp::create(b, type, number);
+      fields.push_back(number);
+    }
+    return k.unpack(fields);
+  }
+
+  // Consumers.
+  void consume() {
+    w.wait(shared.loaded, b.i32(0));
+    Values initial = k.flatten(k.makeState());
+    SmallVector<Type> types(initial.size(), b.getF32Type());
+    auto ifOp = scf::IfOp::create(b, types, b.less(b.i32(0), k.numTiles),
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(ifOp.elseBlock());
+      scf::YieldOp::create(b, initial);
+      b.setInsertionPointToStart(ifOp.thenBlock());
+      scf::YieldOp::create(b, attendAll(initial));
+    }
+    k.finish(k.unflatten(ifOp.getResults()), b.i32(0));
+  }
+
+  Values attendAll(ValueRange initial) {
+    Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
+    Values scores = startScores(zero);
+    w.commitProducts();
+    Values carried(initial);
+    carried.append(w.waitProducts(0, scores));
+    size_t numSums = initial.size();
+    carried =
+        b.loop(zero, last, 1, carried, [&](Value number, ValueRange values) {
+          return attend(number, values.take_front(numSums),
+                        values.drop_front(numSums),
+                        /*hasNext=*/true);
+        });
+    return attend(last, ValueRange(carried).take_front(numSums),
+                  ValueRange(carried).drop_front(numSums), /*hasNext=*/false);
+  }
+
+  /// The next sums, and with `hasNext` the scores of the next tile.
+  Values attend(Value number, ValueRange sums, ValueRange scores,
+                bool hasNext) {
+    GPUStreamKernel::State state = k.unflatten(sums);
+    Value stage = b.rem(number, 2);
+    GPUStreamKernel::Tile present = getTile(number, stage);
+    Value isCut = k.isCut(present, stage);
+    auto clear = [&](Value isCut) {
+      k.clearHidden(present, stage, isCut, getRows(shared.values, stage), state,
+                    [&] { w.publishWrites(); });
+    };
+    if (!k.hasBias)
+      clear(isCut);
+    Values next;
+    if (hasNext) {
+      next = startScores(b.add(number, 1));
+      w.commitProducts();
+    }
+    SmallVector<Values> tile;
+    for (size_t i = 0; i < scores.size(); i += 4)
+      tile.push_back(Values(scores.slice(i, 4)));
+    k.addTerms(present, stage, tile);
+    k.mask(present, stage, isCut, tile);
+    if (k.hasBias)
+      clear(b.either(isCut, k.hasMasked(tile)));
+    if (k.isSoftmax)
+      k.normalise(tile, state);
+    else
+      k.square(stage, tile, state);
+
+    Values running;
+    for (const Values &output : state.output)
+      running.append(output);
+    running = startOutput(tile, stage, running);
+    w.commitProducts();
+    // Both products at once, so that neither is looked at too early.
+    size_t numOutputs = running.size();
+    running.append(next);
+    running = w.waitProducts(0, running);
+    // What lanes read themselves comes before the arrival of one.
+    if (sharesTiles || k.hasWeights)
+      b.warpBarrier();
+    b.ifThen(b.equal(b.lane(), b.i32(0)),
+             [&] { w.arrive(ofStage(shared.free, stage, 8)); });
+
+    for (auto [i, output] : llvm::enumerate(state.output))
+      output = Values(ValueRange(running).slice(4 * i, 4));
+    Values result = k.flatten(state);
+    result.append(running.begin() + numOutputs, running.end());
+    return result;
+  }
+
+  /// Starts `Q K^T` with the keys of a tile.
+  Values startScores(Value number) {
+    Value stage = b.rem(number, 2), round = b.div(number, 2);
+    w.wait(ofStage(shared.full, stage, 8), b.rem(round, 2));
+    Value group = b.div(b.thread(), kWarpgroupSize);
+    Value queries =
+        w.advance(shared.queries, b.mul(group, kWarpgroupRows * kBoxBytes));
+    Value keys = ofStage(shared.keys.address, stage, shared.keys.bytes);
+    Values sums(k.keyTile / 2, b.scalar(0.0));
+    Value left = w.getDescriptor(queries, kChunkBytes);
+    Value right = w.getDescriptor(keys, kChunkBytes);
+    w.beginProducts();
+    // 16 columns are 32 bytes of a box.
+    for (int64_t column = 0; column < k.width; column += 16) {
+      int64_t box = column * 2 / kBoxBytes, inBox = column * 2 % kBoxBytes;
+      auto at = [&](Value descriptor, int64_t rows) {
+        return w.advanceDescriptor(descriptor, box * rows * kBoxBytes + inBox);
+      };
+      sums = w.multiply(k.type, sums, at(left, k.queryTile),
+                        at(right, k.keyTile), /*transpose=*/false,
+                        /*adds=*/column != 0);
+    }
+    return sums;
+  }
+
+  /// Starts `O += P V`.
+  Values startOutput(ArrayRef<Values> weights, Value stage, Values sums) {
+    auto pack = [&](Value first, Value second) -> Value {
+      Value both = vector::FromElementsOp::create(
+          b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
+      both = arith::TruncFOp::create(b, VectorType::get({2}, k.type), both);
+      both = vector::BitCastOp::create(b, VectorType::get({1}, b.getI32Type()),
+                                       both);
+      return vector::ExtractOp::create(b, both, 0);
+    };
+    // Sums of two tiles of columns are, in this order, the first operand.
+    SmallVector<Values> left;
+    for (size_t tile = 0; tile < weights.size(); tile += 2) {
+      Values &registers = left.emplace_back();
+      for (const Values &part : weights.slice(tile, 2))
+        for (int64_t half : {0, 1})
+          registers.push_back(pack(part[2 * half], part[2 * half + 1]));
+    }
+    Value right = w.getDescriptor(
+        ofStage(shared.values.address, stage, shared.values.bytes),
+        /*boxStride=*/k.keyTile * kBoxBytes);
+    w.beginProducts();
+    for (auto [step, registers] : llvm::enumerate(left))
+      sums = w.multiply(k.type, sums, registers,
+                        w.advanceDescriptor(right, step * 16 * kBoxBytes),
+                        /*transpose=*/true, /*adds=*/true);
+    return sums;
+  }
+
+  GPUStreamKernel &k;
+  GPUKernelBuilder &b;
+  WarpgroupBuilder w;
+  const TensorMaps &maps;
+  int64_t numConsumers;
+  /// What a tile is says the producer, not each thread; threads of the producer
+  /// copy rows; one of them does everything.
+  bool sharesTiles, copiesRows = false, isAlone;
+  Shared shared;
+};
+
+void GPUStreamKernel::emitWarpgroups(const TensorMaps &maps) {
+  b.begin();
+  placeTerms();
+  placeLane();
+  beginHead(b.index(0), b.index(0));
+  Value blockIndex = b.index(0);
+  if (op.getBlock())
+    blockIndex = b.floorDiv(firstRow, b.index(op.getBlock()));
+  beginQueryBlock(b.index(0), b.extent(op.getQuery(), 2), blockIndex);
+  GPUStreamWarpgroups(*this, maps).emit();
+}

@@ -1,0 +1,378 @@
+//===- StreamBackwardToGPU.cpp - GPU kernels of attn.stream_backward ------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   queries  a block of threads for 64 queries: dQ += scale dS K, source after
+//            source
+//   rows     one for 64 rows of a source: dK = scale dS^T Q and dV = P^T dO,
+//            over all queries that read them and all heads that share them, in
+//            order; two blocks where one has no registers for both sums
+//   terms    one for 64 by 64 numbers of a term: the sum of dS along the axes
+//            that were broadcast
+//
+// No two blocks add to the same number, so sums have a fixed order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamBackward.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_STREAMBACKWARDTOGPUPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+using Place = GradientTile::Place;
+
+namespace {
+class StreamBackwardLoops {
+public:
+  StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op, F32Math math);
+
+  void emit();
+
+private:
+  using Source = StreamSourceGradient;
+
+  /// A gradient as sums are kept: f32, rounded to where it belongs at the end.
+  Value getSums(Value gradient);
+  void roundSums();
+
+  /// Goes into a kernel with a block of threads for each point.
+  GPUKernelBuilder makeBuilder() {
+    return {op.getLoc(), b, GradientTile::kNumThreads};
+  }
+  void emitQueries(const Source &source, Value sums, bool isFirst);
+  /// Either of the sums may be null, for another kernel.
+  void emitRows(const Source &source, Value keySums, Value valueSums);
+  void emitTerm(const Source &source, Value sums, bool isBias);
+  /// Stores 64 columns of a tile from `column` on, added to what is there.
+  void store(GPUKernelBuilder &k, GradientTile &tile, ValueRange sums,
+             Value memref, ValueRange at, Value firstRow, Value column,
+             bool adds);
+
+  StreamBackwardOp op;
+  RowBuilder b;
+  F32Math math;
+  Value batches, heads, keyHeads, headsOfKey, numQueries, deltas;
+  SmallVector<std::pair<Value, Value>> rounded;
+};
+} // namespace
+
+StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
+                                         StreamBackwardOp op, F32Math math)
+    : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
+      math(math), batches(b.extent(op.getQuery(), 0)),
+      heads(b.extent(op.getQuery(), 1)),
+      keyHeads(b.extent(op.getKeys().front(), 1)),
+      // Without heads there are no key heads to divide by.
+      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
+      numQueries(b.extent(op.getQuery(), 2)) {
+  // Narrow numbers are tf32 numbers, and weights are rounded as they were.
+  if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
+      math == F32Math::TF32x3)
+    this->math = F32Math::TF32;
+}
+
+Value StreamBackwardLoops::getSums(Value gradient) {
+  if (getMemRefType(gradient).getElementType().isF32())
+    return gradient;
+  Value sums = b.allocateLike(gradient, b.getF32Type());
+  rounded.push_back({sums, gradient});
+  return sums;
+}
+
+void StreamBackwardLoops::roundSums() {
+  for (auto [sums, gradient] : rounded) {
+    Values extents;
+    for (int64_t dim = 0; dim < getMemRefType(gradient).getRank(); ++dim)
+      extents.push_back(b.extent(gradient, dim));
+    parallelLoop(b, extents,
+                 [&, &sums = sums, &gradient = gradient](ValueRange at) {
+                   b.storeScalar(b.loadScalar(sums, at), gradient, at);
+                 });
+    memref::DeallocOp::create(b, sums);
+  }
+}
+
+void StreamBackwardLoops::store(GPUKernelBuilder &k, GradientTile &tile,
+                                ValueRange sums, Value memref, ValueRange at,
+                                Value firstRow, Value column, bool adds) {
+  tile.forEach(sums, [&](Value row, Value place, Value sum) {
+    Value to[] = {at[0], at[1], k.add(firstRow, row), k.add(place, column)};
+    Value exists = k.both(k.less(to[2], k.extent(memref, 2)),
+                          k.less(to[3], k.index(getWidth(memref))));
+    k.ifThen(exists, [&] {
+      Value total = adds ? k.fadd(k.loadScalar(memref, to), sum) : sum;
+      k.storeScalar(total, memref, to);
+    });
+  });
+}
+
+void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
+                                      bool isFirst) {
+  GPUKernelBuilder k = makeBuilder();
+  Values at =
+      beginBlocks(k, {batches, heads, b.ceilDiv(numQueries, kGradientTile)},
+                  GradientTile::getSharedBytes());
+  GradientTile tile(k, op, source.forward, deltas, math);
+  Place place = {at[0], at[1], k.div(at[1], headsOfKey),
+                 k.mul(at[2], kGradientTile), Value()};
+  auto [low, high] = tile.findRows(place.firstQuery);
+  int64_t width = getWidth(op.getQuery());
+  int64_t numParts = llvm::divideCeil(width, kGradientTile);
+  Values carried;
+  for (int64_t part = 0; part < numParts; ++part)
+    carried.append(tile.makeSums());
+  size_t size = carried.size() / numParts;
+  carried =
+      k.loop(low, high, kGradientTile, carried,
+             [&](Value firstRow, ValueRange running) -> Values {
+               place.firstRow = firstRow;
+               GradientTile::Entries entries =
+                   tile.compute(place, /*rowsAreQueries=*/true);
+               tile.keep(entries.gradients, op.getScale().convertToDouble());
+               Values next;
+               for (int64_t part = 0; part < numParts; ++part)
+                 next.append(tile.addKept(running.slice(part * size, size),
+                                          source.forward.keys, place.batch,
+                                          place.keyHead, firstRow,
+                                          k.index(part * kGradientTile)));
+               return next;
+             });
+  for (int64_t part = 0; part < numParts; ++part)
+    store(k, tile, ValueRange(carried).slice(part * size, size), sums, at,
+          place.firstQuery, k.index(part * kGradientTile), /*adds=*/!isFirst);
+}
+
+/// Parts of 64 columns that a block sums; none of what is null.
+static GradientTile::Columns divideColumns(Value memref) {
+  return memref ? GradientTile::divideColumns(getWidth(memref))
+                : GradientTile::Columns();
+}
+
+void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
+                                   Value valueSums) {
+  Value numRows = b.extent(source.forward.keys, 2);
+  GPUKernelBuilder k = makeBuilder();
+  GradientTile::Columns columns = divideColumns(valueSums);
+  Values at = beginBlocks(k,
+                          {batches, keyHeads, b.ceilDiv(numRows, kGradientTile),
+                           b.index(columns.numBlocks)},
+                          GradientTile::getSharedBytes());
+  GradientTile tile(k, op, source.forward, deltas, math);
+  Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
+  Value firstColumn = k.mul(at[3], columns.getStep());
+  Value endRow = k.add(place.firstRow, kGradientTile);
+  int64_t keyParts = divideColumns(keySums).numParts,
+          valueParts = columns.numParts;
+  Values carried;
+  for (int64_t part = 0; part < keyParts + valueParts; ++part)
+    carried.append(tile.makeSums());
+  size_t size = carried.size() / (keyParts + valueParts);
+  auto addTile = [&](ValueRange running) {
+    GradientTile::Entries entries =
+        tile.compute(place, /*rowsAreQueries=*/false,
+                     /*hasGradients=*/keyParts > 0);
+    Values next;
+    auto addParts = [&](int64_t first, int64_t numParts, Value memref,
+                        Value column) {
+      for (int64_t part = 0; part < numParts; ++part)
+        next.append(tile.addKept(
+            running.slice((first + part) * size, size), memref, place.batch,
+            place.head, place.firstQuery, k.add(column, part * kGradientTile)));
+    };
+    if (keyParts) {
+      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      addParts(0, keyParts, op.getQuery(), k.index(0));
+    }
+    if (valueParts) {
+      tile.keep(entries.weights, 1.0);
+      addParts(keyParts, valueParts, op.getDOutput(), firstColumn);
+    }
+    return next;
+  };
+  Value firstHead = k.mul(at[1], headsOfKey);
+  Value endHead = k.min(k.add(firstHead, headsOfKey), heads);
+  carried = k.loop(
+      firstHead, endHead, 1, carried, [&](Value head, ValueRange running) {
+        place.head = head;
+        return k.loop(k.index(0), numQueries, kGradientTile, running,
+                      [&](Value query, ValueRange running) -> Values {
+                        place.firstQuery = query;
+                        auto [low, high] = tile.findRows(query);
+                        Value isRead = k.both(k.less(low, endRow),
+                                              k.less(place.firstRow, high));
+                        auto read =
+                            scf::IfOp::create(k, TypeRange(running), isRead,
+                                              /*addThenBlock=*/true,
+                                              /*addElseBlock=*/true);
+                        OpBuilder::InsertionGuard guard(k);
+                        k.setInsertionPointToStart(read.thenBlock());
+                        scf::YieldOp::create(k, addTile(running));
+                        k.setInsertionPointToStart(read.elseBlock());
+                        scf::YieldOp::create(k, running);
+                        return Values(read.getResults());
+                      });
+      });
+  for (int64_t part = 0; part < keyParts + valueParts; ++part) {
+    bool isKey = part < keyParts;
+    Value column = isKey
+                       ? k.index(part * kGradientTile)
+                       : k.add(firstColumn, (part - keyParts) * kGradientTile);
+    store(k, tile, ValueRange(carried).slice(part * size, size),
+          isKey ? keySums : valueSums, at, place.firstRow, column,
+          /*adds=*/false);
+  }
+}
+
+/// The gradient of a log weight [B, G, M] or a bias [B, H, N, M], any extent of
+/// which may be 1 and stand for all.
+void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
+                                   bool isBias) {
+  Value numRows = b.extent(source.forward.keys, 2);
+  MemRefType type = getMemRefType(sums);
+  bool sumsBatches = type.getDimSize(0) == 1,
+       sumsHeads = type.getDimSize(1) == 1;
+  bool sumsQueries = !isBias || type.getDimSize(2) == 1;
+  bool sumsRows = type.getShape().back() == 1;
+  auto tiles = [&](bool isSummed, Value extent) {
+    return isSummed ? b.index(1) : b.ceilDiv(extent, kGradientTile);
+  };
+  GPUKernelBuilder k = makeBuilder();
+  Values at =
+      beginBlocks(k,
+                  {b.extent(sums, 0), b.extent(sums, 1),
+                   tiles(sumsQueries, numQueries), tiles(sumsRows, numRows)},
+                  GradientTile::getSharedBytes());
+  GradientTile tile(k, op, source.forward, deltas, math);
+  Place place;
+  Value firstQuery = k.mul(at[2], kGradientTile);
+  Value firstRow = k.mul(at[3], kGradientTile), zero = k.index(0);
+  // The numbers of an axis that a block adds up.
+  auto sumOver = [&](Value first, Value count, Value all, bool isSummed,
+                     int64_t step, ValueRange running,
+                     function_ref<Values(Value, ValueRange)> body) {
+    return k.loop(isSummed ? zero : first, isSummed ? all : k.add(first, count),
+                  step, running, body);
+  };
+  Value one = k.index(1), tileSize = k.index(kGradientTile);
+  Value firstHead = isBias ? at[1] : k.mul(at[1], headsOfKey);
+  Value numHeads = isBias ? one : headsOfKey;
+  Values total = sumOver(
+      at[0], one, batches, sumsBatches, 1, tile.makeSums(),
+      [&](Value batch, ValueRange running) {
+        place.batch = batch;
+        return sumOver(
+            firstHead, numHeads, heads, sumsHeads, 1, running,
+            [&](Value head, ValueRange running) {
+              place.head = head;
+              place.keyHead = k.div(head, headsOfKey);
+              return sumOver(
+                  firstQuery, tileSize, numQueries, sumsQueries, kGradientTile,
+                  running, [&](Value query, ValueRange running) {
+                    place.firstQuery = query;
+                    return sumOver(
+                        firstRow, tileSize, numRows, sumsRows, kGradientTile,
+                        running, [&](Value row, ValueRange running) {
+                          place.firstRow = row;
+                          GradientTile::Entries entries =
+                              tile.compute(place, /*rowsAreQueries=*/true);
+                          Values next;
+                          for (auto [sum, gradient] :
+                               llvm::zip(running, entries.gradients))
+                            next.push_back(k.fadd(sum, gradient));
+                          return next;
+                        });
+                  });
+            });
+      });
+  tile.keep(total, 1.0);
+  // A thread for each number that is left, which adds up the others.
+  Value numColumns = sumsRows ? one : tileSize;
+  Value count = k.mul(sumsQueries ? one : tileSize, numColumns);
+  k.loop(k.toIndex(k.thread()), count, GradientTile::kNumThreads,
+         [&](Value number) {
+           Value row = k.div(number, numColumns);
+           Value column = k.rem(number, numColumns);
+           Value sum = sumOver(
+               row, one, tileSize, sumsQueries, 1, {k.scalar(0.0)},
+               [&](Value i, ValueRange sum) {
+                 return sumOver(column, one, tileSize, sumsRows, 1, sum,
+                                [&](Value j, ValueRange sum) -> Values {
+                                  return {k.fadd(sum[0], tile.loadKept(i, j))};
+                                });
+               })[0];
+           Values to = {at[0], at[1]};
+           if (isBias)
+             to.push_back(k.add(firstQuery, row));
+           to.push_back(k.add(firstRow, column));
+           Value exists = k.less(to.back(), k.extent(sums, to.size() - 1));
+           if (isBias)
+             exists = k.both(exists, k.less(to[2], k.extent(sums, 2)));
+           k.ifThen(exists, [&] { k.storeScalar(sum, sums, to); });
+         });
+}
+
+void StreamBackwardLoops::emit() {
+  // What a query's gradients of scores have in common.
+  deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
+  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
+              op.getDLse());
+  Value querySums = getSums(op.getDQuery());
+  for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
+    emitQueries(source, querySums, /*isFirst=*/i == 0);
+    Value keySums = getSums(source.keys), valueSums = getSums(source.values);
+    if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
+        GradientTile::kMostParts) {
+      emitRows(source, keySums, valueSums);
+    } else {
+      emitRows(source, keySums, Value());
+      emitRows(source, Value(), valueSums);
+    }
+    if (source.logWeight)
+      emitTerm(source, getSums(source.logWeight), /*isBias=*/false);
+    if (source.bias)
+      emitTerm(source, getSums(source.bias), /*isBias=*/true);
+  }
+  roundSums();
+  memref::DeallocOp::create(b, deltas);
+}
+
+namespace {
+struct StreamBackwardToGPUPass
+    : fovea::attn::impl::StreamBackwardToGPUPassBase<StreamBackwardToGPUPass> {
+  using StreamBackwardToGPUPassBase::StreamBackwardToGPUPassBase;
+
+  void runOnOperation() override {
+    auto emit = [&](OpBuilder &builder, StreamBackwardOp op) -> LogicalResult {
+      if (failed(verifyGPUElementTypes(op)) ||
+          failed(verifyGPUWidths(op, {op.getQuery()})))
+        return failure();
+      StreamBackwardLoops(builder, op, f32).emit();
+      return success();
+    };
+    if (failed(replaceOnMemrefs<StreamBackwardOp>(getOperation(), emit)))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,172 @@
+//===- StreamToGPU.cpp - GPU kernels of attn.stream -----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUStreamKernel.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_STREAMTOGPUPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// The launch that has `op` in its body, made from the loop around it, and `op`
+/// itself, which is a copy. An operation without a loop is one block.
+static StreamOp launchAround(StreamOp op) {
+  int64_t numThreads = GPUStreamKernel::getNumThreads(op);
+  int64_t sharedBytes = GPUStreamLayout(op).bytes;
+  gpu::LaunchOp launch;
+  if (auto forall = op->getParentOfType<scf::ForallOp>()) {
+    launch = launchForall(forall, numThreads, sharedBytes);
+  } else {
+    OpBuilder builder(op);
+    Value one = arith::ConstantIndexOp::create(builder, op.getLoc(), 1);
+    launch = createLaunch(builder, op.getLoc(), one, numThreads, sharedBytes);
+    op->moveBefore(launch.getBody().front().getTerminator());
+    return op;
+  }
+  StreamOp inside;
+  launch.walk([&](StreamOp op) { inside = op; });
+  return inside;
+}
+
+/// The map of the tensor outside of `launch` that an operand of `op` in it is a
+/// part of, for boxes of `rows` rows, and the offsets of the part.
+static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
+                                          Value operand, int64_t rows) {
+  OpBuilder host(launch), inside(op);
+  Location loc = op.getLoc();
+  KernelBuilder b(loc, inside, inside.getF32Type(), /*lanes=*/0);
+  int64_t rank = cast<MemRefType>(operand.getType()).getRank();
+  SmallVector<Value> offsets(rank, b.index(0));
+  while (launch.getBody().isAncestor(operand.getParentRegion())) {
+    if (auto cast = operand.getDefiningOp<memref::CastOp>()) {
+      operand = cast.getSource();
+      continue;
+    }
+    auto view = operand.getDefiningOp<memref::SubViewOp>();
+    if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
+      return op.emitOpError("has operands whose place in memory is not known, "
+                            "which copies by boxes need");
+    for (auto [offset, own] : llvm::zip(offsets, view.getMixedOffsets()))
+      offset = b.add(offset, getValueOrCreateConstantIndexOp(b, loc, own));
+    operand = view.getSource();
+  }
+  for (Value &offset : offsets)
+    offset = b.createOrFold<arith::IndexCastOp>(b.getI32Type(), offset);
+
+  auto type = cast<MemRefType>(operand.getType());
+  int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
+  SmallVector<int64_t> extents(rank, 1);
+  extents[rank - 2] = rows;
+  extents[rank - 1] = columns;
+  SmallVector<Value> box;
+  for (int64_t extent : extents)
+    box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
+  auto boxType = MemRefType::get(
+      {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
+      gpu::AddressSpaceAttr::get(op.getContext(),
+                                 gpu::AddressSpace::Workgroup));
+  auto mapType = nvgpu::TensorMapDescriptorType::get(
+      op.getContext(), boxType, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
+      nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
+      nvgpu::TensorMapOOBKind::OOB_ZERO,
+      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
+  Value tensor = memref::CastOp::create(
+      host, loc, UnrankedMemRefType::get(type.getElementType(), 0), operand);
+  Value map =
+      nvgpu::TmaCreateDescriptorOp::create(host, loc, mapType, tensor, box);
+  map = UnrealizedConversionCastOp::create(
+            host, loc, LLVM::LLVMPointerType::get(op.getContext()), map)
+            .getResult(0);
+  return TensorMap{map, offsets};
+}
+
+/// Emits the kernel of tiles of warpgroups.
+static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
+  auto launch = op->getParentOfType<gpu::LaunchOp>();
+  TilesAttr tiles = *op.getTiles();
+  TensorMaps maps;
+  auto make = [&](TensorMap &map, Value operand, int64_t rows) {
+    FailureOr<TensorMap> made = makeTensorMap(launch, op, operand, rows);
+    if (succeeded(made))
+      map = *made;
+    return made;
+  };
+  if (failed(make(maps.query, op.getQuery(), tiles.getQueryLanes())))
+    return failure();
+  RangeAnalysis ranges(op);
+  Type type = getProductType(op);
+  for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+    TensorMaps::Source &map = maps.sources.emplace_back();
+    // Rows that are listed, or not known to lie 16 bytes apart, are no boxes.
+    auto hasBoxes = [&, index = index](Value operand) {
+      auto shaped = cast<MemRefType>(operand.getType());
+      return ranges.hasRuns(index) && shaped.getElementType() == type &&
+             getCopyBytes(operand, type.getIntOrFloatBitWidth() / 8) ==
+                 kChunkBytes;
+    };
+    if (!source.codes && hasBoxes(source.keys) &&
+        failed(make(map.keys, source.keys, tiles.getKey())))
+      return failure();
+    if (hasBoxes(source.values) &&
+        failed(make(map.values, source.values, tiles.getKey())))
+      return failure();
+  }
+  GPUStreamKernel(op, builder, F32Math::TF32).emitWarpgroups(maps);
+  return success();
+}
+
+namespace {
+struct StreamToGPUPass
+    : fovea::attn::impl::StreamToGPUPassBase<StreamToGPUPass> {
+  using StreamToGPUPassBase::StreamToGPUPassBase;
+
+  void runOnOperation() override {
+    SmallVector<StreamOp> ops;
+    getOperation().walk([&](StreamOp op) {
+      if (isa<MemRefType>(op.getQuery().getType()))
+        ops.push_back(op);
+    });
+    for (StreamOp op : ops) {
+      if (failed(verifyGPUStream(op)))
+        return signalPassFailure();
+      int64_t lanes = op.getTiles() ? op.getTiles()->getLanes() : 0;
+      if (lanes != kWarpRows && lanes != kWarpgroupRows) {
+        op.emitOpError("has no tiles for a GPU; run --attn-select-gpu-tiles "
+                       "first");
+        return signalPassFailure();
+      }
+      StreamOp inside = launchAround(op);
+      OpBuilder builder(inside);
+      if (lanes == kWarpRows)
+        GPUStreamKernel(inside, builder, f32).emit();
+      else if (failed(emitWarpgroups(inside, builder)))
+        return signalPassFailure();
+      inside.erase();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,107 @@
+//===- ReferenceWalks.h - Entries that query rows read ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEWALKS_H
+#define FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEWALKS_H
+
+#include "ReferenceBuilder.h"
+
+namespace fovea::attn {
+
+//===----------------------------------------------------------------------===//
+// Sources (LowerToReferenceSoftmax.cpp)
+//===----------------------------------------------------------------------===//
+
+/// A query row: where its numbers are, and where it lies in the sequence.
+struct QueryRow {
+  mlir::Value query, batch, head, keyHead, row;
+  mlir::Value position, numRows, block;
+};
+
+/// Runs `body` for every row of `query`, whose heads read those of `key`. Row 0
+/// is row `firstRow` of `numRows`, where these are not null.
+void forEachQueryRow(ReferenceBuilder &ref, mlir::Value query, mlir::Value key,
+                     mlir::Value firstRow, mlir::Value numRows, int64_t block,
+                     llvm::function_ref<void(const QueryRow &)> body);
+
+/// Visits the entries of all rows of a source that `mask` admits.
+mlir::Value walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
+                        const StreamSource &source, MaskAttr mask, double scale,
+                        mlir::Value first, EntryVisitor visit);
+
+/// Visits the entries of the rows that the ranges of a source name.
+mlir::Value walkRanges(ReferenceBuilder &ref, const QueryRow &at,
+                       const StreamSource &source, double scale,
+                       mlir::Value first, EntryVisitor visit);
+
+//===----------------------------------------------------------------------===//
+// Levels of summaries (LowerToReferenceHierarchical.cpp)
+//===----------------------------------------------------------------------===//
+
+/// The summaries of every level in fresh buffers, level 1 first, behind `input`
+/// itself, which is level 0.
+llvm::SmallVector<mlir::Value> allocateLevels(ReferenceBuilder &ref,
+                                              mlir::Value input,
+                                              mlir::ValueRange weights,
+                                              mlir::ValueRange biases);
+
+/// Which level owns an entry: what both forms of the pattern share.
+struct Multipole {
+  ReferenceBuilder &ref;
+  int64_t group, numLevels, rank;
+  bool causal, multiplicity;
+  double scale;
+  mlir::Value rows;
+
+  template <typename OpTy>
+  Multipole(ReferenceBuilder &ref, OpTy op, bool multiplicity)
+      : ref(ref), group(op.getGroup()), numLevels(op.getNumLevels()),
+        rank(op.getRank()), causal(op.getCausal()), multiplicity(multiplicity),
+        scale(op.getScaleOrDefault()), rows(ref.extent(op.getQuery(), 2)) {}
+
+  using RowVisitor = llvm::function_ref<mlir::Value(
+      mlir::Value row, mlir::Value logWeight, mlir::Value state)>;
+
+  /// Visits the rows that `level` owns of token `i`: tokens at level 0, and
+  /// summaries, with the logarithm of how many tokens each stands for (null is
+  /// 0), at others.
+  mlir::Value walkLevel(mlir::Value i, int64_t level, mlir::Value first,
+                        RowVisitor visit) const;
+
+  /// The row of the summarised queries of a level that stands for token `i`.
+  mlir::Value queryRow(mlir::Value i, int64_t level) const;
+
+  /// The score of the row at `key` for the query at `query`.
+  mlir::Value score(mlir::Value queries, mlir::ValueRange query,
+                    mlir::Value keys, mlir::ValueRange key,
+                    mlir::Value logWeight) const;
+
+  /// Visits the entry of the row at `key` for the query at `query`.
+  mlir::Value visitEntry(mlir::Value queries, mlir::ValueRange query,
+                         mlir::Value keys, mlir::Value values,
+                         mlir::ValueRange key, mlir::Value logWeight,
+                         mlir::Value state, EntryVisitor visit) const;
+
+private:
+  /// `m_l`, the interval of a level; that of level 0 is the group.
+  int64_t interval(int64_t level) const {
+    return level == 0 ? group : group << (level - 1);
+  }
+  /// Distance of token `i` from the tokens of interval `u` of a level.
+  mlir::Value distance(mlir::Value i, mlir::Value u, int64_t level) const {
+    return ref.distance(ref.div(i, ref.index(interval(level))), u);
+  }
+  mlir::Value walkTokens(mlir::Value i, mlir::Value first,
+                         RowVisitor visit) const;
+  mlir::Value walkSummaries(mlir::Value i, int64_t level, mlir::Value first,
+                            RowVisitor visit) const;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEWALKS_H

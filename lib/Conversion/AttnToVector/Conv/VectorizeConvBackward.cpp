@@ -1,0 +1,73 @@
+//===- VectorizeConvBackward.cpp - Vector code of their gradients ---------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvGradient.h"
+#include "RecoverKernel.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/VectorOperands.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Remarks.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_VECTORIZECONVBACKWARDPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+struct VectorizeConvBackwardPass
+    : fovea::attn::impl::VectorizeConvBackwardPassBase<
+          VectorizeConvBackwardPass> {
+  using VectorizeConvBackwardPassBase::VectorizeConvBackwardPassBase;
+
+  void emit(ConvApplyBackwardOp op) {
+    ConvPlan plan = planConv(op, vectorBits, numRegisters, splitVectors);
+    plan.separateAdds = separateAdds;
+    remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
+                                    .category("attn-vectorize-conv-backward"))
+        << remark::metric("Algorithm", stringifyConvAlgorithm(plan.algorithm))
+        << remark::metric("Lanes", plan.lanes)
+        << remark::metric("Block", plan.block);
+    OpBuilder builder(op);
+    if (plan.algorithm == ConvAlgorithm::Toeplitz)
+      emitConvGradientToeplitz(builder, op, plan);
+    else
+      emitConvGradientPartitioned(builder, op, plan);
+  }
+
+  void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
+    WalkResult result = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (!isa<ConvApplyBackwardOp, ConvRecoverBackwardOp>(op))
+        return WalkResult::advance();
+      if (failed(fovea::attn::detail::verifyVectorOperands(op)))
+        return WalkResult::interrupt();
+      OpBuilder builder(op);
+      if (auto apply = dyn_cast<ConvApplyBackwardOp>(op))
+        emit(apply);
+      else
+        emitConvRecoverBackward(builder, cast<ConvRecoverBackwardOp>(op),
+                                vectorBits);
+      op->erase();
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

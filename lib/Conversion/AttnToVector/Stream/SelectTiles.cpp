@@ -1,0 +1,119 @@
+//===- SelectTiles.cpp - Choose tile sizes --------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/VectorOperands.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_SELECTTILESPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Key rows of a streamed tile. The scores of 64 queries and 128 keys are 32
+/// KB, and the accumulators are rescaled once for every 128 keys.
+static constexpr int64_t kKeyTile = 128;
+/// The same for gradients, whose five products go through the scores twice.
+static constexpr int64_t kGradientKeyTile = 64;
+/// Queries of one task when ranges depend on the block of queries: the first
+/// block of a task finds nothing prefetched. Longer tasks where there are
+/// enough of them for many threads: 2048 instead of 512 are worth 2 points of
+/// peak.
+static constexpr int64_t kMinRun = 512, kMaxRun = 2048, kMinTasks = 32;
+/// Key rows of a register tile whose queries fill only one or two vectors: more
+/// would not be covered by the loads of the queries.
+static constexpr int64_t kMaxKeys = 8;
+/// The widest heads and values: code is written out for every vector of a row,
+/// and takes seconds to compile long before.
+static constexpr int64_t kMaxWidth = 1 << 20;
+
+/// The cost model. A register tile of `keys` x `vectors` accumulators loads
+/// `keys + vectors` operands for `keys * vectors` products, so it is square and
+/// as large as the register file allows with room for the operands: 16
+/// accumulators of 32 registers, 8 of 16. Queries beyond the sequence, or the
+/// block that ranges depend on, would be wasted lanes.
+template <typename OpTy>
+static TilesAttr chooseTiles(OpTy op, int64_t vectorBits, int64_t numRegisters,
+                             int64_t maxKeyTile) {
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  int64_t lanes = vectorBits / (query.getElementType().isF64() ? 64 : 32);
+  int64_t accumulators = numRegisters >= 32 ? 16 : 8;
+  int64_t vectors = numRegisters >= 32 ? 4 : 2;
+
+  int64_t rows = query.getDimSize(2), block = op.getBlock();
+  int64_t useful = ShapedType::isDynamic(rows) ? lanes * vectors : rows;
+  if (block)
+    useful = std::min(useful, block);
+  vectors = std::clamp<int64_t>(llvm::divideCeil(useful, lanes), 1, vectors);
+  int64_t keys = std::min(kMaxKeys, accumulators / vectors);
+
+  // A task is one block of queries. Patterns whose ranges follow the queries
+  // touch new memory at every block: their tasks are runs of blocks, so that
+  // one block can prefetch what the next one reads.
+  int64_t queries = lanes * vectors, task = queries;
+  if (block) {
+    int64_t run = kMinRun;
+    if (!ShapedType::isDynamic(rows))
+      run = std::clamp(rows / kMinTasks, kMinRun, kMaxRun);
+    task = block * llvm::divideCeil(run, block);
+  }
+  int64_t keyTile = maxKeyTile / keys * keys;
+  return TilesAttr::get(op.getContext(), task, keyTile, lanes, vectors, keys,
+                        /*columns=*/accumulators / vectors);
+}
+
+namespace {
+struct SelectTilesPass
+    : fovea::attn::impl::SelectTilesPassBase<SelectTilesPass> {
+  using SelectTilesPassBase::SelectTilesPassBase;
+  void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
+    WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (auto stream = dyn_cast<StreamOp>(op))
+        return select(stream, kKeyTile);
+      if (auto gradient = dyn_cast<StreamBackwardOp>(op))
+        return select(gradient, kGradientKeyTile);
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      signalPassFailure();
+  }
+
+private:
+  template <typename OpTy> LogicalResult select(OpTy op, int64_t maxKeyTile) {
+    for (Value rows : {Value(op.getQuery()), Value(op.getValues().front())}) {
+      int64_t width = cast<ShapedType>(rows.getType()).getShape().back();
+      if (!ShapedType::isDynamic(width) && width > kMaxWidth)
+        return op.emitOpError("has rows of ")
+               << width << " columns, but the CPU's kernels take at most "
+               << kMaxWidth;
+    }
+    if (op.getTiles())
+      return success();
+    TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters, maxKeyTile);
+    op.setTilesAttr(tiles);
+    remark::passed(
+        op.getLoc(),
+        remark::RemarkOpts::name("TilesSelected").category("attn-select-tiles"))
+        << remark::metric("TaskQueries", tiles.getQuery())
+        << remark::metric("KeyTile", tiles.getKey())
+        << remark::metric("Lanes", tiles.getLanes())
+        << remark::metric("Vectors", tiles.getVectors())
+        << remark::metric("Keys", tiles.getKeys())
+        << remark::metric("Columns", tiles.getColumns());
+    return success();
+  }
+};
+} // namespace

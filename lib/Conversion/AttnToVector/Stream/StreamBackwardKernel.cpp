@@ -1,0 +1,566 @@
+//===- StreamBackwardKernel.cpp - Vector code of stream_backward ----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamBackwardKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Steps of their loops in one turn: short loops end as predicted.
+static constexpr int64_t kUnroll = 4;
+/// The `lse` in base 2 of rows that read nothing: their weights are 2^-this.
+/// Far enough beyond every score, and a difference that exp2 can take.
+static constexpr double kEmpty = 0x1p32;
+
+/// Whether every block reads all rows of all sources, as far as masks let it.
+static bool readsAllRows(StreamBackwardOp op) {
+  AffineMap all = AffineMap::get(1, 2,
+                                 {getAffineConstantExpr(0, op.getContext()),
+                                  getAffineSymbolExpr(0, op.getContext())},
+                                 op.getContext());
+  return op.getBlock() == 0 &&
+         llvm::all_of(op.getSources().getAsRange<SourceAttr>(),
+                      [&](SourceAttr source) {
+                        return source.getRanges() == ArrayRef(all);
+                      });
+}
+
+StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
+                                           StreamOp forward, OpBuilder &builder,
+                                           ModuleOp module, Options options)
+    : StreamKernel(forward, builder, options), backward(backward),
+      turns(b, module), gradients(backward.getSourceList()),
+      isOrdered(readsAllRows(backward)) {
+  padsRows = true;
+  tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
+                           tiles.getKeys());
+  // A tile asks for the next one's bias: while it is scored, where that has as
+  // many rows.
+  biasAhead = tileRows == tiles.getQueryLanes() ? 0 : tiles.getKey();
+  biasLocality = 2;
+  columnVectors =
+      std::max<int64_t>(1, tiles.getKeys() * tiles.getVectors() / kRows);
+  divideHeads();
+}
+
+//===----------------------------------------------------------------------===//
+// A head
+//===----------------------------------------------------------------------===//
+
+void StreamBackwardKernel::allocateScratch() {
+  int64_t queries = tiles.getQueryLanes();
+  Type state = b.getStateType();
+  int64_t paddedWidth = llvm::alignTo(width, lanes);
+  int64_t paddedValueWidth = llvm::alignTo(valueWidth, lanes);
+  packedQueries = b.scratch({paddedWidth, queries}, state);
+  stagedQueries = b.scratch({queries, paddedWidth}, state);
+  packedGradients = b.scratch({paddedValueWidth, queries}, state);
+  stagedGradients = b.scratch({queries, paddedValueWidth}, state);
+  queryGradients = b.scratch({queries, paddedWidth}, state);
+  scores = b.scratch({tileRows, queries}, state);
+  scoreGradients = b.scratch({tileRows, queries}, state);
+  rowLse = b.scratch({queries}, state);
+  rowDelta = b.scratch({queries}, state);
+  tail = b.scratch({lanes}, state);
+  clearedRows =
+      b.scratch({static_cast<int64_t>(gradients.size())}, b.getIndexType());
+  if (isAny(Arithmetic::Converted)) {
+    stagedKeys = b.scratch({tileRows, paddedWidth}, state);
+    stagedValues = b.scratch({tileRows, paddedValueWidth}, state);
+  }
+  if (int64_t rows = ranges.getMaxTableRows()) {
+    table = b.scratch({rows}, b.getIndexType());
+    tableWeights = b.scratch({rows}, state);
+    if (isChunked())
+      tableTargets = b.scratch({rows}, b.getIndexType());
+  }
+  if (isChunked() && windowRows) {
+    windowKeys = b.scratch({windowRows, width}, state);
+    windowValues = b.scratch({windowRows, valueWidth}, state);
+  }
+  if (hasBias)
+    packedBias = b.scratch({tileRows, queries}, state);
+  allocateTermSums();
+}
+
+void StreamBackwardKernel::viewGradients(Value batch, Value head) {
+  Value keyHead =
+      b.floorDiv(head, b.floorDiv(b.extent(backward.getQuery(), 1),
+                                  b.extent(backward.getKeys().front(), 1)));
+  views.clear();
+  Value firstRow = b.index(0);
+  for (const StreamSourceGradient &source : gradients) {
+    GradientView view;
+    view.keys = b.rowView(source.keys, {batch, keyHead});
+    view.values = b.rowView(source.values, {batch, keyHead});
+    auto viewTerm = [&](Value term, Value ofHead) -> Value {
+      if (!term)
+        return Value();
+      return b.rowView(term, {b.broadcastIndex(term, 0, batch),
+                              b.broadcastIndex(term, 1, ofHead)});
+    };
+    view.logWeight = viewTerm(source.logWeight, keyHead);
+    view.bias = viewTerm(source.bias, head);
+    if (view.bias && isExclusiveBias(source))
+      view.streamsBias = hasAlignedRows(view.bias);
+    view.firstRow = firstRow;
+    firstRow = b.add(firstRow, b.extent(source.keys, 2));
+    views.push_back(view);
+  }
+  dQueryRows = b.rowView(backward.getDQuery(), {batch, head});
+  dOutputRows = b.rowView(backward.getDOutput(), {batch, head});
+  if (backward.getDLse())
+    dLseRow = b.rowView(backward.getDLse(), {batch, head});
+}
+
+void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
+                                    Value end) {
+  viewHead(batch, head);
+  viewGradients(batch, head);
+  // One query head of a key head starts the sums, and leaves no row without
+  // one: the last one where heads are items, which are taken from the last one
+  // on.
+  if (!isOrdered) {
+    Value group = b.div(b.extent(backward.getQuery(), 1),
+                        b.extent(backward.getKeys().front(), 1));
+    Value number = b.rem(head, group);
+    if (isChunked()) {
+      beginChunk(begin, end, b.equal(number, b.sub(group, b.index(1))));
+    } else {
+      b.ifThen(b.equal(number, b.index(0)), [&] {
+        for (unsigned source = 0; source < gradients.size(); ++source)
+          memref::StoreOp::create(b, b.index(0), clearedRows, b.index(source));
+      });
+    }
+  }
+  forEachQueryBlock(begin, end,
+                    [&](Value query, Value numQueries, Value blockIndex) {
+                      emitQueryBlock(query, numQueries, blockIndex);
+                    });
+  if (isChunked())
+    endChunk();
+  else if (!isOrdered)
+    for (unsigned source = 0; source < gradients.size(); ++source)
+      clearRowsBefore(source, sources[source].rows);
+}
+
+void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
+                                          Value blockIndex) {
+  blockQuery = query;
+  blockQueries = numQueries;
+  queryTile = packRows({queryRows, stagedQueries, packedQueries, width}, query,
+                       numQueries, getScoreScale());
+  gradientTile =
+      packRows({dOutputRows, stagedGradients, packedGradients, valueWidth},
+               query, numQueries, /*factor=*/Value());
+  prepareRows();
+  b.loop(b.index(0), b.index(tiles.getQueryLanes()), 1, [&](Value row) {
+    // The rows have room for whole vectors.
+    b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
+      b.storeVector(b.splat(0.0), queryGradients, {row, column});
+    });
+  });
+  clearTermSums();
+  if (isChunked()) {
+    waitForBlock(blockIndex);
+    if (placedSource)
+      clearRowsBefore(*placedSource,
+                      b.min(placedBounds(blockIndex).high, chunkEnd));
+  } else if (!isOrdered) {
+    for (auto [index, source] : llvm::enumerate(sources))
+      for (AffineMap range : source.attr.getRanges())
+        clearRowsBefore(
+            index,
+            emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
+  }
+  SmallVector<Segment> segments, shorts;
+  collectSegments(blockIndex, segments, shorts);
+  segments.append(shorts);
+  for (const Segment &segment : segments)
+    lookAheadInTable(segment);
+  // Down the rows, as the items of a chain follow each other.
+  for (unsigned source = 0; source < sources.size(); ++source)
+    for (const Segment &segment : segments)
+      if (segment.source == source)
+        b.loop(b.index(0), segment.count, tileRows, [&](Value offset) {
+          emitTile(slice(segment, offset, tileRows));
+        });
+  storeQueryGradients();
+  storeTermSums();
+}
+
+void StreamBackwardKernel::emitTile(Segment tile) {
+  tile.scoreRow = b.index(0);
+  tile = stage(tile);
+  packBias(tile);
+  TileLookaheads ahead = lookAheadOf(tile);
+  tile.lookahead = ahead.scores;
+  forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
+                           bool masked) {
+    scoreGradientRows(tile, ahead.scoreGradients, low, high, step, first,
+                      masked);
+  });
+  addQueryGradients(tile, ahead.queries);
+  // From here on rows are touched that other blocks add to.
+  const GradientView &view = views[tile.source];
+  Value end = b.add(view.firstRow, tile.kind == Segment::Table
+                                       ? sources[tile.source].rows
+                                       : b.add(tile.row, tile.count));
+  // A tile behind everybody else: the rows that are asked for ahead shall not
+  // be those that another core is adding to.
+  if (isOrdered)
+    turns.wait(b.add(end, tileRows));
+  addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
+                         ahead.values});
+  addRowGradients(tile,
+                  {scoreGradients, queryTile, keyTarget(tile), width,
+                   ahead.keys, b.splat(op.getScale().convertToDouble()),
+                   [&](Value offset) { addBiasSquaresAt(tile, offset); }});
+  addTermGradients(tile);
+  if (isOrdered)
+    turns.end(end);
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// Sets `lse`, in base 2, and `delta` for the queries of the block.
+void StreamBackwardKernel::prepareRows() {
+  int64_t queries = tiles.getQueryLanes();
+  b.loop(b.index(0), b.index(queries), lanes, [&](Value lane) {
+    b.storeVector(b.splat(kEmpty), rowLse, lane);
+    b.storeVector(b.splat(0.0), rowDelta, lane);
+  });
+  Value minusInfinity = b.scalar(-std::numeric_limits<double>::infinity());
+  b.loop(b.index(0), blockQueries, 1, [&](Value row) {
+    Value query = b.add(blockQuery, row);
+    Value sum = b.overVectors(
+        valueWidth, b.splat(0.0), [&](Value column, ValueRange running) {
+          return Values{b.fma(b.loadVector(gradientTile, {row, column}),
+                              b.loadVector(outputView, {query, column}),
+                              running.front())};
+        })[0];
+    Value delta = sumLanes(sum);
+    for (int64_t column = valueWidth / lanes * lanes; column < valueWidth;
+         ++column)
+      delta = b.fadd(
+          delta, b.fmul(b.loadScalar(gradientTile, {row, b.index(column)}),
+                        b.loadScalar(outputView, {query, b.index(column)})));
+    if (dLseRow)
+      delta = b.fsub(delta, b.loadScalar(dLseRow, query));
+    Value lse = b.loadScalar(lseView, query);
+    Value isEmpty =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, minusInfinity);
+    lse = arith::SelectOp::create(b, isEmpty, b.scalar(kEmpty),
+                                  b.fmul(lse, b.scalar(softmax::kLog2E)));
+    b.storeScalar(lse, rowLse, row);
+    b.storeScalar(delta, rowDelta, row);
+  });
+}
+
+/// The next tile of a long range; or, where ranges follow the queries, what the
+/// next block reads: its own rows, and the rows behind those of this one.
+StreamBackwardKernel::TileLookaheads
+StreamBackwardKernel::lookAheadOf(const Segment &tile) {
+  TileLookaheads ahead;
+  if (!manageCache || tile.kind != Segment::Rows)
+    return ahead;
+  const SourceView &source = sources[tile.source];
+  const GradientView &view = views[tile.source];
+  if (source.bias && !source.biasRowBroadcasts && !source.biasKeyBroadcasts &&
+      biasAhead == 0)
+    ahead.scores = {{source.bias, blockQuery, 2,
+                     b.add(tile.biasColumn, tileRows), tileRows}};
+  if (!isOrdered && op.getBlock() == 0)
+    return ahead;
+  Value next = b.add(tile.row, tileRows);
+  if (!isOrdered) {
+    Value query = b.add(blockQuery, tiles.getQueryLanes());
+    next = b.add(next, tiles.getQueryLanes());
+    ahead.scores.push_back({queryRows, query, 2});
+    ahead.scoreGradients = {{dOutputRows, query, 2}};
+    ahead.queries = {{outputView, query, 2}};
+  }
+  ahead.values = {{source.values, next, 2}, {view.values, next, 2}};
+  ahead.keys = {{view.keys, next, 2}, {source.keys, next, 2}};
+  return ahead;
+}
+
+/// Asks for the listed rows, most of which the block before has read.
+void StreamBackwardKernel::lookAheadInTable(const Segment &segment) {
+  if (!manageCache || segment.kind != Segment::Table)
+    return;
+  const GradientView &view = views[segment.source];
+  Values memrefs = {segment.keys, segment.values};
+  // Windows are in the cache.
+  if (!isChunked())
+    memrefs.append({view.keys, view.values});
+  b.loop(b.index(0), segment.count, 1, [&](Value entry) {
+    Value row = tableRow(segment, entry);
+    for (Value memref : memrefs) {
+      auto type = cast<MemRefType>(memref.getType());
+      int64_t lineElements = 512 / type.getElementTypeBitWidth();
+      for (int64_t column = 0; column < type.getDimSize(1);
+           column += lineElements)
+        b.prefetch(memref, {row, b.index(column)}, /*locality=*/2);
+    }
+  });
+}
+
+void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead,
+                                             Value low, Value high,
+                                             int64_t step, unsigned firstVector,
+                                             bool masked) {
+  Segment second = tile;
+  second.lookahead.assign(ahead.begin(), ahead.end());
+  int64_t live = vectors - firstVector;
+  bool hides = mayHide(tile);
+  b.loop(low, high, step, [&](Value offset) {
+    Values rows = rowsOf(tile, offset, step);
+    Values found = scoreTile(tile, offset, rows, firstVector, masked);
+    auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
+      for (int64_t i = 0; i < step; ++i)
+        for (int64_t v = 0; v < live; ++v) {
+          Value lane = b.index((firstVector + v) * lanes);
+          body(i * live + v, {b.add(offset, i), lane}, lane);
+        }
+    };
+    // lse last: it is larger than the products, whose sum would lose bits.
+    forEachVector([&](int64_t i, Values at, Value lane) {
+      Value score = b.fsub(found[i], b.loadVector(rowLse, lane));
+      Value weight = softmax::exp2(b, score);
+      // A row that is no number has no weights at all: not what it hides.
+      if (hides)
+        weight = softmax::hide(b, softmax::isMasked(b, found[i]), weight);
+      b.storeVector(weight, scores, at);
+    });
+    Values products = multiply(second, offset, rows, firstVector,
+                               {tile.values, packedGradients, valueWidth});
+    forEachVector([&](int64_t i, Values at, Value lane) {
+      Value weight = b.loadVector(scores, at);
+      Value gradient = b.fsub(products[i], b.loadVector(rowDelta, lane));
+      gradient = b.fmul(weight, gradient);
+      if (hides)
+        gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
+      b.storeVector(gradient, scoreGradients, at);
+    });
+    // What a triangle leaves out.
+    for (int64_t i = 0; i < step; ++i)
+      for (unsigned v = 0; v < firstVector; ++v)
+        b.storeVector(b.splat(0.0), scoreGradients,
+                      {b.add(offset, i), b.index(v * lanes)});
+  });
+}
+
+void StreamBackwardKernel::forEachColumns(
+    int64_t columns, function_ref<void(Value, int64_t)> body) {
+  int64_t numVectors = llvm::divideCeil(columns, lanes);
+  int64_t whole = numVectors / columnVectors * columnVectors;
+  // The last vector of a ragged width needs care, and has a tile to itself.
+  if (columns % lanes != 0 && whole == numVectors)
+    whole -= columnVectors;
+  if (whole)
+    b.loop(b.index(0), b.index(whole * lanes), columnVectors * lanes,
+           [&](Value column) { body(column, columnVectors); });
+  if (whole < numVectors)
+    body(b.index(whole * lanes), numVectors - whole);
+}
+
+/// Emitted in each turn of a product at `depth`: turns of all tiles of columns
+/// share the lines that go with a row.
+void StreamBackwardKernel::prefetchInPanel(const Segment &segment, Value row,
+                                           Step depth, Step column) {
+  if (segment.lookahead.empty())
+    return;
+  int64_t panel = columnVectors * lanes;
+  int64_t panels = llvm::divideCeil(column.end, panel);
+  Value turn = b.add(b.mul(b.div(column.at, panel), depth.end), depth.at);
+  prefetch(segment, row, turn, kUnroll, panels * depth.end);
+}
+
+/// `sum + weight * factor`, of hidden weights nothing if `onlyVisible`.
+static Value addProduct(KernelBuilder &b, Value sum, Value weight, Value factor,
+                        bool onlyVisible) {
+  return onlyVisible ? softmax::addVisible(b, weight, factor, sum)
+                     : b.fma(weight, factor, sum);
+}
+
+void StreamBackwardKernel::addQueryGradients(const Segment &tile,
+                                             ArrayRef<Lookahead> ahead) {
+  Segment segment = tile;
+  segment.lookahead.assign(ahead.begin(), ahead.end());
+  int64_t step = std::min(kRows, lanes);
+  bool isDiagonal = tile.kind == Segment::Diagonal;
+  Value low = isDiagonal ? tile.skip : b.index(0);
+  b.loop(b.index(0), blockQueries, step, [&](Value query) {
+    // Queries of a diagonal read the rows up to their own.
+    Value high =
+        isDiagonal ? b.min(tile.count, b.add(query, step)) : tile.count;
+    forEachColumns(width, [&](Value column, int64_t count) {
+      Values zeros(step * count, b.splat(0.0));
+      bool onlyVisible = false;
+      auto addRow = [&](Value offset, ValueRange running) {
+        Value row = rowsOf(tile, offset, 1).front();
+        Values keys, next;
+        for (int64_t c = 0; c < count; ++c)
+          keys.push_back(
+              b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
+        for (int64_t i = 0; i < step; ++i) {
+          Value weight = b.broadcast(
+              b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
+          for (int64_t c = 0; c < count; ++c)
+            next.push_back(addProduct(b, running[i * count + c], weight,
+                                      keys[c], onlyVisible));
+        }
+        return next;
+      };
+      Values sums =
+          b.unrolledLoop(low, high, kUnroll, zeros, addRow, [&](Value offset) {
+            prefetchInPanel(segment, query, {offset, tileRows},
+                            {column, width});
+          });
+      if (mayHide(tile))
+        sums = softmax::unlessFinite(b, sums, [&] {
+          onlyVisible = true;
+          return b.loop(low, high, 1, zeros, addRow);
+        });
+      for (int64_t i = 0; i < step; ++i)
+        for (int64_t c = 0; c < count; ++c) {
+          Values at = {b.add(query, i), b.add(column, c * lanes)};
+          b.storeVector(
+              b.fadd(b.loadVector(queryGradients, at), sums[i * count + c]),
+              queryGradients, at);
+        }
+    });
+  });
+}
+
+Value StreamBackwardKernel::targetRow(const Segment &tile, Value entry) {
+  if (!hasWindow(tile))
+    return sourceRow(tile, entry);
+  return memref::LoadOp::create(b, tableTargets, b.add(tile.table, entry));
+}
+
+void StreamBackwardKernel::addRowGradients(const Segment &tile,
+                                           const RowProduct &product) {
+  Segment segment = tile;
+  segment.lookahead.assign(product.ahead.begin(), product.ahead.end());
+  auto addRows = [&](Value low, Value high, int64_t step) {
+    b.loop(low, high, step, [&](Value offset) {
+      // Rows of a diagonal are read by their own query and later ones.
+      Value begin = tile.kind == Segment::Diagonal ? offset : b.index(0);
+      forEachColumns(product.columns, [&](Value column, int64_t count) {
+        Values zeros(step * count, b.splat(0.0));
+        bool onlyVisible = false;
+        auto addQuery = [&](Value query, ValueRange running) {
+          Values vectors, next;
+          for (int64_t c = 0; c < count; ++c)
+            vectors.push_back(
+                b.loadVector(product.rows, {query, b.add(column, c * lanes)}));
+          for (int64_t i = 0; i < step; ++i) {
+            Value weight = b.broadcast(
+                b.loadScalar(product.weights, {b.add(offset, i), query}));
+            for (int64_t c = 0; c < count; ++c)
+              next.push_back(addProduct(b, running[i * count + c], weight,
+                                        vectors[c], onlyVisible));
+          }
+          return next;
+        };
+        Values sums = b.unrolledLoop(
+            begin, blockQueries, kUnroll, zeros, addQuery, [&](Value query) {
+              if (step == kRows)
+                prefetchInPanel(segment, offset, {query, tiles.getQueryLanes()},
+                                {column, product.columns});
+            });
+        if (mayHide(tile))
+          sums = softmax::unlessFinite(b, sums, [&] {
+            onlyVisible = true;
+            return b.loop(begin, blockQueries, 1, zeros, addQuery);
+          });
+        for (int64_t i = 0; i < step; ++i)
+          addToRow(product.target, targetRow(tile, b.add(offset, i)), column,
+                   product.columns, ArrayRef(sums).slice(i * count, count),
+                   product.factor);
+      });
+      if (step == kRows && product.endRows)
+        product.endRows(offset);
+    });
+  };
+  auto addTriangle = [&](Value low, Value high) {
+    Value length = b.max(b.sub(high, low), b.index(0));
+    Value whole = b.add(low, b.roundDown(length, kRows));
+    addRows(low, whole, kRows);
+    addRows(whole, high, 1);
+  };
+  if (tile.kind != Segment::Diagonal)
+    return addTriangle(b.index(0), tile.count);
+  // Rows of different triangles have weights for different vectors.
+  b.loop(b.index(0), tile.count, lanes, [&](Value first) {
+    addTriangle(b.max(tile.skip, first),
+                b.min(tile.count, b.add(first, lanes)));
+  });
+}
+
+/// Adds vectors of columns from `column` on to a row that has `columns`.
+void StreamBackwardKernel::addToRow(Value target, Value row, Value column,
+                                    int64_t columns, ValueRange sums,
+                                    Value factor) {
+  std::optional<int64_t> first = getConstantIntValue(column);
+  for (auto [c, sum] : llvm::enumerate(sums)) {
+    Values at = {row, b.add(column, c * lanes)};
+    int64_t left = first ? columns - *first - int64_t(c) * lanes : lanes;
+    if (left >= lanes) {
+      Value old = b.loadVector(target, at);
+      b.storeVector(factor ? b.fma(sum, factor, old) : b.fadd(old, sum), target,
+                    at);
+      continue;
+    }
+    b.storeVector(factor ? b.fmul(sum, factor) : sum, tail, b.index(0));
+    for (int64_t i = 0; i < left; ++i)
+      addTo(target, {row, b.add(at[1], i)}, b.loadScalar(tail, b.index(i)));
+  }
+}
+
+void StreamBackwardKernel::storeQueryGradients() {
+  double scale = op.getScale().convertToDouble();
+  auto storeRows = [&](bool streams) {
+    b.loop(b.index(0), blockQueries, 1, [&](Value row) {
+      Value query = b.add(blockQuery, row);
+      b.overVectors(width, [&](Value column) {
+        b.storeVector(
+            b.fmul(b.loadVector(queryGradients, {row, column}), b.splat(scale)),
+            dQueryRows, {query, column}, streams);
+      });
+      int64_t whole = width / lanes * lanes;
+      b.loop(b.index(whole), b.index(width), 1, [&](Value last) {
+        b.storeScalar(
+            b.fmul(b.loadScalar(queryGradients, {row, last}), b.scalar(scale)),
+            dQueryRows, {query, last});
+      });
+    });
+  };
+  // Patterns of linear time store past the caches, like the forward.
+  Value streams;
+  if (op.getBlock() != 0 && width % lanes == 0)
+    streams = hasAlignedRows(dQueryRows);
+  if (!streams)
+    return storeRows(/*streams=*/false);
+  b.ifThenElse(
+      streams, [&] { storeRows(/*streams=*/true); },
+      [&] { storeRows(/*streams=*/false); });
+}

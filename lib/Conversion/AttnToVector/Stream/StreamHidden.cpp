@@ -1,0 +1,133 @@
+//===- StreamHidden.cpp - Entries that are not read -----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A tile of rows that a mask cuts, or whose log weights or biases may be minus
+// infinity, has entries that are not read. Whatever such an entry holds, its
+// score is the masked one and its weight zero. A product with the weights is
+// that of the other entries then, unless a row holds a NaN or an infinity: the
+// sums of these tiles are looked at, and when they are not finite the hidden
+// weights are marked by their sign and the product is taken again without them.
+// So tiles that hide nothing pay nothing, and the others one instruction for
+// each sum. The order of additions is the same.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+bool StreamKernel::isMasked(const Segment &segment) {
+  return segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
+}
+
+bool StreamKernel::mayHide(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  return isMasked(segment) || source.logWeight || source.bias;
+}
+
+Value StreamKernel::weightAt(const Segment &segment, Value entry) {
+  const SourceView &source = sources[segment.source];
+  Value weight;
+  if (isReaderOfTable(segment))
+    weight = b.loadScalar(source.keyTable->weights, b.add(segment.row, entry));
+  else if (segment.kind == Segment::Table)
+    weight = b.loadScalar(tableWeights, b.add(segment.table, entry));
+  else if (source.logWeight)
+    weight = logWeightAt(source, b.add(segment.row, entry));
+  return weight ? b.broadcast(weight) : Value();
+}
+
+Value StreamKernel::biasAt(const Segment &segment, Value entry,
+                           unsigned vector) {
+  if (!sources[segment.source].bias)
+    return Value();
+  return b.loadVector(
+      packedBias, {b.add(segment.scoreRow, entry), b.index(vector * lanes)});
+}
+
+Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
+                          Value weight, Value bias, bool cuts) {
+  Value hidden;
+  auto hide = [&](Value more) {
+    hidden = hidden ? arith::OrIOp::create(b, hidden, more) : more;
+  };
+  // Copies that fill up a table are masked by a weight, too, but hide nothing:
+  // the row itself is read.
+  if (weight && sources[segment.source].logWeight)
+    hide(softmax::isMasked(b, weight));
+  if (bias)
+    hide(softmax::isMasked(b, bias));
+  if (cuts)
+    hide(isCut(segment, entry, vector));
+  return hidden;
+}
+
+Value StreamKernel::hides(const Segment &segment, Value entry,
+                          unsigned vector) {
+  return hides(segment, entry, vector, weightAt(segment, entry),
+               biasAt(segment, entry, vector), isMasked(segment));
+}
+
+/// Marks the weights of hidden entries.
+void StreamKernel::markHidden(const Segment &segment) {
+  // Where biases are added in squares they are not packed.
+  if (addsBiasInSquares(segment))
+    packBias(segment);
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
+    return markHiddenPairs(segment);
+  b.loop(segment.skip, segment.count, 1, [&](Value entry) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      Values at = {b.add(segment.weightRow, entry), b.index(v * lanes)};
+      Value weight = b.loadVector(segment.weights, at);
+      b.storeVector(softmax::hide(b, hides(segment, entry, v), weight),
+                    segment.weights, at);
+    }
+  });
+}
+
+/// Whether the mask cuts the entry of a row, for a vector of queries.
+Value StreamKernel::isCut(const Segment &segment, Value entry,
+                          unsigned vector) {
+  const SourceView &source = sources[segment.source];
+  MaskAttr mask = source.attr.getMask();
+  // Query lane i does not read row d = row - position of the block's first
+  // query when d > i (causal), i - d >= window, d - i >= window.
+  Value position =
+      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+  constexpr int64_t kFar = 1 << 30;
+  auto intType = VectorType::get({lanes}, b.getI32Type());
+  auto broadcast = [&](Value distance) -> Value {
+    distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
+    Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
+    return vector::BroadcastOp::create(b, intType, narrow);
+  };
+  SmallVector<int32_t> numbers;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    numbers.push_back(vector * lanes + lane);
+  Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
+  Value distance = b.sub(b.add(segment.row, entry), position);
+  Value cut;
+  auto cutWhere = [&](arith::CmpIPredicate predicate, Value bound) {
+    Value holds =
+        arith::CmpIOp::create(b, predicate, broadcast(bound), queries);
+    cut = cut ? arith::OrIOp::create(b, cut, holds) : holds;
+  };
+  Value window = b.index(mask.getWindow());
+  if (mask.getCausal())
+    cutWhere(arith::CmpIPredicate::sgt, distance);
+  if (mask.hasWindow()) {
+    cutWhere(arith::CmpIPredicate::sle, b.add(distance, window));
+    if (!mask.getCausal())
+      cutWhere(arith::CmpIPredicate::sge, b.sub(distance, window));
+  }
+  return cut;
+}

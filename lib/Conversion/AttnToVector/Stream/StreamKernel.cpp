@@ -1,0 +1,390 @@
+//===- StreamKernel.cpp - Query blocks of attn.stream ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
+    : op(op), tiles(*op.getTiles()),
+      b(op.getLoc(), builder, getStateType(getElementTypeOrSelf(op.getQuery())),
+        tiles.getLanes()),
+      lanes(tiles.getLanes()), vectors(tiles.getVectors()),
+      hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
+      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
+  auto query = cast<MemRefType>(op.getQuery().getType());
+  width = query.getDimSize(3);
+  valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
+  // Pairs round the weights of the values to bf16, as if the output were.
+  allowsPairs = options.bf16Pairs && isSoftmax && op.getCodes().empty() &&
+                query.getElementType().isBF16() &&
+                getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
+                width % 2 == 0;
+  biasAhead = 2 * lanes;
+  collectKeyTables();
+  usesPairs = isAny(Arithmetic::Pairs);
+}
+
+StreamKernel::Arithmetic
+StreamKernel::getArithmetic(const StreamOp::Source &source) {
+  Type keys = getElementTypeOrSelf(source.keys);
+  Type values = getElementTypeOrSelf(source.values);
+  // Keys of a table are not read row by row.
+  if (findKeyTable(source.keys))
+    keys = b.getStateType();
+  if (padsRows && width % lanes != 0)
+    return Arithmetic::Converted;
+  if (keys == b.getStateType() && values == b.getStateType())
+    return Arithmetic::InPlace;
+  if (allowsPairs && keys.isBF16() && values.isBF16())
+    return Arithmetic::Pairs;
+  return Arithmetic::Converted;
+}
+
+bool StreamKernel::isAny(Arithmetic arithmetic) {
+  return llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
+    return getArithmetic(source) == arithmetic;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers and views
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::allocateScratch() {
+  int64_t queries = tiles.getQueryLanes();
+  Type state = b.getStateType();
+  int64_t paddedWidth = llvm::alignTo(width, lanes);
+  int64_t paddedValueWidth = llvm::alignTo(valueWidth, lanes);
+  // The rows of a streamed tile, or of the diagonal, or of all short ranges.
+  int64_t rows = ranges.getMaxShortRows();
+  if (ranges.hasLongRanges())
+    rows = std::max({rows, tiles.getKey(), queries});
+  // Segments start at even rows when rows are multiplied in pairs.
+  if (usesPairs)
+    rows += ranges.getNumShortRanges();
+  rows = llvm::alignTo(std::max<int64_t>(rows, 1), 2);
+
+  packedQueries = b.scratch({paddedWidth, queries}, state);
+  stagedQueries = b.scratch({queries, paddedWidth}, state);
+  scores = b.scratch({rows, queries}, state);
+  if (ranges.getMaxShortRows())
+    chunkWeights = b.scratch({getChunkRows(), queries}, state);
+  outputs = b.scratch({paddedValueWidth, queries}, state);
+  outputRows = b.scratch({queries, paddedValueWidth}, state);
+  factors = b.scratch({queries}, state);
+  if (usesPairs) {
+    Type bf16 = b.getBF16Type();
+    int64_t pairRows = rows / 2;
+    int64_t pairWidth = llvm::alignTo(width, 2 * lanes);
+    stagedPairs = b.scratch({queries, pairWidth}, bf16);
+    queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
+    weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
+    valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
+  }
+  if (isAny(Arithmetic::Converted)) {
+    stagedKeys = b.scratch({rows, width}, state);
+    stagedValues = b.scratch({rows, valueWidth}, state);
+  }
+  for (KeyTable &keys : keyTables) {
+    keys.scores = b.scratch({keys.numRows, queries}, state);
+    if (getElementTypeOrSelf(keys.operand) != state)
+      keys.staged = b.scratch({keys.numRows, width}, state);
+    int64_t paddedRows = llvm::alignTo(keys.numRows, lanes);
+    if (keys.reader)
+      keys.weights = b.scratch({paddedRows}, state);
+  }
+  if (int64_t tableRows = ranges.getMaxTableRows()) {
+    table = b.scratch({tableRows}, b.getIndexType());
+    tableWeights = b.scratch({tableRows}, state);
+  }
+  if (hasBias)
+    packedBias = b.scratch({rows, queries}, state);
+  if (hasBias && !keyTables.empty() && ranges.hasLongRanges())
+    biasRows = b.scratch({queries, getLookupTile()}, state);
+}
+
+//===----------------------------------------------------------------------===//
+// Loops around a query block
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::emit() {
+  allocateScratch();
+  Value zero = b.index(0);
+  b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
+    b.loop(zero, b.extent(op.getQuery(), 1), 1,
+           [&](Value head) { emitHead(batch, head); });
+  });
+  b.freeScratch();
+}
+
+void StreamKernel::viewHead(Value batch, Value head) {
+  Value heads = b.extent(op.getQuery(), 1);
+  sources.clear();
+  // All sources have the same key heads.
+  Value keyHeads = b.extent(op.getValues().front(), 1);
+  Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
+  viewKeyTables(batch, keyHead);
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    SourceView view;
+    view.keys =
+        b.rowView(source.keys, {b.broadcastIndex(source.keys, 0, batch),
+                                b.broadcastIndex(source.keys, 1, keyHead)});
+    view.keyTable = findKeyTable(source.keys);
+    view.values = b.rowView(source.values, {batch, keyHead});
+    if (source.hasValueBlocks())
+      view.valueBlocks = view.values;
+    if (source.codes)
+      view.codes = b.rowView(source.codes, {batch, keyHead});
+    view.rows = b.extent(source.getRowsOperand(), 2);
+    view.attr = source.attr;
+    view.arithmetic = getArithmetic(source);
+    if (Value weight = source.logWeight) {
+      view.logWeight =
+          b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
+                             b.broadcastIndex(weight, 1, keyHead)});
+      if (source.hasLogWeightBlocks())
+        view.logWeightBlocks = view.logWeight;
+      view.weightBroadcasts =
+          cast<MemRefType>(weight.getType()).getShape().back() == 1;
+    }
+    if (Value bias = source.bias) {
+      auto type = cast<MemRefType>(bias.getType());
+      view.bias = b.rowView(bias, {b.broadcastIndex(bias, 0, batch),
+                                   b.broadcastIndex(bias, 1, head)});
+      view.biasRowBroadcasts = type.getDimSize(2) == 1;
+      view.biasKeyBroadcasts = type.getDimSize(3) == 1;
+    }
+    sources.push_back(view);
+  }
+  queryRows = b.rowView(op.getQuery(), {batch, head});
+  outputView = b.rowView(op.getOutput(), {batch, head});
+  if (op.getLse())
+    lseView = b.rowView(op.getLse(), {batch, head});
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+}
+
+void StreamKernel::emitHead(Value batch, Value head) {
+  viewHead(batch, head);
+  streamsOutput = canStream(outputView);
+  forEachQueryBlock(b.index(0), b.extent(op.getQuery(), 2),
+                    [&](Value query, Value numQueries, Value blockIndex) {
+                      emitQueryBlock(query, numQueries, blockIndex);
+                    });
+}
+
+void StreamKernel::forEachQueryBlock(
+    Value begin, Value end, function_ref<void(Value, Value, Value)> body) {
+  int64_t queries = tiles.getQueryLanes();
+  auto emitQueries = [&](Value low, Value high, Value blockIndex) {
+    b.loop(low, high, queries, [&](Value query) {
+      Value count = b.min(b.sub(high, query), b.index(queries));
+      body(query, count, blockIndex);
+    });
+  };
+  int64_t block = op.getBlock();
+  if (block == 0)
+    return emitQueries(begin, end, b.index(0));
+  // A query block must not reach into the next block of the sequence.
+  Value blockSize = b.index(block), one = b.index(1);
+  Value firstBlock = b.floorDiv(b.add(firstRow, begin), blockSize);
+  Value lastBlock = b.floorDiv(b.sub(b.add(firstRow, end), one), blockSize);
+  b.loop(firstBlock, b.add(lastBlock, one), 1, [&](Value index) {
+    Value first = b.sub(b.mul(index, blockSize), firstRow);
+    Value low = b.max(first, begin);
+    Value high = b.min(b.add(first, blockSize), end);
+    emitQueries(low, high, index);
+  });
+}
+
+void StreamKernel::emitQueryBlock(Value query, Value numQueries,
+                                  Value blockIndex) {
+  blockQuery = query;
+  blockQueries = numQueries;
+  if (usesPairs)
+    packQueryPairs(query, numQueries);
+  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Converted))
+    packQueries(query, numQueries);
+  for (SourceView &source : sources) {
+    if (source.valueBlocks)
+      source.values = b.rowView(source.valueBlocks, blockIndex);
+    if (source.logWeightBlocks)
+      source.logWeight =
+          b.rowView(source.logWeightBlocks,
+                    b.broadcastIndex(source.logWeightBlocks, 0, blockIndex));
+  }
+  SmallVector<Segment> longs, shorts;
+  collectSegments(blockIndex, longs, shorts);
+  State state;
+  // Above a masked score, so that such an entry weighs nothing from the start.
+  state.maximum.assign(vectors, b.splat(softmax::kAdmitted));
+  state.sum.assign(vectors, b.splat(0.0));
+  SmallVector<Segment> all(longs);
+  llvm::append_range(all, shorts);
+  scoreTables(all, state.maximum);
+  if (!startsWithDiagonal(shorts)) {
+    Value zero = b.splat(0.0);
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+    });
+  }
+  streamLongRanges(longs, state);
+  if (!shorts.empty()) {
+    lookAhead(shorts);
+    attendShortRanges(shorts, state);
+  }
+  finish(query, numQueries, state);
+}
+
+//===----------------------------------------------------------------------===//
+// First and last stage
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::packQueries(Value query, Value numQueries) {
+  packRows({queryRows, stagedQueries, packedQueries, width}, query, numQueries,
+           getScoreScale());
+}
+
+/// What products of queries and keys are multiplied by.
+Value StreamKernel::getScoreScale() {
+  return b.fmul(b.splat(op.getScale().convertToDouble()),
+                b.broadcast(getTermScale()));
+}
+
+Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,
+                             Value factor) {
+  int64_t width = pack.width;
+  int64_t queries = tiles.getQueryLanes();
+  // Narrow types, ragged widths and the last queries of a sequence go through a
+  // padded copy; all else is read in place.
+  auto copyRows = [&] {
+    b.loop(b.index(0), numQueries, 1, [&](Value row) {
+      b.copyRow(pack.rows, b.add(query, row), pack.staged, row, width);
+    });
+    // Lanes without a query compute too. What the scratch held before can be
+    // subnormal, which takes some CPUs a hundred times longer.
+    Value zero = b.splat(0.0);
+    b.loop(numQueries, b.index(queries), 1, [&](Value row) {
+      b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
+        b.storeVector(zero, pack.staged, {row, column});
+      });
+    });
+  };
+  auto stage = [&]() -> Value {
+    copyRows();
+    return pack.staged;
+  };
+  Value rows;
+  bool converts = getElementTypeOrSelf(pack.rows) != b.getStateType();
+  if (converts || width % lanes != 0) {
+    rows = stage();
+  } else {
+    // One type for both, so that the transposition is emitted only once.
+    auto type = MemRefType::get(
+        {queries, width}, b.getStateType(),
+        StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
+                               {ShapedType::kDynamic, 1}));
+    Value full = b.equal(numQueries, b.index(queries));
+    rows = b.select(
+        full, type,
+        [&]() -> Value {
+          SmallVector<OpFoldResult> offsets = {query, b.getIndexAttr(0)},
+                                    sizes = {b.getIndexAttr(queries),
+                                             b.getIndexAttr(width)},
+                                    strides(2, b.getIndexAttr(1));
+          Value view =
+              memref::SubViewOp::create(b, pack.rows, offsets, sizes, strides);
+          return memref::CastOp::create(b, type, view);
+        },
+        [&]() -> Value { return memref::CastOp::create(b, type, stage()); });
+  }
+  b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
+    b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
+      Values tile;
+      for (int64_t i = 0; i < lanes; ++i) {
+        Value vector = b.loadVector(rows, {b.add(row, i), column});
+        tile.push_back(factor ? b.fmul(vector, factor) : vector);
+      }
+      for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+        b.storeVector(vector, pack.packed, {b.add(column, i), row});
+    });
+  });
+  return rows;
+}
+
+void StreamKernel::finish(Value query, Value numQueries, const State &state) {
+  int64_t queries = tiles.getQueryLanes();
+  for (int64_t v = 0; v < vectors; ++v)
+    b.storeVector(isSoftmax
+                      ? softmax::inverseSum(b, state.maximum[v], state.sum[v])
+                      : b.splat(1.0),
+                  factors, b.index(v * lanes));
+
+  Value zero = b.splat(0.0);
+  auto transposeTo = [&](Value to, Value offset, bool streaming) {
+    b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
+      Value factor = b.loadVector(factors, row);
+      Value isEmpty =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
+      b.loop(b.index(0), b.index(valueWidth), lanes, [&](Value column) {
+        Values tile;
+        for (int64_t i = 0; i < lanes; ++i) {
+          Value sum = b.loadVector(outputs, {b.add(column, i), row});
+          // A sum that some value made infinite becomes NaN; an empty row is
+          // zero whatever the values that it did not read.
+          Value mean = b.fma(sum, zero, b.fmul(sum, factor));
+          tile.push_back(arith::SelectOp::create(b, isEmpty, zero, mean));
+        }
+        for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
+          b.storeVector(vector, to, {b.add(b.add(offset, row), i), column},
+                        streaming);
+      });
+    });
+  };
+  auto copyOut = [&] {
+    b.loop(b.index(0), numQueries, 1, [&](Value row) {
+      b.copyRow(outputRows, row, outputView, b.add(query, row), valueWidth);
+    });
+  };
+  auto throughCopy = [&] {
+    transposeTo(outputRows, b.index(0), /*streaming=*/false);
+    copyOut();
+  };
+  if (valueWidth % lanes != 0) {
+    throughCopy();
+  } else {
+    Value full = b.equal(numQueries, b.index(queries));
+    // Linear-time patterns store past the caches, or through a copy when the
+    // address does not allow it.
+    if (streamsOutput)
+      full = b.both(full, streamsOutput);
+    b.ifThenElse(
+        full, [&] { transposeTo(outputView, query, streamsOutput != nullptr); },
+        throughCopy);
+  }
+  if (!lseView)
+    return;
+  // The scores of this block are no longer needed: their first row holds lse.
+  for (int64_t v = 0; v < vectors; ++v)
+    b.storeVector(softmax::logSumExp(b, state.maximum[v], state.sum[v]), scores,
+                  {b.index(0), b.index(v * lanes)});
+  b.loop(b.index(0), numQueries, 1, [&](Value row) {
+    b.storeScalar(b.loadScalar(scores, {b.index(0), row}), lseView,
+                  {b.add(query, row)});
+  });
+}

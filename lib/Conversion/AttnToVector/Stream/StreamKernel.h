@@ -1,0 +1,343 @@
+//===- StreamKernel.h - Vector code of one attn.stream ----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Code for one attn.stream on memrefs, vectorised over queries: a vector holds
+// one score for each of `lanes` queries, so maxima, exponentials and sums run
+// down the keys without crossing lanes, and neither keys nor values need
+// packing.
+//
+//   per block of L = lanes * vectors queries
+//     pack      QT[D][L]    = transposed queries times scale * log2(e)
+//     score     S[key][L]   = key . QT, with masks, bias and log weight;
+//     maximum exponent  S[key][L]   = 2^(S - maximum); sum accumulate OT[E][L]
+//     += value^T S finish    output      = transposed OT / sum; lse
+//
+// Sources whose rows are few (their number bounded at compile time) are scored
+// all together, then take one maximum, one exponential and one product with the
+// values. Longer ones are streamed in tiles of `key` rows with the running
+// maximum of online soft-max.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
+#define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/StreamRanges.h"
+
+namespace fovea::attn {
+
+class StreamKernel {
+public:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+
+  /// Rows of an operand that will be read soon: `row + i` is prefetched while
+  /// row `i` of the segment is scored, or as many lines of consecutive rows as
+  /// `linesPerTile` says with every register tile.
+  struct Lookahead {
+    Value memref, row;
+    unsigned locality; // 3 keeps it in the first cache level, 2 in the second
+    Value column = {}; // first one, and how many: null for whole rows
+    int64_t columns = 0;
+    Value lastColumn = {}; // no column beyond this one, where it is given
+    int64_t linesPerTile = 0;
+  };
+
+  /// Rows of one source that are scored by the same loop.
+  struct Segment {
+    enum Kind {
+      Rows,     // consecutive rows, all admitted
+      Masked,   // consecutive rows, a mask cuts single entries
+      Diagonal, // consecutive rows from the first query's own position on,
+                // causal
+      Table,    // rows listed one by one
+    };
+    Kind kind;
+    unsigned source;
+    Value keys, values; // 2-d views
+    Value base;         // first row in `keys` and `values`
+    Value row;          // first row in the source: position, weight and bias
+    Value biasColumn;   // column of the first row in the bias
+    Value count;        // number of rows
+    Value skip;         // leading rows of a diagonal that lie before the source
+    Value scoreRow;     // first row of S
+    Value weights, weightRow; // where weights go, and the first row of them
+    Value table;              // first entry of the row table
+    llvm::SmallVector<Lookahead> lookahead;
+    /// The bias of a tile of looked-up scores, copied: a row for each query.
+    /// Null where it is read in place.
+    Value biasRows;
+    /// The column of the bias from which on the product with the values copies
+    /// that of the next tile; null if it does not. None beyond `lastBias` is
+    /// asked for.
+    Value nextBias, lastBias;
+  };
+
+  struct Options {
+    bool manageCache; // add prefetches and streaming stores
+    bool bf16Pairs;   // multiply bf16 data by the CPU's dot product of pairs
+  };
+  StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
+
+  /// Emits the code before the operation.
+  void emit();
+
+protected:
+  /// Rows of values in one turn of their product, where there is something to
+  /// do in every turn.
+  static constexpr int64_t kProductUnroll = 4;
+
+  /// How the rows of a source are multiplied.
+  enum class Arithmetic {
+    InPlace,   // they have the state's type: read where they lie
+    Converted, // narrower: copied to rows of the state's type first
+    Pairs,     // bf16: products of pairs (StreamPairs.cpp)
+  };
+
+  /// Running maximum and sum, one vector each per vector of queries.
+  struct State {
+    Values maximum, sum;
+  };
+
+  /// Keys that several sources read as rows of one table: their scores are
+  /// computed once for a query block and looked up (StreamTables.cpp).
+  struct KeyTable {
+    Value operand; // of the op
+    Value keys;    // 2-d view
+    Value staged;  // scratch in the state's type, null where `keys` has it
+    Value scores;  // scratch [rows][L]
+    int64_t numRows;
+    /// The source that reads the rows themselves, without a bias, and what is
+    /// added to their scores: masked where a block does not read them.
+    std::optional<unsigned> reader;
+    Value weights; // scratch [rows], null without a reader
+  };
+
+  /// A source's operands for one batch entry and head, as 1-d and 2-d views.
+  struct SourceView {
+    Value keys, values, logWeight, bias, codes, rows;
+    Value valueBlocks, logWeightBlocks; // with an axis of query blocks
+    const KeyTable *keyTable;           // null for keys of the source's own
+    SourceAttr attr;
+    Arithmetic arithmetic;
+    bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
+  };
+
+  /// One factor of a product with rows: the rows to transpose, and where to.
+  struct RowPack {
+    Value rows, staged, packed;
+    int64_t width;
+  };
+  /// The factors of a product along `width` columns: rows, and what is packed
+  /// for the queries of a block.
+  struct Factors {
+    Value rows, packed;
+    int64_t width;
+  };
+
+  void allocateScratch();
+  void viewHead(Value batch, Value head);
+  void emitHead(Value batch, Value head);
+  /// Calls `body(first query, number of queries, block index)` for the blocks
+  /// of queries `[begin, end)`.
+  void forEachQueryBlock(Value begin, Value end,
+                         llvm::function_ref<void(Value, Value, Value)> body);
+  void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
+
+  // Stages, in the order they run.
+  void packQueries(Value query, Value numQueries);
+  /// Packs the transposed rows of a block of queries, times `factor` unless
+  /// that is null. Returns the rows themselves: in place, or in `staged`, which
+  /// whole vectors may be read of whatever the width.
+  Value packRows(const RowPack &pack, Value query, Value numQueries,
+                 Value factor);
+  Value getScoreScale();
+  void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
+  void streamLongRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  void attendTile(Segment tile, State &state);
+  void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  /// Whether a diagonal of short ranges is what the outputs start with.
+  bool startsWithDiagonal(llvm::ArrayRef<Segment> shorts);
+  /// Rows of short ranges that weights are kept of.
+  int64_t getChunkRows();
+  void scoreSegments(llvm::MutableArrayRef<Segment> segments, Values &maximum);
+  void finish(Value query, Value numQueries, const State &state);
+
+  // The same stages on pairs of bf16 (StreamPairs.cpp).
+  void packQueryPairs(Value query, Value numQueries);
+  void packValuePairs(const Segment &segment);
+  Values multiplyPairs(const Segment &segment, mlir::ValueRange rows,
+                       unsigned firstVector);
+  void exponentiatePairs(const Segment &segment, const Values &maximum,
+                         Values &sum);
+  Values accumulatePairs(const Segment &segment, Value column,
+                         int64_t numColumns, bool onlyVisible);
+  Value clearHiddenHalves(Value weights, Value values);
+  void markHiddenPairs(const Segment &segment);
+  Value broadcastPair(Value memref, mlir::ValueRange indices);
+
+  // Segments.
+  void collectSegments(Value blockIndex, llvm::SmallVectorImpl<Segment> &longs,
+                       llvm::SmallVectorImpl<Segment> &shorts);
+  Segment buildTable(unsigned source, llvm::ArrayRef<unsigned> ranges,
+                     Value blockIndex);
+  void splitByMask(unsigned source, Value begin, Value end, Value biasBegin,
+                   llvm::SmallVectorImpl<Segment> &segments);
+  Segment stage(Segment segment);
+  void packBias(const Segment &segment);
+
+  // Prefetching and streaming stores (StreamPrefetch.cpp).
+  void lookAhead(Segment &tile);
+  void lookAhead(llvm::MutableArrayRef<Segment> segments);
+  /// What the next block of queries reads, with how many rows of a table it is
+  /// prefetched during.
+  llvm::SmallVector<std::pair<int64_t, Lookahead>>
+  lookAhead(const Segment &table, int64_t numRows,
+            llvm::ArrayRef<Segment> segments);
+  int64_t getUnroll(const Segment &segment, int64_t width);
+  void prefetch(const Segment &segment, Value offset, Value k, int64_t unroll,
+                int64_t width);
+  void prefetchLines(const Lookahead &ahead, Value firstRow, Value firstLine,
+                     int64_t count);
+  int64_t getLineElements(const Segment &segment);
+  Value canStream(Value view);
+  Value hasAlignedRows(Value view);
+
+  // Keys that are rows of a table (StreamTables.cpp).
+  void collectKeyTables();
+  void viewKeyTables(Value batch, Value keyHead);
+  const KeyTable *findKeyTable(Value keys);
+  Value tableRowOf(const SourceView &source, Value row);
+  void packTableWeights(const Segment &segment);
+  /// Whether scores are read from those of a table when they are needed: there
+  /// is nothing to keep but the maximum.
+  bool isLookedUp(const Segment &segment) {
+    const SourceView &source = sources[segment.source];
+    return source.keyTable && !source.bias;
+  }
+  /// Whether they were counted in the maximum with the table.
+  bool isReaderOfTable(const Segment &segment) {
+    const SourceView &source = sources[segment.source];
+    return source.keyTable && source.keyTable->reader == segment.source;
+  }
+  Values lookUp(const Segment &segment, Value offset, int64_t numRows,
+                unsigned firstVector);
+
+  // Scores that are looked up and have a bias (StreamBias.cpp).
+  bool addsBiasInSquares(const Segment &segment);
+  Value lookUpWithBias(const Segment &segment, Values &maximum);
+  /// Rows of a tile of scores that are looked up.
+  int64_t getLookupTile();
+  int64_t getBiasCopiesPerTurn();
+  bool copiesBias(const Segment &segment);
+  void copyBias(Segment &segment);
+  void copyNextBias(const Segment &tile, Value column, Value offset);
+  void moveBias(const Segment &tile, Value copy);
+  Lookahead lookAheadInBias(const Segment &segment);
+
+  // Entries that are not read (StreamHidden.cpp).
+  /// Whether single entries of a segment are masked.
+  static bool isMasked(const Segment &segment);
+  /// Whether a segment may have entries that some query does not read.
+  bool mayHide(const Segment &segment);
+  /// The log weight, in every lane, and the bias of an entry; null without.
+  Value weightAt(const Segment &segment, Value entry);
+  Value biasAt(const Segment &segment, Value entry, unsigned vector);
+  /// Which queries of a vector do not read an entry; null for none. `cuts` says
+  /// whether the mask may cut it.
+  Value hides(const Segment &segment, Value entry, unsigned vector,
+              Value weight, Value bias, bool cuts);
+  Value hides(const Segment &segment, Value entry, unsigned vector);
+  Value isCut(const Segment &segment, Value entry, unsigned vector);
+  void markHidden(const Segment &segment);
+
+  // Parts of a pass over segments.
+  void scoreSegment(const Segment &segment, Values &maximum);
+  void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
+                 unsigned firstVector, bool masked, Values &maximum);
+  /// Calls `body(low, high, step, first vector, masked)` for the register tiles
+  /// of a segment, and for what is left of its rows.
+  void forEachRowTile(
+      const Segment &segment,
+      llvm::function_ref<void(Value, Value, int64_t, unsigned, bool)> body);
+  /// Where entries `offset ...` of a segment lie in its keys and values.
+  Values rowsOf(const Segment &segment, Value offset, int64_t count);
+  /// The scores of entry `offset`, kept or looked up.
+  Values loadScores(const Segment &segment, Value offset, unsigned firstVector);
+  /// The scores of a register tile, masks and terms included.
+  Values scoreTile(const Segment &segment, Value offset, mlir::ValueRange rows,
+                   unsigned firstVector, bool masked);
+  Values multiply(const Segment &segment, Value offset, mlir::ValueRange rows,
+                  unsigned firstVector, const Factors &factors);
+  void exponentiate(const Segment &segment, const Values &maximum, Values &sum);
+  void squarePositive(const Segment &segment);
+  /// The product with columns of the values, without hidden entries if
+  /// `onlyVisible`, whose weights are marked.
+  Values accumulate(const Segment &segment, Value column, int64_t numColumns,
+                    bool onlyVisible);
+  /// Sets every output to `combine(old, product with the values, vector)`.
+  void
+  accumulateColumns(const Segment &segment,
+                    llvm::function_ref<Value(Value, Value, int64_t)> combine);
+
+  /// Runs `body(low, high, firstVector)` over the parts of a segment's rows
+  /// whose live vectors of queries are the same.
+  void forEachTriangle(const Segment &segment,
+                       llvm::function_ref<void(Value, Value, unsigned)> body);
+
+  /// Rows `[offset, offset + size)` of a segment, or as many as it has of them.
+  Segment slice(const Segment &segment, Value offset, int64_t size);
+  Value tableRow(const Segment &segment, Value entry);
+  Value sourceRow(const Segment &segment, Value entry);
+  Value logWeightAt(const SourceView &source, Value row);
+  Value getTermScale();
+
+  Arithmetic getArithmetic(const StreamOp::Source &source);
+  bool isAny(Arithmetic arithmetic);
+  Arithmetic arithmeticOf(const Segment &segment) {
+    return sources[segment.source].arithmetic;
+  }
+
+  StreamOp op;
+  TilesAttr tiles;
+  KernelBuilder b;
+  int64_t lanes, vectors, width, valueWidth;
+  bool hasBias, manageCache;
+  bool isSoftmax;   // or weights are squared positive scores
+  bool allowsPairs; // bf16 query and output: pairs for sources of bf16
+  bool usesPairs;   // and some source is
+  /// Whether rows of keys are read as vectors, so that ragged ones need a copy.
+  bool padsRows = false;
+  /// How many columns before it is packed a bias is asked for, and the cache
+  /// level it goes to.
+  int64_t biasAhead;
+  unsigned biasLocality = 3;
+  RangeAnalysis ranges;
+
+  // Scratch.
+  Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
+  Value chunkWeights;
+  Value stagedKeys, stagedValues, table, tableWeights, packedBias, biasRows;
+  /// Where gradients of listed rows go: rows of windows (StreamBackwardKernel),
+  /// so much further than in the source, by source and range.
+  Value tableTargets;
+  llvm::SmallVector<Values> tableShifts;
+  Value stagedPairs, queryPairs, weightPairs, valuePairs;
+
+  // The present head and query block.
+  llvm::SmallVector<SourceView> sources;
+  llvm::SmallVector<KeyTable, 1> keyTables;
+  Value queryRows, outputView, lseView;
+  Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H

@@ -1,0 +1,470 @@
+//===- StreamStages.cpp - Scores, exponentials and products ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows whose scores are turned into weights and multiplied with the values at
+/// once: 64 rows of 64 queries are 16 KB, so that the weights are still in the
+/// first cache level for every tile of columns. An even number, for pairs.
+static constexpr int64_t kChunk = 64;
+
+/// Value columns from which on rows are far apart.
+static constexpr int64_t kLongRow = 512;
+
+//===----------------------------------------------------------------------===//
+// Passes over segments
+//===----------------------------------------------------------------------===//
+
+StreamKernel::Segment StreamKernel::slice(const Segment &segment, Value offset,
+                                          int64_t size) {
+  Segment part = segment;
+  for (Value *start :
+       {&part.base, &part.row, &part.biasColumn, &part.scoreRow, &part.table})
+    if (*start)
+      *start = b.add(*start, offset);
+  part.count = b.min(b.sub(segment.count, offset), b.index(size));
+  return part;
+}
+
+int64_t StreamKernel::getChunkRows() {
+  return std::max(kChunk, tiles.getQueryLanes());
+}
+
+bool StreamKernel::startsWithDiagonal(ArrayRef<Segment> shorts) {
+  return !ranges.hasLongRanges() &&
+         llvm::any_of(shorts, [](const Segment &segment) {
+           return segment.kind == Segment::Diagonal;
+         });
+}
+
+int64_t StreamKernel::getLookupTile() {
+  return std::min<int64_t>(tiles.getKey(), kChunk);
+}
+
+void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
+                                    State &state) {
+  for (Segment &segment : segments) {
+    // A diagonal has at most as many rows as the block has queries. Scores that
+    // are looked up cost no product that a long tile would make up for.
+    int64_t step = tiles.getKey();
+    if (segment.kind == Segment::Diagonal)
+      step = tiles.getQueryLanes();
+    else if (sources[segment.source].keyTable)
+      step = getLookupTile();
+    if (copiesBias(segment))
+      copyBias(segment);
+    Values carried = state.maximum;
+    carried.append(state.sum);
+    carried =
+        b.loop(b.index(0), segment.count, step, carried,
+               [&](Value offset, ValueRange values) {
+                 Segment tile = slice(segment, offset, step);
+                 lookAhead(tile);
+                 State next;
+                 next.maximum.assign(values.begin(), values.begin() + vectors);
+                 next.sum.assign(values.begin() + vectors, values.end());
+                 attendTile(tile, next);
+                 Values result = next.maximum;
+                 result.append(next.sum);
+                 return result;
+               });
+    state.maximum.assign(carried.begin(), carried.begin() + vectors);
+    state.sum.assign(carried.begin() + vectors, carried.end());
+  }
+}
+
+void StreamKernel::attendTile(Segment tile, State &state) {
+  Values maximum = state.maximum, sum(vectors, b.splat(0.0)), rescale;
+  auto rescaling = [&](int64_t v) {
+    return isSoftmax ? softmax::exp2(b, b.fsub(state.maximum[v], maximum[v]))
+                     : b.splat(1.0);
+  };
+  scoreSegments(tile, maximum);
+  tile.weights = scores;
+  tile.weightRow = tile.scoreRow;
+  // Sums of a tile start from zero: many short sums lose less than a long one.
+  exponentiate(tile, maximum, sum);
+  for (int64_t v = 0; v < vectors; ++v) {
+    rescale.push_back(rescaling(v));
+    sum[v] = b.fma(state.sum[v], rescale[v], sum[v]);
+  }
+  accumulateColumns(tile, [&](Value old, Value total, int64_t v) {
+    return b.fma(old, rescale[v], total);
+  });
+  state = {maximum, sum};
+}
+
+void StreamKernel::attendShortRanges(MutableArrayRef<Segment> segments,
+                                     State &state) {
+  Values maximum = state.maximum, sum;
+  scoreSegments(segments, maximum);
+  // What long ranges have left counts from their maximum.
+  Values rescale;
+  for (int64_t v = 0; v < vectors; ++v) {
+    rescale.push_back(softmax::exp2(b, b.fsub(state.maximum[v], maximum[v])));
+    sum.push_back(b.fmul(state.sum[v], rescale[v]));
+  }
+  if (ranges.hasLongRanges() && isSoftmax)
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Values at = {column, b.index(v * lanes)};
+        b.storeVector(b.fmul(b.loadVector(outputs, at), rescale[v]), outputs,
+                      at);
+      }
+    });
+
+  auto attendChunk = [&](Segment chunk, bool isFirst) {
+    chunk.weights = chunkWeights;
+    chunk.weightRow = b.index(0);
+    exponentiate(chunk, maximum, sum);
+    accumulateColumns(chunk, [&](Value old, Value total, int64_t) {
+      return isFirst ? total : b.fadd(old, total);
+    });
+  };
+  // Diagonals first: storing the product of one spares clearing the outputs.
+  bool isFirst = startsWithDiagonal(segments);
+  for (const Segment &segment : segments) {
+    if (segment.kind != Segment::Diagonal)
+      continue;
+    attendChunk(segment, isFirst);
+    isFirst = false;
+  }
+  for (const Segment &segment : segments) {
+    if (segment.kind == Segment::Diagonal)
+      continue;
+    sum =
+        b.loop(b.index(0), segment.count, kChunk, sum,
+               [&](Value offset, ValueRange running) {
+                 sum.assign(running.begin(), running.end());
+                 attendChunk(slice(segment, offset, kChunk), /*isFirst=*/false);
+                 return sum;
+               });
+  }
+  state = {maximum, sum};
+}
+
+/// Lays segments out one after the other in S and scores them.
+void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
+                                 Values &maximum) {
+  Value scoreRow = b.index(0);
+  for (Segment &segment : segments) {
+    // Rows before the source have no scores.
+    segment.scoreRow = b.sub(scoreRow, segment.skip);
+    segment = stage(segment);
+    Segment rest = segment;
+    if (addsBiasInSquares(segment)) {
+      Value scored = lookUpWithBias(segment, maximum);
+      rest = slice(segment, scored, lanes);
+    }
+    packBias(rest);
+    if (!isReaderOfTable(segment))
+      scoreSegment(rest, maximum);
+    Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
+    // Pairs of rows start at even ones.
+    if (usesPairs)
+      numRows = b.roundDown(b.add(numRows, 1), 2);
+    scoreRow = b.add(scoreRow, numRows);
+  }
+}
+
+void StreamKernel::accumulateColumns(
+    const Segment &segment,
+    function_ref<Value(Value, Value, int64_t)> combine) {
+  int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
+  auto tile = [&](Value column, int64_t numColumns) {
+    Values totals = accumulate(segment, column, numColumns,
+                               /*onlyVisible=*/false);
+    if (mayHide(segment))
+      totals = softmax::unlessFinite(b, totals, [&] {
+        markHidden(segment);
+        return accumulate(segment, column, numColumns, /*onlyVisible=*/true);
+      });
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = 0; v < vectors; ++v) {
+        Values at = {b.add(column, c), b.index(v * lanes)};
+        Value old = b.loadVector(outputs, at);
+        b.storeVector(combine(old, totals[c * vectors + v], v), outputs, at);
+      }
+  };
+  b.loop(b.index(0), b.index(whole), step,
+         [&](Value column) { tile(column, step); });
+  if (whole != valueWidth)
+    tile(b.index(whole), valueWidth - whole);
+}
+
+void StreamKernel::forEachTriangle(
+    const Segment &segment, function_ref<void(Value, Value, unsigned)> body) {
+  if (segment.kind != Segment::Diagonal)
+    return body(b.index(0), segment.count, 0);
+  // Row d of the diagonal is read by queries d and later: the rows of triangle
+  // g need only vectors g and up. Saves 3/8 of the square's work.
+  for (int64_t g = 0; g < vectors; ++g)
+    body(b.max(segment.skip, b.index(g * lanes)),
+         b.min(segment.count, b.index((g + 1) * lanes)), g);
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
+  forEachRowTile(segment, [&](Value low, Value high, int64_t step,
+                              unsigned first, bool masked) {
+    scoreRows(segment, low, high, step, first, masked, maximum);
+  });
+}
+
+void StreamKernel::forEachRowTile(
+    const Segment &segment,
+    function_ref<void(Value, Value, int64_t, unsigned, bool)> body) {
+  bool masked = isMasked(segment);
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    // As many accumulators as in a whole register tile.
+    int64_t step = tiles.getKeys() * vectors / (vectors - first);
+    while (lanes % step != 0)
+      --step;
+    if (segment.kind == Segment::Table)
+      return body(low, high, tiles.getKeys(), first, masked);
+    Value length = b.max(b.sub(high, low), b.index(0));
+    Value whole = b.add(low, b.roundDown(length, step));
+    body(low, whole, step, first, masked);
+    body(whole, high, 1, first, masked);
+  });
+}
+
+StreamKernel::Values StreamKernel::rowsOf(const Segment &segment, Value offset,
+                                          int64_t count) {
+  bool gathers = segment.kind == Segment::Table &&
+                 arithmeticOf(segment) != Arithmetic::Converted;
+  Values rows;
+  for (int64_t i = 0; i < count; ++i) {
+    Value entry = b.add(offset, i);
+    rows.push_back(gathers ? tableRow(segment, entry)
+                           : b.add(segment.base, entry));
+  }
+  return rows;
+}
+
+void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
+                             int64_t step, unsigned firstVector, bool masked,
+                             Values &maximum) {
+  int64_t live = vectors - firstVector;
+  Values carried(maximum.begin() + firstVector, maximum.end());
+  carried =
+      b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
+        Values rows = rowsOf(segment, offset, step), next(running);
+        Values found = scoreTile(segment, offset, rows, firstVector, masked);
+        for (int64_t i = 0; i < step; ++i)
+          for (int64_t v = 0; v < live; ++v) {
+            Value score = found[i * live + v];
+            if (!isLookedUp(segment))
+              b.storeVector(score, scores,
+                            {b.add(segment.scoreRow, b.add(offset, i)),
+                             b.index((firstVector + v) * lanes)});
+            next[v] = b.fmax(next[v], score);
+          }
+        return next;
+      });
+  llvm::copy(carried, maximum.begin() + firstVector);
+}
+
+StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
+                                             Value offset, ValueRange rows,
+                                             unsigned firstVector,
+                                             bool masked) {
+  const SourceView &source = sources[segment.source];
+  int64_t step = rows.size(), live = vectors - firstVector;
+  Values result = source.keyTable ? lookUp(segment, offset, step, firstVector)
+                  : arithmeticOf(segment) == Arithmetic::Pairs
+                      ? multiplyPairs(segment, rows, firstVector)
+                      : multiply(segment, offset, rows, firstVector,
+                                 {segment.keys, packedQueries, width});
+  for (int64_t i = 0; i < step; ++i) {
+    Value entry = b.add(offset, i), weight = weightAt(segment, entry);
+    for (int64_t v = 0; v < live; ++v) {
+      Value &score = result[i * live + v];
+      Value bias = biasAt(segment, entry, firstVector + v);
+      // The log weight is added last: it is larger than the products, whose sum
+      // would lose bits to it. Without a soft-max the weight takes it as a
+      // factor.
+      if (isSoftmax && weight)
+        score = b.fadd(score, weight);
+      if (bias)
+        score = b.fadd(score, bias);
+      // Only the first vector of a triangle has queries before its rows.
+      bool cuts = masked && (segment.kind == Segment::Masked || v == 0);
+      if (Value hidden =
+              hides(segment, entry, firstVector + v, weight, bias, cuts))
+        score = arith::SelectOp::create(b, hidden, b.splat(softmax::kMasked),
+                                        score);
+    }
+  }
+  return result;
+}
+
+/// The products of rows and what is packed for the queries.
+StreamKernel::Values StreamKernel::multiply(const Segment &segment,
+                                            Value offset, ValueRange rows,
+                                            unsigned firstVector,
+                                            const Factors &factors) {
+  int64_t step = rows.size(), live = vectors - firstVector;
+  Values initial(step * live, b.splat(0.0));
+  // One cache line of each prefetched operand in every turn of the loop. The
+  // rest is not worth the code.
+  bool prefetches = step == tiles.getKeys() && !segment.lookahead.empty();
+  int64_t unroll = prefetches ? getUnroll(segment, factors.width)
+                              : (factors.width % 2 ? 1 : 2);
+  return b.loop(b.index(0), b.index(factors.width), unroll, initial,
+                [&](Value first, ValueRange sums) {
+                  if (step == tiles.getKeys())
+                    prefetch(segment, offset, first, unroll, factors.width);
+                  Values next(sums);
+                  for (int64_t u = 0; u < unroll; ++u) {
+                    Value k = b.add(first, u);
+                    Values queries;
+                    for (int64_t v = firstVector; v < vectors; ++v)
+                      queries.push_back(b.loadVector(factors.packed,
+                                                     {k, b.index(v * lanes)}));
+                    for (int64_t i = 0; i < step; ++i) {
+                      Value key =
+                          b.broadcast(b.loadScalar(factors.rows, {rows[i], k}));
+                      for (int64_t v = 0; v < live; ++v) {
+                        Value &sum = next[i * live + v];
+                        sum = b.fma(key, queries[v], sum);
+                      }
+                    }
+                  }
+                  return next;
+                });
+}
+
+//===----------------------------------------------------------------------===//
+// Exponentials and the product with the values
+//===----------------------------------------------------------------------===//
+
+StreamKernel::Values StreamKernel::loadScores(const Segment &segment,
+                                              Value offset,
+                                              unsigned firstVector) {
+  if (isLookedUp(segment))
+    return scoreTile(segment, offset, rowsOf(segment, offset, 1), firstVector,
+                     isMasked(segment));
+  Values found;
+  for (int64_t v = firstVector; v < vectors; ++v)
+    found.push_back(b.loadVector(
+        scores, {b.add(segment.scoreRow, offset), b.index(v * lanes)}));
+  return found;
+}
+
+void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
+                                Values &sum) {
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
+    return exponentiatePairs(segment, maximum, sum);
+  if (!isSoftmax)
+    return squarePositive(segment);
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    Values carried(sum.begin() + first, sum.end());
+    carried =
+        b.loop(low, high, 1, carried, [&](Value offset, ValueRange running) {
+          Value row = b.add(segment.weightRow, offset);
+          Values found = loadScores(segment, offset, first), next;
+          for (int64_t v = first; v < vectors; ++v) {
+            Value score = found[v - first];
+            Value weight = softmax::exp2(b, b.fsub(score, maximum[v]));
+            b.storeVector(weight, segment.weights, {row, b.index(v * lanes)});
+            next.push_back(b.fadd(running[v - first], weight));
+          }
+          return next;
+        });
+    llvm::copy(carried, sum.begin() + first);
+  });
+}
+
+/// The weights of `squared_relu`, in place of the scores. A masked score is
+/// negative.
+void StreamKernel::squarePositive(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    b.loop(low, high, 1, [&](Value offset) {
+      Value row = b.add(segment.weightRow, offset), factor;
+      Values found = loadScores(segment, offset, first);
+      if (segment.kind == Segment::Table)
+        factor = b.loadScalar(tableWeights, b.add(segment.table, offset));
+      else if (source.logWeight)
+        factor = logWeightAt(source, b.add(segment.row, offset));
+      if (factor)
+        factor = b.broadcast(math::Exp2Op::create(b, factor));
+      for (int64_t v = first; v < vectors; ++v) {
+        // The second operand wins when it is NaN.
+        Value positive = b.fmax(b.splat(0.0), found[v - first]);
+        Value weight = b.fmul(positive, positive);
+        b.storeVector(factor ? b.fmul(weight, factor) : weight, segment.weights,
+                      {row, b.index(v * lanes)});
+      }
+    });
+  });
+}
+
+StreamKernel::Values StreamKernel::accumulate(const Segment &segment,
+                                              Value column, int64_t numColumns,
+                                              bool onlyVisible) {
+  if (arithmeticOf(segment) == Arithmetic::Pairs)
+    return accumulatePairs(segment, column, numColumns, onlyVisible);
+  Values accumulators(numColumns * vectors, b.splat(0.0));
+  forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
+    int64_t live = vectors - first;
+    Values carried;
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = first; v < vectors; ++v)
+        carried.push_back(accumulators[c * vectors + v]);
+    bool gathers = segment.kind == Segment::Table &&
+                   arithmeticOf(segment) == Arithmetic::InPlace;
+    auto multiply = [&](Value offset, ValueRange sums) {
+      Value row =
+          gathers ? tableRow(segment, offset) : b.add(segment.base, offset);
+      Value weightRow = b.add(segment.weightRow, offset);
+      Values weights, next;
+      for (int64_t v = first; v < vectors; ++v)
+        weights.push_back(
+            b.loadVector(segment.weights, {weightRow, b.index(v * lanes)}));
+      // Rows too long for the CPU to see columns as streams: the next line of
+      // each, once for every vector of columns or more often.
+      if (manageCache && valueWidth >= kLongRow &&
+          segment.values != stagedValues)
+        b.prefetch(segment.values, {row, b.add(column, lanes)}, 3);
+      for (int64_t c = 0; c < numColumns; ++c) {
+        Value value =
+            b.broadcast(b.loadScalar(segment.values, {row, b.add(column, c)}));
+        for (int64_t v = 0; v < live; ++v) {
+          Value sum = sums[c * live + v];
+          next.push_back(onlyVisible
+                             ? softmax::addVisible(b, weights[v], value, sum)
+                             : b.fma(value, weights[v], sum));
+        }
+      }
+      return next;
+    };
+    if (!onlyVisible && segment.nextBias && numColumns == tiles.getColumns())
+      carried = b.unrolledLoop(
+          low, high, kProductUnroll, carried, multiply,
+          [&](Value offset) { copyNextBias(segment, column, offset); });
+    else
+      carried = b.loop(low, high, 1, carried, multiply);
+    for (int64_t c = 0; c < numColumns; ++c)
+      for (int64_t v = 0; v < live; ++v)
+        accumulators[c * vectors + first + v] = carried[c * live + v];
+  });
+  return accumulators;
+}

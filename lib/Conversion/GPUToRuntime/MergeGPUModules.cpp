@@ -1,0 +1,53 @@
+//===- MergeGPUModules.cpp - One module for all kernels -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Conversion/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_MERGEGPUMODULESPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+
+namespace {
+struct MergeGPUModulesPass
+    : fovea::attn::impl::MergeGPUModulesPassBase<MergeGPUModulesPass> {
+  void runOnOperation() override {
+    SmallVector<gpu::GPUModuleOp> modules(
+        getOperation().getOps<gpu::GPUModuleOp>());
+    if (modules.size() < 2)
+      return;
+    // In the order of the launches, so that kernels keep short names.
+    gpu::GPUModuleOp merged = modules.front();
+    SymbolTable table(merged);
+    llvm::DenseMap<SymbolRefAttr, SymbolRefAttr> renamed;
+    for (gpu::GPUModuleOp module : ArrayRef(modules).drop_front()) {
+      for (auto kernel :
+           llvm::make_early_inc_range(module.getOps<gpu::GPUFuncOp>())) {
+        auto before = getReference(module, kernel.getName());
+        kernel->remove();
+        table.insert(kernel);
+        renamed[before] = getReference(merged, kernel.getName());
+      }
+      module.erase();
+    }
+    getOperation().walk([&](gpu::LaunchFuncOp op) {
+      if (SymbolRefAttr kernel = renamed.lookup(op.getKernel()))
+        op.setKernelAttr(kernel);
+    });
+  }
+
+  static SymbolRefAttr getReference(gpu::GPUModuleOp module, StringRef kernel) {
+    MLIRContext *context = module.getContext();
+    return SymbolRefAttr::get(context, module.getName(),
+                              {FlatSymbolRefAttr::get(context, kernel)});
+  }
+};
+} // namespace

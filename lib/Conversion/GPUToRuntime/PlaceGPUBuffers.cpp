@@ -1,0 +1,379 @@
+//===- PlaceGPUBuffers.cpp - Buffers of GPU functions ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_PLACEGPUBUFFERSPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+/// What a mapped buffer is used for, as FOVEA_RT_GPU_READ and _WRITE say.
+enum Access : int32_t { Read = 1, Write = 2 };
+
+class BufferPlacement {
+public:
+  BufferPlacement(func::FuncOp function, int32_t kind)
+      : function(function), calls(function->getParentOfType<ModuleOp>()),
+        kind(kind) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult check();
+  void mapArguments();
+  LogicalResult collectResults();
+  void placeAllocation(memref::AllocOp op);
+  void lower(memref::CopyOp op);
+  void lower(memref::LoadOp op);
+  void lower(memref::StoreOp op);
+  void lower(nvgpu::TmaCreateDescriptorOp op);
+  /// Memory of the host for one number of a type.
+  Value makeSlot(OpBuilder &builder, Location loc, Type type,
+                 unsigned alignment = 0);
+  void copyElement(OpBuilder &builder, Location loc, Value to, Value from,
+                   Type type);
+  /// The device's view of a buffer in the host's memory.
+  Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
+
+  func::FuncOp function;
+  GPURuntimeCalls calls;
+  int32_t kind;
+  Value queue;
+  /// Allocations that the function returns, which are the caller's.
+  llvm::SmallPtrSet<Operation *, 4> results;
+};
+
+struct PlaceGPUBuffersPass
+    : fovea::attn::impl::PlaceGPUBuffersPassBase<PlaceGPUBuffersPass> {
+  using PlaceGPUBuffersPassBase::PlaceGPUBuffersPassBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() &&
+          failed(BufferPlacement(function, emulate ? 1 : 0).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
+
+/// A buffer whose bytes cannot be counted before it is copied; null if `types`
+/// has none.
+static Type findUnsizedBuffer(TypeRange types) {
+  for (Type type : types) {
+    auto buffer = dyn_cast<BaseMemRefType>(type);
+    if (buffer &&
+        (!buffer.hasRank() || !buffer.getElementType().isIntOrIndexOrFloat()))
+      return type;
+  }
+  return {};
+}
+
+/// Whether `op` only forgets the rank of a buffer of which a tensor map is
+/// made.
+static bool isForTensorMap(Operation *op) {
+  return isa<memref::CastOp>(op) &&
+         llvm::all_of(op->getUsers(),
+                      llvm::IsaPred<nvgpu::TmaCreateDescriptorOp>);
+}
+
+/// Code outside of kernels runs on the host, which cannot see the device's
+/// memory.
+LogicalResult BufferPlacement::check() {
+  auto checkTypes = [](Operation *op, TypeRange types) -> LogicalResult {
+    if (Type type = findUnsizedBuffer(types))
+      return op->emitOpError("has a value of type ")
+             << type << ", but buffers of GPUs have a rank and hold numbers";
+    return success();
+  };
+  if (failed(checkTypes(function, function.getArgumentTypes())))
+    return failure();
+  WalkResult result = function.walk([&](Operation *op) -> WalkResult {
+    if (!isForTensorMap(op) && failed(checkTypes(op, op->getResultTypes())))
+      return WalkResult::interrupt();
+    if (isa<memref::LoadOp, memref::StoreOp>(op) &&
+        op->getParentOfType<LoopLikeOpInterface>())
+      return op->emitOpError(
+          "accesses single elements in a loop on the host, but "
+          "in a function for a GPU they lie on the device");
+    if (isa<func::CallOp>(op))
+      return op->emitOpError("calls a function, which a function for a GPU "
+                             "cannot");
+    if (isa<scf::ForallOp>(op))
+      return op->emitOpError("is a parallel loop without a GPU kernel");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+Value BufferPlacement::map(OpBuilder &builder, Location loc, Value buffer,
+                           int32_t access) {
+  Value pointer = calls.getPointer(builder, loc, buffer);
+  Value bytes = calls.getNumBytes(builder, loc, buffer);
+  Value flags = arith::ConstantOp::create(builder, loc,
+                                          builder.getI32IntegerAttr(access));
+  Value mapped = calls.call(builder, loc, "fovea_rt_gpu_map",
+                            {queue, pointer, bytes, flags}, calls.pointerType);
+  return calls.makeBuffer(builder, loc, mapped, buffer);
+}
+
+void BufferPlacement::mapArguments() {
+  OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  Location loc = function.getLoc();
+  Value device =
+      arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(kind));
+  queue = calls.call(builder, loc, "fovea_rt_gpu_begin", {device},
+                     calls.pointerType);
+  for (BlockArgument argument : function.getArguments()) {
+    if (!isa<MemRefType>(argument.getType()) || argument.use_empty())
+      continue;
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : argument.getUses())
+      if (!isa<memref::DimOp>(use.getOwner()))
+        uses.push_back(&use);
+    if (uses.empty())
+      continue;
+    bool isWritten = function.getArgAttr(argument.getArgNumber(),
+                                         kWrittenAttrName) != nullptr;
+    Value mapped = map(builder, loc, argument, isWritten ? Read | Write : Read);
+    for (OpOperand *use : uses)
+      use->set(mapped);
+  }
+}
+
+/// All of a buffer in another shape.
+static bool isReshape(Operation *op) {
+  return isa_and_nonnull<memref::CastOp, memref::CollapseShapeOp,
+                         memref::ExpandShapeOp>(op);
+}
+
+/// True for uses of a result that need no device: the way to `func.return`.
+static bool isHostUse(Operation *user) {
+  if (isa<memref::DimOp, func::ReturnOp>(user))
+    return true;
+  return isReshape(user) && llvm::all_of(user->getUsers(), isHostUse);
+}
+
+LogicalResult BufferPlacement::collectResults() {
+  WalkResult walk = function.walk([&](func::ReturnOp op) -> WalkResult {
+    for (Value value : op.getOperands()) {
+      if (!isa<MemRefType>(value.getType()))
+        continue;
+      while (isReshape(value.getDefiningOp()) &&
+             isHostUse(value.getDefiningOp()))
+        value = value.getDefiningOp()->getOperand(0);
+      auto allocation = value.getDefiningOp<memref::AllocOp>();
+      if (!allocation)
+        return op.emitOpError("returns a buffer that the function does not "
+                              "allocate");
+      results.insert(allocation);
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+void BufferPlacement::placeAllocation(memref::AllocOp op) {
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  Location loc = op.getLoc();
+  if (results.contains(op)) {
+    Value bytes =
+        calls.getNumBytes(builder, loc, op.getType(), op.getDynamicSizes());
+    Value pointer = calls.call(builder, loc, "fovea_rt_gpu_alloc_result",
+                               {queue, bytes}, calls.pointerType);
+    Value buffer = calls.makeBuffer(builder, loc, pointer, op.getType(),
+                                    op.getDynamicSizes());
+    Value mapped = map(builder, loc, buffer, Write);
+    op->replaceUsesWithIf(ValueRange(mapped), [](OpOperand &use) {
+      return !isHostUse(use.getOwner());
+    });
+    op.replaceAllUsesWith(buffer);
+    op.erase();
+    return;
+  }
+  builder.setInsertionPoint(op);
+  Value bytes =
+      calls.getNumBytes(builder, loc, op.getType(), op.getDynamicSizes());
+  Value pointer = calls.call(builder, loc, "fovea_rt_gpu_alloc", {queue, bytes},
+                             calls.pointerType);
+  Value buffer = calls.makeBuffer(builder, loc, pointer, op.getType(),
+                                  op.getDynamicSizes());
+  op.replaceAllUsesWith(buffer);
+  op.erase();
+}
+
+void BufferPlacement::lower(memref::CopyOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value to = calls.getPointer(builder, loc, op.getTarget());
+  Value from = calls.getPointer(builder, loc, op.getSource());
+  Value bytes = calls.getNumBytes(builder, loc, op.getSource());
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+  op.erase();
+}
+
+Value BufferPlacement::makeSlot(OpBuilder &builder, Location loc, Type type,
+                                unsigned alignment) {
+  // Once, even if the access is in a loop.
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
+                                       builder.getI64IntegerAttr(1));
+  type = LLVMTypeConverter(builder.getContext()).convertType(type);
+  return LLVM::AllocaOp::create(builder, loc, calls.pointerType, type, one,
+                                alignment);
+}
+
+void BufferPlacement::copyElement(OpBuilder &builder, Location loc, Value to,
+                                  Value from, Type type) {
+  Value bytes = calls.getNumBytes(builder, loc, MemRefType::get({}, type), {});
+  calls.call(builder, loc, "fovea_rt_gpu_copy", {queue, to, from, bytes});
+}
+
+void BufferPlacement::lower(memref::LoadOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getType();
+  auto slotType = MemRefType::get({}, type);
+  Value slot = makeSlot(builder, loc, type);
+  copyElement(
+      builder, loc, slot,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      type);
+  Value buffer = calls.makeBuffer(builder, loc, slot, slotType, {});
+  op.replaceAllUsesWith(
+      memref::LoadOp::create(builder, loc, buffer).getResult());
+  op.erase();
+}
+
+void BufferPlacement::lower(memref::StoreOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Type type = op.getValue().getType();
+  Value slot = makeSlot(builder, loc, type);
+  Value buffer =
+      calls.makeBuffer(builder, loc, slot, MemRefType::get({}, type), {});
+  memref::StoreOp::create(builder, loc, op.getValue(), buffer);
+  copyElement(
+      builder, loc,
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
+      slot, type);
+  op.erase();
+}
+
+/// Encodes the map of a tensor, whose axes count from the innermost.
+void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value tensor = op.getTensor();
+  while (auto cast = tensor.getDefiningOp<memref::CastOp>())
+    tensor = cast.getSource();
+  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  Type element = cast<MemRefType>(tensor.getType()).getElementType();
+  auto number = [&](Type type, int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getIntegerAttr(type, value));
+  };
+  auto makeList = [&](Type type, ArrayRef<Value> values) {
+    Value list =
+        makeSlot(builder, loc, LLVM::LLVMArrayType::get(type, values.size()));
+    for (auto [i, value] : llvm::enumerate(values)) {
+      Value at = LLVM::GEPOp::create(builder, loc, calls.pointerType, type,
+                                     list, ArrayRef<LLVM::GEPArg>{int32_t(i)});
+      LLVM::StoreOp::create(
+          builder, loc,
+          arith::IndexCastOp::create(builder, loc, type, value).getResult(),
+          at);
+    }
+    return list;
+  };
+  auto metadata =
+      memref::ExtractStridedMetadataOp::create(builder, loc, tensor);
+  SmallVector<Value> extents(llvm::reverse(metadata.getSizes())),
+      strides(llvm::reverse(metadata.getStrides())),
+      box(llvm::reverse(op.getBoxDimensions()));
+  strides.erase(strides.begin());
+  Value bytes = arith::ConstantIndexOp::create(
+      builder, loc, element.getIntOrFloatBitWidth() / 8);
+  for (Value &stride : strides)
+    stride = arith::MulIOp::create(builder, loc, stride, bytes);
+  // CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and BFLOAT16.
+  Value kindOfElement = number(i32, element.isBF16() ? 9 : 6);
+  auto swizzle =
+      cast<nvgpu::TensorMapDescriptorType>(op.getTensorMap().getType())
+          .getSwizzle();
+  Value map = makeSlot(builder, loc, LLVM::LLVMArrayType::get(i64, 16),
+                       /*alignment=*/64);
+  calls.call(builder, loc, "fovea_rt_gpu_encode_tensor_map",
+             {queue, map, kindOfElement, number(i32, extents.size()),
+              calls.getElementPointer(builder, loc, tensor, {}),
+              makeList(i64, extents), makeList(i64, strides),
+              makeList(i32, box), number(i32, static_cast<int64_t>(swizzle))});
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
+    user->getResult(0).replaceAllUsesWith(map);
+    user->erase();
+  }
+  op.erase();
+}
+
+LogicalResult BufferPlacement::run() {
+  if (failed(check()) || failed(collectResults()))
+    return failure();
+  mapArguments();
+  SmallVector<Operation *> ops;
+  function.walk([&](Operation *op) {
+    if (isa<memref::AllocOp, memref::DeallocOp, memref::CopyOp, memref::LoadOp,
+            memref::StoreOp, memref::GetGlobalOp, nvgpu::TmaCreateDescriptorOp,
+            func::ReturnOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder builder(op);
+    Location loc = op->getLoc();
+    if (auto allocation = dyn_cast<memref::AllocOp>(op)) {
+      placeAllocation(allocation);
+    } else if (auto free = dyn_cast<memref::DeallocOp>(op)) {
+      Value pointer = calls.getPointer(builder, loc, free.getMemref());
+      calls.call(builder, loc, "fovea_rt_gpu_free", {queue, pointer});
+      op->erase();
+    } else if (auto copy = dyn_cast<memref::CopyOp>(op)) {
+      lower(copy);
+    } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      lower(load);
+    } else if (auto store = dyn_cast<memref::StoreOp>(op)) {
+      lower(store);
+    } else if (auto create = dyn_cast<nvgpu::TmaCreateDescriptorOp>(op)) {
+      lower(create);
+    } else if (auto global = dyn_cast<memref::GetGlobalOp>(op)) {
+      builder.setInsertionPointAfter(op);
+      SmallVector<OpOperand *> uses;
+      for (OpOperand &use : op->getUses())
+        uses.push_back(&use);
+      Value mapped = map(builder, loc, global.getResult(), Read);
+      for (OpOperand *use : uses)
+        use->set(mapped);
+    } else {
+      calls.call(builder, loc, "fovea_rt_gpu_end", {queue});
+    }
+  }
+  return success();
+}

@@ -1,0 +1,34 @@
+//===- LinalgKernels.h - Vector code of linalg ops --------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What surrounds attention in a transformer layer: products of matrices, and
+// everything else that visits its elements in loops. Both kernels work on
+// buffers and emit one parallel loop.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H
+#define FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H
+
+#include "fovea/Kernels/RegisterFile.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace fovea::attn {
+
+/// Emits a register-tiled product before `op` and returns true, when `op` sums
+/// products of two floating-point operands over permutations of its loops.
+bool emitLinalgContraction(mlir::linalg::LinalgOp op, RegisterFile registers);
+
+/// Emits vectorised loops before `op` and returns true, when the body of `op`
+/// is made of elementwise operations. Vectors run along the last dimension of
+/// the output, or along that of the input when it is reduced.
+bool emitLinalgLoops(mlir::linalg::LinalgOp op, RegisterFile registers);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H

@@ -1,0 +1,58 @@
+//===- VectorizeLinalg.cpp - Vector code of linalg ops --------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgKernels.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/VectorOperands.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_VECTORIZELINALGPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+namespace {
+struct VectorizeLinalgPass
+    : fovea::attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
+  using VectorizeLinalgPassBase::VectorizeLinalgPassBase;
+  void runOnOperation() override {
+    if (failed(
+            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+      return signalPassFailure();
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    RegisterFile registers = {vectorBits, numRegisters};
+    // What is neither stays for the conversion to plain loops.
+    for (linalg::LinalgOp op : ops)
+      if (emitLinalgContraction(op, registers) ||
+          emitLinalgLoops(op, registers))
+        op.erase();
+
+    // Functions of vectors would become calls for one element after the other.
+    SmallVector<Operation *> functions;
+    getOperation().walk([&](Operation *op) {
+      if (isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
+          isa<VectorType>(op->getResult(0).getType()))
+        functions.push_back(op);
+    });
+    RewritePatternSet patterns(&getContext());
+    populateMathPolynomialApproximationPatterns(patterns);
+    (void)applyOpPatternsGreedily(functions, std::move(patterns));
+  }
+};
+} // namespace

@@ -1,0 +1,136 @@
+//===- LoopsToGPU.cpp - GPU kernels of parallel loops ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUSerialLoops.h"
+#include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/Transforms.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_LOOPSTOGPUPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Threads of a block.
+static constexpr int64_t kNumThreads = 256;
+
+static bool isInKernel(Operation *op) {
+  return op->getParentOfType<gpu::LaunchOp>() != nullptr;
+}
+
+/// One thread for each iteration.
+static void launchParallel(scf::ParallelOp loop) {
+  OpBuilder builder(loop);
+  Location loc = loop.getLoc();
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  NumberedIterations iterations(b, loop);
+  gpu::LaunchOp launch =
+      createLaunch(b, loc, b.ceilDiv(iterations.total, kNumThreads),
+                   kNumThreads, /*sharedBytes=*/0);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value number = b.add(b.mul(launch.getBlockIds().x, kNumThreads),
+                       launch.getThreadIds().x);
+  b.ifThen(b.less(number, iterations.total),
+           [&] { iterations.emit(b, loop, number); });
+  loop.erase();
+}
+
+namespace {
+struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
+  void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    SmallVector<linalg::LinalgOp> linalgOps;
+    SmallVector<memref::CopyOp> copies;
+    SmallVector<scf::ForallOp> foralls;
+    llvm::SetVector<scf::ForOp> serialLoops;
+    getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (isInKernel(op))
+        return;
+      auto loop = dyn_cast<scf::ForOp>(op);
+      if (loop && !isIn(loop, serialLoops) && isSerialLoop(loop))
+        serialLoops.insert(loop);
+      if (auto forall = dyn_cast<scf::ForallOp>(op))
+        foralls.push_back(forall);
+      if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+        linalgOps.push_back(linalgOp);
+      auto copy = dyn_cast<memref::CopyOp>(op);
+      if (copy &&
+          (isIn(copy, serialLoops) ||
+           !(isContiguous(copy.getSource()) && isContiguous(copy.getTarget()))))
+        copies.push_back(copy);
+    });
+    for (scf::ForallOp forall : foralls) {
+      rewriter.setInsertionPoint(forall);
+      if (failed(scf::forallToParallelLoop(rewriter, forall))) {
+        forall.emitOpError("cannot be lowered to loops on buffers");
+        return signalPassFailure();
+      }
+    }
+    for (memref::CopyOp copy : copies) {
+      rewriter.setInsertionPoint(copy);
+      linalgOps.push_back(linalg::makeMemRefCopyOp(
+          rewriter, copy.getLoc(), copy.getSource(), copy.getTarget()));
+      rewriter.eraseOp(copy);
+    }
+    for (linalg::LinalgOp op : linalgOps) {
+      if (!isIn(op, serialLoops) && splitWholeReduction(op))
+        continue;
+      rewriter.setInsertionPoint(op);
+      if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
+        op.emitOpError("cannot be lowered to loops on buffers");
+        return signalPassFailure();
+      }
+      rewriter.eraseOp(op);
+    }
+    for (scf::ForOp loop : serialLoops)
+      launchSerialLoop(loop, kNumThreads);
+    SmallVector<scf::ParallelOp> loops;
+    WalkResult result =
+        getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+          if (isa<gpu::LaunchOp>(op))
+            return WalkResult::skip();
+          auto loop = dyn_cast<scf::ParallelOp>(op);
+          if (!loop)
+            return WalkResult::advance();
+          if (!loop.getInitVals().empty()) {
+            loop.emitOpError("reduces across its iterations, which GPU loops "
+                             "cannot");
+            return WalkResult::interrupt();
+          }
+          loops.push_back(loop);
+          return WalkResult::skip();
+        });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    llvm::for_each(loops, launchParallel);
+  }
+
+  static bool isIn(Operation *op, const llvm::SetVector<scf::ForOp> &loops) {
+    return llvm::any_of(
+        loops, [&](scf::ForOp loop) { return loop->isProperAncestor(op); });
+  }
+
+  static bool isContiguous(Value memref) {
+    // Buffers without a rank are refused when they are placed.
+    auto type = dyn_cast<MemRefType>(memref.getType());
+    return !type || type.getLayout().isIdentity();
+  }
+};
+} // namespace

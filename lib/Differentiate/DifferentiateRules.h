@@ -1,0 +1,32 @@
+//===- DifferentiateRules.h - Gradients, by dialect -------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_DIFFERENTIATE_DIFFERENTIATERULES_H
+#define FOVEA_LIB_DIFFERENTIATE_DIFFERENTIATERULES_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Differentiate/DifferentiableOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace fovea::attn {
+
+/// Models of DifferentiableOpInterface for the operations of a dialect: arith
+/// and math on numbers, everything else on tensors.
+void registerArithRules(mlir::DialectRegistry &registry);
+void registerLinalgRules(mlir::DialectRegistry &registry);
+void registerTensorRules(mlir::DialectRegistry &registry);
+void registerAttnRules(mlir::DialectRegistry &registry);
+void registerTreeRules(mlir::DialectRegistry &registry);
+
+/// Computes again, after `boundary`, what operations before it are cheap to
+/// compute from values that are kept anyway.
+void recomputeCheapValues(mlir::Operation *boundary);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_DIFFERENTIATE_DIFFERENTIATERULES_H

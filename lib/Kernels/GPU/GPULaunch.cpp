@@ -1,0 +1,175 @@
+//===- GPULaunch.cpp - Kernels from parallel loops ------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
+  for (Value operand : op->getOperands())
+    if (getElementTypeOrSelf(operand).isF64())
+      return op->emitOpError("has data of type 'f64', but GPU kernels take "
+                             "f16, bf16 and f32");
+  return success();
+}
+
+LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
+  for (Value operand : operands) {
+    int64_t width = cast<ShapedType>(operand.getType()).getShape().back();
+    if (width > kMaxHeadWidth)
+      return op->emitOpError("has heads of width ")
+             << width << ", but GPU kernels take at most " << kMaxHeadWidth;
+  }
+  return success();
+}
+
+gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
+                                        Value numBlocks, int64_t numThreads,
+                                        int64_t sharedBytes) {
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  Value one = b.index(1);
+  Value shared;
+  if (sharedBytes)
+    shared = arith::ConstantOp::create(b, b.getI32IntegerAttr(sharedBytes));
+  auto launch = gpu::LaunchOp::create(b, numBlocks, one, one,
+                                      b.index(numThreads), one, one, shared);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&launch.getBody().front());
+  gpu::TerminatorOp::create(builder, loc);
+  return launch;
+}
+
+void fovea::attn::parallelLoop(KernelBuilder &b, ArrayRef<Value> extents,
+                               function_ref<void(ValueRange)> body) {
+  SmallVector<Value> lows(extents.size(), b.index(0)),
+      steps(extents.size(), b.index(1));
+  scf::ParallelOp::create(
+      b, lows, extents, steps,
+      [&](OpBuilder &, Location, ValueRange at) { body(at); });
+}
+
+KernelBuilder::Values fovea::attn::splitNumber(KernelBuilder &b, Value number,
+                                               ValueRange extents) {
+  KernelBuilder::Values digits(extents.size());
+  for (int64_t dim = extents.size() - 1; dim > 0; --dim) {
+    digits[dim] = b.rem(number, extents[dim]);
+    number = b.div(number, extents[dim]);
+  }
+  if (!digits.empty())
+    digits.front() = number;
+  return digits;
+}
+
+KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
+                                               ValueRange extents,
+                                               int64_t sharedBytes) {
+  Value total = b.index(1);
+  for (Value extent : extents)
+    total = b.mul(total, extent);
+  gpu::LaunchOp launch =
+      createLaunch(b, b.getLoc(), total, b.getNumThreads(), sharedBytes);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  b.begin();
+  return splitNumber(b, launch.getBlockIds().x, extents);
+}
+
+void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
+                              double factor, Value dots, Value minus) {
+  int64_t width = getWidth(left);
+  Value extents[] = {b.extent(left, 0), b.extent(left, 1), b.extent(left, 2)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value start = b.scalar(0.0);
+    if (minus)
+      start = b.fsub(start, b.loadScalar(minus, at));
+    Value dot =
+        b.loop(b.index(0), b.index(width), 1, {start},
+               [&](Value column, ValueRange sum) -> KernelBuilder::Values {
+                 Value place[] = {at[0], at[1], at[2], column};
+                 return {b.fma(b.loadScalar(left, place),
+                               b.loadScalar(right, place), sum[0])};
+               })[0];
+    b.storeScalar(b.fmul(dot, b.scalar(factor)), dots, at);
+  });
+}
+
+/// A warp goes through the numbers, 32 at a time; a vote says which are listed,
+/// and how many of them come before each lane's.
+void fovea::attn::listNumbers(
+    KernelBuilder &builder, ArrayRef<Value> grid, Value extent,
+    function_ref<Value(GPUKernelBuilder &, ValueRange, Value)> condition,
+    Value list, Value counts) {
+  GPUKernelBuilder b(builder.getLoc(), builder, kWarpSize);
+  KernelBuilder::Values point = beginBlocks(b, grid);
+  Value one = b.i32(1), lane = b.toIndex(b.lane());
+  auto countBits = [&](Value bits) -> Value {
+    return LLVM::CtPopOp::create(b, b.getI32Type(), bits);
+  };
+  auto listVoted = [&](Value first,
+                       ValueRange counted) -> KernelBuilder::Values {
+    Value number = b.add(first, lane);
+    Value holds = b.select(
+        b.less(number, extent), b.getI1Type(),
+        [&] { return condition(b, point, number); },
+        [&]() -> Value {
+          return arith::ConstantIntOp::create(b, 0, /*width=*/1);
+        });
+    Value votes = b.ballot(holds);
+    Value earlier = arith::AndIOp::create(
+        b, votes,
+        b.sub(arith::ShLIOp::create(b, one, b.lane()).getResult(), one));
+    b.ifThen(holds, [&] {
+      KernelBuilder::Values at(point);
+      at.push_back(b.toIndex(b.add(counted[0], countBits(earlier))));
+      b.storeIndex(number, list, at);
+    });
+    return {b.add(counted[0], countBits(votes))};
+  };
+  Value count = b.loop(b.index(0), extent, kWarpSize, {b.i32(0)}, listVoted)[0];
+  b.ifThen(b.equal(lane, b.index(0)),
+           [&] { memref::StoreOp::create(b, count, counts, point); });
+}
+
+gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
+                                        int64_t numThreads,
+                                        int64_t sharedBytes) {
+  OpBuilder builder(forall);
+  Location loc = forall.getLoc();
+  KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
+  // The last dimension varies fastest, so that the blocks of a head run
+  // together and share its keys and values in the cache; and it runs backwards.
+  SmallVector<Value> lows = forall.getLowerBound(b),
+                     highs = forall.getUpperBound(b), steps = forall.getStep(b),
+                     counts;
+  Value total = b.index(1);
+  for (auto [low, high, step] : llvm::zip(lows, highs, steps)) {
+    Value length = b.max(b.sub(high, low), 0);
+    counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
+    total = b.mul(total, counts.back());
+  }
+  gpu::LaunchOp launch = createLaunch(b, loc, total, numThreads, sharedBytes);
+
+  b.setInsertionPointToStart(&launch.getBody().front());
+  IRMapping mapping;
+  KernelBuilder::Values numbers =
+      splitNumber(b, launch.getBlockIds().x, counts);
+  numbers.back() = b.sub(b.sub(counts.back(), numbers.back()), b.index(1));
+  for (auto [iv, low, number, step] :
+       llvm::zip(forall.getInductionVars(), lows, numbers, steps))
+    mapping.map(iv, b.add(low, b.mul(number, step)));
+  for (Operation &op : forall.getBody()->without_terminator())
+    b.clone(op, mapping);
+  forall.erase();
+  return launch;
+}

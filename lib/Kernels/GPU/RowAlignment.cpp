@@ -1,0 +1,60 @@
+//===- RowAlignment.cpp - Widest copies of rows ---------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// The greatest common divisor of the elements at which rows of a buffer start,
+/// 1 when nothing is known.
+static int64_t getRowStep(Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (auto cast = memref.getDefiningOp<memref::CastOp>())
+    return getRowStep(cast.getSource());
+  // Rows of a reshaped buffer are those of its source, if they are as long.
+  if (isa_and_present<memref::ExpandShapeOp, memref::CollapseShapeOp>(
+          memref.getDefiningOp())) {
+    Value source = memref.getDefiningOp()->getOperand(0);
+    bool isSame = cast<MemRefType>(source.getType()).getShape().back() ==
+                  type.getShape().back();
+    return isSame ? getRowStep(source) : 1;
+  }
+  if (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
+    // Rows of a view start at rows of its source, moved by the offset.
+    int64_t rank = view.getSourceType().getRank();
+    if (rank == 0 || view.getDroppedDims().test(rank - 1))
+      return 1;
+    int64_t offset = view.getStaticOffsets().back();
+    int64_t step = getRowStep(view.getSource());
+    if (ShapedType::isDynamic(offset) || view.getStaticStrides().back() != 1)
+      return 1;
+    return std::gcd(step, offset);
+  }
+  // Anything else that is not known to be a whole buffer could start anywhere.
+  bool isWhole = isa<BlockArgument>(memref) ||
+                 memref.getDefiningOp<memref::AllocOp>() ||
+                 memref.getDefiningOp<memref::GetGlobalOp>();
+  int64_t width = type.getShape().back();
+  if (!isWhole || !type.getLayout().isIdentity() ||
+      ShapedType::isDynamic(width))
+    return 1;
+  return width;
+}
+
+int64_t fovea::attn::getCopyBytes(Value memref, int64_t elementBytes) {
+  int64_t width = cast<MemRefType>(memref.getType()).getShape().back();
+  if (ShapedType::isDynamic(width))
+    return elementBytes;
+  int64_t step = std::gcd(getRowStep(memref), width);
+  return std::gcd(step * elementBytes, kChunkBytes);
+}

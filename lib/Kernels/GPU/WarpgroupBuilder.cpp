@@ -1,0 +1,186 @@
+//===- WarpgroupBuilder.cpp - Emission of code for sm_90a -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+/// Address spaces of LLVM.
+static constexpr unsigned kShared = 3, kSharedCluster = 7;
+/// Clocks after which a wait looks again.
+static constexpr int64_t kWaitTicks = 10000000;
+
+Value WarpgroupBuilder::getShared(int64_t offset) {
+  Value bytes = b.sharedBuffer(offset, {kChunkBytes}, b.getI8Type());
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, bytes);
+  address = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), kShared), address);
+}
+
+Value WarpgroupBuilder::advance(Value address, Value bytes) {
+  return LLVM::GEPOp::create(b, address.getType(), b.getI8Type(), address,
+                             ArrayRef<LLVM::GEPArg>{bytes});
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers and copies
+//===----------------------------------------------------------------------===//
+
+void WarpgroupBuilder::initBarrier(Value barrier, int64_t count) {
+  NVVM::MBarrierInitOp::create(b, barrier, b.i32(count), /*predicate=*/Value());
+}
+
+void WarpgroupBuilder::publishBarriers() {
+  NVVM::FenceMbarrierInitOp::create(b);
+  publishWrites();
+}
+
+void WarpgroupBuilder::publishWrites() {
+  NVVM::FenceProxyOp::create(
+      b, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.getContext(),
+                                 NVVM::SharedSpace::shared_cta));
+}
+
+void WarpgroupBuilder::arrive(Value barrier) {
+  NVVM::MBarrierArriveOp::create(b, b.getI64Type(), barrier, /*count=*/Value());
+}
+
+void WarpgroupBuilder::arriveExpecting(Value barrier, int64_t bytes) {
+  NVVM::MBarrierArriveExpectTxOp::create(
+      b, /*res=*/Type(), barrier, b.i32(bytes), NVVM::MemScopeKind::CTA,
+      /*relaxed=*/false, /*predicate=*/Value());
+}
+
+void WarpgroupBuilder::expect(Value barrier, int64_t bytes) {
+  NVVM::MBarrierExpectTxOp::create(b, barrier, b.i32(bytes));
+}
+
+void WarpgroupBuilder::wait(Value barrier, Value parity) {
+  NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, b.i32(kWaitTicks));
+}
+
+void WarpgroupBuilder::copyBox(Value target, Value tensorMap, Value barrier,
+                               ValueRange position) {
+  Value to = LLVM::AddrSpaceCastOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), kSharedCluster), target);
+  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+      b, to, tensorMap, position, barrier, /*im2colOffsets=*/ValueRange(),
+      /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
+      NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, /*group=*/nullptr,
+      /*predicate=*/Value());
+}
+
+void WarpgroupBuilder::setRegisters(int64_t count, bool raises) {
+  NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(count),
+                                 raises ? NVVM::SetMaxRegisterAction::increase
+                                        : NVVM::SetMaxRegisterAction::decrease);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Value WarpgroupBuilder::getDescriptor(Value address, int64_t boxStride) {
+  // 18 bits of the address, the stride between boxes and that between groups of
+  // eight rows, all over 16; and the swizzle of 128 bytes.
+  constexpr int64_t kGroupStride = 8 * kBoxBytes, kSwizzle128 = 1;
+  int64_t fixed =
+      kSwizzle128 << 62 | (kGroupStride / 16) << 32 | (boxStride / 16) << 16;
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+  };
+  Value bits = LLVM::PtrToIntOp::create(b, b.getI64Type(), address);
+  bits = arith::AndIOp::create(b, bits, constant(0x3ffff));
+  bits = arith::ShRUIOp::create(b, bits, constant(4));
+  return arith::OrIOp::create(b, bits, constant(fixed));
+}
+
+Value WarpgroupBuilder::advanceDescriptor(Value descriptor, int64_t bytes) {
+  // The address is in the lowest bits and does not leave them.
+  return b.add(descriptor, bytes / 16);
+}
+
+void WarpgroupBuilder::beginProducts() { NVVM::WgmmaFenceAlignedOp::create(b); }
+
+void WarpgroupBuilder::commitProducts() {
+  NVVM::WgmmaGroupSyncAlignedOp::create(b);
+}
+
+/// `$first, $(first + 1), ...`
+static std::string listOperands(size_t first, size_t count) {
+  std::string list;
+  for (size_t i = 0; i < count; ++i)
+    list += (i ? ", $" : "$") + std::to_string(first + i);
+  return list;
+}
+
+/// Inline assembly that changes `sums` where they are: results are tied to the
+/// first operands.
+static Values emitTied(GPUKernelBuilder &b, StringRef text, ValueRange sums,
+                       ValueRange operands, StringRef constraints) {
+  std::string ties;
+  for (size_t i = 0; i < sums.size(); ++i)
+    ties += i ? ",=f" : "=f";
+  for (size_t i = 0; i < sums.size(); ++i)
+    ties += "," + std::to_string(i);
+  if (!constraints.empty())
+    ties += "," + constraints.str();
+  Values all(sums);
+  all.append(operands.begin(), operands.end());
+  SmallVector<Type> fields(sums.size(), b.getF32Type());
+  Type type = LLVM::LLVMStructType::getLiteral(b.getContext(), fields);
+  auto assembly = LLVM::InlineAsmOp::create(
+      b, TypeRange(type), all, text, ties, /*has_side_effects=*/true,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+      /*operand_attrs=*/ArrayAttr());
+  Values results;
+  for (size_t i = 0; i < sums.size(); ++i)
+    results.push_back(
+        LLVM::ExtractValueOp::create(b, assembly.getResult(0), int64_t(i)));
+  return results;
+}
+
+Values WarpgroupBuilder::multiply(FloatType type, ValueRange sums,
+                                  ValueRange left, Value right, bool transpose,
+                                  bool adds) {
+  // The operation of the NVVM dialect takes no operand in registers.
+  size_t count = sums.size(), next = 2 * count;
+  bool inRegisters = left.size() > 1;
+  std::string first = listOperands(next, left.size());
+  if (inRegisters)
+    first = "{" + first + "}";
+  next += left.size();
+  StringRef name = type.isBF16() ? "bf16" : "f16";
+  // Adds or not, both factors as they are, A not transposed, B or not.
+  std::string text = llvm::formatv(
+      "{{ .reg .pred p; setp.ne.b32 p, ${0}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}, {4}, ${5}, "
+      "p, 1, 1, {6}{7}; }",
+      next + 1, count * 2, name, listOperands(0, count), first, next,
+      inRegisters ? "" : "0, ", transpose ? 1 : 0);
+  Values operands(left);
+  operands.push_back(right);
+  operands.push_back(b.i32(adds));
+  return emitTied(b, text, sums, operands,
+                  inRegisters ? "r,r,r,r,l,n" : "l,l,n");
+}
+
+Values WarpgroupBuilder::waitProducts(int64_t pending, ValueRange sums) {
+  std::string text =
+      llvm::formatv("wgmma.wait_group.sync.aligned {0};", pending);
+  return emitTied(b, text, sums, {}, "");
+}

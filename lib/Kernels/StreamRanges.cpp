@@ -1,0 +1,222 @@
+//===- StreamRanges.cpp - Static facts about row ranges -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/StreamRanges.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Ranges of at most this many rows go to the table. Larger ones run longer
+/// than the loop around them costs.
+static constexpr int64_t kMaxTableRange = 32;
+/// All short rows' scores of a query block must stay in the second-level cache:
+/// 1536 rows of 64 queries in f32 are 384 KB.
+static constexpr int64_t kMaxShortRows = 1536;
+/// Beyond this many blocks trying them all is no longer cheap.
+static constexpr int64_t kMaxBlocks = 1 << 16;
+
+/// The value of `expr` for the given block index and symbols.
+static int64_t evaluate(AffineExpr expr, int64_t block,
+                        ArrayRef<int64_t> symbols) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  if (isa<AffineDimExpr>(expr))
+    return block;
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return symbols[symbol.getPosition()];
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  int64_t lhs = evaluate(binary.getLHS(), block, symbols);
+  int64_t rhs = evaluate(binary.getRHS(), block, symbols);
+  // Sums and products wrap around, as they do in the generated code.
+  switch (binary.getKind()) {
+  case AffineExprKind::Add:
+    return static_cast<uint64_t>(lhs) + static_cast<uint64_t>(rhs);
+  case AffineExprKind::Mul:
+    return static_cast<uint64_t>(lhs) * static_cast<uint64_t>(rhs);
+  case AffineExprKind::Mod:
+    return lhs - rhs * llvm::divideFloorSigned(lhs, rhs);
+  case AffineExprKind::FloorDiv:
+    return llvm::divideFloorSigned(lhs, rhs);
+  default:
+    return llvm::divideCeilSigned(lhs, rhs);
+  }
+}
+
+/// A bound on the rows of `range` that holds for every block: the rows of the
+/// source, or the length where begin and end move together.
+static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {
+  std::optional<int64_t> bound;
+  if (!ShapedType::isDynamic(rows))
+    bound = rows;
+  for (unsigned first = 0; first < range.getNumResults(); first += 2) {
+    AffineExpr length = simplifyAffineExpr(
+        range.getResult(first + 1) - range.getResult(first), 1, 2);
+    if (auto constant = dyn_cast<AffineConstantExpr>(length)) {
+      int64_t value = std::max<int64_t>(constant.getValue(), 0);
+      bound = bound ? std::min(*bound, value) : value;
+    }
+  }
+  return bound;
+}
+
+/// The rows of a range for one block, as emitRangeBounds has them.
+static std::pair<int64_t, int64_t> evaluateBounds(AffineMap range,
+                                                  int64_t block, int64_t rows,
+                                                  int64_t numQueries) {
+  int64_t symbols[2] = {rows, numQueries};
+  auto bound = [&](unsigned result) {
+    return evaluate(range.getResult(result), block, symbols);
+  };
+  int64_t low = std::max<int64_t>(bound(0), 0), high = std::min(bound(1), rows);
+  if (range.getNumResults() == 4) {
+    low = std::max(low, bound(2));
+    high = std::min(high, bound(3));
+  }
+  return {low, high};
+}
+
+/// The most rows that `range` names for any block, if that can be known.
+static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
+                                           int64_t rows,
+                                           std::optional<int64_t> numQueries) {
+  if (ShapedType::isDynamic(rows) || !numQueries)
+    return getUniformLength(range, rows);
+  int64_t numBlocks =
+      block ? llvm::divideCeil(*numQueries, static_cast<uint64_t>(block)) : 1;
+  if (numBlocks > kMaxBlocks)
+    return getUniformLength(range, rows);
+  int64_t longest = 0;
+  for (int64_t index = 0; index < numBlocks; ++index) {
+    auto [low, high] = evaluateBounds(range, index, rows, *numQueries);
+    longest = std::max(longest, high - low);
+  }
+  return longest;
+}
+
+/// The length of the sequence that the queries are of, if it is static.
+static std::optional<int64_t> getNumQueries(StreamOp op) {
+  if (op.getNumRows())
+    return getConstantIntValue(op.getNumRows());
+  int64_t extent = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
+  if (ShapedType::isDynamic(extent))
+    return std::nullopt;
+  return extent;
+}
+
+RangeAnalysis::RangeAnalysis(StreamOp op) {
+  std::optional<int64_t> numQueries = getNumQueries(op);
+
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    int64_t rows =
+        cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
+    int64_t tableRows = 0;
+    auto &sourceKinds = kinds.emplace_back();
+    auto &sourceLengths = lengths.emplace_back();
+    for (AffineMap range : source.attr.getRanges()) {
+      std::optional<int64_t> length =
+          ::getMaxLength(range, op.getBlock(), rows, numQueries);
+      sourceLengths.push_back(length);
+      if (length && *length == 0) {
+        sourceKinds.push_back(RangeKind::Empty);
+      } else if (length && *length <= kMaxTableRange &&
+                 source.attr.getMask().isTrivial() &&
+                 !source.attr.getHasLocalBias()) {
+        sourceKinds.push_back(RangeKind::Table);
+        tableRows += *length;
+      } else if (length && maxShortRows + *length <= kMaxShortRows &&
+                 !(source.codes && source.bias)) {
+        // Scores that are looked up and kept would cost more on their way to
+        // the second cache level and back than the maxima of many tiles.
+        sourceKinds.push_back(RangeKind::Short);
+        maxShortRows += *length;
+        // A mask may cut a range in three.
+        numShortRanges += 3;
+      } else {
+        sourceKinds.push_back(RangeKind::Long);
+        anyLong = true;
+      }
+    }
+    // Tables are padded to whole register tiles.
+    if (tableRows)
+      tableRows = llvm::alignTo(tableRows, op.getTiles()->getKeys());
+    maxShortRows += tableRows;
+    numShortRanges += tableRows != 0;
+    tableStarts.push_back(maxTableRows);
+    maxTableRows += tableRows;
+  }
+}
+
+std::optional<StaticRanges> StaticRanges::get(StreamOp op, unsigned number) {
+  StreamOp::Source source = op.getSourceList()[number];
+  StaticRanges result;
+  llvm::append_range(result.ranges, source.attr.getRanges());
+  result.rows =
+      cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
+  std::optional<int64_t> numQueries = getNumQueries(op);
+  if (ShapedType::isDynamic(result.rows) || !numQueries || op.getBlock() == 0)
+    return std::nullopt;
+  result.numQueries = *numQueries;
+  result.numBlocks = llvm::divideCeil(*numQueries, op.getBlock());
+  if (result.numBlocks > kMaxBlocks)
+    return std::nullopt;
+  return result;
+}
+
+bool StaticRanges::ascend() const {
+  return llvm::all_of(ranges, [&](AffineMap range) {
+    auto before = evaluateBounds(range, 0, rows, numQueries);
+    for (int64_t block = 1; block < numBlocks; ++block) {
+      auto bounds = evaluateBounds(range, block, rows, numQueries);
+      if (bounds.first < before.first || bounds.second < before.second)
+        return false;
+      before = bounds;
+    }
+    return true;
+  });
+}
+
+int64_t StaticRanges::getMaxRows(ArrayRef<unsigned> numbers,
+                                 int64_t chunk) const {
+  int64_t most = 0;
+  for (int64_t first = 0; first < numBlocks; first += chunk) {
+    int64_t last = std::min(first + chunk, numBlocks) - 1;
+    int64_t low = rows, high = 0;
+    for (unsigned number : numbers) {
+      low = std::min(
+          low, evaluateBounds(ranges[number], first, rows, numQueries).first);
+      high = std::max(
+          high, evaluateBounds(ranges[number], last, rows, numQueries).second);
+    }
+    most = std::max(most, high - low);
+  }
+  return most;
+}
+
+bool RangeAnalysis::hasRuns(unsigned source) const {
+  return llvm::any_of(kinds[source], [](RangeKind kind) {
+    return kind == RangeKind::Short || kind == RangeKind::Long;
+  });
+}
+
+RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,
+                                         Value block, Value rows,
+                                         Value numQueries) {
+  auto bounds =
+      affine::expandAffineMap(b, b.getLoc(), range, {block, rows, numQueries});
+  Value low = b.max((*bounds)[0], b.index(0));
+  Value high = b.min((*bounds)[1], rows);
+  if (range.getNumResults() == 4) {
+    low = b.max(low, (*bounds)[2]);
+    high = b.min(high, (*bounds)[3]);
+  }
+  return {low, high, (*bounds)[0]};
+}

@@ -1,0 +1,146 @@
+//===- HostTarget.cpp - Code generation for this machine ------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Target/CPU/HostTarget.h"
+#include "fovea/Target/CPU/CPUInfo.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace llvm;
+
+namespace {
+/// What is known about the machine, found out once.
+struct Host {
+  Triple triple;
+  std::string cpu, features, error;
+  StringMap<bool> featureMap;
+  const llvm::Target *target = nullptr;
+
+  Host() : triple(sys::getProcessTriple()) {
+    InitializeNativeTarget();
+    InitializeNativeTargetAsmPrinter();
+    target = TargetRegistry::lookupTarget(triple, error);
+    cpu = sys::getHostCPUName().str();
+    for (const auto &feature : sys::getHostCPUFeatures()) {
+      featureMap[feature.getKey()] = feature.getValue();
+      if (!features.empty())
+        features += ',';
+      features += feature.getValue() ? '+' : '-';
+      features += feature.getKey();
+    }
+  }
+};
+} // namespace
+
+static const Host &getHost() {
+  static const Host host;
+  return host;
+}
+
+/// Whether code generation uses the feature of its own accord; others, such as
+/// virtualisation or cache control, need an explicit request in the IR.
+static bool isUsedByCodegen(const Triple &triple, StringRef feature) {
+  if (!triple.isX86())
+    return true;
+  for (StringRef prefix :
+       {"sse", "ssse", "avx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe",
+        "xop", "tbm", "amx", "cx16", "gfni", "vaes", "vpclmul", "64bit"})
+    if (feature.starts_with(prefix))
+      return true;
+  return false;
+}
+
+/// Checks that LLVM knows `cpu` and, if need be, that this machine can run its
+/// code.
+/// Whether the runtime can tell if a machine has the feature, and code can be
+/// wrong without it; see fovea_rt_check_cpu.
+static bool isNeeded(const Triple &triple, StringRef feature) {
+  if (triple.isX86())
+    return isUsedByCodegen(triple, feature) && feature != "sse-unaligned-mem" &&
+           feature != "64bit-mode";
+  return triple.isAArch64() &&
+         is_contained({"fp-armv8", "neon", "lse", "fullfp16", "rdm",
+                       "complxnum", "dotprod", "sve", "fp16fml", "sve2", "i8mm",
+                       "bf16"},
+                      feature);
+}
+
+std::string fovea::detail::getNeededFeatures(const TargetMachine &machine) {
+  SmallVector<StringRef> names;
+  for (const SubtargetFeatureKV &feature :
+       machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())
+    if (isNeeded(machine.getTargetTriple(), feature.Key))
+      names.push_back(feature.Key);
+  return llvm::join(names, ",");
+}
+
+StringRef fovea::detail::getBaselineCPU(const Triple &triple) {
+  return triple.isX86() ? "x86-64" : "generic";
+}
+
+static Error checkCPU(const Host &host, StringRef cpu, bool isRunHere) {
+  // Asking about an unknown name prints a warning, so the table comes first.
+  std::unique_ptr<MCSubtargetInfo> subtarget(
+      host.target->createMCSubtargetInfo(host.triple, "", ""));
+  if (!subtarget || !subtarget->isCPUStringValid(cpu))
+    return createStringError(
+        "unknown CPU '" + cpu + "' for " + host.triple.str() +
+        "; expected 'native' (here '" + host.cpu +
+        "') or a name that LLVM knows, such as 'x86-64-v3'");
+  subtarget.reset(host.target->createMCSubtargetInfo(host.triple, cpu, ""));
+  if (Error error = fovea::checkAddressWidth(*subtarget, host.triple, cpu))
+    return error;
+  if (!isRunHere)
+    return Error::success();
+  SmallVector<StringRef> missing;
+  for (const auto &feature : host.featureMap)
+    if (!feature.getValue() && isUsedByCodegen(host.triple, feature.getKey()) &&
+        subtarget->checkFeatures(("+" + feature.getKey()).str()))
+      missing.push_back(feature.getKey());
+  if (missing.empty())
+    return Error::success();
+  llvm::sort(missing);
+  return createStringError("cannot run code for CPU '" + cpu +
+                           "' on this machine ('" + host.cpu +
+                           "'), which lacks " + llvm::join(missing, ", "));
+}
+
+static Expected<std::unique_ptr<TargetMachine>>
+createTargetMachine(StringRef cpu, bool isRunHere) {
+  const Host &host = getHost();
+  if (!host.target)
+    return createStringError("no code generator for this machine: " +
+                             host.error);
+  bool isNative = cpu.empty() || cpu == "native";
+  if (!isNative)
+    if (Error error = checkCPU(host, cpu, isRunHere))
+      return std::move(error);
+  std::unique_ptr<TargetMachine> machine(host.target->createTargetMachine(
+      host.triple, isNative ? StringRef(host.cpu) : cpu,
+      isNative ? StringRef(host.features) : "", TargetOptions(), Reloc::PIC_,
+      CodeModel::Small, CodeGenOptLevel::Default, /*JIT=*/isRunHere));
+  if (!machine)
+    return createStringError("cannot create a code generator for " +
+                             host.triple.str());
+  return std::move(machine);
+}
+
+Expected<std::unique_ptr<TargetMachine>>
+fovea::detail::createHostTargetMachine(StringRef cpu) {
+  return createTargetMachine(cpu, /*isRunHere=*/true);
+}
+
+Expected<std::unique_ptr<TargetMachine>>
+fovea::detail::createFileTargetMachine(StringRef cpu) {
+  return createTargetMachine(cpu, /*isRunHere=*/false);
+}

@@ -17,9 +17,9 @@ NOT_COMPILED = {"attn.yield"}
 
 
 def read_operations(docs):
-    """All operations, from the reference page, which is generated."""
-    page = (docs / "Dialects" / "Attn.md").read_text()
-    return set(re.findall(r"^### `(attn\.\w+)`", page, re.M)) - NOT_COMPILED
+    """All operations, from the reference pages, which are generated."""
+    pages = "".join(page.read_text() for page in (docs / "Dialect").glob("*.md"))
+    return set(re.findall(r"^## `(attn\.\w+)`", pages, re.M)) - NOT_COMPILED
 
 
 def read_table(docs):

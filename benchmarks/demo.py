@@ -41,10 +41,10 @@ class Demo:
         """Adds a line to the table. Returns the time and the result."""
         print(f"{title}: {attention} ...", end=" ", flush=True)
         start = time.monotonic()
-        prepared = self.tools.prepare(inputs, self.folder)
+        prepared = backends.Prepared(inputs, self.folder)
         try:
             prepared.set_ir(workload.ir())
-            found, result = prepared.run(self.threads, seconds=0.3)
+            found, result = prepared.run(self.tools, self.threads, seconds=0.3)
         except backends.KernelError as error:
             print("FAILED: " + str(error), flush=True)
             self.failures.append(f"{title}, {attention}: {error}")

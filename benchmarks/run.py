@@ -6,10 +6,12 @@
 
     benchmarks/run.py --suite quick
     benchmarks/run.py --suite readme --torch-python ~/venv-torch/bin/python
+    benchmarks/run.py --suite recorded --before ../main/build --at-most-slower 3
 
-Writes results.json, results.md and time-against-n.svg to the --out folder.
+With --before, every row is measured with another build, too, in turns. Writes
+results.json, results.md and time-against-n.svg to the --out folder.
 Exit status 1: a kernel failed or computed something wrong, or, with --strict, a
-target was missed.
+target was missed, or a row is slower than --at-most-slower allows.
 """
 
 import argparse
@@ -35,6 +37,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--suite", default="quick", help=f"one of {', '.join(suites)}, or a file")
     parser.add_argument("--build", default=HERE.parent / "build", help="build folder")
+    parser.add_argument("--before", metavar="BUILD", help="another build folder, to compare with in pairs")
+    parser.add_argument("--at-most-slower", type=float, metavar="PERCENT",
+                        help="with --before, fail where a row is slower by more")  # fmt: skip
     parser.add_argument("--out", help="folder for results (default: BUILD/benchmarks/SUITE)")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose id has such a word")
     parser.add_argument("--rounds", type=int, help="how often to go through all rows")
@@ -76,6 +81,7 @@ def run(arguments):
     all_threads = arguments.threads or len(cpus)
     machine.choose(cpus, all_threads)
     tools = backends.Tools(arguments.build, cpus, arguments.clock)
+    before = arguments.before and backends.Tools(arguments.before, cpus, arguments.clock)
     out = pathlib.Path(arguments.out or pathlib.Path(arguments.build) / "benchmarks" / path.stem)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -93,8 +99,9 @@ def run(arguments):
     say(report.peaks_text(peaks))
     with tempfile.TemporaryDirectory(prefix="fovea-bench-") as folder:
         driver = measure.Driver(
-            tools, folder, all_threads, arguments.seed, arguments.torch_python, say
-        )
+            tools, before, peaks["copy_gbytes"], folder, all_threads, arguments.seed,
+            arguments.torch_python, say,
+        )  # fmt: skip
         found = driver.measure(chosen, rounds, not arguments.no_baselines)
     result = {
         "suite": path.stem,
@@ -108,11 +115,13 @@ def run(arguments):
     lines = {}
     for row, entry in zip(chosen.rows, result["rows"]):
         if row.series and "seconds" in entry:
-            heads = row.workload.batch * row.workload.heads
-            point = (row.workload.n, entry["seconds"]["median"] / heads)
+            heads = row.fields.get("batch", 1) * row.fields.get("heads", 1)
+            point = (row.fields["n"], entry["seconds"]["median"] / heads)
             lines.setdefault(row.series, []).append(point)
     (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
     text = report.markdown(result)
+    if before:
+        text += "\n" + report.paired(result["rows"])
     (out / "results.md").write_text(text)
     print(text, end="", flush=True)
     title = f"Time against N, {facts['cpu']}"
@@ -123,7 +132,14 @@ def run(arguments):
     if failed:
         say(f"error: {len(failed)} of {len(result['rows'])} rows failed: {'; '.join(failed)}")
         return 1
-    judged = [t for entry in result["rows"] for t in entry["targets"]] + result["comparisons"]
+    if arguments.at_most_slower is not None:
+        bound = 1 / (1 + arguments.at_most_slower / 100)
+        slower = [e["title"] for e in result["rows"] if e.get("before_ratio", {"median": 1})["median"] < bound]
+        if slower:
+            say(f"error: slower than before by more than {arguments.at_most_slower:g} %: {'; '.join(slower)}")
+            return 1
+    judged = [t for entry in result["rows"] for t in entry["targets"]]
+    judged += [c for c in result["comparisons"] if c["target"]]
     missed = sum(not target["is_reached"] for target in judged)
     if judged:
         say(f"{len(judged) - missed} of {len(judged)} targets reached")

@@ -12,7 +12,7 @@ import sys
 import time
 
 from . import machine
-from .backends import KernelError
+from .backends import KernelError, Prepared
 from .baselines import MISSING
 
 _BASELINES = pathlib.Path(__file__).with_name("baselines.py")
@@ -24,17 +24,18 @@ def spread(values):
 
 
 class Measurement:
-    """What was found for one row: `rounds` holds a report per round."""
+    """What was found for one row: `rounds` holds a report per round, `ratios` how many
+    times as long the build before took in it."""
 
     def __init__(self, row, threads):
         self.row, self.threads = row, threads
-        self.rounds = []
+        self.rounds, self.ratios = [], []
         self.baselines = {}
         self.error = self.error_bound = None
         self.failure = None
 
     def collect(self, name):
-        return [report[name] for report in self.rounds if name in report]
+        return [report[name] for report in self.rounds if report.get(name) is not None]
 
     def seconds(self):
         """Median over rounds of the medians; least and greatest of all runs."""
@@ -50,15 +51,18 @@ class Measurement:
             return None
         if name == "extra_bytes_per_thread":
             return spread([value / self.threads for value in self.collect("beyond_summaries")])
-        if name in ("compile_seconds", "cache_hit_seconds") and self.row.kind == "compile":
-            return self.rounds[-1][name]
+        if self.row.kind != "kernel":
+            return self.rounds[-1].get(name)
         values = self.collect(name)
         return spread(values) if values else None
 
 
 class Driver:
-    def __init__(self, tools, folder, all_threads, seed, torch_python, say):
-        self.tools, self.folder = tools, pathlib.Path(folder)
+    """Measures with `tools`, and with `before`, those of another build, in turns."""
+
+    def __init__(self, tools, before, copy, folder, all_threads, seed, torch_python, say):
+        self.tools, self.before, self.folder = tools, before, pathlib.Path(folder)
+        self.copy = copy
         self.all_threads, self.seed = all_threads, seed
         self.torch_python, self.say = torch_python, say
         self._cached = (None, None)
@@ -71,12 +75,12 @@ class Driver:
         for number in range(rounds):
             for index, row in enumerate(suite.rows):
                 measurement = found[row.id]
-                if measurement.failure or (number > 0 and (row.once or row.kind == "compile")):
+                if measurement.failure or (number > 0 and row.once):
                     continue
                 where = f"round {number + 1}/{rounds}, row {index + 1}/{len(suite.rows)}"
                 start = time.monotonic()
                 try:
-                    self._measure_once(measurement, number == 0, wants_baselines)
+                    self._measure_once(measurement, number, wants_baselines)
                 except KernelError as error:
                     measurement.failure = str(error)
                 self.say(
@@ -92,52 +96,95 @@ class Driver:
         if self._cached[0] != key:
             self._forget()
             inputs = row.expected.inputs(self.seed)
-            self._cached = (key, (self.tools.prepare(inputs, self.folder / "work"), inputs))
+            self._cached = (key, (Prepared(inputs, self.folder / "work"), inputs))
         prepared, inputs = self._cached[1]
-        prepared.set_ir(row.workload.ir())
+        prepared.set_ir(row.workload.ir(self.tools.optimize))
         return prepared, inputs
+
+    def _check_sample(self, row):
+        """A smaller workload against the loops that define its operation."""
+        sample = Prepared(row.sample.inputs(self.seed), self.folder / "sample")
+        try:
+            sample.set_ir(row.sample.ir(self.tools.optimize))
+            report, _ = sample.run(self.tools, 1, wants_result=False, compares=True)
+        finally:
+            sample.remove()
+        # Relative errors are unknown where all expected numbers are zero.
+        errors = [(check["max_relative"] or 0.0, check["bound"]) for check in report["checks"]]
+        return max(errors)
 
     def _forget(self):
         if self._cached[1]:
             self._cached[1][0].remove()
         self._cached = (None, None)
 
-    def _measure_once(self, measurement, is_first, wants_baselines):
+    def _measure_once(self, measurement, number, wants_baselines):
         row = measurement.row
         prepared, inputs = self._prepare(row)
-        if row.kind == "compile":
-            measurement.rounds.append(prepared.time_compilation(row.seconds))
+        is_first = number == 0
+        if is_first and row.sample:
+            measurement.error, measurement.error_bound = self._check_sample(row)
+        if self.before and number % 2:
+            before = self._time_before(prepared, measurement)
+        bench, result = self._time(self.tools, prepared, measurement, is_first)
+        if self.before and number % 2 == 0:
+            before = self._time_before(prepared, measurement)
+        if self.before and before:
+            measurement.ratios.append(before / _median(bench, row.kind))
+        if row.kind != "kernel":
+            measurement.rounds.append(bench)
             return
-        report, result = prepared.run(measurement.threads, row.seconds, wants_result=is_first)
-        bench = report["bench"]
-        if is_first:
-            # What is not correct has no time.
-            error, bound = row.expected.check(inputs, result)
-            measurement.error, measurement.error_bound = error, bound
-            if not error <= bound:
-                raise KernelError(
-                    f"wrong result: differs from the reference by {error:.3g}, "
-                    f"relative to its largest element; the bound is {bound:.3g}"
-                )
-        flops = row.workload.flops()
-        if abs(bench.get("useful_gflop", flops * 1e-9) - flops * 1e-9) > 1e-6 * flops * 1e-9:
+        if is_first and result is not None:
+            self._check(measurement, inputs, result)
+        self._add_rates(measurement, bench)
+        measurement.rounds.append(bench)
+        if wants_baselines:
+            for library in row.baselines:
+                self._measure_baseline(measurement, library)
+
+    def _time(self, tools, prepared, measurement, wants_result):
+        row = measurement.row
+        if row.kind == "compile":
+            return prepared.time_compilation(tools, row.seconds), None
+        if row.kind == "call":
+            return prepared.time_call(tools, row.seconds), None
+        wants_result = wants_result and hasattr(row.expected, "check")
+        report, result = prepared.run(tools, measurement.threads, row.seconds, wants_result)
+        return report["bench"], result
+
+    def _time_before(self, prepared, measurement):
+        """Seconds of the other build; None where it refuses the kernel."""
+        try:
+            report, _ = self._time(self.before, prepared, measurement, False)
+        except KernelError as error:
+            self.say(f"  the build before: {error}")
+            return None
+        return _median(report, measurement.row.kind)
+
+    @staticmethod
+    def _check(measurement, inputs, result):
+        """What is not correct has no time."""
+        error, bound = measurement.row.expected.check(inputs, result)
+        measurement.error, measurement.error_bound = error, bound
+        if not error <= bound:
             raise KernelError(
-                f"the compiler counts {bench['useful_gflop']} useful GFLOP, "
-                f"the driver {flops * 1e-9}"
+                f"wrong result: differs from the reference by {error:.3g}, "
+                f"relative to its largest element; the bound is {bound:.3g}"
             )
-        rate = flops / bench["median_seconds"]
-        bench["gflops"] = rate * 1e-9
-        bench["fraction_of_peak"] = rate * 1e-9 / bench["peak_gflops"]
+
+    def _add_rates(self, measurement, bench):
+        """Shares of the copy bandwidth and memory, which fovea-run does not know."""
+        row = measurement.row
         bench["seconds"] = bench["median_seconds"]
+        if row.copy:
+            bandwidth = self.copy["one" if measurement.threads == 1 else "all"]["median"]
+            moved = row.workload.moved_bytes() or bench["bytes"]
+            bench["fraction_of_copy"] = moved * 1e-9 / bandwidth / bench["seconds"]
         bench["extra_bytes"] = (
             bench["peak_allocated_bytes"] + bench["peak_scratch_bytes"]
             - row.workload.result_bytes()
         )  # fmt: skip
         bench["beyond_summaries"] = bench["extra_bytes"] - row.workload.summary_bytes()
-        measurement.rounds.append(bench)
-        if wants_baselines:
-            for library in row.baselines:
-                self._measure_baseline(measurement, library)
 
     def _measure_baseline(self, measurement, library):
         times = measurement.baselines.setdefault(library, [])
@@ -145,8 +192,8 @@ class Driver:
             return
         row, threads = measurement.row, measurement.threads
         spec = {
-            "inputs": [str(self.folder / "work" / f"in{i}.npy") for i in range(3)],
-            "causal": row.workload.causal,
+            **row.fields,
+            "inputs": [str(path) for path in sorted((self.folder / "work").glob("in*.npy"))],
             "threads": threads,
             "seconds": row.seconds,
             "clock": self.tools.clock_for(threads),
@@ -179,20 +226,44 @@ class Driver:
                 f"{last['compile_seconds']['median'] * 1e3:.0f} ms, from the cache "
                 f"{last['cache_hit_seconds']['median'] * 1e6:.2f} us"
             )
-        return (
-            f"{last['seconds'] * 1e3:.3g} ms, {100 * last['fraction_of_peak']:.1f} % of peak"
-        )
+        if measurement.row.kind == "call":
+            return f"{last['call_seconds']['median'] * 1e6:.2f} us for each call"
+        share = last.get("fraction_of_peak")
+        return f"{last['seconds'] * 1e3:.3g} ms" + (f", {100 * share:.1f} % of peak" if share else "")
+
+
+def _median(report, kind):
+    """What decides how fast a row is."""
+    if kind == "kernel":
+        return report["median_seconds"]
+    return report[f"{kind}_seconds"]["median"]
+
+
+def _by_round(names, metric, found):
+    """The sum over rows of a metric, by round where all have as many rounds, otherwise
+    of medians; None where one was not measured."""
+    lists = []
+    for name in names:
+        row, _, library = name.partition("/")
+        measurement = found[row]
+        values = measurement.baselines.get(library) if library else measurement.collect(metric)
+        if measurement.failure or not values:
+            return None
+        lists.append(values)
+    if len({len(values) for values in lists}) > 1:
+        lists = [[statistics.median(values)] for values in lists]
+    return [sum(values) for values in zip(*lists)]
 
 
 def compare(comparison, found):
-    """The ratio by round, where both rows were measured in it; otherwise of the
+    """The ratio by round, where both sides were measured in it; otherwise of the
     medians. None if a row has failed or times are of different clocks."""
-    of, to = found[comparison.of], found[comparison.to]
-    if of.failure or to.failure or not of.rounds or not to.rounds:
+    a, b = (_by_round(names, comparison.metric, found) for names in (comparison.of, comparison.to))
+    if a is None or b is None:
         return None
-    if comparison.metric == "seconds" and of.rounds[0]["clock"] != to.rounds[0]["clock"]:
+    clocks = {found[name].rounds[0].get("clock") for name in comparison.rows() if found[name].rounds}
+    if comparison.metric == "seconds" and len(clocks) > 1:
         return None
-    a, b = of.collect(comparison.metric), to.collect(comparison.metric)
     if len(a) != len(b):
         a, b = [statistics.median(a)], [statistics.median(b)]
     return spread([comparison.of_times * x / y for x, y in zip(a, b)])

@@ -1,11 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The workload of attn.quantize: codes of the nearest codewords.
-
-Useful work is 2 N S D floating-point operations for every head: the product of
-keys and codewords.
-"""
+"""The workload of attn.quantize: codes of the nearest codewords."""
 
 import math
 
@@ -13,6 +9,7 @@ import numpy as np
 
 from . import bfloat
 from .fields import set_fields
+from .ir import Kernel, operand
 
 # How much farther than the nearest a codeword may lie, in units of the largest
 # distance: distances are compared in f32 (f64) whatever the type of the keys.
@@ -32,8 +29,6 @@ _FIELDS = {
 
 class QuantizeWorkload:
     """One kernel at one size. `fields` are those of the configuration file."""
-
-    causal = False
 
     def __init__(self, **fields):
         set_fields(self, fields, _FIELDS)
@@ -60,29 +55,23 @@ class QuantizeWorkload:
             for index, (_, shape) in enumerate(self.shapes())
         ]
 
-    def ir(self):
+    def ir(self, optimize=None):
         """The text of a module with one function, @run."""
-        (_, k), (_, c) = self.shapes()
-        k, c = (f"tensor<{'x'.join(map(str, shape))}x{self.type}>" for shape in (k, c))
-        z = f"tensor<{'x'.join(map(str, self.result_shape()))}xi32>"
-        return (
-            f"func.func @run(%k: {k}, %c: {c}) -> {z} {{\n"
-            f"  %init = tensor.empty() : {z}\n"
-            f"  %codes = attn.quantize ins(%k, %c : {k}, {c}) outs(%init : {z}) -> {z}\n"
-            f"  return %codes : {z}\n}}\n"
-        )
+        arguments = [operand(name, *shape, element=self.type) for name, shape in self.shapes()]
+        codes = operand("z", *self.result_shape(), element="i32")
+        return Kernel("quantize", [("ins", arguments)], [("outs", [codes])]).ir()
 
     def result_shape(self):
         return (self.batch, self.heads, self.n)
-
-    def flops(self):
-        return 2 * self.codes * math.prod(self.shapes()[0][1])
 
     def result_bytes(self):
         return 4 * math.prod(self.result_shape())
 
     def summary_bytes(self):
         return 0
+
+    def moved_bytes(self):
+        return None
 
     def check(self, inputs, found, rows=256):
         """How much farther a chosen codeword lies than the nearest one, relative

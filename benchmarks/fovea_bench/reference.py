@@ -15,8 +15,7 @@ _spec.loader.exec_module(_module)
 
 average_weights = _module.average_weights
 dense = _module.dense
-dense_flops = _module.dense_flops
 fast_multipole = _module.fast_multipole
 fast_multipole_blocked = _module.fast_multipole_blocked
-fast_multipole_flops = _module.fast_multipole_flops
+conv_apply_fft = _module.conv_apply_fft
 num_levels = _module.num_levels

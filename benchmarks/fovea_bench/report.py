@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The table and the JSON file of a run."""
 
+import math
 import statistics
 
 from . import measure
 
 _HEADER = (
-    "work", "time", "GFLOP/s", "of peak", "in and out", "extra memory", "error",
-    "dense / this", "PyTorch / this", "NumPy / this", "target", "reached",
+    "work", "time", "before / this", "GFLOP/s", "of peak", "of copy", "in and out", "extra memory",
+    "error", "dense / this", "PyTorch / this", "NumPy / this", "SciPy / this", "target", "reached",
 )  # fmt: skip
 
 
@@ -48,6 +49,9 @@ _CLOCKS = {
 
 _FORMS = {
     "fraction_of_peak": ("of peak", percent),
+    "fraction_of_copy": ("of the copy bandwidth", percent),
+    "extra_bytes": ("extra memory", memory),
+    "call_seconds": ("for each call", duration),
     "extra_bytes_per_thread": ("beyond summaries, per thread", memory),
     "compile_seconds": ("to compile", duration),
     "cache_hit_seconds": ("from the cache", duration),
@@ -99,7 +103,7 @@ def rows(suite, found):
             "title": row.title,
             "kind": row.kind,
             "threads": measurement.threads,
-            "workload": vars(workload),
+            "workload": row.fields,
             "passed": measurement.failure is None,
             "targets": [judge(t, measurement.metric(t.metric)) for t in row.targets],
         }
@@ -107,15 +111,17 @@ def rows(suite, found):
         if measurement.failure:
             entry["failure"] = measurement.failure
             continue
-        if row.kind == "compile":
+        if measurement.ratios:
+            entry["before_ratio"] = measure.spread(measurement.ratios)
+        if row.kind != "kernel":
             entry.update(measurement.rounds[-1])
             continue
         entry["error"], entry["error_bound"] = measurement.error, measurement.error_bound
         entry["seconds"] = seconds = measurement.seconds()
-        for name in ("gflops", "fraction_of_peak", "peak_gflops"):
+        for name in ("gflops", "fraction_of_peak", "peak_gflops", "fraction_of_copy"):
             entry[name] = measurement.metric(name)
         entry["runs"] = sum(measurement.collect("runs"))
-        entry["useful_gflop"] = workload.flops() * 1e-9
+        entry["useful_gflop"] = measurement.rounds[-1].get("useful_gflop")
         for name in ("bytes", "extra_bytes", "beyond_summaries", "peak_scratch_bytes",
                      "peak_allocated_bytes"):  # fmt: skip
             entry[name] = max(measurement.collect(name))
@@ -129,34 +135,48 @@ def rows(suite, found):
     return entries
 
 
+def _judge_or_say(target, values):
+    if target:
+        return judge(target, values)
+    return {"target": "", "is_reached": True} | ({"values": values} if values else {})
+
+
 def comparisons(suite, found):
     return [
         {"title": c.title, "metric": c.metric, "of": c.of, "to": c.to, "of_times": c.of_times}
-        | judge(c.target, measure.compare(c, found))
+        | _judge_or_say(c.target, measure.compare(c, found))
         for c in suite.comparisons
     ]
 
 
 def _cells(entry):
     targets = ["; ".join(t[name] for t in entry["targets"]) for name in ("target", "reached")]
+    empty = [""] * (len(_HEADER) - 5)
+    before = _span(entry["before_ratio"], factor) if "before_ratio" in entry else ""
     if not entry["passed"]:
-        return [entry["title"], "FAILED"] + [""] * 8 + targets
+        return [entry["title"], "FAILED", "", *empty, *targets]
+    if entry["kind"] == "call":
+        return [entry["title"], _span(entry["call_seconds"], duration), before, *empty, *targets]
     if entry["kind"] == "compile":
         text = (
             _span(entry["compile_seconds"], duration)
             + ", from the cache " + duration(entry["cache_hit_seconds"]["median"])
         )  # fmt: skip
-        return [entry["title"], text] + [""] * 8 + targets
+        return [entry["title"], text, before, *empty, *targets]
 
     def ratio(name):
         value = entry.get(name)
         return factor(value) if value else ""
 
+    def share(name):
+        return _span(entry[name], percent) if entry[name] else ""
+
     return [
-        entry["title"], _span(entry["seconds"], duration), f"{entry['gflops']['median']:.4g}",
-        _span(entry["fraction_of_peak"], percent), memory(entry["bytes"]),
-        memory(entry["extra_bytes"]), f"{entry['error']:.1e}", ratio("dense_ratio"),
-        ratio("torch_ratio"), ratio("numpy_ratio"), *targets,
+        entry["title"], _span(entry["seconds"], duration), before,
+        f"{entry['gflops']['median']:.4g}" if entry["gflops"] else "", share("fraction_of_peak"),
+        share("fraction_of_copy"), memory(entry["bytes"]), memory(entry["extra_bytes"]),
+        "" if entry["error"] is None else f"{entry['error']:.1e}", ratio("dense_ratio"),
+        ratio("torch_ratio"), ratio("numpy_ratio"), ratio("scipy_ratio"), *targets,
     ]  # fmt: skip
 
 
@@ -212,8 +232,21 @@ def markdown(report):
     if report["comparisons"]:
         lines = [
             [c["title"], _span(c["values"], factor) if "values" in c else "not measured",
-             c["target"], "yes" if c["is_reached"] else "MISSED"]
+             c["target"], ("yes" if c["is_reached"] else "MISSED") if c["target"] else ""]
             for c in report["comparisons"]
         ]  # fmt: skip
         parts.append(table(("comparison", "ratio", "target", "reached"), lines))
     return "\n\n".join(parts) + "\n"
+
+
+def paired(entries):
+    """How many times as long the build before took, over all rows."""
+    ratios = {e["title"]: e["before_ratio"]["median"] for e in entries if "before_ratio" in e}
+    if not ratios:
+        return "Nothing was measured with both builds.\n"
+    mean = math.exp(statistics.fmean(map(math.log, ratios.values())))
+    slowest = min(ratios, key=ratios.get)
+    return (
+        f"Before over this, {len(ratios)} rows: {factor(mean)} on geometric average, "
+        f"{factor(ratios[slowest])} for the slowest ({slowest}).\n"
+    )

@@ -1,13 +1,8 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Workloads: IR, inputs, useful work and the expected result of one kernel.
-
-Useful work is 2 (D + E) floating-point operations for every pair of a query and
-a key that the mask admits; for fast multipole attention, every pair of a query
-and a near key or a summary that it reads, plus 2 p N D per level for the
-summaries of each tensor. Soft-max, masks and padding are overhead.
-"""
+"""Dense and fast multipole attention as workloads: IR, inputs and the expected
+result of one kernel."""
 
 import math
 
@@ -15,6 +10,7 @@ import numpy as np
 
 from . import bfloat, reference
 from .fields import set_fields
+from .ir import Kernel, Text, operand, tensor
 
 OPS = ("dense", "fast_multipole", "summarize")
 
@@ -97,16 +93,12 @@ class Workload:
 
     # -- IR ------------------------------------------------------------------
 
-    def ir(self):
+    def ir(self, optimize=None):
         """The text of a module with one function, @run."""
-        names = [f"%{name}: {self._tensor(shape)}" for name, shape in self.shapes()]
-        body = self._summarize_body() if self.op == "summarize" else self._attention_body()
-        result = self._tensor(self.result_shape())
-        return (
-            f"func.func @run({', '.join(names)}) -> {result} {{\n"
-            + "".join(f"  {line}\n" for line in body)
-            + f"  return %out : {result}\n}}\n"
-        )
+        return (self._summarize() if self.op == "summarize" else self._attention()).ir()
+
+    def _operands(self, prefix=""):
+        return [operand(name, *shape, element=self.type) for name, shape in self.shapes() if name.startswith(prefix)]
 
     def result_shape(self):
         if self.op == "summarize":
@@ -117,68 +109,39 @@ class Workload:
         """Summaries of one tensor, by level."""
         return [-(-self.n // (self.group << l)) * self.rank for l in range(self.levels)]
 
-    def _tensor(self, shape):
-        return f"tensor<{'x'.join(map(str, shape))}x{self.type}>"
-
-    def _attention_body(self):
-        shapes = dict(self.shapes())
-        result = self._tensor(self.result_shape())
-        qkv = ", ".join(self._tensor(shapes[name]) for name in "qkv")
-        line = f"%out = attn.{self.op} ins(%q, %k, %v : {qkv})"
-        for keyword, prefix in (("key_weights", "kw"), ("value_weights", "vw")):
-            names = [name for name in shapes if name.startswith(prefix)]
-            if names:
-                values = ", ".join("%" + name for name in names)
-                types = ", ".join(self._tensor(shapes[name]) for name in names)
-                line += f" {keyword}({values} : {types})"
+    def _attention(self):
         attributes = []
         if self.op == "fast_multipole":
-            attributes.append(f"group = {self.group} : i64")
-            attributes += ["causal"] if self.causal else []
-        else:
-            mask = ["causal"] if self.causal else []
-            mask += [f"window = {self.window}"] if self.window is not None else []
-            attributes += [f"mask = #attn.mask<{', '.join(mask)}>"] if mask else []
-        line += f" outs(%init : {result})"
-        line += f" {{{', '.join(attributes)}}}" if attributes else ""
-        return [f"%init = tensor.empty() : {result}", f"{line} -> {result}"]
+            attributes = [f"group = {self.group} : i64"] + ["causal"] * self.causal
+        elif self.causal or self.window is not None:
+            mask = ["causal"] * self.causal + ([] if self.window is None else [f"window = {self.window}"])
+            attributes = [f"mask = #attn.mask<{', '.join(mask)}>"]
+        return Kernel(
+            self.op,
+            [("ins", self._operands()[:3]), ("key_weights", self._operands("kw")), ("value_weights", self._operands("vw"))],
+            [("outs", [operand("init", *self.result_shape(), element=self.type)])],
+            ", ".join(attributes),
+        )
 
-    def _summarize_body(self):
+    def _summarize(self):
         """All levels into one pool, as the fast multipole pattern expands."""
-        shapes, pool = dict(self.shapes()), self._tensor(self.result_shape())
-        lines, current, offset = [f"%init = tensor.empty() : {pool}"], "%init", 0
-        for level, rows in enumerate(self._rows()):
-            part = self._tensor((self.batch, self.key_heads, rows, self.width))
-            sizes = f"[0, 0, {offset}, 0] [{self.batch}, {self.key_heads}, {rows}, {self.width}]"
-            slice_of = f"{sizes} [1, 1, 1, 1]"
-            after = "%out" if level == self.levels - 1 else f"%pool{level}"
+        (x, *weights), shape = self._operands(), self.result_shape()
+        pool = tensor(shape, self.type)
+        lines, current, offset = [f"%pool = tensor.empty() : {pool}"], "%pool", 0
+        for level, (weight, rows) in enumerate(zip(weights, self._rows())):
+            part = tensor((*shape[:2], rows, self.width), self.type)
+            slice_of = f"[0, 0, {offset}, 0] [{self.batch}, {self.key_heads}, {rows}, {self.width}] [1, 1, 1, 1]"
             lines += [
                 f"%part{level} = tensor.extract_slice {current}{slice_of} : {pool} to {part}",
-                f"%sum{level} = attn.summarize ins(%x : {self._tensor(shapes['x'])})"
-                f" weights(%w{level + 1} : {self._tensor(shapes[f'w{level + 1}'])})"
+                f"%sum{level} = attn.summarize ins(%x : {tensor(*x[1:])}) weights(%{weight[0]} : {tensor(*weight[1:])})"
                 f" outs(%part{level} : {part}) -> {part}",
-                f"{after} = tensor.insert_slice %sum{level} into {current}{slice_of} :"
-                f" {part} into {pool}",
+                f"%pool{level} = tensor.insert_slice %sum{level} into {current}{slice_of} : {part} into {pool}",
             ]
-            current, offset = after, offset + rows
-        return lines
+            current, offset = f"%pool{level}", offset + rows
+        body = "".join(f"  {line}\n" for line in lines)
+        return Text(body, [x, *weights], [(current[1:], shape, self.type)])
 
-    # -- work and memory -----------------------------------------------------
-
-    def flops(self):
-        heads = self.batch * self.heads
-        if self.op == "summarize":
-            tokens = self.batch * self.key_heads * self.n
-            return 2 * self.rank * self.levels * tokens * self.width
-        if self.op == "dense":
-            return heads * reference.dense_flops(
-                self.n, self.keys, self.width, self.value_width,
-                causal=self.causal, window=self.window,
-            )  # fmt: skip
-        attention, summaries = reference.fast_multipole_flops(
-            self.n, self.group, self.rank, self.width, self.value_width, causal=self.causal
-        )
-        return heads * attention + self.batch * self.key_heads * summaries
+    # -- memory -----------------------------------------------------------------
 
     def result_bytes(self):
         return math.prod(self.result_shape()) * bfloat.WIDTHS[self.type]
@@ -190,6 +153,9 @@ class Workload:
         rows = self.batch * self.key_heads * sum(self._rows())
         # Never rounded below f32.
         return rows * (self.width + self.value_width) * max(4, bfloat.WIDTHS[self.type])
+
+    def moved_bytes(self):
+        return None
 
     # -- expected results ----------------------------------------------------
 

@@ -1,13 +1,16 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiles what run.py measures, on any machine with fovea-compile: a shared
-library for each kernel, and manifest.json, which says what they compute."""
+"""Compiles what run.py measures, on any machine with fovea-compile and fovea-run: a
+shared library for each kernel, and manifest.json, which says what they compute and how
+many floating-point operations that asks for."""
 
 import argparse
 import json
 import pathlib
 import subprocess
+
+LENGTHS = [1024, 4096, 16384, 65536, 131072]
 
 
 def tensor(*shape, type="bf16"):
@@ -62,10 +65,23 @@ def kernels():
            "arguments": [[1, 64, N, D]] + [[1, 8, N, D]] * 2 + [[8, 512, D]]}, vq(D, N, 512, 512)
 
 
+def count(runner, text, entry, lengths):
+    """Useful GFLOP by number of tokens."""
+    found = {}
+    for N in [entry["N"]] if "N" in entry else lengths:
+        shapes = ["x".join(str(N if n is None else n) for n in shape) for shape in entry["arguments"] if None in shape]
+        command = [runner, "-", "--print-signature", "--json", *(f"--shape={shape}" for shape in shapes)]
+        report = subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
+        found[str(N)] = json.loads(report)["useful_gflop"]
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--compiler", default="build/bin/fovea-compile")
+    parser.add_argument("--runner", default="build/bin/fovea-run")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="that run.py may measure")
     parser.add_argument("--chips", nargs="+", default=["sm_80", "sm_90a"])
     parser.add_argument("--only", help="compile this pattern alone")
     options = parser.parse_args()
@@ -74,6 +90,7 @@ def main():
     for entry, text in kernels():
         if options.only and entry["pattern"] != options.only:
             continue
+        entry["gflop"] = count(options.runner, text, entry, options.lengths)
         for chip in options.chips:
             name = "-".join([entry["pattern"], f"d{entry['D']}", "causal" if entry["causal"] else "full", chip]) + ".so"
             subprocess.run([options.compiler, "-", "--target=nvvm", f"--chip={chip}", "--emit=so", "-o",

@@ -5,8 +5,7 @@
 PyTorch, a driver and libfovea_rt.so; builds nothing.
 
 Times are medians of the device's events on PyTorch's stream, with inputs and
-results on the device. FLOPs are 2 (D + E) for every query and every row, token or
-summary, that it may read. Fractions are of what a large product and a large copy
+results on the device. FLOPs are the useful ones that the compiler counts. Fractions are of what a large product and a large copy
 reach on the same device in the same run; bytes are those of inputs and result.
 Some queries of every result are compared with f64."""
 
@@ -19,7 +18,6 @@ import sys
 
 from kernel import Kernel, Runtime
 
-LENGTHS = [1024, 4096, 16384, 65536, 131072]
 SAMPLES = 64  # queries that are compared with f64
 ERROR_BOUND = 1e-2  # of the greatest number
 
@@ -143,28 +141,6 @@ def expected(torch, entry, inputs, rows):
     return (p @ torch.cat([values for _, values, _, _ in found], 2)).reshape(batch, heads, len(rows), -1)
 
 
-def count_pairs(entry, N):
-    """Queries times the rows that each may read, on the average, of one head."""
-    if entry["pattern"] == "dense":
-        return N * (N + 1) // 2 if entry["causal"] else N * N
-    if entry["pattern"] == "vq":
-        # The own block up to the query, and the codebook once a block is older.
-        block = entry["block"]
-        return N * (block + 1) // 2 + (N - block) * entry["codes"]
-    # Tokens of the block before and of the own one up to the query; per level, the
-    # summaries of up to three intervals beside it.
-    group, rank = entry["group"], entry["rank"]
-    pairs = N * (group + 1) // 2 + (N - group) * group
-    levels = len(entry["arguments"]) - 3
-    for level in range(levels):
-        length = group << level
-        for interval in range(N // length):
-            parent = interval // 2
-            first = 0 if level == levels - 1 else max(0, 2 * parent - 2)
-            pairs += length * rank * max(0, interval - 1 - first)
-    return pairs
-
-
 def make_inputs(torch, entry, N):
     torch.manual_seed(N)
     shapes = [[N if extent is None else extent for extent in shape] for shape in entry["arguments"]]
@@ -202,8 +178,7 @@ def measure(bench, runtime, folder, entry, N, peaks):
     if not row["error"] <= ERROR_BOUND:
         raise RuntimeError(f"{entry['library']}: error {row['error']:.3g}, bound {ERROR_BOUND}")
     row["seconds"] = bench.time(run)
-    heads = inputs[0].shape[0] * inputs[0].shape[1]
-    row["tflops"] = 4 * entry["D"] * heads * count_pairs(entry, N) / row["seconds"] * 1e-12
+    row["tflops"] = entry["gflop"][str(N)] / row["seconds"] * 1e-3
     bytes = 2 * (sum(x.numel() for x in inputs) + inputs[0].numel())
     row["gbps"] = bytes / row["seconds"] * 1e-9
     row["of_gemm"] = row["tflops"] / peaks["gemm_tflops"]
@@ -229,7 +204,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="what artefacts.py has written")
     parser.add_argument("--runtime", default="libfovea_rt.so")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of kernels for any length")
+    parser.add_argument("--lengths", type=int, nargs="+", help="of those that the manifest has")
     parser.add_argument("--peak-rows", type=int, default=8192, help="rows of the large product")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
@@ -243,7 +218,9 @@ def main():
     for entry in json.loads((options.folder / "manifest.json").read_text()):
         if entry["chip"].endswith("a") and entry["chip"] != exact:
             continue
-        for N in [entry["N"]] if "N" in entry else options.lengths:
+        for N in map(int, entry["gflop"]):
+            if "N" not in entry and options.lengths and N not in options.lengths:
+                continue
             rows.append(measure(bench, runtime, options.folder, entry, N, peaks))
     print_table(rows, peaks)
     if options.json:

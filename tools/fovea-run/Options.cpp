@@ -106,7 +106,8 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                             cl::desc("print the elements of all results"));
   cl::opt<bool> printSignature(
       "print-signature", cl::cat(category),
-      cl::desc("print the type of the function and stop"));
+      cl::desc("print the type of the function and stop; with --json and "
+               "--shape also its useful floating-point operations"));
   cl::opt<bool> asJSON("json", cl::cat(category),
                        cl::desc("report as one JSON object"));
 

@@ -55,23 +55,26 @@ static std::string describeArgument(const Kernel &kernel, size_t index) {
          kernel.getSignature().arguments[index].getTypeString();
 }
 
+/// The extents of an argument, by its type and the next --shape.
+static Expected<SmallVector<int64_t, 4>>
+getShape(const Kernel &kernel, size_t index, size_t &nextShape) {
+  const ValueSpec &spec = kernel.getSignature().arguments[index];
+  if (!is_contained(spec.shape, kDynamicExtent))
+    return SmallVector<int64_t, 4>(spec.shape);
+  if (nextShape >= options.shapes.size())
+    return createStringError(describeArgument(kernel, index) +
+                             ", has dynamic extents: expected a --shape for "
+                             "it");
+  return run::parseShape(options.shapes[nextShape++]);
+}
+
 static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
                                         size_t &nextShape) {
-  const ValueSpec &spec = kernel.getSignature().arguments[index];
-  SmallVector<int64_t, 4> shape(spec.shape);
-  if (is_contained(shape, kDynamicExtent)) {
-    if (nextShape >= options.shapes.size())
-      return createStringError(
-          describeArgument(kernel, index) +
-          ", has dynamic extents: expected a --shape for it");
-    Expected<SmallVector<int64_t, 4>> given =
-        run::parseShape(options.shapes[nextShape]);
-    if (!given)
-      return given.takeError();
-    ++nextShape;
-    shape = std::move(*given);
-  }
-  Expected<OwnedTensor> tensor = allocateTensor(spec.elementType, shape);
+  Expected<SmallVector<int64_t, 4>> shape = getShape(kernel, index, nextShape);
+  if (!shape)
+    return shape.takeError();
+  Expected<OwnedTensor> tensor = allocateTensor(
+      kernel.getSignature().arguments[index].elementType, *shape);
   if (tensor)
     run::fillRandom(*tensor, *options.randomSeed + index);
   return tensor;
@@ -280,6 +283,35 @@ static Expected<run::Measurement> measure(const Kernel &kernel,
   }
 }
 
+/// The type of the function, and with --json the work that it does on arguments
+/// of these shapes.
+static Error printSignature(const Kernel &kernel, StringRef text) {
+  const Signature &signature = kernel.getSignature();
+  if (!options.asJSON) {
+    outs() << '@' << kernel.getName() << signature.getString() << '\n';
+    return Error::success();
+  }
+  size_t nextShape = 0;
+  SmallVector<SmallVector<int64_t, 4>> shapes;
+  for (size_t index = 0; index < signature.arguments.size(); ++index) {
+    Expected<SmallVector<int64_t, 4>> shape =
+        getShape(kernel, index, nextShape);
+    if (!shape)
+      return shape.takeError();
+    shapes.push_back(std::move(*shape));
+  }
+  SmallVector<TensorRef> inputs(shapes.size());
+  for (auto [input, shape] : zip(inputs, shapes))
+    input.shape = shape;
+  json::Object report{{"entry", kernel.getName()},
+                      {"signature", signature.getString()}};
+  run::Inspection inspection = run::inspect(text, kernel.getName(), inputs);
+  if (inspection.usefulFlops)
+    report["useful_gflop"] = *inspection.usefulFlops * 1e-9;
+  outs() << json::Value(std::move(report)) << '\n';
+  return Error::success();
+}
+
 static int runMain() {
   if (options.numThreads > 0)
     fovea_rt_set_num_threads(options.numThreads);
@@ -293,7 +325,8 @@ static int runMain() {
     return fail(kernel.takeError());
   const Signature &signature = kernel->getSignature();
   if (options.printSignature) {
-    outs() << '@' << kernel->getName() << signature.getString() << '\n';
+    if (Error error = printSignature(*kernel, (*file)->getBuffer()))
+      return fail(std::move(error));
     return 0;
   }
   if (options.outputs.size() > signature.results.size())

@@ -36,7 +36,7 @@ from ._conv_backward import (
     rope_backward,
 )
 from ._conv_recover import conv_recover, recover_from_scores
-from ._dense import dense, dense_flops
+from ._dense import dense
 from ._hierarchical import (
     average_weights,
     fast_multipole,
@@ -46,7 +46,7 @@ from ._hierarchical import (
     summarize,
     summary_counts,
 )
-from ._hierarchical_blocked import fast_multipole_blocked, fast_multipole_flops
+from ._hierarchical_blocked import fast_multipole_blocked
 from ._low_rank import (
     causal_mask,
     distinct_columns_mask,
@@ -99,13 +99,11 @@ __all__ = [
     "conv_scores",
     "dense",
     "dense_backward",
-    "dense_flops",
     "distinct_columns_mask",
     "distinct_rows_mask",
     "fast_multipole",
     "fast_multipole_backward",
     "fast_multipole_blocked",
-    "fast_multipole_flops",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
     "head_probability",

@@ -65,19 +65,3 @@ def dense(
             weights, lse[b, h, rows] = _softmax(scores, admitted)
             out[b, h, rows] = _weighted_values(weights, admitted, v[b, g])
     return (out, lse) if return_lse else out
-
-
-def dense_flops(N, M, D, E, *, causal=False, window=None):
-    """Useful floating-point operations of one head: 2 (D + E) per admitted
-    (query, key) pair."""
-    pairs = 0
-    for first in range(0, N, _ROWS):
-        rows = np.arange(first, min(first + _ROWS, N))
-        last = rows + (M - N) if causal else np.full(rows.shape, M - 1)
-        begin = np.zeros(rows.shape, dtype=np.int64)
-        if window is not None:
-            begin = np.maximum(begin, rows + (M - N) - window + 1)
-            last = np.minimum(last, rows + (M - N) + window - 1)
-        count = np.minimum(last, M - 1) - np.maximum(begin, 0) + 1
-        pairs += int(np.maximum(count, 0).sum())
-    return 2 * (D + E) * pairs

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from ._hierarchical import _multipole_operands, num_levels, summary_counts
+from ._hierarchical import _multipole_operands, summary_counts
 
 
 def _fast_summaries(x, weights, bias, dtype):
@@ -106,25 +106,3 @@ def _far_intervals(block, N, m, L, causal):
             if start < stop:
                 runs.append((level, (start, stop)))
     return runs
-
-
-def fast_multipole_flops(N, m, p, D, E, *, causal=False):
-    """Useful floating-point operations of one head, (attention, summaries).
-
-    Attention: 2 (D + E) per pair of a query and a token or summary that it
-    reads.  Summaries: 2 p N per level and column, of keys and values.
-    """
-    L = num_levels(N, m)
-    counts = [summary_counts(N, p, 2**index * m) for index in range(L)]
-    pairs = 0
-    for block in range(-(-N // m)):
-        first, last = block * m, min(block * m + m, N)
-        rows, begin = last - first, max(first - m, 0)
-        if causal:
-            pairs += rows * (first - begin) + rows * (rows + 1) // 2
-        else:
-            pairs += rows * (min(last + m, N) - begin)
-        for level, (start, stop) in _far_intervals(block, N, m, L, causal):
-            present = np.count_nonzero(counts[level - 1][start * p : stop * p])
-            pairs += rows * int(present)
-    return 2 * (D + E) * pairs, 2 * p * N * L * (D + E)

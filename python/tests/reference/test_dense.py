@@ -124,11 +124,3 @@ def test_dense_bad_arguments(change, message):
     q, k, v = make(N=4)
     with pytest.raises(ValueError, match=message):
         ref.dense(**{**dict(q=q, k=k, v=v), **change})
-
-
-@pytest.mark.parametrize("N,M", [(7, 7), (5, 9), (9, 5), (300, 300)])
-@pytest.mark.parametrize("causal,window", [(0, None), (1, None), (0, 3), (1, 3), (1, 0)])
-def test_dense_flops(N, M, causal, window):
-    admitted = ref._dense._dense_mask(np.arange(N), N, M, causal, window)
-    flops = ref.dense_flops(N, M, 8, 4, causal=causal, window=window)
-    assert flops == 2 * 12 * admitted.sum()

@@ -337,20 +337,3 @@ def test_summarize_bad_arguments():
         ref.summarize(x, np.zeros((1, 2, 4, 3)), np.zeros((2, 2, 3)), interval=4)
     with pytest.raises(ValueError, match="m_l: found 6, needed a multiple of p = 4"):
         ref.average_weights(4, 6, 3)
-
-
-@pytest.mark.parametrize("N,m,p", CASES)
-@pytest.mark.parametrize("causal", [False, True])
-def test_multipole_flops(N, m, p, causal):
-    L = ref.num_levels(N, m)
-    pairs = 0
-    for i in range(N):
-        read = set()
-        for j in range(i + 1 if causal else N):
-            level = loop_level(i, j, m, L)
-            part = 2 ** (level - 1) * m // p if level else 1
-            read.add((level, j // part))
-        pairs += len(read)
-    attention, summaries = ref.fast_multipole_flops(N, m, p, 8, 4, causal=causal)
-    assert attention == 2 * 12 * pairs
-    assert summaries == 2 * p * N * L * 12

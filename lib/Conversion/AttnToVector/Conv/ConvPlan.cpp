@@ -27,7 +27,7 @@ static int64_t chooseVectors(int64_t numVectors) {
 }
 
 /// Time of one number of the output, in nanoseconds on a Zen 4 scaled to 180
-/// GFLOP/s, as benchmarks/fft.py measures and fits it. Only ratios matter.
+/// GFLOP/s, as benchmarks/fit_conv.py fits it. Only ratios matter.
 static double timeToeplitz(double tokens) { return tokens / 160; }
 
 /// Columns of the longest piece. Segments of one length that is a little more

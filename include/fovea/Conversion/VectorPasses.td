@@ -40,7 +40,7 @@ def VectorizeStreamPass
   let summary = "lower tiles of attn.stream on memrefs to vector code";
   let description = [{
     Replaces every `attn.stream` on memrefs by loops over register tiles,
-    vectorised over queries. See docs/Lowering.md for the structure of the code.
+    vectorised over queries. See docs/Lowering for the structure of the code.
     With `manage-cache`, prefetches of what is read next are spread over the inner
     loops, and patterns of linear time write their output past the caches. With
     `bf16-pairs`, bf16 data of even head width is multiplied by `vdpbf16ps`
@@ -67,7 +67,7 @@ def VectorizeStreamBackwardPass
     register tiles, vectorised over queries. Blocks of queries that add to the
     same rows take turns: calls of the runtime keep them in one order, whatever
     the number of threads. Destinations hold the type that sums are kept in. See
-    docs/Lowering.md.
+    docs/Lowering.
   }];
   let options = [ManageCacheOption];
   let dependentDialects = [
@@ -144,7 +144,7 @@ def VectorizeLowRankPass
     head or, with few heads for the threads there are, a segment of its rows, which
     waits for its turn to add to the sums. Other masks make sums by group, or a tree
     of sums, and apply them to rows. The gradient is three such sums, two of them
-    under the transposed mask. See docs/Lowering.md.
+    under the transposed mask. See docs/Lowering.
   }];
   let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
@@ -264,7 +264,7 @@ def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
     Replaces `attn.tree_build`, `tree_fetch`, `tree_update` and `tree_materialize`
     on memrefs by parallel loops, vectorised over the columns, that touch the data
     once, and `attn.tree_split` by a call of the runtime for each batch entry. See
-    docs/Lowering.md.
+    docs/Lowering.
   }];
   let options = [VectorBitsOption, MinTasksOption];
   let dependentDialects = [
@@ -281,7 +281,7 @@ def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
     Replaces every `attn.conv_apply` on memrefs by parallel loops vectorised along
     the width of values. The algorithm, where it is `auto`, and the sizes of the
     loops are chosen by a model of the target's registers; the choice is a remark
-    of category `attn-vectorize-conv`. See docs/Lowering.md.
+    of category `attn-vectorize-conv`. See docs/Lowering.
   }];
   let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
   let dependentDialects = [
@@ -300,7 +300,7 @@ def VectorizeConvBackwardPass
     along the width of values, which evaluate two correlations by the algorithm of the
     forward operation, and every `attn.conv_recover_backward` by products of register
     tiles. The choice of an algorithm is a remark of category
-    `attn-vectorize-conv-backward`. See docs/Lowering.md.
+    `attn-vectorize-conv-backward`. See docs/Lowering.
   }];
   let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
   let dependentDialects = [

@@ -1,10 +1,11 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks the table of kernels in docs/GPU.md: instructions in the PTX, and, where
-there is ptxas, that no register is spilled and no more are used than it says.
+"""Checks the table of dense attention in docs/results/gpu-kernels.md: instructions in
+the PTX, and, where there is ptxas, that no register is spilled and no more are used
+than it says.
 
-    registers.py <fovea-compile> <docs/GPU.md> [--ptxas PROGRAM] [--update]
+    registers.py <fovea-compile> <docs/results/gpu-kernels.md> [--ptxas PROGRAM] [--update]
 """
 
 import argparse

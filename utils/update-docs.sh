@@ -77,7 +77,7 @@ families='
 Softmax      dense(_backward)?|stream(_backward)?
 Hierarchical fast_multipole.*|summarize(_backward)?
 Quantized    quantize|codebook_.*|log_count|vq(_.*)?|check_codes
-Conv         conv(_.*)?|fft_.*
+Conv         conv(_.*)?
 LowRank      low_rank(_backward)?|polynomial_features.*|rope(_.*)?|check_intervals
 Tree         tree_.*|yield
 '

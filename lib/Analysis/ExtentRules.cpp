@@ -337,17 +337,6 @@ public:
                isByColumn ? u1 : u2, 2);
   }
 
-  void add(attn::FFTForwardOp op) {
-    addEqual({"spectrum", op.getSpectrum()}, 0, {"input", op.getInput()}, 0);
-  }
-
-  void add(attn::FFTInverseOp op) {
-    addEqual({"output", op.getOutput()}, 0, {"spectrum", op.getSpectrum()}, 0);
-  }
-
-  void add(attn::FFTMultiplyOp op) { addProduct(op); }
-  void add(attn::FFTAccumulateOp op) { addProduct(op); }
-
   void add(attn::TreeBuildOp op) {
     Named input = {"input", op.getInput()};
     addEqual({"tree", op.getTree()}, 0, input, 0);
@@ -402,12 +391,6 @@ public:
   }
 
 private:
-  template <typename OpTy> void addProduct(OpTy op) {
-    Named spectrum = {"spectrum", op.getSpectrum()};
-    addBroadcast({"factor", op.getFactor()}, 0, spectrum, 0);
-    addEqual({"output", op.getOutput()}, 0, spectrum, 0);
-  }
-
   template <typename OpTy> void addBases(OpTy op) {
     Named basis = {"basis", op.getBasis()}, value = {"value", op.getValue()},
           output = {"output", op.getOutput()};

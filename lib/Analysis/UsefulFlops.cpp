@@ -357,21 +357,6 @@ public:
     return 3.0 * product(shapeOf(op.getDOutput()));
   }
 
-  double count(attn::FFTForwardOp op) {
-    SmallVector<int64_t> x = shapeOf(op.getInput());
-    return x[0] * x[2] * countTransform(op.getForm().getLength());
-  }
-  double count(attn::FFTInverseOp op) {
-    SmallVector<int64_t> x = shapeOf(op.getOutput());
-    return x[0] * x[2] * countTransform(op.getForm().getLength());
-  }
-  double count(attn::FFTMultiplyOp op) {
-    return 3.0 * product(shapeOf(op.getSpectrum()));
-  }
-  double count(attn::FFTAccumulateOp op) {
-    return 4.0 * product(shapeOf(op.getSpectrum()));
-  }
-
   /// False once an extent was not found.
   bool isKnown = true;
 

@@ -70,9 +70,6 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   correlations.separateAdds = cpu.hasSeparateAdds;
   correlations.splitVectors = cpu.splitsVectors;
   pm.addPass(attn::createVectorizeConvBackwardPass(correlations));
-  attn::VectorizeFFTPassOptions transforms;
-  transforms.separateAdds = cpu.hasSeparateAdds;
-  pm.addPass(attn::createVectorizeFFTPass(transforms));
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
   // Now, while kernels are single operations, which these passes skip.
   addLowerToLoopsPasses(pm);

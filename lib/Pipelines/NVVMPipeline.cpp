@@ -92,7 +92,6 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::ConvToGPUPassOptions conv;
   conv.f32 = options.f32;
   pm.addPass(attn::createConvToGPUPass(conv));
-  pm.addPass(attn::createFFTToGPUPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   // Most of what kernels repeat goes at once, which halves the next pass's

@@ -15,7 +15,6 @@
 // PASSES: empty-tensor-to-alloc-tensor
 // ZEN: attn-vectorize-conv{num-registers=32 separate-adds=true split-vectors=true vector-bits=512}
 // ZEN: attn-vectorize-conv-backward{num-registers=32 separate-adds=true split-vectors=true vector-bits=512}
-// ZEN: attn-vectorize-fft{separate-adds=true}
 
 // PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
 // PASSES: attn-tile-stream
@@ -25,7 +24,6 @@
 // PASSES: optimize-allocation-liveness
 // PASSES: attn-vectorize-conv{num-registers=16 separate-adds=false split-vectors=false vector-bits=256}
 // PASSES: attn-vectorize-conv-backward{num-registers=16 separate-adds=false split-vectors=false vector-bits=256}
-// PASSES: attn-vectorize-fft{separate-adds=false}
 // PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
 // PASSES: attn-vectorize-summarize
 // PASSES: attn-vectorize-summarize-backward

@@ -30,7 +30,6 @@
 // PASSES: attn-tree-to-gpu
 // PASSES: attn-low-rank-to-gpu{f32=tf32x3}
 // PASSES: attn-conv-to-gpu{f32=tf32x3}
-// PASSES: attn-fft-to-gpu
 // PASSES: attn-loops-to-gpu
 // PASSES: gpu-launch-sink-index-computations
 // PASSES: gpu-kernel-outlining

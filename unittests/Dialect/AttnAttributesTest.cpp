@@ -54,11 +54,6 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
   EXPECT_FALSE(MaskAttr::get(&context, false, 3).isTrivial());
 }
 
-TEST_F(AttnAttributesTest, SpectrumRefusesNoRadices) {
-  EXPECT_FALSE(succeeded(SpectrumAttr::verify(emitError(), 16, {})));
-  EXPECT_EQ(message, "expected at least one radix");
-}
-
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
   EXPECT_FALSE(
       succeeded(SourceAttr::verify(emitError(), ArrayRef<AffineMap>(),

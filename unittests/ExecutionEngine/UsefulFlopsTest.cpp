@@ -365,17 +365,6 @@ func.func @f(%q: tensor<1x2x64x8xf32>, %v: tensor<1x2x64x5xf32>) -> tensor<1x2x6
             2 * 7 * head(16));
 }
 
-TEST(UsefulFlopsTest, countsTransformsByTheirLength) {
-  const char *text = R"(
-func.func @f(%x: tensor<2x20x40xf32>, %s: tensor<2x32x64xf32>) -> tensor<2x32x64xf32> {
-  %0 = attn.fft_forward ins(%x : tensor<2x20x40xf32>) outs(%s : tensor<2x32x64xf32>)
-      {form = #attn.spectrum<lanes = 16, radices = [8, 4]>} -> tensor<2x32x64xf32>
-  return %0 : tensor<2x32x64xf32>
-})";
-  EXPECT_EQ(countFlops(text, {{2, 20, 40}, {2, 32, 64}}),
-            2.0 * 40 * 2.5 * 32 * 5);
-}
-
 TEST(UsefulFlopsTest, saysNothingWhereThereIsNothingToCount) {
   EXPECT_EQ(countFlops("func.func @f() { return }", {}), std::nullopt);
 }

@@ -242,20 +242,6 @@ def ConvToGPUPass : Pass<"attn-conv-to-gpu", "::mlir::ModuleOp"> {
   ];
 }
 
-def FFTToGPUPass : Pass<"attn-fft-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "lower Fourier transforms on memrefs to calls and GPU loops";
-  let description = [{
-    Replaces `attn.fft_forward` and `attn.fft_inverse` on memrefs by parallel loops
-    that put columns in lines and a call of the runtime that transforms them, by
-    cuFFT on CUDA. Products of spectra are parallel loops.
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
-  ];
-}
-
 def TreeToGPUPass : Pass<"attn-tree-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower trees of averages on memrefs to GPU loops and kernels";
   let description = [{

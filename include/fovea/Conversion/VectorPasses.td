@@ -311,20 +311,4 @@ def VectorizeConvBackwardPass
   ];
 }
 
-def VectorizeFFTPass : Pass<"attn-vectorize-fft", "::mlir::ModuleOp"> {
-  let summary = "lower Fourier transforms on memrefs to parallel vector code";
-  let description = [{
-    Replaces `attn.fft_forward`, `fft_inverse`, `fft_multiply` and `fft_accumulate` on
-    memrefs by loops of butterflies in registers, parallel over batch entries and
-    groups of columns. The form of the spectra says what a vector holds and what
-    stages there are; factors are tables of the runtime.
-  }];
-  let options = [SeparateAddsOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
-  ];
-}
-
 #endif // FOVEA_CONVERSION_VECTORPASSES_TD

@@ -48,8 +48,7 @@ struct LowerToReferencePass
                 FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
                 CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
                 VQBackwardOp, ConvRecoverOp, ConvApplyOp, ConvApplyBackwardOp,
-                ConvRecoverBackwardOp, RopeBackwardOp, FFTForwardOp,
-                FFTInverseOp, FFTMultiplyOp, FFTAccumulateOp, LowRankOp,
+                ConvRecoverBackwardOp, RopeBackwardOp, LowRankOp,
                 LowRankBackwardOp, PolynomialFeaturesOp,
                 PolynomialFeaturesBackwardOp, RopeOp, TreeBuildOp, TreeFetchOp,
                 TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(

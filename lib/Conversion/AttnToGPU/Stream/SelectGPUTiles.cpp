@@ -182,8 +182,7 @@ struct SelectGPUTilesPass
               RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
               PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp,
               ConvApplyOp, ConvApplyBackwardOp, ConvRecoverOp,
-              ConvRecoverBackwardOp, FFTForwardOp, FFTInverseOp, FFTMultiplyOp,
-              FFTAccumulateOp, TreeBuildOp, TreeFetchOp, TreeUpdateOp,
+              ConvRecoverBackwardOp, TreeBuildOp, TreeFetchOp, TreeUpdateOp,
               TreeMaterializeOp, TreeSplitOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();

@@ -112,7 +112,7 @@ void ConvAbreast::transformPieces(Value task) {
     sources.push_back(loadPiece(index));
     found.push_back(startMeasuring());
   }
-  auto load = [&](Value row, Value) {
+  auto load = [&](Value row) {
     KernelBuilder::Lanes narrow(b, half());
     auto loadPiece = [&](size_t k) {
       return measure(found[k], loadValues(b.add(sources[k].begin, row), column,

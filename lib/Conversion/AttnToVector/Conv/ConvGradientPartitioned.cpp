@@ -128,7 +128,7 @@ ConvGradientPartitioned::numPiecesOf(Value segment) {
 void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   Value firstRow = b.mul(block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
-  transformTo(rowSpectra, block, columns, [&](Value row, Value) {
+  transformTo(rowSpectra, block, columns, [&](Value row) {
     return loadTokens(rowGradients, {}, b.add(firstRow, row), column,
                       numTokens);
   });
@@ -257,12 +257,12 @@ Value ConvGradientPartitioned::sumLanes(Values vectors) {
 /// Turns as many windows back as a vector has lanes, from `first` on.
 void ConvGradientPartitioned::invertWindows(Value first) {
   Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
-  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
-  auto store = [&](Value row, Value, ComplexRow numbers) {
+  auto load = [&](Value row) { return loadRow(work, {row}); };
+  auto store = [&](Value row, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
-  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
+  FFTKernel::Steps steps = {load, store};
+  auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       Value frequency = b.add(position, k);
       row.re = b.loadVector(lagSpectra, {frequency, b.index(0), first});

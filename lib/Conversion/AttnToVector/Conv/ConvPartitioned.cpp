@@ -143,7 +143,7 @@ void ConvPartitioned::transformHalves(Value first, Value columns, Value slot) {
     return loadToken(values, {batch, group}, b.add(piece.begin, row), column,
                      piece.end);
   };
-  transformTo(pieceSpectra, first, slot, [&](Value row, Value) {
+  transformTo(pieceSpectra, first, slot, [&](Value row) {
     return measure(measures, {load(one, row), load(other, row)});
   });
   // Where there is no second piece, there is room for one.
@@ -454,26 +454,26 @@ void ConvPartitioned::convolveGroup(Value group) {
   Value piece = b.index(0), begin = firstColumn(piece);
   Measures measures = startMeasuring();
   Value column = b.mul(group, plan.getColumns());
-  auto load = [&](Value row, Value) {
+  auto load = [&](Value row) {
     return loadRow(pieceSpectra, {piece, group, row});
   };
-  auto store = [&](Value row, Value, ComplexRow numbers) {
+  auto store = [&](Value row, ComplexRow numbers) {
     storeRow(numbers, pieceSpectra, {piece, group, row});
   };
-  auto source = [&](Value row, Value) {
+  auto source = [&](Value row) {
     return measure(measures, loadValues(b.add(begin, row), column, numTokens));
   };
-  auto sink = [&](Value at, Value, ComplexRow numbers) {
+  auto sink = [&](Value at, ComplexRow numbers) {
     storeResult({numbers.re, numbers.im}, b.sub(at, b.index(plan.block)),
                 column, 1.0 / length);
   };
-  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  FFTKernel::Steps steps = {load, store};
   steps.source = source;
   steps.isHalfZero = true;
   steps.sink = sink;
-  steps.wanted = FFTKernel::Half::Second;
+  steps.wantsSecondHalf = true;
   FFTKernel transform = makeTransform();
-  auto visit = [&](Value position, Value, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       Frequency at = locate(b.add(position, k), /*next=*/Value());
       ComplexRow weight = loadWeight(at.ofWindows, b.index(0));

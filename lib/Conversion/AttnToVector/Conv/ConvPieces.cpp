@@ -164,18 +164,18 @@ ComplexRow ConvKernel::loadTokens(Value memref, ArrayRef<Value> leading,
 
 void ConvKernel::transformTo(Value spectra, Value index, Value columns,
                              FFTKernel::LoadRow source) {
-  auto load = [&](Value row, Value) {
+  auto load = [&](Value row) {
     return loadRow(spectra, {index, columns, row});
   };
-  auto store = [&](Value row, Value, ComplexRow numbers) {
+  auto store = [&](Value row, ComplexRow numbers) {
     storeRow(numbers, spectra, {index, columns, row});
   };
-  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  FFTKernel::Steps steps = {load, store};
   steps.source = source;
   steps.isHalfZero = plan.piece <= plan.block;
-  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      store(b.add(position, k), none, row);
+      store(b.add(position, k), row);
   };
   makeTransform().emit(FFTKernel::kForward, steps, visit);
 }
@@ -183,7 +183,7 @@ void ConvKernel::transformTo(Value spectra, Value index, Value columns,
 void ConvKernel::transformPiece(Value index, Value slot, Value column,
                                 function_ref<ComplexRow(ComplexRow)> visit) {
   Piece piece = loadPiece(index);
-  transformTo(pieceSpectra, index, slot, [&](Value row, Value) {
+  transformTo(pieceSpectra, index, slot, [&](Value row) {
     ComplexRow numbers = loadValues(b.add(piece.begin, row), column, piece.end);
     return visit ? visit(numbers) : numbers;
   });
@@ -191,24 +191,24 @@ void ConvKernel::transformPiece(Value index, Value slot, Value column,
 
 void ConvKernel::invert(Value spectra, Value index, Value columns,
                         function_ref<void(Value, ComplexRow)> sink) {
-  auto load = [&](Value row, Value) {
+  auto load = [&](Value row) {
     return loadRow(spectra, {index, columns, row});
   };
-  auto store = [&](Value row, Value, ComplexRow numbers) {
+  auto store = [&](Value row, ComplexRow numbers) {
     storeRow(numbers, spectra, {index, columns, row});
   };
-  auto sinkHalf = [&](Value at, Value, ComplexRow numbers) {
+  auto sinkHalf = [&](Value at, ComplexRow numbers) {
     Value row = b.sub(at, b.index(plan.piece));
     if (plan.piece <= plan.block)
       return sink(row, numbers);
     b.ifThen(b.less(b.index(-1), row), [&] { sink(row, numbers); });
   };
-  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  FFTKernel::Steps steps = {load, store};
   steps.sink = sinkHalf;
-  steps.wanted = FFTKernel::Half::Second;
-  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+  steps.wantsSecondHalf = true;
+  auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      row = load(b.add(position, k), none);
+      row = load(b.add(position, k));
   };
   makeTransform().emit(FFTKernel::kInverse, steps, visit);
 }
@@ -235,11 +235,11 @@ void ConvKernel::transformWindows(Value first) {
   for (int64_t lane = 0; lane < lanes; ++lane)
     starts.push_back(loadInteger(windows, b.add(first, 2 * lane)));
   FFTKernel transform = makeTransform();
-  auto load = [&](Value row, Value) { return loadRow(work, {row}); };
-  auto store = [&](Value row, Value, ComplexRow numbers) {
+  auto load = [&](Value row) { return loadRow(work, {row}); };
+  auto store = [&](Value row, ComplexRow numbers) {
     storeRow(numbers, work, {row});
   };
-  FFTKernel::Steps steps = {load, store, /*isDense=*/true};
+  FFTKernel::Steps steps = {load, store};
   int64_t radix = plan.radices.front(), step = length / radix;
   auto prepare = [&](Value row) {
     packWindows(starts, work, squares, row, step, radix);
@@ -252,9 +252,9 @@ void ConvKernel::transformWindows(Value first) {
       packWindows(starts, work, squares, row, /*step=*/0, /*count=*/1);
     });
   }
-  auto visit = [&](Value position, Value none, FFTKernel::Rows &rows) {
+  auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows))
-      store(b.add(position, k), none, row);
+      store(b.add(position, k), row);
   };
   transform.emit(FFTKernel::kForward, steps, visit);
   storeWindowNorms(squares, first);

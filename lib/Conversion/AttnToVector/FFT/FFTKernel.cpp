@@ -53,9 +53,6 @@ Value fovea::attn::emitTwiddles(KernelBuilder &b, Operation *op,
 /// Bytes of a transform that the second cache holds, with its source and other
 /// data.
 static constexpr int64_t kShort = 1 << 20;
-/// Bytes of a row that are transformed together, where the second cache holds
-/// the transform.
-static constexpr int64_t kRowBytes = 256;
 /// Rows of a tile whose rows are far apart, at least, and at most where that
 /// saves a sweep.
 static constexpr int64_t kFarRows = 64, kMostFarRows = 512;
@@ -65,9 +62,9 @@ static constexpr int64_t kFarRows = 64, kMostFarRows = 512;
 static constexpr int64_t kRun = 4096, kTile = 1 << 20;
 
 FFTKernel::FFTKernel(KernelBuilder &builder, ArrayRef<int64_t> radices,
-                     Value twiddles, bool separateAdds, int64_t numGroups)
+                     Value twiddles, bool separateAdds)
     : b(builder), radices(radices), twiddles(twiddles),
-      separateAdds(separateAdds), numGroups(numGroups) {
+      separateAdds(separateAdds) {
   for (int64_t radix : radices)
     length *= radix;
   // A butterfly of radix R has R / 2 factors.
@@ -90,18 +87,9 @@ static int64_t bytesOfRow(KernelBuilder &b) {
   return 2 * b.getLanes() * b.getStateType().getWidth() / 8;
 }
 
-int64_t FFTKernel::chooseNumGroups(KernelBuilder &b, int64_t length,
-                                   int64_t available) {
-  int64_t bytes = length * kRowBytes <= kShort ? kRowBytes : kRun;
-  int64_t most = std::max<int64_t>(bytes / bytesOfRow(b), 1);
-  while (available % most != 0)
-    --most;
-  return most;
-}
-
 void FFTKernel::planSweeps() {
   unsigned numStages = radices.size(), begin = 0;
-  int64_t rowBytes = numGroups * bytesOfRow(b), blocks = 1, left = length;
+  int64_t rowBytes = bytesOfRow(b), blocks = 1, left = length;
   while (begin + 1 < numStages && left * rowBytes > kShort) {
     unsigned end = begin;
     int64_t rows = 1;
@@ -132,17 +120,12 @@ static void loopOver(KernelBuilder &b, int64_t count,
   b.loop(b.index(0), b.index(count), 1, body);
 }
 
-int64_t FFTKernel::getNumTiles(unsigned sweep) const {
-  return sweeps[sweep].blocks *
-         (sweeps[sweep].stride / sweeps[sweep].neighbours);
-}
-
-/// What lies between the stages of a tile. One stage needs nothing.
-Value FFTKernel::makeBuffer(const Sweep &sweep, const Steps &steps) {
-  bool isLast = sweep.end == radices.size();
-  if (sweep.begin + 1 == sweep.end || (isLast && steps.isDense))
+/// What lies between the stages of a tile. One stage needs nothing, and the
+/// last sweep works in place.
+Value FFTKernel::makeBuffer(const Sweep &sweep) {
+  if (sweep.begin + 1 == sweep.end || sweep.end == radices.size())
     return Value();
-  return b.scratch({sweep.neighbours, sweep.rows, numGroups * 2 * b.getLanes()},
+  return b.scratch({sweep.neighbours, sweep.rows, 2 * b.getLanes()},
                    b.getStateType());
 }
 
@@ -150,11 +133,13 @@ void FFTKernel::emit(Direction direction, const Steps &steps,
                      VisitSpectrum visit) {
   SmallVector<Value> buffers;
   for (const Sweep &sweep : sweeps)
-    buffers.push_back(makeBuffer(sweep, steps));
+    buffers.push_back(makeBuffer(sweep));
   unsigned last = sweeps.size() - 1;
-  auto emitSweep = [&](unsigned sweep, Direction direction) {
-    loopOver(b, getNumTiles(sweep), [&](Value tile) {
-      emitTile(sweeps[sweep], tile, buffers[sweep], direction, steps, visit);
+  auto emitSweep = [&](unsigned index, Direction direction) {
+    const Sweep &sweep = sweeps[index];
+    int64_t tiles = sweep.blocks * (sweep.stride / sweep.neighbours);
+    loopOver(b, tiles, [&](Value tile) {
+      emitTile(sweep, tile, buffers[index], direction, steps, visit);
     });
   };
   for (unsigned sweep = 0; direction.forward && sweep < last; ++sweep)
@@ -162,12 +147,6 @@ void FFTKernel::emit(Direction direction, const Steps &steps,
   emitSweep(last, direction);
   for (unsigned sweep = last; direction.inverse && sweep > 0; --sweep)
     emitSweep(sweep - 1, kInverse);
-}
-
-void FFTKernel::emitTile(unsigned sweep, Value tile, Direction direction,
-                         const Steps &steps, VisitSpectrum visit) {
-  emitTile(sweeps[sweep], tile, makeBuffer(sweeps[sweep], steps), direction,
-           steps, visit);
 }
 
 void FFTKernel::emitTile(const Sweep &sweep, Value index, Value buffer,
@@ -255,33 +234,27 @@ void FFTKernel::forEachButterfly(
   });
 }
 
-Value FFTKernel::columnOf(Value group, int64_t part) {
-  return b.add(b.mul(group, 2 * b.getLanes()), part * b.getLanes());
-}
-
 ComplexRow FFTKernel::loadRow(const Tile &tile, Value row, Value neighbour,
-                              Value group, bool fromBuffer) {
+                              bool fromBuffer) {
   if (fromBuffer && tile.buffer)
-    return {b.loadVector(tile.buffer, {neighbour, row, columnOf(group, 0)}),
-            b.loadVector(tile.buffer, {neighbour, row, columnOf(group, 1)})};
+    return {b.loadVector(tile.buffer, {neighbour, row, b.index(0)}),
+            b.loadVector(tile.buffer, {neighbour, row, b.index(b.getLanes())})};
   Value at =
       b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
-  return fromBuffer ? tile.steps.load(at, group) : tile.load(at, group);
+  return fromBuffer ? tile.steps.load(at) : tile.load(at);
 }
 
 void FFTKernel::storeRow(const Tile &tile, Value row, Value neighbour,
-                         Value group, ComplexRow numbers, bool toBuffer) {
+                         ComplexRow numbers, bool toBuffer) {
   if (toBuffer && tile.buffer) {
-    b.storeVector(numbers.re, tile.buffer,
-                  {neighbour, row, columnOf(group, 0)});
+    b.storeVector(numbers.re, tile.buffer, {neighbour, row, b.index(0)});
     b.storeVector(numbers.im, tile.buffer,
-                  {neighbour, row, columnOf(group, 1)});
+                  {neighbour, row, b.index(b.getLanes())});
     return;
   }
   Value at =
       b.add(b.add(tile.firstRow, neighbour), b.mul(row, tile.sweep.stride));
-  return toBuffer ? tile.steps.store(at, group, numbers)
-                  : tile.store(at, group, numbers);
+  return toBuffer ? tile.steps.store(at, numbers) : tile.store(at, numbers);
 }
 
 void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
@@ -297,16 +270,14 @@ void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
   }
   auto emitButterfly = [&](Value butterfly, Value neighbour) {
     Value first = b.add(base, butterfly);
-    loopOver(b, numGroups, [&](Value group) {
-      Rows values(radix);
-      for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
-        values[t] = loadRow(tile, b.add(first, t * step), neighbour, group,
-                            /*fromBuffer=*/stage != tile.sweep.begin);
-      values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
-      for (int64_t k = 0; k < radix; ++k)
-        storeRow(tile, b.add(first, k * step), neighbour, group, values[k],
-                 /*toBuffer=*/stage + 1 != tile.sweep.end);
-    });
+    Rows values(radix);
+    for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
+      values[t] = loadRow(tile, b.add(first, t * step), neighbour,
+                          /*fromBuffer=*/stage != tile.sweep.begin);
+    values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
+    for (int64_t k = 0; k < radix; ++k)
+      storeRow(tile, b.add(first, k * step), neighbour, values[k],
+               /*toBuffer=*/stage + 1 != tile.sweep.end);
   };
   if (stage != 0 || !tile.steps.prepare)
     return forEachButterfly(tile, step, emitButterfly);
@@ -320,24 +291,21 @@ void FFTKernel::emitForwardStage(const Tile &tile, unsigned stage, Value base,
 void FFTKernel::emitInverseStage(const Tile &tile, unsigned stage, Value base,
                                  int64_t rows) {
   int64_t radix = radices[stage], step = rows / radix;
-  Half wanted = stage == 0 ? tile.steps.wanted : Half::None;
+  bool wantsSecondHalf = stage == 0 && tile.steps.wantsSecondHalf;
   forEachButterfly(tile, step, [&](Value butterfly, Value neighbour) {
     Value entry = b.add(b.mul(butterfly, tile.sweep.stride),
                         b.add(tile.neighbour, neighbour));
     Factors factors = loadFactors(firstInverseFactor[stage], radix, entry);
     Value first = b.add(base, butterfly);
-    loopOver(b, numGroups, [&](Value group) {
-      Rows values(radix);
-      for (int64_t k = 0; k < radix; ++k)
-        values[k] = loadRow(tile, b.add(first, k * step), neighbour, group,
-                            /*fromBuffer=*/stage + 1 != tile.sweep.end);
-      values = evaluate(values, factors, /*inverse=*/true,
-                        /*isHalfZero=*/false, wanted);
-      for (int64_t t = 0; t < radix; ++t)
-        if (isWanted(wanted, t, radix))
-          storeRow(tile, b.add(first, t * step), neighbour, group, values[t],
-                   /*toBuffer=*/stage != tile.sweep.begin);
-    });
+    Rows values(radix);
+    for (int64_t k = 0; k < radix; ++k)
+      values[k] = loadRow(tile, b.add(first, k * step), neighbour,
+                          /*fromBuffer=*/stage + 1 != tile.sweep.end);
+    values = evaluate(values, factors, /*inverse=*/true,
+                      /*isHalfZero=*/false, wantsSecondHalf);
+    for (int64_t t = wantsSecondHalf ? radix / 2 : 0; t < radix; ++t)
+      storeRow(tile, b.add(first, t * step), neighbour, values[t],
+               /*toBuffer=*/stage != tile.sweep.begin);
   });
 }
 
@@ -348,36 +316,25 @@ void FFTKernel::emitSpectrumStage(const Tile &tile, unsigned stage,
   int64_t radix = radices[stage];
   bool isOnly = stage == 0, isBuffered = stage != tile.sweep.begin;
   bool isHalfZero = isOnly && tile.steps.isHalfZero;
-  Half wanted = isOnly ? tile.steps.wanted : Half::None;
+  bool wantsSecondHalf = isOnly && tile.steps.wantsSecondHalf;
   Value zero = b.index(0);
   Value position = b.add(tile.firstRow, base);
   Factors factors;
   if (tile.direction.forward && !isOnly)
     factors = loadFactors(firstFactor[stage], radix, b.div(position, radix));
-  // Tasks of a parallel loop begin with the last.
-  if (tile.steps.prefetch && sweeps.size() > 1)
-    for (int64_t t = 0; t < radix; ++t)
-      tile.steps.prefetch(b.add(position, t - tile.sweep.rows));
-  loopOver(b, numGroups, [&](Value group) {
-    Rows values(radix);
-    if (tile.direction.forward) {
-      for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
-        values[t] = loadRow(tile, b.add(base, t), zero, group, isBuffered);
-      values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
-    }
-    tile.visit(position, group, values);
-    if (!tile.direction.inverse)
-      return;
-    values = evaluate(values, /*factors=*/{}, /*inverse=*/true,
-                      /*isHalfZero=*/false, wanted);
-    for (int64_t t = 0; t < radix; ++t)
-      if (isWanted(wanted, t, radix))
-        storeRow(tile, b.add(base, t), zero, group, values[t], isBuffered);
-  });
-}
-
-bool FFTKernel::isWanted(Half wanted, int64_t row, int64_t radix) {
-  return wanted == Half::None || (wanted == Half::First) == (row < radix / 2);
+  Rows values(radix);
+  if (tile.direction.forward) {
+    for (int64_t t = 0; t < (isHalfZero ? radix / 2 : radix); ++t)
+      values[t] = loadRow(tile, b.add(base, t), zero, isBuffered);
+    values = evaluate(values, factors, /*inverse=*/false, isHalfZero);
+  }
+  tile.visit(position, values);
+  if (!tile.direction.inverse)
+    return;
+  values = evaluate(values, /*factors=*/{}, /*inverse=*/true,
+                    /*isHalfZero=*/false, wantsSecondHalf);
+  for (int64_t t = wantsSecondHalf ? radix / 2 : 0; t < radix; ++t)
+    storeRow(tile, b.add(base, t), zero, values[t], isBuffered);
 }
 
 /// Factors of one butterfly.
@@ -417,9 +374,9 @@ ComplexRow FFTKernel::multiply(ComplexRow a, ComplexRow c) {
 
 FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, const Factors &factors,
                                     bool inverse, bool isHalfZero,
-                                    Half wanted) {
+                                    bool wantsSecondHalf) {
   return evaluate(rows, rows.size(), /*power=*/0, factors, inverse, isHalfZero,
-                  wanted);
+                  wantsSecondHalf);
 }
 
 /// The values of a polynomial at `w r^power` times the roots of unity of as
@@ -428,7 +385,7 @@ FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, const Factors &factors,
 FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, int64_t radix,
                                     int64_t power, const Factors &factors,
                                     bool inverse, bool isHalfZero,
-                                    Half wanted) {
+                                    bool wantsSecondHalf) {
   int64_t count = rows.size(), half = count / 2;
   if (count == 1)
     return rows;
@@ -440,19 +397,19 @@ FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, int64_t radix,
     int64_t level = llvm::Log2_64(radix / count);
     factor = factors[level + eighths % 2];
   }
-  Half part = count == 2 ? wanted : Half::None;
+  bool onlyDifference = wantsSecondHalf && count == 2;
   Rows even, odd, result;
   for (int64_t t = 0; t < half; ++t) {
-    auto [sum, difference] =
-        isHalfZero
-            ? std::pair(rows[t], rows[t])
-            : combine(rows[t], rows[t + half], factor, eighths, inverse, part);
+    auto [sum, difference] = isHalfZero
+                                 ? std::pair(rows[t], rows[t])
+                                 : combine(rows[t], rows[t + half], factor,
+                                           eighths, inverse, onlyDifference);
     even.push_back(sum);
     odd.push_back(difference);
   }
-  even = evaluate(even, radix, power, factors, inverse, false, wanted);
+  even = evaluate(even, radix, power, factors, inverse, false, wantsSecondHalf);
   odd = evaluate(odd, radix, power + radix / count, factors, inverse, false,
-                 wanted);
+                 wantsSecondHalf);
   for (int64_t k = 0; k < half; ++k)
     result.append({even[k], odd[k]});
   return result;
@@ -462,7 +419,7 @@ FFTKernel::Rows FFTKernel::evaluate(const Rows &rows, int64_t radix,
 /// eighths of a turn; an odd one is in the factor already.
 std::pair<ComplexRow, ComplexRow>
 FFTKernel::combine(ComplexRow a, ComplexRow c, ComplexRow factor,
-                   int64_t eighths, bool inverse, Half wanted) {
+                   int64_t eighths, bool inverse, bool onlyDifference) {
   bool isOdd = eighths % 2;
   if (eighths >= 2)
     c = inverse ? ComplexRow{negate(c.im), c.re}
@@ -486,7 +443,7 @@ FFTKernel::combine(ComplexRow a, ComplexRow c, ComplexRow factor,
             {b.fsub(a.re, product.re), b.fsub(a.im, product.im)}};
   }
   ComplexRow minus = {negate(c.re), negate(c.im)};
-  if (wanted == Half::Second) {
+  if (onlyDifference) {
     Value re = b.fma(minus.re, factor.re, a.re);
     Value im = b.fma(minus.im, factor.re, a.im);
     return {ComplexRow(),
@@ -494,8 +451,6 @@ FFTKernel::combine(ComplexRow a, ComplexRow c, ComplexRow factor,
   }
   Value re = b.fma(c.re, factor.re, a.re), im = b.fma(c.im, factor.re, a.im);
   ComplexRow sum = {b.fma(minus.im, factor.im, re), b.fma(c.re, factor.im, im)};
-  if (wanted == Half::First)
-    return {sum, ComplexRow()};
   // One operation instead of two: the difference is 2 a - sum.
   Value two = b.splat(2.0);
   return {sum,

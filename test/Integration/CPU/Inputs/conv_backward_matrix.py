@@ -174,8 +174,24 @@ def run_empty(index, case):
     run_recover(index, case)
 
 
+# Transforms of every length, whose inverses give lags as well as rows.
+TRANSFORMS = {
+    "rows": [7, 64, 129, 257],
+    "algorithm": [("single", 0), *(("partitioned", 2**n) for n in range(3, 12))],
+    "width": [1, 16, 33, 64],
+    "dtype": FACTORS["dtype"],
+    "cpu": FACTORS["cpu"],
+}
+
+
+def run_transform(index, case):
+    run_apply(index, case | {"bases": 1, "heads": (1, 1, 1), "basis": "state", "sums": "state", "scores": "normal",
+                             "sizes": "full", "dynamic": False})  # fmt: skip
+
+
 check.matrix(FACTORS, 11, run)
 check.matrix(EMPTY, 12, run_empty)
+check.matrix(TRANSFORMS, 13, run_transform)
 # Several tasks sum windows, of which some are longer than a task has rows.
 LONG = dict(rows=700, algorithm=("partitioned", 32), width=16, heads=(1, 2, 1), dtype="f32", basis="state",
             sums="state", scores="normal", sizes="full", cpu="native", dynamic=False)  # fmt: skip

@@ -165,9 +165,41 @@ def run_empty(index, case):
         run(index, {**case, "bases": 1, "basis": "state", "scores": "normal", "cpu": "native", "dynamic": False})
 
 
+# Transforms of every length, up to those that the second cache does not hold, of whole blocks
+# and of parts of them, in rows that columns fill or not.
+TRANSFORMS = {
+    "block": [8, 16, 32, 64, 128, 256, 512, 1024, 2048],
+    "rows": ["all", "two", "most", "few", "one"],
+    "algorithm": ["single", "partitioned"],
+    "width": [1, 7, 16, 32, 33, 64, 80],
+    "dtype": check.types(),
+    "cpu": check.usable_cpus(),
+}
+if check.library.target == "cpu":
+    TRANSFORMS["block"].append(16384)
+
+
+def run_transform(index, case):
+    rng = np.random.default_rng(index)
+    block, E, dtype = (case[key] for key in ("block", "width", "dtype"))
+    N = {"all": block, "two": 2 * block, "most": block - 1, "few": block // 3 + 1, "one": 1}[case["rows"]]
+    algorithm, block = ("single", 0) if case["algorithm"] == "single" else ("partitioned", block)
+    sizes = np.full((1, 1, 1), N, np.int32)
+    b, v = normal(rng, (1, 1, 1, N), state(dtype)), normal(rng, (1, 1, N, E), dtype)
+    text = module(dtype, state(dtype), 1, 1, 1, 1, N, E, algorithm, block, False)
+    what = f"case {index} {case}"
+    found = check.call(check.library.compile(text, cpu=case["cpu"]), (b, sizes, v), what)
+    # A sample of the rows: all N x N weights of long sequences are too many.
+    rows = np.unique(np.linspace(0, N - 1, 64).astype(int))
+    weights, values = np.exp(b[0, 0, 0].astype(float)), v[0, 0].astype(float)
+    expected = np.array([weights[i::-1] @ values[: i + 1] / weights[: i + 1].sum() for i in rows])
+    check.close(found[0][0, 0, rows], expected, BOUNDS[dtype], what)
+
+
 check.matrix(FACTORS, 11, run)
 check.matrix(LONG_PIECES, 12, run_long)
 check.matrix(LONG_WINDOWS, 13, run_windows)
 check.matrix(SOME_HEADS, 14, run_some)
 check.matrix(EMPTY, 15, run_empty)
+check.matrix(TRANSFORMS, 16, run_transform)
 check.finish()

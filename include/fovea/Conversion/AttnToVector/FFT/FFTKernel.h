@@ -50,28 +50,17 @@ class FFTKernel {
 public:
   using Value = mlir::Value;
   using Rows = llvm::SmallVector<ComplexRow>;
-  /// `group` counts the groups of columns that are transformed together.
-  using LoadRow = llvm::function_ref<ComplexRow(Value row, Value group)>;
-  using StoreRow = llvm::function_ref<void(Value row, Value group, ComplexRow)>;
+  using LoadRow = llvm::function_ref<ComplexRow(Value row)>;
+  using StoreRow = llvm::function_ref<void(Value row, ComplexRow)>;
   /// Takes the rows of the spectrum from `position` on, and may change them;
   /// without a forward transform, it fills them.
-  using VisitSpectrum =
-      llvm::function_ref<void(Value position, Value group, Rows &)>;
-
-  /// Half of the rows of a transform.
-  enum class Half { None, First, Second };
+  using VisitSpectrum = llvm::function_ref<void(Value position, Rows &)>;
 
   /// Where rows come from and go to.
   struct Steps {
-    /// Rows between two sweeps.
+    /// Rows between two sweeps, which the stages of the last one work on.
     LoadRow load = nullptr;
     StoreRow store = nullptr;
-    /// Whether these lie close enough to each other for the stages of the last
-    /// sweep to work on them, instead of on a buffer.
-    bool isDense = false;
-    /// For the last of several sweeps, each a parallel loop: asks for a row of
-    /// the next tile, if there is one.
-    llvm::function_ref<void(Value row)> prefetch = nullptr;
     /// For a forward transform: its input. Rows from L / 2 on are zero and not
     /// loaded if `isHalfZero`.
     LoadRow source = nullptr;
@@ -80,9 +69,9 @@ public:
     /// those that are combined with them. For transforms of a single sweep.
     llvm::function_ref<void(Value row)> prepare = nullptr;
     int64_t prepared = 0;
-    /// For an inverse transform, not scaled: its output, or one half of it.
+    /// For an inverse transform, not scaled: its output, or rows from L / 2 on.
     StoreRow sink = nullptr;
-    Half wanted = Half::None;
+    bool wantsSecondHalf = false;
   };
 
   struct Direction {
@@ -93,31 +82,17 @@ public:
 
   /// `twiddles` is what fovea_rt_fft_twiddles gives for the radices.
   /// `separateAdds` says that additions have ports of their own, beside those
-  /// of multiply-adds. `numGroups` groups of columns are transformed together.
+  /// of multiply-adds.
   FFTKernel(KernelBuilder &builder, llvm::ArrayRef<int64_t> radices,
-            Value twiddles, bool separateAdds, int64_t numGroups = 1);
-
-  /// The largest divisor of `available` that are worth transforming together:
-  /// these lie next to each other and share factors.
-  static int64_t chooseNumGroups(KernelBuilder &builder, int64_t length,
-                                 int64_t available);
-
-  int64_t getLength() const { return length; }
+            Value twiddles, bool separateAdds);
 
   /// Emits a transform, or a forward one and its inverse with the spectrum in
   /// registers in between. Needs scratch memory: the insertion point is in the
   /// body of a task.
   void emit(Direction direction, const Steps &steps, VisitSpectrum visit);
 
-  /// Whether rows do not fit the caches between two sweeps, so that each sweep
-  /// should be shared by all threads.
+  /// Whether rows do not fit the caches between two sweeps.
   bool isLong() const { return sweeps.size() > 1; }
-  int64_t getNumSweeps() const { return sweeps.size(); }
-  /// Tiles of a sweep, which are independent of each other.
-  int64_t getNumTiles(unsigned sweep) const;
-  /// Emits one tile of a sweep; a sweep with both directions is the last.
-  void emitTile(unsigned sweep, Value tile, Direction direction,
-                const Steps &steps, VisitSpectrum visit);
 
   /// Where the negative of the frequency at `position` is.
   Value mirror(Value position);
@@ -152,7 +127,7 @@ private:
   /// Of each stage, first to last: the number of positions that its first
   /// output has, and the sum of one of the others and of its mirror image.
   llvm::SmallVector<std::pair<int64_t, int64_t>> listMirrors() const;
-  Value makeBuffer(const Sweep &sweep, const Steps &steps);
+  Value makeBuffer(const Sweep &sweep);
   void emitTile(const Sweep &sweep, Value tile, Value buffer,
                 Direction direction, const Steps &steps, VisitSpectrum visit);
   void emitStages(const Tile &tile, unsigned stage, Value base, int64_t rows);
@@ -165,26 +140,23 @@ private:
   void forEachButterfly(
       const Tile &tile, int64_t count,
       llvm::function_ref<void(Value butterfly, Value neighbour)> body);
-  /// Where the real (0) or imaginary (1) part of a group lies in a buffer.
-  Value columnOf(Value group, int64_t part);
   /// Access to a row of a tile.
-  ComplexRow loadRow(const Tile &tile, Value row, Value neighbour, Value group,
+  ComplexRow loadRow(const Tile &tile, Value row, Value neighbour,
                      bool fromBuffer);
-  void storeRow(const Tile &tile, Value row, Value neighbour, Value group,
+  void storeRow(const Tile &tile, Value row, Value neighbour,
                 ComplexRow numbers, bool toBuffer);
-  static bool isWanted(Half wanted, int64_t row, int64_t radix);
   Factors loadFactors(int64_t first, int64_t radix, Value butterfly);
 
   /// `sum_t rows[t] (w r^k)^t` for every k, r being the root of unity of as
   /// many rows, and w what `factors` are of; its conjugate for an inverse.
   Rows evaluate(const Rows &rows, const Factors &factors, bool inverse,
-                bool isHalfZero = false, Half wanted = Half::None);
+                bool isHalfZero = false, bool wantsSecondHalf = false);
   Rows evaluate(const Rows &rows, int64_t radix, int64_t power,
                 const Factors &factors, bool inverse, bool isHalfZero,
-                Half wanted);
+                bool wantsSecondHalf);
   std::pair<ComplexRow, ComplexRow> combine(ComplexRow a, ComplexRow c,
                                             ComplexRow factor, int64_t eighths,
-                                            bool inverse, Half wanted);
+                                            bool inverse, bool onlyDifference);
   Value negate(Value vector);
 
   KernelBuilder &b;
@@ -192,7 +164,6 @@ private:
   int64_t length = 1;
   Value twiddles;
   bool separateAdds;
-  int64_t numGroups;
   llvm::SmallVector<Sweep, 3> sweeps;
   /// Where the factors of each stage begin.
   llvm::SmallVector<int64_t> firstFactor, firstInverseFactor;

@@ -10,7 +10,6 @@
 #define FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD
 
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
-include "fovea/Dialect/Attn/IR/AttnFFTOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"

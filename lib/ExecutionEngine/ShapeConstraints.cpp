@@ -8,7 +8,7 @@
 
 #include "ShapeConstraints.h"
 #include "fovea/Analysis/ExtentOrigin.h"
-#include "fovea/Analysis/ExtentRules.h"
+#include "fovea/Dialect/Attn/IR/Contract.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -23,12 +23,13 @@ public:
       : entry(&function.getFunctionBody().front()) {}
 
   void visit(Operation *op) {
-    forEachExtentRule(op, [&](const ExtentRule &rule) {
+    attn::forEachExtentRule(op, [&](const attn::ExtentRule &rule) {
       // The number of summaries is checked by the generated code.
-      if (rule.kind == ExtentRule::Summaries)
+      if (rule.kind == attn::ExtentRule::Summaries)
         return;
-      auto kind = rule.kind == ExtentRule::Equal ? ShapeConstraint::Equal
-                                                 : ShapeConstraint::Multiple;
+      auto kind = rule.kind == attn::ExtentRule::Equal
+                      ? ShapeConstraint::Equal
+                      : ShapeConstraint::Multiple;
       add(op, kind, rule.first.operand, rule.first.dim, rule.second.operand,
           rule.second.dim);
     });

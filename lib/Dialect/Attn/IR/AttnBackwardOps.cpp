@@ -20,8 +20,6 @@ using namespace fovea::attn;
 using attn::detail::extent;
 using attn::detail::ParsedSources;
 using attn::detail::TypedOperands;
-using attn::detail::verifyGradient;
-using attn::detail::verifyGradients;
 
 /// The operands from group `group` on.
 template <typename OpTy>
@@ -91,49 +89,17 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
   return success();
 }
 
-LogicalResult StreamBackwardOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 5, 6, 7, 9})) ||
-      failed(verifyCounts(*this)) ||
-      failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
-    return failure();
-  if (failed(verifyGradient(*this, "query", getDQuery(), getQuery())) ||
-      failed(verifyGradients(*this, "keys", getDKeys(), getKeys())) ||
-      failed(verifyGradients(*this, "values", getDValues(), getValues())))
-    return failure();
-  if (!getDLogWeights().empty() &&
-      failed(verifyGradients(*this, "log_weights", getDLogWeights(),
-                             getLogWeights())))
-    return failure();
-  if (!getDBiases().empty() &&
-      failed(verifyGradients(*this, "biases", getDBiases(), getBiases())))
-    return failure();
+LogicalResult StreamBackwardOp::verifyOperandCounts() {
+  return verifyCounts(*this);
+}
 
-  auto q = cast<ShapedType>(getQuery().getType());
-  for (auto [index, gradient] : llvm::enumerate(getSourceList())) {
-    const StreamSource &source = gradient.forward;
-    if (failed(attn::detail::verifyAttention(
-            *this, getQuery(), source.keys, source.values, getOutput(),
-            getLse(), getScale(), attn::detail::ElementTypes::SameState)))
-      return failure();
-    auto k = cast<ShapedType>(source.keys.getType());
-    if (failed(attn::detail::verifyExtent(
-            *this, llvm::formatv("keys of source {0}", index).str(),
-            source.keys, 1, extent(getKeys().front(), 1), "keys of source 0")))
-      return failure();
-    if (source.logWeight &&
-        failed(attn::detail::verifyScoreTerm(
-            *this, "log_weight", source.logWeight, k.getShape().take_front(3),
-            q.getElementType())))
-      return failure();
-    if (source.bias &&
-        failed(attn::detail::verifyScoreTerm(*this, "bias", source.bias,
-                                             {q.getDimSize(0), q.getDimSize(1),
-                                              q.getDimSize(2), k.getDimSize(2)},
-                                             q.getElementType())))
-      return failure();
-  }
-  if (failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
-                                                 getDOutput(), getDLse())))
+void StreamBackwardOp::addOpenOperands(ContractOperands &operands) {
+  for (auto [index, gradient] : llvm::enumerate(getSourceList()))
+    attn::detail::addSourceTerms(gradient.forward, index, operands);
+}
+
+LogicalResult StreamBackwardOp::verify() {
+  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
     return failure();
   return verifyRangesApart(*this);
 }
@@ -242,44 +208,6 @@ MaskAttr DenseBackwardOp::getMaskOrNone() {
   return getMask() ? *getMask() : MaskAttr::get(getContext(), false, 0);
 }
 
-/// Checks what the gradients of all patterns of query, key and value share.
-template <typename OpTy>
-static LogicalResult verifyBackward(OpTy op, Value output, Value lse,
-                                    StringRef outputName = "output") {
-  if (failed(attn::detail::verifyAttention(
-          op, op.getQuery(), op.getKey(), op.getValue(), output, lse,
-          op.getScale(), attn::detail::ElementTypes::SameAsQuery,
-          outputName)) ||
-      failed(verifyGradient(op, "query", op.getDQuery(), op.getQuery())) ||
-      failed(verifyGradient(op, "key", op.getDKey(), op.getKey())))
-    return failure();
-  return verifyGradient(op, "value", op.getDValue(), op.getValue());
-}
-
-LogicalResult DenseBackwardOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(
-          *this, {0, 1, 2, 5, 6, 7, 9, 10, 11})) ||
-      failed(verifyBackward(*this, getOutput(), getLse())) ||
-      failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
-                                                 getDOutput(), getDLse())) ||
-      failed(attn::detail::verifyDenseTerms(*this, getQuery(), getKey(),
-                                            getLogWeight(), getBias())))
-    return failure();
-  struct Term {
-    StringRef name;
-    Value gradient, operand;
-  };
-  for (auto [name, gradient, operand] :
-       {Term{"log_weight", getDLogWeight(), getLogWeight()},
-        Term{"bias", getDBias(), getBias()}}) {
-    if (gradient && !operand)
-      return emitOpError() << "expects " << name << " beside d_" << name;
-    if (gradient && failed(verifyGradient(*this, name, gradient, operand)))
-      return failure();
-  }
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // SummarizeBackwardOp
 //===----------------------------------------------------------------------===//
@@ -290,28 +218,6 @@ MutableOperandRange SummarizeBackwardOp::getDpsInitsMutable() {
 
 int64_t SummarizeBackwardOp::getInterval() { return extent(getWeights(), 2); }
 int64_t SummarizeBackwardOp::getRank() { return extent(getWeights(), 1); }
-
-LogicalResult SummarizeBackwardOp::verify() {
-  if (failed(attn::detail::verifySummaries(*this, getInput(), getWeights(),
-                                           /*bias=*/Value(), "d_output",
-                                           getDOutput())) ||
-      failed(verifyGradient(*this, "input", getDInput(), getInput())) ||
-      failed(verifyGradient(*this, "weights", getDWeights(), getWeights())))
-    return failure();
-  if (!getDBias())
-    return success();
-  if (failed(attn::detail::verifyElementsOrSums(
-          *this, "d_bias", getDBias(),
-          cast<ShapedType>(getInput().getType()).getElementType())))
-    return failure();
-  constexpr unsigned weightsDims[] = {0, 1, 3};
-  for (auto [dim, weightsDim] : llvm::enumerate(weightsDims))
-    if (failed(attn::detail::verifyExtent(*this, "d_bias", getDBias(), dim,
-                                          extent(getWeights(), weightsDim),
-                                          "from weights")))
-      return failure();
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // FastMultipoleBackwardOp
@@ -330,22 +236,7 @@ int64_t FastMultipoleBackwardOp::getRank() {
 }
 
 LogicalResult FastMultipoleBackwardOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(
-          *this, {0, 1, 2, 7, 8, 9, 11, 12, 13})) ||
-      failed(verifyBackward(*this, getOutput(), getLse())) ||
-      failed(attn::detail::verifyResultGradients(*this, getOutput(), getLse(),
-                                                 getDOutput(), getDLse())) ||
-      failed(attn::detail::verifyMultipoleLevels(*this)))
-    return failure();
-  return failure(
-      failed(verifyGradients(*this, "key_weights", getDKeyWeights(),
-                             getKeyWeights())) ||
-      failed(verifyGradients(*this, "value_weights", getDValueWeights(),
-                             getValueWeights())) ||
-      failed(verifyGradients(*this, "key_biases", getDKeyBiases(),
-                             getKeyBiases())) ||
-      failed(verifyGradients(*this, "value_biases", getDValueBiases(),
-                             getValueBiases())));
+  return attn::detail::verifyMultipoleLevels(*this);
 }
 
 namespace {
@@ -392,24 +283,5 @@ int64_t FastMultipoleLinearBackwardOp::getRank() {
 }
 
 LogicalResult FastMultipoleLinearBackwardOp::verify() {
-  // The output, which is not needed, is like its gradient.
-  if (failed(attn::detail::verifySingleOperands(*this,
-                                                {0, 1, 2, 9, 10, 11, 12})) ||
-      failed(
-          verifyBackward(*this, getDOutput(), /*lse=*/Value(), "d_output")) ||
-      failed(attn::detail::verifyLinearLevels(*this)))
-    return failure();
-  return failure(
-      failed(verifyGradients(*this, "query_weights", getDQueryWeights(),
-                             getQueryWeights())) ||
-      failed(verifyGradients(*this, "key_weights", getDKeyWeights(),
-                             getKeyWeights())) ||
-      failed(verifyGradients(*this, "value_weights", getDValueWeights(),
-                             getValueWeights())) ||
-      failed(verifyGradients(*this, "query_biases", getDQueryBiases(),
-                             getQueryBiases())) ||
-      failed(verifyGradients(*this, "key_biases", getDKeyBiases(),
-                             getKeyBiases())) ||
-      failed(verifyGradients(*this, "value_biases", getDValueBiases(),
-                             getValueBiases())));
+  return attn::detail::verifyLinearLevels(*this);
 }

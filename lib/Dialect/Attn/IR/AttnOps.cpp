@@ -14,5 +14,7 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 
+#include "fovea/Dialect/Attn/IR/AttnInterfaces.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"

@@ -39,33 +39,6 @@ MaskAttr DenseOp::getMaskOrNone() {
   return getMask() ? *getMask() : MaskAttr::get(getContext(), false, 0);
 }
 
-LogicalResult attn::detail::verifyDenseTerms(Operation *op, Value query,
-                                             Value key, Value logWeight,
-                                             Value bias) {
-  auto q = cast<ShapedType>(query.getType());
-  auto k = cast<ShapedType>(key.getType());
-  if (logWeight &&
-      failed(verifyScoreTerm(op, "log_weight", logWeight,
-                             k.getShape().take_front(3), q.getElementType())))
-    return failure();
-  if (bias && failed(verifyScoreTerm(op, "bias", bias,
-                                     {q.getDimSize(0), q.getDimSize(1),
-                                      q.getDimSize(2), k.getDimSize(2)},
-                                     q.getElementType())))
-    return failure();
-  return success();
-}
-
-LogicalResult DenseOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 5})) ||
-      failed(attn::detail::verifyAttention(*this, getQuery(), getKey(),
-                                           getValue(), getOutput(), getLse(),
-                                           getScale())))
-    return failure();
-  return attn::detail::verifyDenseTerms(*this, getQuery(), getKey(),
-                                        getLogWeight(), getBias());
-}
-
 namespace {
 /// Adding zero to every score changes nothing; but its gradient may be wanted.
 template <typename OpTy> struct DropZeroScoreTerms : OpRewritePattern<OpTy> {
@@ -175,71 +148,38 @@ bool StreamSource::hasLogWeightBlocks() const {
   return logWeight && getRank(logWeight) == 4;
 }
 
-/// Checks keys, values and codes of a source that is more than `[B, G, M, D]`
-/// and `[B, G, M, E]`.
-static LogicalResult verifyTableSource(StreamOp op, unsigned index,
-                                       const StreamOp::Source &source) {
-  using attn::detail::verifyExtent;
-  auto q = cast<ShapedType>(op.getQuery().getType());
-  auto name = [&](StringRef what) {
-    return llvm::formatv("{0} of source {1}", what, index).str();
-  };
-  std::string keys = name("keys"), values = name("values");
-  for (auto [what, operand] :
-       {std::pair{keys, source.keys}, std::pair{values, source.values},
-        std::pair{std::string("output"), Value(op.getOutput())}}) {
-    Type found = cast<ShapedType>(operand.getType()).getElementType();
-    if (getStateType(found) != getStateType(q.getElementType()))
-      return op.emitOpError()
-             << "expects " << what
-             << (q.getElementType().isF64() ? " to hold f64"
-                                            : " not to hold f64")
-             << ", since query holds " << q.getElementType() << ", but got "
-             << found;
-  }
-  int64_t last = getRank(source.values) - 1;
-  int64_t valueWidth = getExtent(source.values, last);
-  int64_t keyHeads = getExtent(source.values, 1);
-  if (ShapedType::isDynamic(q.getDimSize(3)) ||
-      ShapedType::isDynamic(valueWidth) ||
-      ShapedType::isDynamic(getExtent(source.keys, 3)))
-    return op.emitOpError("expects static head and value widths");
-  if (q.getDimSize(3) == 0 || valueWidth == 0)
-    return op.emitOpError("expects head and value widths of at least 1");
-  if (failed(verifyExtent(op, values, source.values, 0, q.getDimSize(0),
-                          "batch")) ||
-      failed(verifyExtent(op, keys, source.keys, 0, q.getDimSize(0), "batch",
-                          /*mayBroadcast=*/true)) ||
-      failed(verifyExtent(op, keys, source.keys, 1, keyHeads, "heads of values",
-                          /*mayBroadcast=*/true)) ||
-      failed(verifyExtent(op, keys, source.keys, 3, q.getDimSize(3),
-                          "head width of query")) ||
-      failed(verifyExtent(op, values, source.values, last - 1,
-                          getExtent(source.getRowsOperand(), 2),
-                          source.codes ? "rows of codes" : "rows of keys")))
-    return failure();
-  int64_t heads = q.getDimSize(1);
-  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
-      heads != 0 && (keyHeads == 0 || heads % keyHeads != 0))
-    return op.emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
-  if (source.codes) {
-    std::string codes = name("codes");
-    for (int64_t dim : {0, 1})
-      if (failed(verifyExtent(op, codes, source.codes, dim,
-                              getExtent(source.values, dim), values)))
-        return failure();
-    int64_t tableRows = getExtent(source.keys, 2);
-    if (ShapedType::isDynamic(tableRows) || tableRows == 0)
-      return op.emitOpError() << "expects " << keys
-                              << " to be a table with a static number of rows "
-                                 "of at least 1, since the source has codes";
-  }
-  return attn::detail::verifyDestinations(op, op.getQuery(), valueWidth,
-                                          op.getOutput(), op.getLse(),
-                                          op.getScale());
+/// What a source asks of its operands.
+static const Contract &getSourceContract() {
+  static const Contract contract("attn.stream", R"(
+keys*: ~T[B~, G~, m, D!]
+table*: ~T[B~, G~, _!, D!]
+codes*: [B, G, m]
+values*: ~T[B, G, m, E!]
+blocks of values*: ~T[B, G, _, m, E!]
+log_weight*: T|sum[B~, G~, m~]
+blocks of log_weight*: T|sum[B~, G~, _, m~]
+bias*: T|sum[B~, H~, N~, m~]
+local_bias*: T|sum[B~, H~, N~, _!]
+)");
+  return contract;
+}
+
+/// Adds an operand of source `index`, if it is there.
+static void addSourceOperand(ContractOperands &operands, StringRef spec,
+                             StringRef name, Value operand, unsigned index) {
+  if (operand)
+    operands.add(*getSourceContract().find(spec),
+                 name + " of source " + Twine(index), operand, index);
+}
+
+void attn::detail::addSourceTerms(const StreamSource &source, unsigned index,
+                                  ContractOperands &operands) {
+  addSourceOperand(operands,
+                   source.hasLogWeightBlocks() ? "blocks of log_weight"
+                                               : "log_weight",
+                   "log_weight", source.logWeight, index);
+  StringRef bias = source.attr.getHasLocalBias() ? "local_bias" : "bias";
+  addSourceOperand(operands, bias, bias, source.bias, index);
 }
 
 /// Checks that operands with an axis of query blocks have an entry for each
@@ -261,70 +201,50 @@ static LogicalResult verifyBlockAxis(StreamOp op, const Twine &name,
   return success();
 }
 
-/// Checks log weights and bias of a source.
-static LogicalResult verifySourceTerms(StreamOp op, unsigned index,
-                                       const StreamOp::Source &source) {
-  auto q = cast<ShapedType>(op.getQuery().getType());
-  int64_t keyRows = getExtent(source.getRowsOperand(), 2);
-  auto name = [&](StringRef what) {
-    return llvm::formatv("{0} of source {1}", what, index).str();
-  };
-  if (source.hasValueBlocks() &&
-      failed(verifyBlockAxis(op, name("values"), source.values)))
-    return failure();
-  if (source.logWeight) {
-    SmallVector<int64_t> shape = {getExtent(source.values, 0),
-                                  getExtent(source.values, 1)};
-    if (source.hasLogWeightBlocks()) {
-      if (failed(verifyBlockAxis(op, name("log_weight"), source.logWeight)))
-        return failure();
-      shape.push_back(getExtent(source.logWeight, 2));
-    }
-    shape.push_back(keyRows);
-    if (failed(attn::detail::verifyScoreTerm(op, "log_weight", source.logWeight,
-                                             shape, q.getElementType())))
-      return failure();
-  }
-  if (!source.bias)
-    return success();
-  int64_t columns = getExtent(source.bias, 3);
-  if (!source.attr.getHasLocalBias())
-    columns = keyRows;
-  else if (ShapedType::isDynamic(columns) || columns == 0)
-    return op.emitOpError() << "expects " << name("local_bias")
-                            << " to have a static number of columns of at "
-                               "least 1";
-  return attn::detail::verifyScoreTerm(
-      op, source.attr.getHasLocalBias() ? "local_bias" : "bias", source.bias,
-      {q.getDimSize(0), q.getDimSize(1), q.getDimSize(2), columns},
-      q.getElementType());
-}
-
-LogicalResult StreamOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 8})))
-    return failure();
-  size_t numSources = getSources().size(), numWeights = 0, numBiases = 0,
+/// Whether there are as many operands as the sources say.
+static LogicalResult verifyCounts(StreamOp op) {
+  size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
          numCodes = 0;
   if (numSources == 0)
-    return emitOpError("expects at least one source");
-  if (getKeys().size() != numSources || getValues().size() != numSources)
-    return emitOpError() << "expects keys and values for each of the "
-                         << numSources << " sources, but got "
-                         << getKeys().size() << " and " << getValues().size();
-  for (auto source : getSources().getAsRange<SourceAttr>()) {
+    return op.emitOpError("expects at least one source");
+  if (op.getKeys().size() != numSources || op.getValues().size() != numSources)
+    return op.emitOpError()
+           << "expects keys and values for each of the " << numSources
+           << " sources, but got " << op.getKeys().size() << " and "
+           << op.getValues().size();
+  for (auto source : op.getSources().getAsRange<SourceAttr>()) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
     numCodes += source.getHasCodes();
   }
-  if (getLogWeights().size() != numWeights || getBiases().size() != numBiases)
-    return emitOpError() << "expects " << numWeights << " log weights and "
-                         << numBiases << " biases, as the sources say, but got "
-                         << getLogWeights().size() << " and "
-                         << getBiases().size();
-  if (getCodes().size() != numCodes)
-    return emitOpError() << "expects codes for " << numCodes
-                         << " sources, as they say, but got "
-                         << getCodes().size();
+  if (op.getLogWeights().size() != numWeights ||
+      op.getBiases().size() != numBiases)
+    return op.emitOpError()
+           << "expects " << numWeights << " log weights and " << numBiases
+           << " biases, as the sources say, but got "
+           << op.getLogWeights().size() << " and " << op.getBiases().size();
+  if (op.getCodes().size() != numCodes)
+    return op.emitOpError()
+           << "expects codes for " << numCodes
+           << " sources, as they say, but got " << op.getCodes().size();
+  return success();
+}
+
+LogicalResult StreamOp::verifyOperandCounts() { return verifyCounts(*this); }
+
+void StreamOp::addOpenOperands(ContractOperands &operands) {
+  for (auto [index, source] : llvm::enumerate(getSourceList())) {
+    addSourceOperand(operands, source.codes ? "table" : "keys", "keys",
+                     source.keys, index);
+    addSourceOperand(operands, "codes", "codes", source.codes, index);
+    addSourceOperand(operands,
+                     source.hasValueBlocks() ? "blocks of values" : "values",
+                     "values", source.values, index);
+    attn::detail::addSourceTerms(source, index, operands);
+  }
+}
+
+LogicalResult StreamOp::verify() {
   if (!getFirstRow() != !getNumRows())
     return emitOpError("expects first_row and num_rows together");
   if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
@@ -333,29 +253,15 @@ LogicalResult StreamOp::verify() {
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
                          << ", which has no normaliser";
-
-  Source first = getSourceList().front();
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
-    bool broadcasts = false;
-    for (int64_t dim : {0, 1})
-      broadcasts |= getExtent(source.keys, dim) == 1 &&
-                    getExtent(source.values, dim) != 1;
-    bool isPlain = !source.codes && !source.hasValueBlocks() && !broadcasts;
-    if (failed(isPlain ? attn::detail::verifyAttention(
-                             *this, getQuery(), source.keys, source.values,
-                             getOutput(), getLse(), getScale(),
-                             attn::detail::ElementTypes::SameState)
-                       : verifyTableSource(*this, index, source)))
+    auto name = [&, index = index](StringRef what) {
+      return llvm::formatv("{0} of source {1}", what, index).str();
+    };
+    if (source.hasValueBlocks() &&
+        failed(verifyBlockAxis(*this, name("values"), source.values)))
       return failure();
-    Value own = isPlain ? source.keys : source.values;
-    std::string name =
-        llvm::formatv("{0} of source {1}", isPlain ? "keys" : "values", index);
-    for (int64_t dim : {0, 1})
-      if (failed(attn::detail::verifyExtent(
-              *this, name, own, dim, getExtent(first.values, dim),
-              isPlain ? "keys of source 0" : "values of source 0")))
-        return failure();
-    if (failed(verifySourceTerms(*this, index, source)))
+    if (source.hasLogWeightBlocks() &&
+        failed(verifyBlockAxis(*this, name("log_weight"), source.logWeight)))
       return failure();
   }
   return verifyRangesApart(*this);

@@ -15,7 +15,6 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::extent;
-using attn::detail::shaped;
 using attn::detail::verifyExtent;
 
 //===----------------------------------------------------------------------===//
@@ -67,13 +66,7 @@ int64_t TreeAttr::getFirstRow(int64_t level, int64_t roots) const {
 
 /// Checks that `tree` has as many nodes as some number of roots.
 static LogicalResult verifyTree(Operation *op, Value tree, TreeAttr shape) {
-  int64_t nodes = extent(tree, 1), width = extent(tree, 2);
-  if (ShapedType::isDynamic(nodes) || ShapedType::isDynamic(width))
-    return op->emitOpError() << "expects a static number of nodes and a static "
-                                "width of tree, but got "
-                             << tree.getType();
-  if (width == 0)
-    return op->emitOpError("expects a width of at least 1");
+  int64_t nodes = extent(tree, 1);
   int64_t perRoot = shape.getNodesPerRoot();
   if (nodes == 0 || nodes % perRoot != 0)
     return op->emitOpError()
@@ -89,59 +82,6 @@ static int64_t countRoots(Value tree, TreeAttr shape) {
   return extent(tree, 1) / shape.getNodesPerRoot();
 }
 
-/// Checks tokens or rows `[B, ..., F]` against the tree.
-static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
-                                Value tree, int64_t count, StringRef what) {
-  Type found = shaped(rows).getElementType();
-  Type expected = shaped(tree).getElementType();
-  if (found != expected)
-    return op->emitOpError() << "expects " << name << " to hold " << expected
-                             << ", the element type of tree, but got " << found;
-  if (failed(verifyExtent(op, name, rows, 0, extent(tree, 0), "batch")) ||
-      failed(verifyExtent(op, name, rows, 1, count, what)) ||
-      failed(verifyExtent(op, name, rows, 2, extent(tree, 2), "width of tree")))
-    return failure();
-  if (shaped(rows).isDynamicDim(2))
-    return op->emitOpError() << "expects a static width of " << name;
-  return success();
-}
-
-/// Checks an operand `[B, count]`.
-static LogicalResult verifyList(Operation *op, StringRef name, Value list,
-                                int64_t batch, int64_t count, StringRef what) {
-  return success(succeeded(verifyExtent(op, name, list, 0, batch, "batch")) &&
-                 succeeded(verifyExtent(op, name, list, 1, count, what)));
-}
-
-static LogicalResult verifyCounts(Operation *op, Value counts, Value tree) {
-  if (!counts)
-    return success();
-  return verifyList(op, "counts", counts, extent(tree, 0), extent(tree, 1),
-                    "nodes of tree");
-}
-
-/// Checks a list of nodes and one row for each.
-static LogicalResult verifyNodes(Operation *op, Value level, Value index,
-                                 Value rows, Value tree) {
-  int64_t batch = extent(tree, 0), count = extent(rows, 1);
-  return success(
-      succeeded(verifyList(op, "level", level, batch, count, "rows")) &&
-      succeeded(verifyList(op, "index", index, batch, count, "rows")) &&
-      succeeded(verifyRows(op, "rows", rows, tree, count, "rows")));
-}
-
-/// Checks that `numbers` is of the type that sums over `elementType` have.
-static LogicalResult verifyNumbers(Operation *op, StringRef name, Value numbers,
-                                   Type elementType) {
-  Type expected =
-      elementType.isF64() ? elementType : Float32Type::get(op->getContext());
-  Type found = shaped(numbers).getElementType();
-  if (found != expected)
-    return op->emitOpError() << "expects " << name << " to hold " << expected
-                             << ", but got " << found;
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // TreeBuildOp
 //===----------------------------------------------------------------------===//
@@ -152,36 +92,24 @@ MutableOperandRange TreeBuildOp::getDpsInitsMutable() {
 }
 
 LogicalResult TreeBuildOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 2})) ||
-      failed(verifyTree(*this, getTree(), getShape())))
+  if (failed(verifyTree(*this, getTree(), getShape())))
     return failure();
   int64_t tokens = extent(getInput(), 1);
   int64_t segment = getShape().getRootSegment();
-  if (ShapedType::isDynamic(tokens) || tokens == 0 || tokens % segment != 0)
+  if (tokens % segment != 0)
     return emitOpError() << "expects extent 1 of input to be a positive "
                             "multiple of "
                          << segment << ", the tokens of a root, but got "
-                         << (ShapedType::isDynamic(tokens)
-                                 ? std::string("a dynamic extent")
-                                 : std::to_string(tokens));
+                         << tokens;
   // There are more nodes than tokens.
   if (tokens > INT32_MAX)
     return emitOpError() << "expects at most 2147483647 tokens, but got "
                          << tokens;
-  int64_t nodes = tokens / segment * getShape().getNodesPerRoot();
-  if (failed(verifyExtent(*this, "tree", getTree(), 1, nodes,
-                          "nodes over the tokens of input")) ||
-      failed(
-          verifyRows(*this, "input", getInput(), getTree(), tokens, "tokens")))
-    return failure();
   if (!getMask() != !getCounts())
     return emitOpError("expects counts in outs with a mask, and none without");
-  if (getMask() && failed(verifyList(*this, "mask", getMask(),
-                                     extent(getTree(), 0), tokens, "tokens")))
-    return failure();
-  if (failed(verifyCounts(*this, getCounts(), getTree())))
-    return failure();
-  return attn::detail::verifyDestinationStyle(*this);
+  return verifyExtent(*this, "tree", getTree(), 1,
+                      tokens / segment * getShape().getNodesPerRoot(),
+                      "nodes over the tokens of input");
 }
 
 //===----------------------------------------------------------------------===//
@@ -194,19 +122,7 @@ MutableOperandRange TreeFetchOp::getDpsInitsMutable() {
 }
 
 LogicalResult TreeFetchOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 1, 2, 4})) ||
-      failed(verifyTree(*this, getTree(), getShape())) ||
-      failed(
-          verifyNodes(*this, getLevel(), getIndex(), getRows(), getTree())) ||
-      failed(verifyCounts(*this, getCounts(), getTree())))
-    return failure();
-  if (Value weight = getLogWeight())
-    if (failed(verifyNumbers(*this, "log_weight", weight,
-                             shaped(getTree()).getElementType())) ||
-        failed(verifyList(*this, "log_weight", weight, extent(getTree(), 0),
-                          extent(getRows(), 1), "rows")))
-      return failure();
-  return attn::detail::verifyDestinationStyle(*this);
+  return verifyTree(*this, getTree(), getShape());
 }
 
 MutableOperandRange TreeUpdateOp::getDpsInitsMutable() {
@@ -214,10 +130,7 @@ MutableOperandRange TreeUpdateOp::getDpsInitsMutable() {
 }
 
 LogicalResult TreeUpdateOp::verify() {
-  if (failed(verifyTree(*this, getTree(), getShape())) ||
-      failed(
-          verifyNodes(*this, getLevel(), getIndex(), getRows(), getTree())) ||
-      failed(verifyCounts(*this, getCounts(), getTree())))
+  if (failed(verifyTree(*this, getTree(), getShape())))
     return failure();
   // Every split adds ratio - 1 nodes to the roots.
   int64_t listed = extent(getRows(), 1);
@@ -231,7 +144,7 @@ LogicalResult TreeUpdateOp::verify() {
                          << roots << " and a multiple of " << added << " up to "
                          << roots * getShape().getRootSegment()
                          << " in all, but got " << listed;
-  return attn::detail::verifyDestinationStyle(*this);
+  return success();
 }
 
 MutableOperandRange TreeMaterializeOp::getDpsInitsMutable() {
@@ -243,10 +156,8 @@ LogicalResult TreeMaterializeOp::verify() {
     return failure();
   int64_t tokens =
       countRoots(getTree(), getShape()) * getShape().getRootSegment();
-  if (failed(verifyRows(*this, "output", getOutput(), getTree(), tokens,
-                        "tokens under the nodes of tree")))
-    return failure();
-  return attn::detail::verifyDestinationStyle(*this);
+  return verifyExtent(*this, "output", getOutput(), 1, tokens,
+                      "tokens under the nodes of tree");
 }
 
 //===----------------------------------------------------------------------===//
@@ -269,16 +180,15 @@ static bool canBe(Type type, ArrayRef<int64_t> expected, Type elementType) {
   return tensor && tensor.getElementType() == elementType &&
          tensor.getRank() == static_cast<int64_t>(expected.size()) &&
          llvm::all_of(llvm::zip(tensor.getShape(), expected), [](auto pair) {
-           return attn::detail::extentsMatch(std::get<0>(pair),
-                                             std::get<1>(pair));
+           return ShapedType::isDynamic(std::get<0>(pair)) ||
+                  ShapedType::isDynamic(std::get<1>(pair)) ||
+                  std::get<0>(pair) == std::get<1>(pair);
          });
 }
 
 LogicalResult TreeSelectOp::verify() {
   TreeAttr shape = getShape();
-  if (failed(attn::detail::verifySingleOperands(*this, {0, 2, 3})) ||
-      failed(verifyTree(*this, getTree(), shape)) ||
-      failed(verifyCounts(*this, getCounts(), getTree())))
+  if (failed(verifyTree(*this, getTree(), shape)))
     return failure();
   if (static_cast<int64_t>(getBudgets().size()) != shape.getLevels())
     return emitOpError() << "expects a budget for each of the "
@@ -335,25 +245,10 @@ LogicalResult TreeSelectOp::verify() {
     listed += budget * (shape.getRatio() - 1);
     candidates = budget * shape.getRatio();
   }
-  int64_t batch = type.getDimSize(0);
-  if (failed(verifyList(*this, "level", getLevel(), batch, listed,
-                        "nodes that the budgets leave")) ||
-      failed(verifyList(*this, "index", getIndex(), batch, listed,
-                        "nodes that the budgets leave")))
-    return failure();
-  if (Value factor = getFactor()) {
-    Type found = cast<ShapedType>(factor.getType()).getElementType();
-    if (found != state)
-      return emitOpError() << "expects straight_through to hold " << state
-                           << ", but got " << found;
-    if (failed(attn::detail::verifyShape(*this, "straight_through", factor,
-                                         {batch, listed},
-                                         "nodes that the budgets leave")))
-      return failure();
-  }
   if (!isa<TensorType>(getTree().getType()))
     return emitOpError("expects tensors: expand it before bufferization");
-  return attn::detail::verifyDestinationStyle(*this);
+  return verifyExtent(*this, "level", getLevel(), 1, listed,
+                      "nodes that the budgets leave");
 }
 
 //===----------------------------------------------------------------------===//
@@ -380,21 +275,10 @@ int64_t TreeSplitOp::getNumRoots() {
 }
 
 LogicalResult TreeSplitOp::verify() {
-  if (failed(attn::detail::verifySingleOperands(*this, {5, 6, 7})))
-    return failure();
   TreeAttr shape = getShape();
   int64_t at = getAt(), split = getSplit(), ratio = shape.getRatio();
   if (!getCandidates() != !getLevel() || !getLevel() != !getIndex())
     return emitOpError("expects a frontier of candidates, level and index");
-  for (auto [name, operand] :
-       {std::pair<StringRef, Value>{"new_level", getNewLevel()},
-        {"new_index", getNewIndex()},
-        {"children", getChildren()},
-        {"candidates", getCandidates()},
-        {"level", getLevel()},
-        {"index", getIndex()}})
-    if (operand && ShapedType::isDynamic(extent(operand, 1)))
-      return emitOpError() << "expects a static extent 1 of " << name;
   if (extent(getNewLevel(), 1) > INT32_MAX)
     return emitOpError() << "expects at most 2147483647 nodes of new_level, "
                             "but got "
@@ -415,45 +299,31 @@ LogicalResult TreeSplitOp::verify() {
   if (!getScores() && split != 0 && split != candidates)
     return emitOpError() << "expects scores to choose " << split << " of "
                          << candidates << " candidates";
-  int64_t batch = extent(getNewLevel(), 0);
   int64_t listed = getNumFrontier();
-  if (getLevel() && failed(verifyList(*this, "level", getLevel(), batch, listed,
-                                      "nodes of the frontier")))
-    return failure();
-  if (getLevel() && failed(verifyList(*this, "index", getIndex(), batch, listed,
-                                      "nodes of the frontier")))
-    return failure();
-  if (getCandidates() &&
-      failed(verifyExtent(*this, "candidates", getCandidates(), 0, batch,
-                          "batch")))
+  if (getLevel() && failed(verifyExtent(*this, "level", getLevel(), 1, listed,
+                                        "nodes of the frontier")))
     return failure();
   if (listed < candidates || listed < 1)
     return emitOpError() << "expects a frontier of at least " << candidates
                          << " nodes, but got " << listed;
-  if (getScores() && failed(verifyList(*this, "scores", getScores(), batch,
-                                       candidates, "candidates")))
+  if (getScores() && failed(verifyExtent(*this, "scores", getScores(), 1,
+                                         candidates, "candidates")))
     return failure();
-  if (failed(verifyExtent(*this, "new_index", getNewIndex(), 1,
-                          extent(getNewLevel(), 1), "nodes of new_level")) ||
-      failed(
-          verifyExtent(*this, "new_index", getNewIndex(), 0, batch, "batch")) ||
-      failed(verifyList(*this, "children", getChildren(), batch, split * ratio,
-                        "children of the split nodes")))
+  if (failed(verifyExtent(*this, "children", getChildren(), 1, split * ratio,
+                          "children of the split nodes")))
     return failure();
   if (Value counts = getCounts()) {
     int64_t nodes = extent(counts, 1), perRoot = shape.getNodesPerRoot();
-    if (ShapedType::isDynamic(nodes) || nodes == 0 || nodes % perRoot != 0)
+    if (nodes % perRoot != 0)
       return emitOpError() << "expects the nodes of counts to be a positive "
                               "multiple of "
                            << perRoot << " for " << shape << ", but got "
                            << counts.getType();
-    if (failed(verifyExtent(*this, "counts", counts, 0, batch, "batch")))
-      return failure();
     if (!getCandidates() && nodes / perRoot != listed)
       return emitOpError() << "expects counts of a tree with " << listed
                            << " roots, but got " << nodes / perRoot;
   }
-  return attn::detail::verifyDestinationStyle(*this);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -471,42 +341,11 @@ double TreeScoreOp::getScaleOrDefault() {
 }
 
 LogicalResult TreeScoreOp::verify() {
-  auto q = shaped(getQuery()), k = shaped(getKey());
-  if (k.getElementType() != q.getElementType())
-    return emitOpError() << "expects key to have the element type of query, "
-                         << q.getElementType() << ", but got "
-                         << k.getElementType();
-  if (q.isDynamicDim(3) || k.isDynamicDim(3) || q.getDimSize(3) == 0)
-    return emitOpError("expects static head widths of at least 1");
-  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
-  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads))
-    return emitOpError("expects a static number of heads");
-  if (keyHeads < 1 || heads < 1 || heads % keyHeads != 0)
-    return emitOpError()
-           << "expects the query heads to be a multiple of the key heads, but "
-              "got "
-           << heads << " query heads and " << keyHeads << " key heads";
+  int64_t heads = extent(getQuery(), 1);
   if (getExponential() && heads != 1)
     return emitOpError() << "expects one head with exponential, but got "
                          << heads;
-  if (getScale() && !getScale()->isFinite())
-    return emitOpError("expects a finite scale");
-  int64_t batch = q.getDimSize(0), candidates = k.getDimSize(2);
-  if (failed(verifyExtent(*this, "key", getKey(), 0, batch, "batch")) ||
-      failed(verifyExtent(*this, "key", getKey(), 3, q.getDimSize(3),
-                          "head width of query")) ||
-      failed(verifyNumbers(*this, "output", getOutput(), q.getElementType())) ||
-      failed(verifyList(*this, "output", getOutput(), batch, candidates,
-                        "candidates")))
-    return failure();
-  if (Value weight = getLogWeight()) {
-    if (getExponential())
-      return emitOpError("expects no log weights with exponential");
-    if (failed(
-            verifyNumbers(*this, "log_weight", weight, q.getElementType())) ||
-        failed(verifyList(*this, "log_weight", weight, batch, candidates,
-                          "candidates")))
-      return failure();
-  }
-  return attn::detail::verifyDestinationStyle(*this);
+  if (getExponential() && getLogWeight())
+    return emitOpError("expects no log weights with exponential");
+  return success();
 }

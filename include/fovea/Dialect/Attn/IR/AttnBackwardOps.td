@@ -14,7 +14,7 @@ include "fovea/Dialect/Attn/IR/AttnBase.td"
 def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
                                          [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.stream";
-  let description = [{
+  let details = [{
     The shared core of the gradients of all soft-max patterns. For the
     `attn.stream` with the same query, sources, `block` and `scale`, its results
     `output` and `lse`, and a scalar `L` with `d_output = dL / d output` and, if
@@ -35,13 +35,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     log weight or a bias was broadcast. A row whose `lse` is `-inf` read nothing
     and passes nothing on.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `keys[u]`, `values[u]`, `log_weights`, `biases` | as in `attn.stream` |
-    | `output`, `d_output` | `[B, H, N, E]` |
-    | `lse`, `d_lse` | `[B, H, N]` |
-    | `d_query`, `d_keys[u]`, `d_values[u]` | that of their operand |
-    | `d_log_weights`, `d_biases` | none, or one for each log weight or bias, of its shape |
+    $shapes
 
     Every gradient has the element type of its operand, or the type that sums are
     kept in, `f32` (`f64` for `f64` data). Gradients are summed in that type, in
@@ -68,23 +62,35 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
         -> tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query,
-    Variadic<Attn_Rank4>:$keys, Variadic<Attn_Rank4>:$values,
-    Variadic<Attn_Rank3>:$log_weights, Variadic<Attn_Rank4>:$biases,
-    Attn_Rank4:$output, Attn_Rank3:$lse,
-    Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
-    Attn_Rank4:$d_query,
-    Variadic<Attn_Rank4>:$d_keys, Variadic<Attn_Rank4>:$d_values,
-    Variadic<Attn_Rank3>:$d_log_weights, Variadic<Attn_Rank4>:$d_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "~T[B, G, m, D!]", "element `u` of each list is that of source `u`">:$keys,
+    Attn_Arg<Variadic<Attn_Rank4>, "~T[B, G, m, E!]">:$values,
+    Attn_Arg<Variadic<Attn_Rank3>, "", "as in `attn.stream`">:$log_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "", "as in `attn.stream`">:$biases,
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of keys">:$d_keys,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of values">:$d_values,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of log_weights, or none">:$d_log_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of biases, or none">:$d_biases,
     Attn_SourceArrayAttr:$sources,
-    DefaultValuedAttr<I64Attr, "0">:$block, F64Attr:$scale,
+    DefaultValuedAttr<I64Attr, "0">:$block,
+    Attn_FiniteAttr:$scale,
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    ::llvm::LogicalResult verifyOperandCounts();
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
 
     ::llvm::SmallVector<StreamSourceGradient> getSourceList();
   }];
@@ -93,7 +99,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
 def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
                                         [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.dense";
-  let description = [{
+  let details = [{
     For the `attn.dense` with the same query, key, value, log weight, bias, scale
     and mask, and its results `output` and `lse`: the gradients of a scalar whose
     gradients for these results are `d_output` and `d_lse`, the latter zero if
@@ -108,12 +114,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     d_log_weight = colsum(dS)  d_bias = dS
     ```
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value`, `log_weight`, `bias`, `output`, `lse` | as in `attn.dense` |
-    | `d_output`, `d_lse` | those of `output` and `lse` |
-    | `d_query`, `d_key`, `d_value` | those of `query`, `key` and `value` |
-    | `d_log_weight`, `d_bias` | optional; those of `log_weight` and `bias` |
+    $shapes
 
     Gradients of keys and values are summed over the query heads that share
     them, those of `log_weight` and `bias` over the axes along which these were
@@ -133,14 +134,24 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
         -> tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Optional<Attn_Rank3>:$log_weight, Optional<Attn_Rank4>:$bias,
-    Attn_Rank4:$output, Attn_Rank3:$lse,
-    Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    Optional<Attn_Rank3>:$d_log_weight, Optional<Attn_Rank4>:$d_bias,
-    OptionalAttr<F64Attr>:$scale, OptionalAttr<Attn_MaskAttr>:$mask
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[B~, G~, M~]">:$log_weight,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Optional<Attn_Rank3>, "gradient of log_weight">:$d_log_weight,
+    Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    OptionalAttr<Attn_MaskAttr>:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -168,7 +179,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
 def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
                                         [Attn_UpdatesInits, Attn_SeparateInits]> {
   let summary = "adds the gradient of attn.summarize";
-  let description = [{
+  let details = [{
     For the `attn.summarize` of `input` with `weights`, and a scalar whose
     gradient for the summaries is `d_output`, *adds* to its destinations
 
@@ -183,12 +194,7 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
     one input add up in one destination. Rows past the end of `input` are neither
     read nor written.
 
-    | operand | shape |
-    |---|---|
-    | `input`, `d_input` | `[B, G, N, D]` |
-    | `weights`, `d_weights` | `[W, p, I, D]` |
-    | `d_bias` | `[W, p, D]` |
-    | `d_output` | `[B, G, ceil(N / I) p, D]` |
+    $shapes
 
     Destinations have the element type of their operand or, so that sums are
     rounded once, `f32` (`f64` for `f64` data).
@@ -203,9 +209,14 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
         -> tensor<1x8x1024x64xf32>, tensor<1x4x64x64xf32>
     ```
   }];
+  let conditions = ["G % W == 0", "I % P == 0", "K == ceil(N / I) * P"];
   let arguments = (ins
-    Attn_Rank4:$input, Attn_Rank4:$weights, Attn_Rank4:$d_output,
-    Attn_Rank4:$d_input, Attn_Rank4:$d_weights, Optional<Attn_Rank3>:$d_bias
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[W!, P!, I!, D!]">:$weights,
+    Attn_Arg<Attn_Rank4, "T|sum[B, G, K, D!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of input">:$d_input,
+    Attn_Arg<Attn_Rank4, "gradient of weights">:$d_weights,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[W, P, D]">:$d_bias
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -227,7 +238,7 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
 def Attn_FastMultipoleBackwardOp
     : Attn_Op<"fast_multipole_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.fast_multipole";
-  let description = [{
+  let details = [{
     For the `attn.fast_multipole` with the same operands and attributes, and its
     results `output` and `lse`: the gradients of a scalar whose gradients for
     these results are `d_output` and `d_lse`, the latter zero if absent.
@@ -242,11 +253,7 @@ def Attn_FastMultipoleBackwardOp
     d_key_biases_l[w, a, :]     = sum_(b, g of w, u) d_K^(l)[b, g, u p + a, :]
     ```
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value`, `*_weights`, `*_biases`, `output`, `lse` | as in `attn.fast_multipole` |
-    | `d_output`, `d_lse` | those of `output` and `lse` |
-    | `d_query`, `d_key`, `d_value`, `d_*_weights`, `d_*_biases` | those of their operands |
+    $shapes
 
     Element types and the order of sums are as in `attn.stream_backward`. Time is
     that of the forward pass, 2.5 times; memory `O(N (D + E))`.
@@ -265,19 +272,37 @@ def Attn_FastMultipoleBackwardOp
         -> tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x4x64x64xf32>, tensor<1x4x64x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Variadic<Attn_Rank4>:$key_weights, Variadic<Attn_Rank4>:$value_weights,
-    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
-    Attn_Rank4:$output, Attn_Rank3:$lse,
-    Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    Variadic<Attn_Rank4>:$d_key_weights, Variadic<Attn_Rank4>:$d_value_weights,
-    Variadic<Attn_Rank3>:$d_key_biases, Variadic<Attn_Rank3>:$d_value_biases,
-    I64Attr:$group, UnitAttr:$causal, OptionalAttr<F64Attr>:$scale,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
     DefaultValuedAttr<BoolAttr, "true">:$multiplicity
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
@@ -309,7 +334,7 @@ def Attn_FastMultipoleBackwardOp
 def Attn_FastMultipoleLinearBackwardOp
     : Attn_Op<"fast_multipole_linear_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.fast_multipole_linear";
-  let description = [{
+  let details = [{
     For the `attn.fast_multipole_linear` with the same operands and attributes:
     the gradients of a scalar whose gradient for its output is `d_output`. The
     output is a sum of one soft-max per level, whose parts and normalisers are
@@ -317,11 +342,7 @@ def Attn_FastMultipoleLinearBackwardOp
     over the tokens that it stands for; then everything is as in
     `attn.fast_multipole_backward`, for queries as for keys and values.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value`, `*_weights`, `*_biases` | as in `attn.fast_multipole_linear` |
-    | `d_output` | `[B, H, N, E]` |
-    | `d_query`, `d_key`, `d_value`, `d_*_weights`, `d_*_biases` | those of their operands |
+    $shapes
 
     Example:
 
@@ -339,20 +360,40 @@ def Attn_FastMultipoleLinearBackwardOp
            tensor<1x2x32x16xf32>, tensor<1x2x32x16xf32>, tensor<1x2x32x16xf32>
     ```
   }];
+  let conditions = ["H % G == 0", "H % u == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Variadic<Attn_Rank4>:$query_weights, Variadic<Attn_Rank4>:$key_weights,
-    Variadic<Attn_Rank4>:$value_weights, Variadic<Attn_Rank3>:$query_biases,
-    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
-    Attn_Rank4:$d_output,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    Variadic<Attn_Rank4>:$d_query_weights, Variadic<Attn_Rank4>:$d_key_weights,
-    Variadic<Attn_Rank4>:$d_value_weights, Variadic<Attn_Rank3>:$d_query_biases,
-    Variadic<Attn_Rank3>:$d_key_biases, Variadic<Attn_Rank3>:$d_value_biases,
-    I64Attr:$group, UnitAttr:$causal, UnitAttr:$allow_query_lookahead,
-    OptionalAttr<F64Attr>:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[u!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$query_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of query_weights">:$d_query_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of query_biases">:$d_query_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    UnitAttr:$allow_query_lookahead,
+    OptionalAttr<Attn_FiniteAttr>:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`

@@ -11,6 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnAttributes.td"
 include "fovea/Dialect/Attn/IR/AttnDialect.td"
+include "fovea/Dialect/Attn/IR/AttnInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -37,6 +38,11 @@ def Attn_Int3 : AnyTypeOf<[3DTensorOf<[I32]>, MemRefRankOf<[I32], [3]>],
 def Attn_Int4 : AnyTypeOf<[4DTensorOf<[I32]>, MemRefRankOf<[I32], [4]>],
     "rank-4 tensor or memref of i32">;
 
+/// A factor of scores.
+def Attn_FiniteAttr : ConfinedAttr<F64Attr, [
+    AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">,
+                   "which is finite">]>;
+
 /// Of an operation that updates its destinations: it reads what they hold before
 /// it writes them. All others overwrite them completely.
 def Attn_UpdatesInits : NativeOpTrait<"UpdatesInits"> {
@@ -56,7 +62,78 @@ def Attn_Rank3Or4 : AnyTypeOf<[Attn_Rank3, Attn_Rank4],
 def Attn_Rank4Or5 : AnyTypeOf<[Attn_Rank4, Attn_Rank5],
     "rank-4 or rank-5 tensor or memref of f32, f64, bf16 or f16">;
 
-defvar attnOpDefinition = [{
+/// An operand whose element type and extents are declared. The verifier, the
+/// checks at run time, the functions and the table of shapes in the operation's
+/// documentation derive from `spec`:
+///
+///   spec     ::= elements? `[` (extent (`,` extent)* | `=` operand | `...`)? `]`
+///              | `gradient of` operand (`, or none`)?
+///              | `{` part `:` spec (`;` part `:` spec)* `}`
+///   elements ::= `T`       that of every operand that holds `T`
+///              | `sum`     that of sums: f64 where `T` is, f32 otherwise
+///              | `T|sum`   either
+///              | `~T`      any whose sums have the same type
+///              | `i32` | `i64`
+///   extent   ::= letters (`~` | `!`)? | number `!` | number `*` attribute `!` | `_`
+///
+/// Extents with the same letters are equal. Lower-case letters belong to one
+/// element of a list: element `i` of every list with `m` shares it. With `~` an
+/// extent of 1 in the type broadcasts. With `!` the type has to tell the extent,
+/// which is at least 1. `= operand` is the shape of another, and broadcasts where
+/// that does; `...` is any shape. A gradient has the shape of its operand, and holds `T|sum` of it;
+/// the list of them may be empty with `or none`. Operands of a group that are not
+/// alike are parts. What a spec cannot say is code in `verify()`.
+class Attn_Arg<TypeConstraint type, string spec, string about = "">
+    : Arg<type, spec> {
+  string extents = spec;
+  string remark = about;
+  string multiplicity = !if(!isa<Optional>(type), "?",
+                            !if(!isa<Variadic>(type), "*", ""));
+}
+
+/// Every operation of the dialect is in destination style: the trailing
+/// operands are the tensors (or buffers) that the results are written to.
+class Attn_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Attn_Dialect, mnemonic, !listconcat(traits, [
+        DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<Attn_ContractOpInterface>,
+        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
+            ["reifyResultShapes"]>,
+        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>])> {
+  /// Relations between extents: `H % G == 0`, `D % 2 == 0`, `W in {1, H}` and
+  /// `K == ceil(N / I) * P`.
+  list<string> conditions = [];
+  /// The description, in which `$shapes` stands for the table of shapes.
+  string details = "";
+
+  string operandSpecs = !foldl("", !range(!size(arguments)), text, i,
+      text # !if(!initialized(!getdagarg<Attn_Arg>(arguments, i)),
+          !getdagname(arguments, i) # !getdagarg<Attn_Arg>(arguments, i).multiplicity
+              # ": " # !getdagarg<Attn_Arg>(arguments, i).extents # "\n",
+          !if(!initialized(!getdagarg<TypeConstraint>(arguments, i)),
+              !getdagname(arguments, i) # "?:\n", "")));
+  string shapeTable = !foldl("| operand | shape | |\n    |---|---|---|\n",
+      !range(!size(arguments)), text, i,
+      text # !if(!initialized(!getdagarg<Attn_Arg>(arguments, i)),
+          "    | `" # !getdagname(arguments, i) # "` | "
+              # !if(!empty(!getdagarg<Attn_Arg>(arguments, i).extents), "",
+                    "`" # !subst("|", "\\|", !getdagarg<Attn_Arg>(arguments, i).extents) # "`")
+              # " | " # !getdagarg<Attn_Arg>(arguments, i).remark # " |\n",
+          ""))
+      # !if(!empty(conditions), "",
+            "\n    where `" # !interleave(conditions, "` and `") # "`");
+  let description = !subst("$shapes", shapeTable, details);
+
+  string opDefinition = [{
+  const ::fovea::attn::Contract &$cppClass::getContract() {
+    static const ::fovea::attn::Contract contract(
+        getOperationName(), R"(}] # operandSpecs # [{)",
+        R"(}] # !interleave(conditions, "\n") # [{)");
+    return contract;
+  }
+  std::pair<unsigned, unsigned> $cppClass::getOperandGroup(unsigned index) {
+    return getODSOperandIndexAndLength(index);
+  }
   void $cppClass::getEffects(
       ::llvm::SmallVectorImpl<::mlir::SideEffects::EffectInstance<
           ::mlir::MemoryEffects::Effect>> &effects) {
@@ -72,18 +149,8 @@ defvar attnOpDefinition = [{
         ::llvm::cast<::mlir::DestinationStyleOpInterface>(getOperation()),
         shapes);
   }
-}];
-
-/// Every operation of the dialect is in destination style: the trailing
-/// operands are the tensors (or buffers) that the results are written to.
-class Attn_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Attn_Dialect, mnemonic, !listconcat(traits, [
-        DestinationStyleOpInterface,
-        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
-            ["reifyResultShapes"]>,
-        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>])> {
-  let hasVerifier = 1;
-  let extraClassDefinition = attnOpDefinition;
+  }];
+  let extraClassDefinition = opDefinition;
 }
 
 /// An operation whose iteration domain is the first `numLoops` dimensions of
@@ -95,7 +162,7 @@ class Attn_TiledOp<string mnemonic, int numLoops, string domain,
         DeclareOpInterfaceMethods<TilingInterface,
             ["getLoopIteratorTypes", "getIterationDomain",
              "getTiledImplementation", "getResultTilePosition"]>])> {
-  let extraClassDefinition = !strconcat(attnOpDefinition, [{
+  let extraClassDefinition = !strconcat(opDefinition, [{
   ::llvm::SmallVector<::mlir::utils::IteratorType>
   $cppClass::getLoopIteratorTypes() {
     return detail::getParallelLoops(}], !cast<string>(numLoops), [{);

@@ -19,7 +19,7 @@ include "fovea/Dialect/Attn/IR/AttnConvOps.td"
 
 def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv_apply";
-  let description = [{
+  let details = [{
     For the `attn.conv_apply` with the same operands, its result `output`, and a
     scalar whose gradient for it is `d_output`. With `P = softmax(score)`, as there,
 
@@ -37,11 +37,7 @@ def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward", [Attn_SeparateInit
     `g` and the segment's values, less a sum of `delta / D`: both are what the
     forward operation computes, in the other direction, and take its time.
 
-    | operand | shape |
-    |---|---|
-    | `basis`, `sizes`, `value`, `output` | as in `attn.conv_apply` |
-    | `d_output` | that of `output` |
-    | `d_basis`, `d_value` | those of `basis` and `value` |
+    $shapes
 
     Gradients have the element type of their operand, or the type that sums are
     kept in, `f32` (`f64` for `f64` data); they are summed in the latter, in an order
@@ -65,15 +61,22 @@ def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward", [Attn_SeparateInit
         -> tensor<1x4x8x2048xf32>, tensor<1x2x2048x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Rank4:$value,
-    Attn_Rank4:$output, Attn_Rank4:$d_output,
-    Attn_Rank4:$d_basis, Attn_Rank4:$d_value,
+    Attn_Arg<Attn_Rank4, "~T[B, H, R, N]", "numbers from `m_r` on are not read">:$basis,
+    Attn_Arg<Attn_Int3,
+        "i32[B, H, R]", "`N >= m_0 > m_1 > ...`, then zeros for bases that do not exist">:$sizes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E]">:$output,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of basis">:$d_basis,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
     DefaultValuedAttr<Attn_ConvAlgorithmAttr,
                       "::fovea::attn::ConvAlgorithm::Auto">:$algorithm,
     OptionalAttr<I64Attr>:$block
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $basis `,` $sizes `,` $value `:`
         type($basis) `,` type($sizes) `,` type($value) `)`
@@ -89,7 +92,7 @@ def Attn_ConvApplyBackwardOp : Attn_Op<"conv_apply_backward", [Attn_SeparateInit
 
 def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv_recover";
-  let description = [{
+  let details = [{
     For the `attn.conv_recover` of the same query and key, which found `sizes`, and
     a scalar whose gradient for its bases is `d_basis`. Sizes, and with them the
     columns `c_r = N - sizes[r]` where bases begin, are constants. Bases `0 .. r` add
@@ -104,11 +107,7 @@ def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward", [Attn_Separate
 
     Other keys get 0. Gradients of a basis from its size on are not read.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `sizes` | as in `attn.conv_recover` |
-    | `d_basis` | `[B, H, R, N]`, that of its `basis` |
-    | `d_query`, `d_key` | those of `query` and `key` |
+    $shapes
 
     `scale` is `1/sqrt(D)` unless given. Element types and the order of sums are as in
     `attn.conv_apply_backward`. Time is `O(R N D)`.
@@ -123,10 +122,16 @@ def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward", [Attn_Separate
         -> tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Int3:$sizes, Attn_Rank4:$d_basis,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key,
-    OptionalAttr<F64Attr>:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Int3, "i32[B, H, R]">:$sizes,
+    Attn_Arg<Attn_Rank4,
+        "~T[B, H, R, N]", "of the shape of `basis` of `attn.conv_recover`">:$d_basis,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    OptionalAttr<Attn_FiniteAttr>:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -144,7 +149,7 @@ def Attn_ConvRecoverBackwardOp : Attn_Op<"conv_recover_backward", [Attn_Separate
 
 def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.conv";
-  let description = [{
+  let details = [{
     For the `attn.conv` with the same operands and attributes, its result `output`,
     and a scalar whose gradient for it is `d_output`: `attn.conv_apply_backward` of
     what `attn.conv_recover` finds once more, whose gradient goes to queries and keys
@@ -152,11 +157,7 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
     keys of columns where a basis begins have a gradient. With `group`, gradients of
     the pairs of neighbouring groups that a token belongs to add up.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value`, `output` | as in `attn.conv` |
-    | `d_output` | that of `output` |
-    | `d_query`, `d_key`, `d_value` | those of `query`, `key` and `value` |
+    $shapes
 
     Element types and the order of sums are as in `attn.conv_apply_backward`. Time is
     that of the forward operation, twice, and `O(num_basis N D)`.
@@ -172,16 +173,27 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
         -> tensor<1x4x2048x64xf32>, tensor<1x2x2048x64xf32>, tensor<1x2x2048x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Attn_Rank4:$output, Attn_Rank4:$d_output,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    I64Attr:$num_basis, I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon,
-    OptionalAttr<F64Attr>:$scale, OptionalAttr<I64Attr>:$group,
+    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    I64Attr:$num_basis,
+    I64Attr:$window,
+    F64Attr:$delta,
+    F64Attr:$epsilon,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    OptionalAttr<I64Attr>:$group,
     DefaultValuedAttr<Attn_ConvAlgorithmAttr,
                       "::fovea::attn::ConvAlgorithm::Auto">:$algorithm
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
@@ -198,7 +210,7 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
 
 def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.rope";
-  let description = [{
+  let details = [{
     For the `attn.rope` with the same positions and base, and a scalar whose
     gradient for its output is `d_output`: turns pairs of columns back. With
     `a = positions[b, h, n] base^(-2 i / D)`:
@@ -208,11 +220,7 @@ def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
     d_input[b, h, n, 2 i + 1] = d_output[b, h, n, 2 i + 1] cos a - d_output[b, h, n, 2 i] sin a
     ```
 
-    | operand | shape |
-    |---|---|
-    | `d_output` | `[B, H, N, D]`, `D` even |
-    | `positions` | `[B, H, N]`, `i32`; extents of 1 broadcast |
-    | `d_input` | `[B, H, N, D]`, of the same type, or another whose sums are kept in the same one |
+    $shapes
 
     Example:
 
@@ -222,11 +230,15 @@ def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
         outs(%init : tensor<1x8x1024x64xf32>) {base = 1.0e+04 : f64} -> tensor<1x8x1024x64xf32>
     ```
   }];
+  let conditions = ["D % 2 == 0"];
   let arguments = (ins
-    Attn_Int3:$positions, Attn_Rank4:$d_output, Attn_Rank4:$d_input,
+    Attn_Arg<Attn_Int3, "i32[B~, H~, N~]">:$positions,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, D!]">:$d_input,
     DefaultValuedAttr<F64Attr, "10000.0">:$base
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $positions `:` type($positions) `)`
     `gradient` `(` $d_output `:` type($d_output) `)`

@@ -54,7 +54,7 @@ def Attn_ConvAlgorithmAttr
 
 def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
   let summary = "causal attention whose scores are a sum of convolutions";
-  let description = [{
+  let details = [{
     Basis `r` of a head gives the score `b[r, i - j]` to query `i` and key `j` in
     the trailing `m_r x m_r` corner, where `m_r = sizes[r]` (definition 3.9). The
     scores of the bases add up, and the output is their soft-max times the values:
@@ -67,13 +67,7 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
     That is `D^-1 sum_r conv(bt_r, m_r) V` of algorithm 1, where `bt` is the
     exponential transform of lemma A.13.
 
-    | operand | shape |
-    |---|---|
-    | `basis` | `[B, H, R, N]`, `R` at least 1; numbers from `m_r` on are not read |
-    | `sizes` | `[B, H, R]` of `i32`: `N >= m_0 > m_1 > ...`, then zeros for bases that do not exist |
-    | `value` | `[B, G, N, E]` |
-    | `output` | `[B, H, N, E]`, the type of `value` |
-    | `recomputed` | `[B, H]` of `i32` |
+    $shapes
 
     Columns before `N - m_0` and entries with a score of minus infinity have no
     weight, and a row that has no other is zero. They have no influence, whatever
@@ -115,14 +109,20 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
         -> tensor<1x4x2048x64xf32>, tensor<1x4xi32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Rank4:$value,
-    Attn_Rank4:$output, Attn_Int2:$recomputed,
+    Attn_Arg<Attn_Rank4, "~T[B, H, R, N]", "numbers from `m_r` on are not read">:$basis,
+    Attn_Arg<Attn_Int3,
+        "i32[B, H, R]", "`N >= m_0 > m_1 > ...`, then zeros for bases that do not exist">:$sizes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E]">:$output,
+    Attn_Arg<Attn_Int2, "i32[B, H]", "rows computed again without a transform">:$recomputed,
     DefaultValuedAttr<Attn_ConvAlgorithmAttr,
                       "::fovea::attn::ConvAlgorithm::Auto">:$algorithm,
     OptionalAttr<I64Attr>:$block
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $basis `,` $sizes `,` $value `:`
         type($basis) `,` type($sizes) `,` type($value) `)`
@@ -136,7 +136,7 @@ def Attn_ConvApplyOp : Attn_Op<"conv_apply"> {
 
 def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
   let summary = "the convolutions that a causal score matrix is made of";
-  let description = [{
+  let details = [{
     Finds bases whose sum of convolutions is near the scores `scale q k^T` below
     the diagonal (algorithms 2 and 3), from `O(R)` of their columns and
     `O(R log N)` parts of columns of `window` entries. With
@@ -158,13 +158,7 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
     bases than `R` are normal: `found` says how many there are, the sizes of the others
     are 0.
 
-    | operand | shape |
-    |---|---|
-    | `query` | `[B, H, N, D]`, `N` static |
-    | `key` | `[B, G, N, D]` |
-    | `basis` | `[B, H, R, N]`, `f32` (`f64` for `f64`), `R` at least 1 |
-    | `sizes` | `[B, H, R]`, `i32` |
-    | `found` | `[B, H]`, `i32` |
+    $shapes
 
     `scale` is `1/sqrt(D)` unless given; `1 <= window <= N`; `delta` and `epsilon`
     are finite and not negative. If the scores are a sum of `R` convolutions and noise of
@@ -187,12 +181,20 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
         -> tensor<1x4x8x2048xf32>, tensor<1x4x8xi32>, tensor<1x4xi32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key,
-    Attn_Rank4:$basis, Attn_Int3:$sizes, Attn_Int2:$found,
-    I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon, OptionalAttr<F64Attr>:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "sum[B, H, R!, N]">:$basis,
+    Attn_Arg<Attn_Int3, "i32[B, H, R]">:$sizes,
+    Attn_Arg<Attn_Int2, "i32[B, H]">:$found,
+    I64Attr:$window,
+    F64Attr:$delta,
+    F64Attr:$epsilon,
+    OptionalAttr<Attn_FiniteAttr>:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
     `outs` `(` $basis `,` $sizes `,` $found `:`
@@ -209,7 +211,7 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
 
 def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
   let summary = "causal attention by a sum of convolutions";
-  let description = [{
+  let details = [{
     Attention whose score matrix is replaced by the convolutions that
     `attn.conv_recover` finds in it, at most `num_basis` of them for a head:
     `attn.conv_apply` of `attn.conv_recover` (algorithm 1). Time is
@@ -226,13 +228,7 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
     Scores are then recovered and applied for every pair of neighbouring groups by
     itself, at most `num_basis` for each; time is `O(num_basis N D log g)`.
 
-    | operand | shape |
-    |---|---|
-    | `query` | `[B, H, N, D]`, `N` static |
-    | `key` | `[B, G, N, D]` |
-    | `value` | `[B, G, N, E]` |
-    | `output` | `[B, H, N, E]` |
-    | `found`, `recomputed` | `[B, H]` of `i32`: bases found, and rows computed again without a transform; sums over pairs of groups |
+    $shapes
 
     The other attributes are those of `attn.conv_recover` and `attn.conv_apply`.
     `window` is at most `N`, and at most `group`.
@@ -247,15 +243,27 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
         -> tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Attn_Rank4:$output, Attn_Int2:$found, Attn_Int2:$recomputed,
-    I64Attr:$num_basis, I64Attr:$window, F64Attr:$delta, F64Attr:$epsilon,
-    OptionalAttr<F64Attr>:$scale, OptionalAttr<I64Attr>:$group,
+    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Int2, "i32[B, H]", "bases found; sums over pairs of groups">:$found,
+    Attn_Arg<Attn_Int2,
+        "i32[B, H]",
+        "rows computed again without a transform; sums over pairs of groups">:$recomputed,
+    I64Attr:$num_basis,
+    I64Attr:$window,
+    F64Attr:$delta,
+    F64Attr:$epsilon,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    OptionalAttr<I64Attr>:$group,
     DefaultValuedAttr<Attn_ConvAlgorithmAttr,
                       "::fovea::attn::ConvAlgorithm::Auto">:$algorithm
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`

@@ -30,6 +30,13 @@ def Attn_Dialect : Dialect {
     Shapes use these letters throughout: `B` batch, `H` query heads, `G`
     key/value heads (`H` is a multiple of `G`; query head `h` reads key/value
     head `h / (H / G)`), `N` queries, `M` keys, `D` head width, `E` value width.
+    Tables of shapes are what the verifier, the checks at run time and the
+    functions of C++ and Python compare. `T[B, H, N, D!]` holds the element type of
+    the data, `T`; `sum` is that of sums (`f64` for `f64`, `f32` for all others),
+    `T|sum` either, and `~T` any type with the same sums. Extents with the same
+    letters are equal; lower-case letters belong to one element of a list. With `~`
+    an extent of 1 in the type broadcasts; with `!` the type has to tell the extent,
+    which is at least 1.
     Operations are in destination style and work on tensors and, after
     bufferization, on memrefs.
 

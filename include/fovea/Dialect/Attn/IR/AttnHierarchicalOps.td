@@ -13,7 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnBase.td"
 
 def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
   let summary = "weighted sums of consecutive intervals of rows";
-  let description = [{
+  let details = [{
     Cuts the rows of `input` into intervals of `I` rows, where `I` is the third
     extent of `weights`, and replaces each interval by `p` weighted sums
     (Fast Multipole Attention, section 3.2):
@@ -26,12 +26,7 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
     when `W = 1`. Rows past the end of `input` count as zero, and weights for them
     are not read, whatever they hold.
 
-    | operand | shape |
-    |---|---|
-    | `input` | `[B, G, N, D]` |
-    | `weights` | `[W, p, I, D]`, `W` divides `G`, `I` is a multiple of `p` |
-    | `bias` | `[W, p, D]` |
-    | `output` | `[B, G, ceil(N / I) p, D]` |
+    $shapes
 
     Sums are accumulated in `f32` (`f64` for `f64`) and rounded once, to the
     element type of `output`: that of `input`, or `f32` for narrower data.
@@ -44,9 +39,12 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
         outs(%init : tensor<1x8x64x64xf32>) -> tensor<1x8x64x64xf32>
     ```
   }];
+  let conditions = ["G % W == 0", "I % P == 0", "K == ceil(N / I) * P"];
   let arguments = (ins
-    Attn_Rank4:$input, Attn_Rank4:$weights, Optional<Attn_Rank3>:$bias,
-    Attn_Rank4:$output
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[W!, P!, I!, D!]", "one set for each `G / W` heads">:$weights,
+    Attn_Arg<Optional<Attn_Rank3>, "T[W!, P!, D!]">:$bias,
+    Attn_Arg<Attn_Rank4, "T|sum[B, G, K, D!]">:$output
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -67,7 +65,7 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
 def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     [AttrSizedOperandSegments]> {
   let summary = "hierarchical attention: near tokens exactly, far ones by summaries";
-  let description = [{
+  let details = [{
     Fast Multipole Attention (equations 5 to 7). Queries attend to the keys of
     their own and the neighbouring groups of `m = group` tokens one by one, and
     to everything farther through summaries that grow coarser with distance.
@@ -83,12 +81,7 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     that often. A summary without a present token is masked. Scores are products
     with `scale`, which is `1 / sqrt(D)` unless given.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value` | as in `attn.dense`, with `M = N` |
-    | `key_weights`, `value_weights` | one per level, level 1 first: `[W, p, m_l, D]`, `[W, p, m_l, E]`, `W` divides `G` |
-    | `key_biases`, `value_biases` | none, or one per level: `[W, p, D]`, `[W, p, E]` |
-    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` |
+    $shapes
 
     The number of levels must be the least `L` with `m 2^(L+1) >= N`; no levels
     means dense attention. With `causal`, entries with `j > i` are absent; coarse
@@ -106,15 +99,28 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
         {group = 64 : i64, causal} -> tensor<1x8x256x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Variadic<Attn_Rank4>:$key_weights, Variadic<Attn_Rank4>:$value_weights,
-    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
-    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
-    I64Attr:$group, UnitAttr:$causal, OptionalAttr<F64Attr>:$scale,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
     DefaultValuedAttr<BoolAttr, "true">:$multiplicity
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
@@ -138,7 +144,7 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
 def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQuery()",
     [AttrSizedOperandSegments]> {
   let summary = "hierarchical attention with summarised queries, linear in N";
-  let description = [{
+  let details = [{
     The linear form of Fast Multipole Attention (appendix A.1, equations 11 and
     12). Queries are summarised like keys and values; level `l >= 1` scores are
     `Q^(l)[i p / m_l] . K^(l)[j p / m_l]`. Each level has its *own* soft-max over
@@ -151,13 +157,7 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     causal form is *not* strictly causal, although no later key or value is read.
     `causal` is therefore accepted only together with `allow_query_lookahead`.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `key`, `value` | as in `attn.dense`, with `M = N` |
-    | `query_weights` | one per level, `[W, p, m_l, D]`, `W` divides `H` |
-    | `key_weights`, `value_weights` | one per level, `W` divides `G` |
-    | `query_biases`, `key_biases`, `value_biases` | none, or one per level: `[W, p, D]`, for values `[W, p, E]` |
-    | `output` | `[B, H, N, E]` |
+    $shapes
 
     Example:
 
@@ -170,16 +170,31 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
         {group = 32 : i64} -> tensor<1x2x128x16xf32>
     ```
   }];
+  let conditions = ["H % G == 0", "H % u == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Variadic<Attn_Rank4>:$query_weights, Variadic<Attn_Rank4>:$key_weights,
-    Variadic<Attn_Rank4>:$value_weights, Variadic<Attn_Rank3>:$query_biases,
-    Variadic<Attn_Rank3>:$key_biases, Variadic<Attn_Rank3>:$value_biases,
-    Attn_Rank4:$output,
-    I64Attr:$group, UnitAttr:$causal, UnitAttr:$allow_query_lookahead,
-    OptionalAttr<F64Attr>:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[u!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$query_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    UnitAttr:$allow_query_lookahead,
+    OptionalAttr<Attn_FiniteAttr>:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`

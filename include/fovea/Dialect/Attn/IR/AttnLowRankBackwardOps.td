@@ -14,7 +14,7 @@ include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backward", 3, "getInput()",
                                                      [Attn_SeparateInits]> {
   let summary = "the gradient of attn.polynomial_features";
-  let description = [{
+  let details = [{
     With the features `phi` of `attn.polynomial_features` and a scalar whose gradient
     for them is `d_output`:
 
@@ -25,10 +25,7 @@ def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backwa
     The products of the features are made again, in the same nest of loops, so time
     is that of the features. Sums are kept in `f32` (`f64` for `f64`).
 
-    | operand | shape |
-    |---|---|
-    | `input`, `d_input` | `[B, H, N, D]` |
-    | `d_output` | `[B, H, N, binomial(D + degree, degree)]` |
+    $shapes
 
     Example:
 
@@ -40,10 +37,14 @@ def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backwa
     ```
   }];
   let arguments = (ins
-    Attn_Rank4:$input, Attn_Rank4:$d_output, Attn_Rank4:$d_input,
-    I64Attr:$degree, F64Attr:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, F!]", "`F = binomial(D + degree, degree)`">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of input">:$d_input,
+    I64Attr:$degree,
+    F64Attr:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $input `:` type($input) `)`
     `gradient` `(` $d_output `:` type($d_output) `)`
@@ -59,7 +60,7 @@ def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backwa
 
 def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.low_rank";
-  let description = [{
+  let details = [{
     For the `attn.low_rank` with the same operands and mask, its result `output`, and
     a scalar whose gradient for the result is `d_output`. With `W` the mask, and
     `total[i] = sum_j W[i, j] u1[i] . u2[j]`, made again as the forward operation
@@ -74,11 +75,7 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
 
     A row whose total is 0 gives and gets nothing.
 
-    | operand | shape |
-    |---|---|
-    | `u1`, `u2`, `value`, `mask_parts`, `output` | as in `attn.low_rank` |
-    | `d_output` | that of `output` |
-    | `d_u1`, `d_u2`, `d_value` | those of `u1`, `u2` and `value` |
+    $shapes
 
     All three are sums of the form of `attn.low_rank` itself, the last two under the
     transposed mask: a causal mask runs backwards, distinct rows are distinct
@@ -105,14 +102,21 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
         -> tensor<1x8x256x16xf32>, tensor<1x2x256x16xf32>, tensor<1x2x256x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$u1, Attn_Rank4:$u2, Attn_Rank4:$value,
-    Variadic<Attn_MaskPart>:$mask_parts,
-    Attn_Rank4:$output, Attn_Rank4:$d_output,
-    Attn_Rank4:$d_u1, Attn_Rank4:$d_u2, Attn_Rank4:$d_value,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, R!]">:$u1,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, R!]">:$u2,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Variadic<Attn_MaskPart>, "", "as in `attn.low_rank`">:$mask_parts,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of u1">:$d_u1,
+    Attn_Arg<Attn_Rank4, "gradient of u2">:$d_u2,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
     Attn_RowMaskAttr:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $u1 `,` $u2 `,` $value `:` type($u1) `,` type($u2) `,` type($value) `)`
     (`mask` `(` $mask_parts^ `:` type($mask_parts) `)`)?
@@ -124,6 +128,7 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
   }];
 }
 

@@ -19,7 +19,7 @@ def Attn_MaskPart : AnyTypeOf<[Attn_Int3, Attn_Bool4],
 
 def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
   let summary = "rotary position embedding";
-  let description = [{
+  let details = [{
     Turns every pair of neighbouring columns by an angle that grows with the
     position of the row (RoFormer, equation 34). With
     `a = positions[b, h, n] base^(-2 i / D)`:
@@ -31,11 +31,7 @@ def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
 
     Scores of two rows then depend on the difference of their positions alone.
 
-    | operand | shape |
-    |---|---|
-    | `input` | `[B, H, N, D]`, `D` even |
-    | `positions` | `[B, H, N]`, `i32`; extents of 1 broadcast |
-    | `output` | `[B, H, N, D]` |
+    $shapes
 
     Angles are reduced to one turn exactly, so the result is as good at position
     `2^31 - 1` as at position 1. `base` is a finite number above 0.
@@ -47,11 +43,15 @@ def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
         outs(%init : tensor<1x8x1024x64xf32>) {base = 1.0e+04 : f64} -> tensor<1x8x1024x64xf32>
     ```
   }];
+  let conditions = ["D % 2 == 0"];
   let arguments = (ins
-    Attn_Rank4:$input, Attn_Int3:$positions, Attn_Rank4:$output,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$input,
+    Attn_Arg<Attn_Int3, "i32[B~, H~, N~]">:$positions,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$output,
     DefaultValuedAttr<F64Attr, "10000.0">:$base
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $input `,` $positions `:` type($input) `,` type($positions) `)`
     `outs` `(` $output `:` type($output) `)`
@@ -66,7 +66,7 @@ def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
 
 def Attn_PolynomialFeaturesOp : Attn_TiledOp<"polynomial_features", 3, "getInput()"> {
   let summary = "features whose products are a truncated exponential";
-  let description = [{
+  let details = [{
     Maps every row `x` to `phi(x)`, such that products of features are the Taylor
     series of an exponential up to `degree` (Conv-Basis, section 6):
 
@@ -81,10 +81,7 @@ def Attn_PolynomialFeaturesOp : Attn_TiledOp<"polynomial_features", 3, "getInput
     `x[1]`, ..., then `x[0] x[0]`, `x[0] x[1]`, ... `scale` is finite and not
     negative.
 
-    | operand | shape |
-    |---|---|
-    | `input` | `[B, H, N, D]` |
-    | `output` | `[B, H, N, binomial(D + degree, degree)]` |
+    $shapes
 
     Example:
 
@@ -95,9 +92,13 @@ def Attn_PolynomialFeaturesOp : Attn_TiledOp<"polynomial_features", 3, "getInput
     ```
   }];
   let arguments = (ins
-    Attn_Rank4:$input, Attn_Rank4:$output, I64Attr:$degree, F64Attr:$scale
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, F!]", "`F = binomial(D + degree, degree)`">:$output,
+    I64Attr:$degree,
+    F64Attr:$scale
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $input `:` type($input) `)`
     `outs` `(` $output `:` type($output) `)`
@@ -112,7 +113,7 @@ def Attn_PolynomialFeaturesOp : Attn_TiledOp<"polynomial_features", 3, "getInput
 
 def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
   let summary = "attention whose unmasked weights are a low-rank product";
-  let description = [{
+  let details = [{
     Attention with the weights `W o (U1 U2^T)`, which are never formed
     (Conv-Basis, section 6). `W` is 0 or 1:
 
@@ -125,13 +126,7 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
     that are not kept have no influence, whatever they hold: a NaN or an infinity
     makes NaN the rows that keep it, and no other.
 
-    | operand | shape |
-    |---|---|
-    | `u1` | `[B, H, N, r]` |
-    | `u2` | `[B, G, M, r]` |
-    | `value` | `[B, G, M, E]` |
-    | `mask_parts` | by `mask`, below |
-    | `output` | `[B, H, N, E]` |
+    $shapes
 
     | `mask` | parts; leading extents of 1 broadcast | entry `(i, j)` is kept when |
     |---|---|---|
@@ -160,12 +155,17 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
         {mask = #attn.row_mask<row_interval>} -> tensor<1x8x256x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$u1, Attn_Rank4:$u2, Attn_Rank4:$value,
-    Variadic<Attn_MaskPart>:$mask_parts, Attn_Rank4:$output,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, R!]">:$u1,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, R!]">:$u2,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Variadic<Attn_MaskPart>, "", "by `mask`, below">:$mask_parts,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_RowMaskAttr:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $u1 `,` $u2 `,` $value `:` type($u1) `,` type($u2) `,` type($value) `)`
     (`mask` `(` $mask_parts^ `:` type($mask_parts) `)`)?
@@ -177,12 +177,14 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
       return getOutputMutable();
     }
     /// What diagnostics call the parts of a mask.
-    static ::llvm::ArrayRef<::llvm::StringRef> getPartNames(RowMask mask);
+    static ::llvm::SmallVector<::llvm::StringRef> getPartNames(RowMask mask);
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
   }];
 }
 
 def Attn_CheckIntervalsOp : Op<Attn_Dialect, "check_intervals",
-    [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+    [AllShapesMatch<["first", "last"]>,
+     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "fail unless intervals are in order and in range";
   let description = [{
     Checks at run time that `0 <= first[b, h, i] <= last[b, h, i] < bound`.
@@ -208,7 +210,6 @@ def Attn_CheckIntervalsOp : Op<Attn_Dialect, "check_intervals",
   let assemblyFormat = [{
     $first `,` $last `below` $bound attr-dict `:` type($first) `,` type($last)
   }];
-  let hasVerifier = 1;
 }
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNLOWRANKOPS_TD

@@ -10,6 +10,7 @@
 #define FOVEA_DIALECT_ATTN_IR_ATTNOPS_H
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/Contract.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
@@ -62,6 +63,8 @@ struct StreamSourceGradient {
 };
 
 } // namespace fovea::attn
+
+#include "fovea/Dialect/Attn/IR/AttnInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "fovea/Dialect/Attn/IR/AttnOps.h.inc"

@@ -13,7 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnBase.td"
 
 def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   let summary = "the nearest codeword of every key";
-  let description = [{
+  let details = [{
     Finds for every key the codeword at the least distance, the first one of
     several, and optionally copies it:
 
@@ -24,12 +24,7 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
 
     where `w = g`, or 0 when one codebook is shared by all heads.
 
-    | operand | shape |
-    |---|---|
-    | `key` | `[B, G, N, D]` |
-    | `codebook` | `[G, S, D]` or `[1, S, D]`, `S` at least 1 |
-    | `codes` | `[B, G, N]`, `i32` |
-    | `quantized` | `[B, G, N, D]`, optional |
+    $shapes
 
     Distances are compared in `f32` (`f64` for `f64`), as `k.C_s - |C_s|^2 / 2`, so
     the chosen codeword is the nearest one to rounding; equal codewords always tie.
@@ -49,10 +44,13 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
     ```
   }];
   let arguments = (ins
-    Attn_Rank4:$key, Attn_Rank3:$codebook,
-    Attn_Int3:$codes, Optional<Attn_Rank4>:$quantized
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]">:$codes,
+    Attn_Arg<Optional<Attn_Rank4>, "T[B, G, N, D!]">:$quantized
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $key `,` $codebook `:` type($key) `,` type($codebook) `)`
     `outs` `(` $codes (`,` $quantized^)? `:`
@@ -68,7 +66,7 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
 def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValues()",
     [Attn_UpdatesInits]> {
   let summary = "running means and counts of the values with each code, in place";
-  let description = [{
+  let details = [{
     Takes tokens into the mean value and the number of tokens of every code
     (Transformer-VQ, remark 3.9). In the order of the tokens `t`, with
     `s = codes[b, g, t]`:
@@ -78,12 +76,7 @@ def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValue
     mean[b, g, s, :] += (values[b, g, t, :] - mean[b, g, s, :]) / count[b, g, s]
     ```
 
-    | operand | shape |
-    |---|---|
-    | `codes` | `[B, G, T]`, `i32`, each in `0 .. S - 1` |
-    | `values` | `[B, G, T, E]` |
-    | `mean` | `[B, G, S, E]`, `f32` (`f64` for `f64` values) |
-    | `count` | `[B, G, S]`, `i32` |
+    $shapes
 
     `mean` and `count` are updated: in place after bufferization, where what they
     held before is not needed any more. The mean of a code with count 0 is not read;
@@ -100,8 +93,10 @@ def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValue
     ```
   }];
   let arguments = (ins
-    Attn_Int3:$codes, Attn_Rank4:$values,
-    Attn_Rank4:$mean, Attn_Int3:$count
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$values,
+    Attn_Arg<Attn_Rank4, "sum[B, G, S, E!]">:$mean,
+    Attn_Arg<Attn_Int3, "i32[B, G, S]">:$count
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -116,20 +111,13 @@ def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValue
 
 def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
   let summary = "means and counts of the values with each code, as of every block";
-  let description = [{
+  let details = [{
     What `attn.codebook_accumulate` leaves after each block of `block` tokens.
     Entry `t` is the initial state with the tokens of blocks `0 .. t - 1` taken in,
     that is tokens `0 .. min(t block, N) - 1`: entry 0 is the initial state, and
     entry `ceil(N / block)` the state after the last token.
 
-    | operand | shape |
-    |---|---|
-    | `codes` | `[B, G, N]`, `i32`, each in `0 .. S - 1` |
-    | `values` | `[B, G, N, E]` |
-    | `initial_mean` | `[B, G, S, E]`, `f32` (`f64` for `f64` values) |
-    | `initial_count` | `[B, G, S]`, `i32` |
-    | `mean` | `[B, G, T, S, E]`, the type of `initial_mean`, `1 <= T <= ceil(N / block) + 1` |
-    | `count` | `[B, G, T, S]`, `i32` |
+    $shapes
 
     The mean of a code with count 0 is that of the initial state, which is not read
     otherwise. `reduction` says how entries are made of blocks, which changes the
@@ -148,13 +136,17 @@ def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
     ```
   }];
   let arguments = (ins
-    Attn_Int3:$codes, Attn_Rank4:$values,
-    Attn_Rank4:$initial_mean, Attn_Int3:$initial_count,
-    Attn_Rank5:$mean, Attn_Int4:$count,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$values,
+    Attn_Arg<Attn_Rank4, "sum[B, G, S, E!]">:$initial_mean,
+    Attn_Arg<Attn_Int3, "i32[B, G, S]">:$initial_count,
+    Attn_Arg<Attn_Rank5, "sum[B, G, K, S, E!]", "`1 <= K <= ceil(N / block) + 1`">:$mean,
+    Attn_Arg<Attn_Int4, "i32[B, G, K, S]">:$count,
     I64Attr:$block,
     DefaultValuedAttr<Attn_ReductionAttr, "::fovea::attn::Reduction::Auto">:$reduction
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $codes `,` $values `,` $initial_mean `,` $initial_count `:`
         type($codes) `,` type($values) `,` type($initial_mean) `,`
@@ -169,7 +161,7 @@ def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
 
 def Attn_LogCountOp : Attn_Op<"log_count"> {
   let summary = "log weights of keys that stand for counted tokens";
-  let description = [{
+  let details = [{
     The logarithm of every count, minus infinity for 0: the log weight of a
     codeword in `attn.stream`. A negative count is no count and gives NaN.
 
@@ -177,10 +169,7 @@ def Attn_LogCountOp : Attn_Op<"log_count"> {
     log_weight = ln(count)
     ```
 
-    | operand | shape |
-    |---|---|
-    | `count` | any, `i32` |
-    | `log_weight` | the same, `f32` or `f64` |
+    $shapes
 
     Example:
 
@@ -190,9 +179,10 @@ def Attn_LogCountOp : Attn_Op<"log_count"> {
     ```
   }];
   let arguments = (ins
-    AnyTypeOf<[RankedTensorOf<[I32]>, MemRefOf<[I32]>], "ranked tensor or memref of i32">:$count,
-    AnyTypeOf<[RankedTensorOf<[F32, F64]>, MemRefOf<[F32, F64]>],
-        "ranked tensor or memref of f32 or f64">:$log_weight
+    Attn_Arg<AnyTypeOf<[RankedTensorOf<[I32]>, MemRefOf<[I32]>], "ranked tensor or memref of i32">,
+        "[...]">:$count,
+    Attn_Arg<AnyTypeOf<[RankedTensorOf<[F32, F64]>, MemRefOf<[F32, F64]>], "ranked tensor or memref of f32 or f64">,
+        "[= count]">:$log_weight
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -207,7 +197,7 @@ def Attn_LogCountOp : Attn_Op<"log_count"> {
 
 def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
   let summary = "one step of exponentially smoothed k-means";
-  let description = [{
+  let details = [{
     Moves every codeword towards the mean of the keys that have its code
     (Transformer-VQ, section 3.4.1), for every set `w` of codewords:
 
@@ -219,13 +209,7 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
 
     where `g = w`, or any head when one set is shared by all.
 
-    | operand | shape |
-    |---|---|
-    | `key` | `[B, G, N, D]` |
-    | `codes` | `[B, G, N]`, `i32`, each in `0 .. S - 1` |
-    | `codebook` | `[G, S, D]` or `[1, S, D]`, the type of `key` |
-    | `sums` | the shape of `codebook`, `f32` (`f64` for `f64` keys) |
-    | `counts` | `[G, S]` or `[1, S]`, the type of `sums` |
+    $shapes
 
     `sums` and `counts` are updated, `codebook` is overwritten. A codeword whose
     count is 0 is zero. Tokens are summed in order, so the result does not depend on
@@ -242,12 +226,17 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
         -> tensor<2x512x64xf32>, tensor<2x512x64xf32>, tensor<2x512xf32>
     ```
   }];
+  let conditions = ["W in {1, G}"];
   let arguments = (ins
-    Attn_Rank4:$key, Attn_Int3:$codes,
-    Attn_Rank3:$codebook, Attn_Rank3:$sums, Attn_Rank2:$counts,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Rank3, "T[W, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "sum[W, S, D!]">:$sums,
+    Attn_Arg<Attn_Rank2, "sum[W, S]">:$counts,
     DefaultValuedAttr<F64Attr, "0.99">:$rate
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $key `,` $codes `:` type($key) `,` type($codes) `)`
     `outs` `(` $codebook `,` $sums `,` $counts `:`

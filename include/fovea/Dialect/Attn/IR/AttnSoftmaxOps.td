@@ -13,7 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnBase.td"
 
 def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegments]> {
   let summary = "soft-max attention over all keys";
-  let description = [{
+  let details = [{
     Computes, for every query row,
 
     ```
@@ -21,15 +21,7 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     lse = log(sum(exp(scale * q k^T + log_weight + bias + mask)))
     ```
 
-    | operand | shape | |
-    |---|---|---|
-    | `query` | `[B, H, N, D]` | |
-    | `key` | `[B, G, M, D]` | `H` is a multiple of `G` |
-    | `value` | `[B, G, M, E]` | |
-    | `log_weight` | `[B, G, M]`, static extents of 1 broadcast | logarithm of how many tokens a key stands for |
-    | `bias` | `[B, H, N, M]`, static extents of 1 broadcast | |
-    | `output` | `[B, H, N, E]` | |
-    | `lse` | `[B, H, N]`, `f32` (`f64` for `f64` data) | natural logarithm |
+    $shapes
 
     `scale` is `1 / sqrt(D)` unless given, and `causal` alone is short for
     `mask = #attn.mask<causal>`. A query row that may attend to nothing
@@ -45,11 +37,18 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
         {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Attn_Rank4:$value,
-    Optional<Attn_Rank3>:$log_weight, Optional<Attn_Rank4>:$bias,
-    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
-    OptionalAttr<F64Attr>:$scale, OptionalAttr<Attn_MaskAttr>:$mask
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Optional<Attn_Rank3>,
+        "T|sum[B~, G~, M~]", "logarithm of how many tokens a key stands for">:$log_weight,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    OptionalAttr<Attn_MaskAttr>:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -72,7 +71,7 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
 
 def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSegments]> {
   let summary = "one streaming soft-max over the union of several sources";
-  let description = [{
+  let details = [{
     The shared core of every soft-max pattern. A *source* is a pair of keys and
     values with optional log weights and bias; for each block of `block`
     consecutive queries it contributes the key rows that its ranges name (see
@@ -89,15 +88,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
     `exp(log_weight) max(scale * q . key + bias, 0)^2` instead; there is no
     normaliser then, and no `lse`.
 
-    | operand | shape | |
-    |---|---|---|
-    | `query` | `[B, H, N, D]` | |
-    | `keys[u]` | `[B, G, M_u, D]` | with codes a table `[B, G, S_u, D]`; static extents of 1 of batch and heads broadcast |
-    | `values[u]` | `[B, G, M_u, E]` or `[B, G, T, M_u, E]` | |
-    | `codes` | `[B, G, M_u]` | one for each source that says `codes` |
-    | `log_weights` | `[B, G, M_u]` or `[B, G, T, M_u]`, static extents of 1 broadcast | one for each source that says `log_weight` |
-    | `biases` | `[B, H, N, M_u]`, static extents of 1 broadcast; columns as the ranges say with `local_bias` | one for each source that says `bias` or `local_bias` |
-    | `output`, `lse` | `[B, H, N, E]`, `[B, H, N]` | |
+    $shapes
 
     An axis of `T` query blocks makes values and log weights differ block by block:
     block `b` reads entry `b`, and `T` is at least the number of blocks.
@@ -147,24 +138,40 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
         {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query,
-    Variadic<Attn_Rank4>:$keys, Variadic<Attn_Rank4Or5>:$values,
-    Variadic<Attn_Rank3Or4>:$log_weights, Variadic<Attn_Rank4>:$biases,
-    Variadic<Attn_Int3>:$codes,
-    Optional<Index>:$first_row, Optional<Index>:$num_rows,
-    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "",
+        "`[B, G, M_u, D]` for source `u`; with codes a table `[B, G, S_u, D]`; static extents of 1 of batch and heads broadcast">:$keys,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "", "`[B, G, M_u, E]` or `[B, G, T, M_u, E]`">:$values,
+    Attn_Arg<Variadic<Attn_Rank3Or4>,
+        "",
+        "`[B, G, M_u]` or `[B, G, T, M_u]`, static extents of 1 broadcast; one for each source that says `log_weight`">:$log_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "",
+        "`[B, H, N, M_u]`, static extents of 1 broadcast; columns as the ranges say with `local_bias`; one for each source that says `bias` or `local_bias`">:$biases,
+    Attn_Arg<Variadic<Attn_Int3>,
+        "", "`[B, G, M_u]`, one for each source that says `codes`">:$codes,
+    Optional<Index>:$first_row,
+    Optional<Index>:$num_rows,
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
     Attn_SourceArrayAttr:$sources,
-    DefaultValuedAttr<I64Attr, "0">:$block, F64Attr:$scale,
+    DefaultValuedAttr<I64Attr, "0">:$block,
+    Attn_FiniteAttr:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting,
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    ::llvm::LogicalResult verifyOperandCounts();
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
 
     using Source = StreamSource;
     ::llvm::SmallVector<Source> getSourceList();

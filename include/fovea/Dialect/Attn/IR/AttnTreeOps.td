@@ -76,7 +76,7 @@ def Attn_TreeNumbers : AnyTypeOf<[2DTensorOf<[F32, F64]>, MemRefRankOf<[F32, F64
 
 def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
   let summary = "the tree of averages of a sequence";
-  let description = [{
+  let details = [{
     ```
     row[l, x] = mean of input[x ratio^l .. (x+1) ratio^l]                       (13)
     tree[level L, x] = row[L, x],  tree[level l < L, x] = row[l+1, x / ratio] - row[l, x]     (15)
@@ -85,12 +85,7 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
     `mask` is true for the tokens that are present; with it, `counts` is a second
     result. See `#attn.tree` for the layout.
 
-    | operand | shape |
-    |---|---|
-    | `input` | `[B, N, F]`, `N = R ratio^levels` |
-    | `mask` | `[B, N]` of `i1` |
-    | `tree` | `[B, nodes, F]` |
-    | `counts` | `[B, nodes]` of `i32`, with `mask` only |
+    $shapes
 
     Means and differences are computed in `f32` (`f64` for `f64`) and rounded once.
     The input is read once and the tree written once.
@@ -104,11 +99,14 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$input, Optional<Attn_TreeMask>:$mask,
-    Attn_TreeRows:$tree, Optional<Attn_Int2>:$counts,
+    Attn_Arg<Attn_TreeRows, "T[B, N!, F!]", "`N = roots ratio^levels`">:$input,
+    Attn_Arg<Optional<Attn_TreeMask>, "[B, N]">:$mask,
+    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "with `mask` only">:$counts,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $input `:` type($input) `)`
     (`mask` `(` $mask^ `:` type($mask) `)`)?
@@ -122,7 +120,7 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
 
 def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
   let summary = "rows of some nodes of a tree";
-  let description = [{
+  let details = [{
     ```
     rows[b, j] = tree[root] - tree[...] - ... - tree[level[b, j], index[b, j]]  (16)
     log_weight[b, j] = ln(tokens of the node)
@@ -133,13 +131,7 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     batch differ in how many they have. Its row is zeros and its log weight minus
     infinity. Any other level or index that the tree does not have fails the kernel.
 
-    | operand | shape |
-    |---|---|
-    | `tree` | `[B, nodes, F]` |
-    | `level`, `index` | `[B, r]` of `i32` |
-    | `counts` | `[B, nodes]` of `i32`: those of `attn.tree_build` |
-    | `rows` | `[B, r, F]` |
-    | `log_weight` | `[B, r]` of `f32` (`f64` for `f64`); minus infinity where no token is present or the node is absent |
+    $shapes
 
     Example:
 
@@ -151,12 +143,18 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$tree, Attn_Int2:$level, Attn_Int2:$index,
-    Optional<Attn_Int2>:$counts,
-    Attn_TreeRows:$rows, Optional<Attn_TreeNumbers>:$log_weight,
+    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Attn_Int2, "i32[B, R]">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_TreeRows, "T[B, R, F!]">:$rows,
+    Attn_Arg<Optional<Attn_TreeNumbers>,
+        "sum[B, R]",
+        "minus infinity where no token is present or the node is absent">:$log_weight,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $tree `:` type($tree) `)`
     `nodes` `(` $level `,` $index `:` type($level) `,` type($index) `)`
@@ -171,7 +169,7 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
 
 def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
   let summary = "move the nodes of a tree to new rows";
-  let description = [{
+  let details = [{
     Afterwards node `(level[b, j], index[b, j])` has row `rows[b, j]`, and every
     token under it has moved by as much as the node (Algorithm 2): what the tree
     says below the listed nodes stays. Only the listed nodes and their ancestors
@@ -184,12 +182,7 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
     does not have one of them, the kernel fails before it has changed anything. New
     rows of nodes without a present token and of absent ones are ignored.
 
-    | operand | shape |
-    |---|---|
-    | `rows` | `[B, r, F]` |
-    | `level`, `index` | `[B, r]` of `i32` |
-    | `counts` | `[B, nodes]` of `i32`: those of `attn.tree_build` |
-    | `tree` | `[B, nodes, F]`: read and written, in place where nothing else needs the old tree |
+    $shapes
 
     Example:
 
@@ -201,11 +194,16 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$rows, Attn_Int2:$level, Attn_Int2:$index,
-    Optional<Attn_Int2>:$counts, Attn_TreeRows:$tree,
+    Attn_Arg<Attn_TreeRows, "T[B, R, F!]">:$rows,
+    Attn_Arg<Attn_Int2, "i32[B, R]">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_TreeRows,
+        "T[B, T!, F!]", "read and written, in place where nothing else needs the old tree">:$tree,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $rows `:` type($rows) `)`
     `nodes` `(` $level `,` $index `:` type($level) `,` type($index) `)`
@@ -220,14 +218,11 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
 
 def Attn_TreeMaterializeOp : Attn_Op<"tree_materialize"> {
   let summary = "the sequence that a tree stands for";
-  let description = [{
+  let details = [{
     The inverse of `attn.tree_build`: `output[b, t]` is the row of token `t`. The
     tree is read once and the output written once.
 
-    | operand | shape |
-    |---|---|
-    | `tree` | `[B, nodes, F]` |
-    | `output` | `[B, N, F]` |
+    $shapes
 
     Example:
 
@@ -238,9 +233,12 @@ def Attn_TreeMaterializeOp : Attn_Op<"tree_materialize"> {
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$tree, Attn_TreeRows:$output, Attn_TreeAttr:$shape
+    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Attn_TreeRows, "T[B, N, F!]", "`N` tokens under the nodes">:$output,
+    Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $tree `:` type($tree) `)`
     `outs` `(` $output `:` type($output) `)`
@@ -254,7 +252,7 @@ def Attn_TreeMaterializeOp : Attn_Op<"tree_materialize"> {
 def Attn_TreeSelectOp : Attn_Op<"tree_select",
     [AttrSizedOperandSegments, SingleBlock]> {
   let summary = "choose the nodes at which a sequence is read";
-  let description = [{
+  let details = [{
     Algorithm 1, coarse to fine. The candidates of the top level are the roots; at
     each level, the `budgets[l - 1]` candidates of level `l` with the highest score
     are split (ties: lower index; NaN is lowest), and their children are the
@@ -286,12 +284,7 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select",
     which is 1. Rows that are multiplied with it are what they were, and the gradient
     of the factor is that of the score of every ancestor that the node is read for.
 
-    | operand | shape |
-    |---|---|
-    | `tree` | `[B, nodes, F]` |
-    | `counts` | `[B, nodes]` of `i32`: those of `attn.tree_build` |
-    | `level`, `index` | `[B, r]` of `i32` |
-    | `factor` | `[B, r]` of `f32` (`f64` for `f64`) |
+    $shapes
 
     Example: 4 segments of 16 tokens; the one that a token `%p` looks at most is
     read token by token:
@@ -311,11 +304,16 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select",
     ```
   }];
   let arguments = (ins
-    Attn_TreeRows:$tree, Optional<Attn_Int2>:$counts,
-    Attn_Int2:$level, Attn_Int2:$index, Optional<Attn_TreeNumbers>:$factor,
-    Attn_TreeAttr:$shape, DenseI64ArrayAttr:$budgets
+    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_Int2, "i32[B, R]", "the nodes that the budgets leave">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, R]">:$factor,
+    Attn_TreeAttr:$shape,
+    DenseI64ArrayAttr:$budgets
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = [{
     `ins` `(` $tree `:` type($tree) `)`
@@ -350,7 +348,7 @@ def Attn_YieldOp : Op<Attn_Dialect, "yield",
 
 def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
   let summary = "replace the best candidates of a level by their children";
-  let description = [{
+  let details = [{
     One step of Algorithm 1, and what `attn.tree_select` becomes. A *frontier* is a
     list of nodes that cover the sequence in order; `candidates` are the indices of
     those of level `at`, in order. The `split` candidates with the highest score
@@ -362,14 +360,7 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
     token are never split. Candidates and nodes may be absent (-1), last in their
     lists; where fewer than `split` others are left, the rest of the results is.
 
-    | operand | shape |
-    |---|---|
-    | `scores` | `[B, c]` |
-    | `candidates` | `[B, c]` of `i32` |
-    | `level`, `index` | `[B, r]` of `i32` |
-    | `counts` | `[B, nodes]` of `i32` |
-    | `new_level`, `new_index` | `[B, r + split (ratio - 1)]` of `i32` |
-    | `children` | `[B, split ratio]` of `i32` |
+    $shapes
 
     Example:
 
@@ -381,15 +372,20 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Optional<Attn_TreeNumbers>:$scores,
-    Optional<Attn_Int2>:$candidates,
-    Optional<Attn_Int2>:$level, Optional<Attn_Int2>:$index,
-    Optional<Attn_Int2>:$counts,
-    Attn_Int2:$new_level, Attn_Int2:$new_index,
-    Attn_Int2:$children,
-    Attn_TreeAttr:$shape, I64Attr:$at, I64Attr:$split
+    Attn_Arg<Optional<Attn_TreeNumbers>, "[B, C!]">:$scores,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, C!]">:$candidates,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]", "the frontier">:$level,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, T!]">:$counts,
+    Attn_Arg<Attn_Int2, "i32[B, K!]", "`K = R + split (ratio - 1)`">:$new_level,
+    Attn_Arg<Attn_Int2, "i32[B, K!]">:$new_index,
+    Attn_Arg<Attn_Int2, "i32[B, L]", "`L = split ratio`">:$children,
+    Attn_TreeAttr:$shape,
+    I64Attr:$at,
+    I64Attr:$split
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     (`scores` `(` $scores^ `:` type($scores) `)`)?
     (`frontier` `(` $candidates^ `,` $level `,` $index `:` type($candidates) `,`
@@ -410,7 +406,7 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
 
 def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
   let summary = "how much VIP tokens look at the candidates of a level";
-  let description = [{
+  let details = [{
     The probability that attention gives to each candidate, averaged over heads and
     VIP tokens (section 3.3):
 
@@ -422,12 +418,7 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
     or, with `exponential`, the logarithm of (53), which ranks the same and does not
     overflow: `log(sum over i of exp(s[i, x]))`, for one head.
 
-    | operand | shape | |
-    |---|---|---|
-    | `query` | `[B, H, np, D]` | VIP tokens |
-    | `key` | `[B, G, c, D]` | candidates; `H` is a multiple of `G` |
-    | `log_weight` | `[B, c]` of the type of `output` | |
-    | `output` | `[B, c]` of `f32` (`f64` for `f64`) | |
+    $shapes
 
     `scale` is `1 / sqrt(D)` unless given. Without a VIP token, probabilities are zero
     and logarithms minus infinity: all scores tie. Expands to `attn.dense`, twice for
@@ -440,12 +431,17 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
         outs(%init : tensor<1x256xf32>) -> tensor<1x256xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Rank4:$key, Optional<Attn_TreeNumbers>:$log_weight,
-    Attn_TreeNumbers:$output,
-    OptionalAttr<F64Attr>:$scale, UnitAttr:$exponential
+    Attn_Arg<Attn_Rank4, "T[B, H!, V, D!]", "VIP tokens">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G!, C, D!]", "candidates">:$key,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, C]">:$log_weight,
+    Attn_Arg<Attn_TreeNumbers, "sum[B, C]">:$output,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    UnitAttr:$exponential
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?

@@ -13,7 +13,7 @@ include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 
 def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.vq";
-  let description = [{
+  let details = [{
     For the `attn.vq` with the same operands and attributes, its results `output`
     and `lse`, and a scalar whose gradients for these results are `d_output` and
     `d_lse`, the latter zero if absent. With
@@ -56,13 +56,7 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     of windows, each given the `d_state` of the next one as `d_next_state`, are those
     of the whole sequence; `count` and `position` are constants.
 
-    | operand | shape |
-    |---|---|
-    | `query`, `codes`, `value`, `codebook`, `bias`, `state`, `output`, `lse` | as in `attn.vq` |
-    | `d_output`, `d_lse` | those of `output` and `lse` |
-    | `d_query`, `d_value`, `d_bias` | those of `query`, `value` and `bias` |
-    | `d_key` | `[B, G, N, D]` |
-    | `d_state`, `d_next_state` | `[B, G, S, E]`, `[B, G, 2 L, D]` and `[B, G, 2 L, E]`: for mean, kept keys and kept values |
+    $shapes
 
     Gradients have the element type of their operand, or the type that sums are
     kept in, `f32` (`f64` for `f64` data); they are summed in the latter, over the
@@ -83,20 +77,36 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
         -> tensor<1x8x1024x64xf32>, tensor<1x2x1024x64xf32>, tensor<1x2x1024x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Int3:$codes, Attn_Rank4:$value, Attn_Rank3:$codebook,
-    Optional<Attn_Rank4>:$bias, Variadic<Attn_VQStateOperand>:$state,
-    Optional<Attn_Rank4>:$output, Optional<Attn_Rank3>:$lse,
-    Attn_Rank4:$d_output, Optional<Attn_Rank3>:$d_lse,
-    Variadic<Attn_Rank4>:$d_next_state,
-    Attn_Rank4:$d_query, Attn_Rank4:$d_key, Attn_Rank4:$d_value,
-    Optional<Attn_Rank4>:$d_bias, Variadic<Attn_Rank4>:$d_state,
-    I64Attr:$block, UnitAttr:$causal,
-    DefaultValuedAttr<F64Attr, "1.0">:$scale,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Variadic<Attn_VQStateOperand>,
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "as in `attn.vq`">:$state,
+    Attn_Arg<Optional<Attn_Rank4>, "T[B, H, N, E]", "with `softmax` only">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "with `softmax` only">:$lse,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[B, H, N]">:$d_lse,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_next_state,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "T|sum[B, G, N, D]">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_state,
+    I64Attr:$block,
+    UnitAttr:$causal,
+    DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`

@@ -19,7 +19,7 @@ def Attn_VQStateOperand : AnyTypeOf<[Attn_Rank4, Attn_Int3, Attn_Position],
 
 def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
   let summary = "attention over quantized keys, in linear time";
-  let description = [{
+  let details = [{
     Dense attention whose keys are rows of a codebook (Transformer-VQ):
 
     ```
@@ -31,15 +31,7 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     `O(N (S + 2 L) (D + E))`. With `weighting = squared_relu` the weight of an entry
     is `max(scale * q[i] . C[codes[j]] + bias[i, j], 0)^2`, without normaliser.
 
-    | operand | shape | |
-    |---|---|---|
-    | `query` | `[B, H, N, D]` | |
-    | `codes` | `[B, G, N]`, `i32` | `H` is a multiple of `G`; a code outside `0 .. S - 1` fails the invocation |
-    | `value` | `[B, G, N, E]` | |
-    | `codebook` | `[G, S, D]` or `[1, S, D]` | |
-    | `bias` | `[B, H, N, 2 L]`, static extents of 1 of the first three broadcast | with `causal` only |
-    | `output` | `[B, H, N, E]` | |
-    | `lse` | `[B, H, N]`, `f32` (`f64` for `f64` data) | not with `squared_relu` |
+    $shapes
 
     `L` is `block`. Blocks of `L` tokens count from the start of the sequence; a
     query of block `n` reads the tokens of blocks `n - 1` and `n` one by one, and
@@ -84,19 +76,31 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
         -> tensor<1x8x1024x64xf32>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Int3:$codes, Attn_Rank4:$value, Attn_Rank3:$codebook,
-    Optional<Attn_Rank4>:$bias, Variadic<Attn_VQStateOperand>:$state,
-    Attn_Rank4:$output, Optional<Attn_Rank3>:$lse,
-    Variadic<Attn_VQStateOperand>:$next_state,
-    I64Attr:$block, UnitAttr:$causal,
-    DefaultValuedAttr<F64Attr, "1.0">:$scale,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Variadic<Attn_VQStateOperand>,
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "what earlier windows left">:$state,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "not with `squared_relu`">:$lse,
+    Attn_Arg<Variadic<Attn_VQStateOperand>,
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "what this window leaves">:$next_state,
+    I64Attr:$block,
+    UnitAttr:$causal,
+    DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting,
     DefaultValuedAttr<Attn_ReductionAttr,
                       "::fovea::attn::Reduction::Auto">:$reduction
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`
@@ -115,20 +119,12 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
 def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     [AttrSizedOperandSegments, Attn_UpdatesInits]> {
   let summary = "one token of attention over quantized keys";
-  let description = [{
+  let details = [{
     Takes one token into the state of `attn.vq` and computes its output row, in
     `O((S + 2 L) (D + E))` however many tokens came before: what `attn.vq` does with
     `N = 1`, `causal` and `state`, and in place on the state.
 
-    | operand | shape |
-    |---|---|
-    | `query` | `[B, H, 1, D]` |
-    | `codes` | `[B, G, 1]`, `i32` |
-    | `value` | `[B, G, 1, E]` |
-    | `codebook` | `[G, S, D]` or `[1, S, D]` |
-    | `bias` | `[B, H, 1, 2 L]`, static extents of 1 of the first three broadcast |
-    | `output` | `[B, H, 1, E]` |
-    | `state` | `mean`, `count`, `kept_codes`, `kept_values`, `position`, as in `attn.vq` |
+    $shapes
 
     The results are the output and the state after the token. The state is updated:
     in place after bufferization, where what it held before is not needed any more.
@@ -149,16 +145,24 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
            tensor<1x2x256xi32>, tensor<1x2x256x64xf32>, tensor<i64>
     ```
   }];
+  let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Rank4:$query, Attn_Int3:$codes, Attn_Rank4:$value, Attn_Rank3:$codebook,
-    Optional<Attn_Rank4>:$bias,
-    Attn_Rank4:$output, Variadic<Attn_VQStateOperand>:$state,
+    Attn_Arg<Attn_Rank4, "T[B, H, 1!, D!]">:$query,
+    Attn_Arg<Attn_Int3, "i32[B, G, 1!]">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, 1!, E!]">:$value,
+    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, 2 * block!]">:$bias,
+    Attn_Arg<Attn_Rank4, "T[B, H, 1!, E!]">:$output,
+    Attn_Arg<Variadic<Attn_VQStateOperand>,
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "as in `attn.vq`">:$state,
     I64Attr:$block,
-    DefaultValuedAttr<F64Attr, "1.0">:$scale,
+    DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`

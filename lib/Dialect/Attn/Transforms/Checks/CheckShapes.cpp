@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Analysis/ExtentOrigin.h"
-#include "fovea/Analysis/ExtentRules.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
@@ -32,10 +31,6 @@ using namespace fovea::attn;
 /// Tokens of a sequence: sums of a few such numbers do not overflow.
 static constexpr int64_t kMostTokens = int64_t(1) << 60;
 
-static bool isDynamic(const OperandExtent &extent) {
-  return cast<ShapedType>(extent.operand.getType()).isDynamicDim(extent.dim);
-}
-
 /// True when both extents are one and the same extent of an argument.
 static bool haveSameOrigin(const ExtentRule &rule, Block *entry) {
   auto first = getExtentOrigin(rule.first.operand, rule.first.dim, entry);
@@ -43,17 +38,6 @@ static bool haveSameOrigin(const ExtentRule &rule, Block *entry) {
   return rule.kind != ExtentRule::Summaries && first && second &&
          first->argument && first->argument == second->argument &&
          first->dim == second->dim;
-}
-
-static std::string describe(Operation *op, const ExtentRule &rule) {
-  StringRef relation = rule.kind == ExtentRule::Equal ? "must be"
-                       : rule.kind == ExtentRule::Multiple
-                           ? "must be a multiple of"
-                           : "must count the summaries of";
-  return llvm::formatv("{0}: extent {1} of {2} {3} extent {4} of {5}",
-                       op->getName().getStringRef(), rule.first.dim,
-                       rule.first.name, relation, rule.second.dim,
-                       rule.second.name);
 }
 
 namespace {
@@ -69,8 +53,7 @@ struct CheckShapesPass
         if (isa<attn::VQOp, attn::VQDecodeOp, attn::VQBackwardOp>(op))
           emitPositionCheck(op, calls);
         forEachExtentRule(op, [&](const ExtentRule &rule) {
-          if ((isDynamic(rule.first) || isDynamic(rule.second)) &&
-              !haveSameOrigin(rule, entry))
+          if (!haveSameOrigin(rule, entry))
             emitCheck(op, rule, calls);
         });
         emitRangeChecks(op, calls);
@@ -168,11 +151,13 @@ private:
     StringRef name = rule.kind == ExtentRule::Multiple
                          ? "fovea_rt_check_multiple"
                          : "fovea_rt_check_extent";
-    calls.emitCheck(b, name, describe(op, rule),
-                    {asI64(b, found), asI64(b, expected)});
+    calls.emitCheck(
+        b, name, (op->getName().getStringRef() + ": " + rule.describe()).str(),
+        {asI64(b, found), asI64(b, expected)});
   }
 
-  static Value getExtent(ImplicitLocOpBuilder &b, const OperandExtent &extent) {
+  static Value getExtent(ImplicitLocOpBuilder &b,
+                         const ExtentRule::Extent &extent) {
     if (isa<MemRefType>(extent.operand.getType()))
       return b.createOrFold<memref::DimOp>(extent.operand, extent.dim);
     return b.createOrFold<tensor::DimOp>(extent.operand, extent.dim);

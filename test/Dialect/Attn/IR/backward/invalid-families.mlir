@@ -4,7 +4,7 @@
 // lies, and integers: of every family, as far as its own file has none.
 
 func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x16x3xf32>, %o: memref<1x1x16x3xf32>, %l: memref<1x1x16xf32>, %d: memref<1x1x15x3xf32>, %dq: memref<1x1x16x3xf32>, %dk: memref<1x1x16x3xf32>, %dv: memref<1x1x16x3xf32>) {
-  // expected-error @below {{'attn.stream_backward' op expects d_output to have the shape of output, 'memref<1x1x16x3xf32>', but got 'memref<1x1x15x3xf32>'}}
+  // expected-error @below {{'attn.stream_backward' op expects d_output to have the shape of output: extent 2 to be 16, but got 15}}
   attn.stream_backward query(%q : memref<1x1x16x3xf32>) source(%k, %v : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       forward(%o, %l : memref<1x1x16x3xf32>, memref<1x1x16xf32>) gradient(%d : memref<1x1x15x3xf32>)
       outs(%dq, %dk, %dv : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) {scale = 1.0 : f64}
@@ -14,7 +14,7 @@ func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x
 // -----
 
 func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x16x3xf32>, %o: memref<1x1x16x3xf32>, %l: memref<1x1x15xf32>, %d: memref<1x1x16x3xf32>, %dq: memref<1x1x16x3xf32>, %dk: memref<1x1x16x3xf32>, %dv: memref<1x1x16x3xf32>) {
-  // expected-error @below {{'attn.stream_backward' op expects extent 2 of lse to be 16 (from query), but got 15}}
+  // expected-error @below {{'attn.stream_backward' op expects extent 2 of lse to be 16 (extent 2 of query), but got 15}}
   attn.stream_backward query(%q : memref<1x1x16x3xf32>) source(%k, %v : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       forward(%o, %l : memref<1x1x16x3xf32>, memref<1x1x15xf32>) gradient(%d : memref<1x1x16x3xf32>)
       outs(%dq, %dk, %dv : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) {scale = 1.0 : f64}
@@ -62,7 +62,7 @@ func.func @f(%q: memref<1x1x16x3xi32>, %w: memref<1x2x4x3xf32>, %d: memref<1x1x8
 // -----
 
 func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x16x3xf32>, %kw: memref<1x2x4x3xf32>, %vw: memref<1x2x4x3xf32>, %o: memref<1x1x16x3xf32>, %l: memref<1x1x16xf32>, %d: memref<1x1x15x3xf32>, %dq: memref<1x1x16x3xf32>, %dk: memref<1x1x16x3xf32>, %dv: memref<1x1x16x3xf32>, %dkw: memref<1x2x4x3xf32>, %dvw: memref<1x2x4x3xf32>) {
-  // expected-error @below {{'attn.fast_multipole_backward' op expects d_output to have the shape of output, 'memref<1x1x16x3xf32>', but got 'memref<1x1x15x3xf32>'}}
+  // expected-error @below {{'attn.fast_multipole_backward' op expects d_output to have the shape of output: extent 2 to be 16, but got 15}}
   attn.fast_multipole_backward ins(%q, %k, %v : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>)
       key_weights(%kw : memref<1x2x4x3xf32>) value_weights(%vw : memref<1x2x4x3xf32>)
       forward(%o, %l : memref<1x1x16x3xf32>, memref<1x1x16xf32>) gradient(%d : memref<1x1x15x3xf32>)
@@ -73,7 +73,7 @@ func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x
 // -----
 
 func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x16x3xf32>, %kw: memref<1x2x4x3xf32>, %vw: memref<1x2x4x3xf32>, %o: memref<1x1x16x3xf32>, %l: memref<1x1x15xf32>, %d: memref<1x1x16x3xf32>, %dq: memref<1x1x16x3xf32>, %dk: memref<1x1x16x3xf32>, %dv: memref<1x1x16x3xf32>, %dkw: memref<1x2x4x3xf32>, %dvw: memref<1x2x4x3xf32>) {
-  // expected-error @below {{'attn.fast_multipole_backward' op expects extent 2 of lse to be 16 (from query), but got 15}}
+  // expected-error @below {{'attn.fast_multipole_backward' op expects extent 2 of lse to be 16 (extent 2 of query), but got 15}}
   attn.fast_multipole_backward ins(%q, %k, %v : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>)
       key_weights(%kw : memref<1x2x4x3xf32>) value_weights(%vw : memref<1x2x4x3xf32>)
       forward(%o, %l : memref<1x1x16x3xf32>, memref<1x1x15xf32>) gradient(%d : memref<1x1x16x3xf32>)
@@ -106,7 +106,7 @@ func.func @f(%q: memref<1x1x16x3xi32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x
 // -----
 
 func.func @f(%q: memref<1x1x16x3xf32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x16x3xf32>, %qw: memref<1x2x4x3xf32>, %kw: memref<1x2x4x3xf32>, %vw: memref<1x2x4x3xf32>, %d: memref<1x1x15x3xf32>, %dq: memref<1x1x16x3xf32>, %dk: memref<1x1x16x3xf32>, %dv: memref<1x1x16x3xf32>, %dqw: memref<1x2x4x3xf32>, %dkw: memref<1x2x4x3xf32>, %dvw: memref<1x2x4x3xf32>) {
-  // expected-error @below {{'attn.fast_multipole_linear_backward' op expects extent 2 of d_output to be 16 (from query), but got 15}}
+  // expected-error @below {{'attn.fast_multipole_linear_backward' op expects extent 2 of d_output to be 16 (extent 2 of query), but got 15}}
   attn.fast_multipole_linear_backward ins(%q, %k, %v : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>)
       query_weights(%qw : memref<1x2x4x3xf32>) key_weights(%kw : memref<1x2x4x3xf32>) value_weights(%vw : memref<1x2x4x3xf32>) gradient(%d : memref<1x1x15x3xf32>)
       outs(%dq, %dk, %dv : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) d_query_weights(%dqw : memref<1x2x4x3xf32>) d_key_weights(%dkw : memref<1x2x4x3xf32>) d_value_weights(%dvw : memref<1x2x4x3xf32>) {group = 4 : i64}

@@ -2,7 +2,7 @@
 
 // Bases and values, as those of attn.conv_apply.
 func.func @f(%b: tensor<2x4x3x9xf64>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf64>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects basis to hold numbers whose sums are kept in 'f32', as those of value, but got 'f64'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects basis not to hold f64, since value holds 'f32', but got 'f64'}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf64>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf64>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf64>, tensor<2x2x9x5xf32>
   return
 }
@@ -18,7 +18,7 @@ func.func @f(%b: tensor<2x4x0x9xf32>, %m: tensor<2x4x0xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x2xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects extent 2 of sizes to be 3 (from basis), but got 2}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects extent 2 of sizes to be 3 (extent 2 of basis), but got 2}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x2xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -26,7 +26,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x2xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<1x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects extent 0 of value to be 2 (from basis), but got 1}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects extent 0 of value to be 2 (extent 0 of basis), but got 1}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<1x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<1x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<1x2x9x5xf32>
   return
 }
@@ -34,7 +34,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x8x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x8x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects extent 2 of value to be 9 (from basis), but got 8}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects extent 2 of value to be 9 (extent 3 of basis), but got 8}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x8x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x8x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x8x5xf32>
   return
 }
@@ -42,7 +42,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x8x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf16>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects output to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects output to have the element type of value, 'f32', but got 'f16'}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf16>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -50,7 +50,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x2x9x5xf32>, %d: tensor<2x2x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects extent 1 of output to be 4 (from basis and value), but got 2}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects extent 1 of output to be 4 (extent 1 of basis), but got 2}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x2x9x5xf32>) gradient(%d : tensor<2x2x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -58,7 +58,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x3x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x3x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects the number of heads of basis to be a multiple of those of value, but got 4 and 3}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects extent 1 of basis to be a multiple of extent 1 of value, but got 4 and 3}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x3x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x3x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x3x9x5xf32>
   return
 }
@@ -83,7 +83,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 
 // Gradients.
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf64>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects d_output not to hold f64, since output holds 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects d_output not to hold f64, since value holds 'f32', but got 'f64'}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf64>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -91,7 +91,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x8x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects d_output to have the shape of output, 'tensor<2x4x9x5xf32>', but got 'tensor<2x4x8x5xf32>'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects d_output to have the shape of output: extent 2 to be 9, but got 8}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x8x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -107,7 +107,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x2x9xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects d_basis to have the shape of basis, 'tensor<2x4x3x9xf32>', but got 'tensor<2x4x2x9xf32>'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects d_basis to have the shape of basis: extent 2 to be 3, but got 2}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x2x9xf32>, tensor<2x2x9x5xf32>) -> tensor<2x4x2x9xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -115,7 +115,7 @@ func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x4x9x5xf32>) {
-  // expected-error @below {{'attn.conv_apply_backward' op expects d_value to have the shape of value, 'tensor<2x2x9x5xf32>', but got 'tensor<2x4x9x5xf32>'}}
+  // expected-error @below {{'attn.conv_apply_backward' op expects d_value to have the shape of value: extent 1 to be 2, but got 4}}
   %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%ib, %iv : tensor<2x4x3x9xf32>, tensor<2x4x9x5xf32>) -> tensor<2x4x3x9xf32>, tensor<2x4x9x5xf32>
   return
 }
@@ -132,7 +132,7 @@ func.func @f(%b: memref<2x4x3x9xf32>, %m: memref<2x4x3xi32>, %v: memref<2x2x9x5x
 
 // Scores.
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf16>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects key to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects key to have the element type of query, 'f32', but got 'f16'}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf16>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -140,7 +140,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf16>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x8x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x8x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects extent 2 of key to be 9 (from query), but got 8}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects extent 2 of key to be 9 (extent 2 of query), but got 8}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x8x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x8x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x2x8x6xf32>
   return
 }
@@ -148,7 +148,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x8x6xf32>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x3x9x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x3x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 3}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x3x9x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x3x9x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x3x9x6xf32>
   return
 }
@@ -156,7 +156,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x3x9x6xf32>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects a finite scale}}
+  // expected-error @below {{'attn.conv_recover_backward' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) {scale = 0x7FF0000000000000 : f64} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -164,7 +164,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf64>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects d_basis to hold numbers whose sums are kept in 'f32', as those of query, but got 'f64'}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects d_basis not to hold f64, since query holds 'f32', but got 'f64'}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf64>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -172,7 +172,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x8xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects extent 3 of d_basis to be 9 (from query), but got 8}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects extent 3 of d_basis to be 9 (extent 2 of query), but got 8}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x8xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -180,7 +180,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x4xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects extent 2 of sizes to be 3 (from d_basis), but got 4}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects extent 2 of d_basis to be 4 (extent 2 of sizes), but got 3}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x4xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -188,7 +188,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x4x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x4x3xi32>, %d: tensor<2x4x3x9xf32>, %iq: tensor<2x2x9x6xf32>, %ik: tensor<2x2x9x6xf32>) {
-  // expected-error @below {{'attn.conv_recover_backward' op expects d_query to have the shape of query, 'tensor<2x4x9x6xf32>', but got 'tensor<2x2x9x6xf32>'}}
+  // expected-error @below {{'attn.conv_recover_backward' op expects d_query to have the shape of query: extent 1 to be 4, but got 2}}
   %r:2 = attn.conv_recover_backward ins(%q, %k, %m : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x3xi32>) gradient(%d : tensor<2x4x3x9xf32>) outs(%iq, %ik : tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) -> tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>
   return
 }
@@ -237,7 +237,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x
 // -----
 
 func.func @f(%q: tensor<2x4x?x6xf32>, %k: tensor<2x2x?x6xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>, %d: tensor<2x4x?x5xf32>, %iq: tensor<2x4x?x6xf32>, %ik: tensor<2x2x?x6xf32>, %iv: tensor<2x2x?x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects a static number of tokens}}
+  // expected-error @below {{'attn.conv_backward' op expects extent 2 of query to be static, but got a dynamic extent}}
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) forward(%o : tensor<2x4x?x5xf32>) gradient(%d : tensor<2x4x?x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>
   return
 }
@@ -245,7 +245,7 @@ func.func @f(%q: tensor<2x4x?x6xf32>, %k: tensor<2x2x?x6xf32>, %v: tensor<2x2x?x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x8x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>, %iv: tensor<2x2x8x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects extent 2 of value to be 9 (from key), but got 8}}
+  // expected-error @below {{'attn.conv_backward' op expects extent 2 of value to be 9 (extent 2 of query), but got 8}}
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x8x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x8x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x8x5xf32>
   return
 }
@@ -269,7 +269,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x4xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects d_output to have the shape of output, 'tensor<2x4x9x5xf32>', but got 'tensor<2x4x9x4xf32>'}}
+  // expected-error @below {{'attn.conv_backward' op expects d_output to have the shape of output: extent 3 to be 5, but got 4}}
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x4xf32>) outs(%iq, %ik, %iv : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -277,7 +277,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x2x9x6xf32>, %iv: tensor<2x4x9x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects d_value to have the shape of value, 'tensor<2x2x9x5xf32>', but got 'tensor<2x4x9x5xf32>'}}
+  // expected-error @below {{'attn.conv_backward' op expects d_value to have the shape of value: extent 1 to be 2, but got 4}}
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x9x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x4x9x5xf32>
   return
 }
@@ -285,7 +285,7 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x
 // -----
 
 func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %iq: tensor<2x4x9x6xf32>, %ik: tensor<2x4x9x6xf32>, %iv: tensor<2x2x9x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects d_key to have the shape of key, 'tensor<2x2x9x6xf32>', but got 'tensor<2x4x9x6xf32>'}}
+  // expected-error @below {{'attn.conv_backward' op expects d_key to have the shape of key: extent 1 to be 2, but got 4}}
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x9x6xf32>, tensor<2x4x9x6xf32>, tensor<2x2x9x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x4x9x6xf32>, tensor<2x2x9x5xf32>
   return
 }
@@ -302,7 +302,7 @@ func.func @f(%q: memref<2x4x9x6xf32>, %k: memref<2x2x9x6xf32>, %v: memref<2x2x9x
 
 // Positions.
 func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x5xf32>, %i: tensor<2x4x9x5xf32>) {
-  // expected-error @below {{'attn.rope_backward' op expects an even width of d_output, but got 5}}
+  // expected-error @below {{'attn.rope_backward' op expects extent 3 of d_output to be a multiple of 2, but got 5}}
   %r = attn.rope_backward ins(%p : tensor<1x1x9xi32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%i : tensor<2x4x9x5xf32>) -> tensor<2x4x9x5xf32>
   return
 }
@@ -310,7 +310,7 @@ func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x5xf32>, %i: tensor<2x4x9x5x
 // -----
 
 func.func @f(%p: tensor<1x1x8xi32>, %d: tensor<2x4x9x6xf32>, %i: tensor<2x4x9x6xf32>) {
-  // expected-error @below {{'attn.rope_backward' op expects extent 2 of positions to be 9 or 1 (from d_output), but got 8}}
+  // expected-error @below {{'attn.rope_backward' op expects extent 2 of positions to be 9 or 1 (extent 2 of d_output), but got 8}}
   %r = attn.rope_backward ins(%p : tensor<1x1x8xi32>) gradient(%d : tensor<2x4x9x6xf32>) outs(%i : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
   return
 }
@@ -326,7 +326,7 @@ func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x6xf32>, %i: tensor<2x4x9x6x
 // -----
 
 func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x6xf32>, %i: tensor<2x4x9x4xf32>) {
-  // expected-error @below {{'attn.rope_backward' op expects extent 3 of d_input to be 6 (from d_output), but got 4}}
+  // expected-error @below {{'attn.rope_backward' op expects extent 3 of d_input to be 6 (extent 3 of d_output), but got 4}}
   %r = attn.rope_backward ins(%p : tensor<1x1x9xi32>) gradient(%d : tensor<2x4x9x6xf32>) outs(%i : tensor<2x4x9x4xf32>) -> tensor<2x4x9x4xf32>
   return
 }
@@ -334,7 +334,7 @@ func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x6xf32>, %i: tensor<2x4x9x4x
 // -----
 
 func.func @f(%p: tensor<1x1x9xi32>, %d: tensor<2x4x9x6xf32>, %i: tensor<2x4x9x6xf64>) {
-  // expected-error @below {{'attn.rope_backward' op expects d_input to hold numbers whose sums are kept in 'f32', as those of d_output, but got 'f64'}}
+  // expected-error @below {{'attn.rope_backward' op expects d_input not to hold f64, since d_output holds 'f32', but got 'f64'}}
   %r = attn.rope_backward ins(%p : tensor<1x1x9xi32>) gradient(%d : tensor<2x4x9x6xf32>) outs(%i : tensor<2x4x9x6xf64>) -> tensor<2x4x9x6xf64>
   return
 }

@@ -30,7 +30,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5x
 
 // Scores of f32 data are not kept in f64, nor the other way round.
 func.func @f(%b: tensor<1x4x3x9xf64>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects basis to hold numbers whose sums are kept in 'f32', as those of value, but got 'f64'}}
+  // expected-error @below {{'attn.conv_apply' op expects basis not to hold f64, since value holds 'f32', but got 'f64'}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf64>, tensor<1x4x3xi32>, tensor<1x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return
@@ -39,7 +39,7 @@ func.func @f(%b: tensor<1x4x3x9xf64>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xbf16>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5xf64>, %o: tensor<1x4x9x5xf64>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects basis to hold numbers whose sums are kept in 'f64', as those of value, but got 'bf16'}}
+  // expected-error @below {{'attn.conv_apply' op expects basis to hold f64, since value holds 'f64', but got 'bf16'}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xbf16>, tensor<1x4x3xi32>, tensor<1x2x9x5xf64>)
       outs(%o, %c : tensor<1x4x9x5xf64>, tensor<1x4xi32>) -> tensor<1x4x9x5xf64>, tensor<1x4xi32>
   return
@@ -48,7 +48,7 @@ func.func @f(%b: tensor<1x4x3x9xbf16>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x4x9x5xbf16>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects output to hold 'f32', but got 'bf16'}}
+  // expected-error @below {{'attn.conv_apply' op expects output to have the element type of value, 'f32', but got 'bf16'}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xbf16>, tensor<1x4xi32>) -> tensor<1x4x9x5xbf16>, tensor<1x4xi32>
   return
@@ -67,7 +67,7 @@ func.func @f(%b: tensor<1x4x0x9xf32>, %m: tensor<1x4x0xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x2xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects extent 2 of sizes to be 3 (from basis), but got 2}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 2 of sizes to be 3 (extent 2 of basis), but got 2}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x2xi32>, tensor<1x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return
@@ -76,7 +76,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x2xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects extent 0 of value to be 1 (from basis), but got 2}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 0 of value to be 1 (extent 0 of basis), but got 2}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<2x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return
@@ -85,7 +85,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<2x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x8x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects extent 2 of value to be 9 (from basis), but got 8}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 2 of value to be 9 (extent 3 of basis), but got 8}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x8x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return
@@ -94,7 +94,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x8x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x?xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects a static width of value}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 3 of value to be static, but got a dynamic extent}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x9x?xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return
@@ -103,7 +103,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x?x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x0xf32>, %o: tensor<1x4x9x0xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects a width of value of at least 1}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 3 of value to be at least 1, but got 0}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x9x0xf32>)
       outs(%o, %c : tensor<1x4x9x0xf32>, tensor<1x4xi32>) -> tensor<1x4x9x0xf32>, tensor<1x4xi32>
   return
@@ -112,7 +112,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x0x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x4x9x6xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects extent 3 of output to be 5 (from basis and value), but got 6}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 3 of output to be 5 (extent 3 of value), but got 6}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x6xf32>, tensor<1x4xi32>) -> tensor<1x4x9x6xf32>, tensor<1x4xi32>
   return
@@ -121,7 +121,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x5xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects extent 1 of recomputed to be 4 (from basis), but got 5}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 1 of recomputed to be 4 (extent 1 of basis), but got 5}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x2x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x5xi32>) -> tensor<1x4x9x5xf32>, tensor<1x5xi32>
   return
@@ -130,7 +130,7 @@ func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x2x9x5x
 // -----
 
 func.func @f(%b: tensor<1x4x3x9xf32>, %m: tensor<1x4x3xi32>, %v: tensor<1x3x9x5xf32>, %o: tensor<1x4x9x5xf32>, %c: tensor<1x4xi32>) {
-  // expected-error @below {{'attn.conv_apply' op expects the number of heads of basis to be a multiple of those of value, but got 4 and 3}}
+  // expected-error @below {{'attn.conv_apply' op expects extent 1 of basis to be a multiple of extent 1 of value, but got 4 and 3}}
   %r:2 = attn.conv_apply ins(%b, %m, %v : tensor<1x4x3x9xf32>, tensor<1x4x3xi32>, tensor<1x3x9x5xf32>)
       outs(%o, %c : tensor<1x4x9x5xf32>, tensor<1x4xi32>) -> tensor<1x4x9x5xf32>, tensor<1x4xi32>
   return

@@ -2,7 +2,7 @@
 
 // What every attention operation checks.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x4xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of key to be 8 (head width of query), but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of key to be 8 (extent 3 of query), but got 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x4xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -18,7 +18,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x3x128x8xf32>, %v: tensor<1x3x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 3}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x3x128x8xf32>, tensor<1x3x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -26,7 +26,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x3x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x8xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of output to be 4 (width of value), but got 8}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of output to be 4 (extent 3 of value), but got 8}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x8xf32>) {group = 32 : i64} -> tensor<1x4x128x8xf32>
   return
 }
@@ -42,7 +42,7 @@ func.func @f(%q: tensor<4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x128x?xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects static head and value widths}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of query to be static, but got a dynamic extent}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x?xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -50,7 +50,7 @@ func.func @f(%q: tensor<1x4x128x?xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects a finite scale}}
+  // expected-error @below {{'attn.fast_multipole' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64, scale = 0x7FF8000000000000 : f64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -99,7 +99,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // There are as many keys as queries, a static number.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x256x8xf32>, %v: tensor<1x2x256x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key to be 128 (rows of query), but got 256}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key to be 128 (extent 2 of query), but got 256}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x256x8xf32>, tensor<1x2x256x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -246,7 +246,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %kb0: tensor<1x2x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of the bias of key_weights of level 1 to be 8, but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key_biases[0] to be 8 (extent 3 of query), but got 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) key_biases(%kb0 : tensor<1x2x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -254,7 +254,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %vb0: tensor<2x2x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 0 of the bias of value_weights of level 1 to be 1, but got 2}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 0 of value_biases[0] to be 1 (extent 0 of value_weights[0]), but got 2}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) value_biases(%vb0 : tensor<2x2x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -262,7 +262,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %vb0: tensor<1x1x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of the bias of value_weights of level 1 to be 2, but got 1}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of value_biases[0] to be 2 (extent 1 of key_weights[0]), but got 1}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) value_biases(%vb0 : tensor<1x1x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -270,7 +270,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %kb0: tensor<1x2x8xf64>) {
-  // expected-error @below {{'attn.fast_multipole' op expects the bias of key_weights of level 1 to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.fast_multipole' op expects key_biases[0] to have the element type of query, 'f32', but got 'f64'}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) key_biases(%kb0 : tensor<1x2x8xf64>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -278,7 +278,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %vb0: tensor<1x2x?xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects static extents in the bias of value_weights of level 1, but got 'tensor<1x2x?xf32>'}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of value_biases[0] to be static, but got a dynamic extent}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) value_biases(%vb0 : tensor<1x2x?xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -287,7 +287,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // Weights fit the data, the heads and the level.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf16>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.fast_multipole' op expects key_weights[0] to have the element type of query, 'f32', but got 'f16'}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf16>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -295,7 +295,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x4xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to have width 8, but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of key_weights[0] to be 8 (extent 3 of query), but got 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x4xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -303,7 +303,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x8xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects value_weights of level 1 to have width 4, but got 8}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of value_weights[0] to be 4 (extent 3 of value), but got 8}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x8xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -311,7 +311,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<3x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects the number of sets in key_weights of level 1 to divide the 2 heads, but got 3}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of key to be a multiple of extent 0 of key_weights[0], but got 2 and 3}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<3x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -319,7 +319,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<4x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects the number of sets in value_weights of level 1 to divide the 2 heads, but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of key to be a multiple of extent 0 of value_weights[0], but got 2 and 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<4x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -327,7 +327,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<0x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects at least one set in key_weights of level 1}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 0 of key_weights[0] to be at least 1, but got 0}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<0x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -335,7 +335,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x3x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects the interval in key_weights of level 1 to be a positive multiple of its rank, but got interval 32 and rank 3}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of value_weights[0] to be 3 (extent 1 of key_weights[0]), but got 2}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x3x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -343,7 +343,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x?x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects static extents in key_weights of level 1, but got 'tensor<1x?x32x8xf32>'}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of key_weights[0] to be static, but got a dynamic extent}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x?x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -351,7 +351,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x16x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to cover intervals of 32 tokens, but got 16}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of value_weights[0] to be 16 (extent 2 of key_weights[0]), but got 32}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x16x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -359,7 +359,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x64x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects value_weights of level 1 to cover intervals of 32 tokens, but got 64}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of value_weights[0] to be 32 (extent 2 of key_weights[0]), but got 64}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x64x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -367,7 +367,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x16x8xf32>, %kw1: tensor<1x2x16x8xf32>, %vw0: tensor<1x2x16x4xf32>, %vw1: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 2 to cover intervals of 32 tokens, but got 16}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of value_weights[1] to be 16 (extent 2 of key_weights[1]), but got 32}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0, %kw1 : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) value_weights(%vw0, %vw1 : tensor<1x2x16x4xf32>, tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 16 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -376,7 +376,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // All weights have one rank.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x4x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects rank 2 in value_weights of level 1, as in the other weights, but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of value_weights[0] to be 2 (extent 1 of key_weights[0]), but got 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x4x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -384,7 +384,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x16x8xf32>, %kw1: tensor<1x4x32x8xf32>, %vw0: tensor<1x2x16x4xf32>, %vw1: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects rank 2 in key_weights of level 2, as in the other weights, but got 4}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of key_weights[1] to be 2 (extent 1 of key_weights[0]), but got 4}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0, %kw1 : tensor<1x2x16x8xf32>, tensor<1x4x32x8xf32>) value_weights(%vw0, %vw1 : tensor<1x2x16x4xf32>, tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 16 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -393,7 +393,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // lse.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>, %l: tensor<1x4x64xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of lse to be 128 (from query), but got 64}}
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of lse to be 128 (extent 2 of query), but got 64}}
   %0:2 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o, %l : tensor<1x4x128x4xf32>, tensor<1x4x64xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>, tensor<1x4x64xf32>
   return
 }
@@ -468,5 +468,21 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.fast_multipole: size mismatch in attribute conversion: 4 vs 9}}
   %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x16x8xf32>, %vw0: tensor<1x2x16x4xf32>) {
+  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to cover intervals of 32 tokens, but got 16}}
+  %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x16x8xf32>) value_weights(%vw0 : tensor<1x2x16x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x3x32x8xf32>, %vw0: tensor<1x3x32x4xf32>) {
+  // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key_weights[0] to be a multiple of extent 1 of key_weights[0], but got 32 and 3}}
+  %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x3x32x8xf32>) value_weights(%vw0 : tensor<1x3x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }

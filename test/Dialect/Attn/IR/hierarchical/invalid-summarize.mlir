@@ -59,7 +59,7 @@ func.func @f(%x: tensor<1x4x100x8xbf16>, %w: tensor<2x2x16x8xbf16>, %o: tensor<1
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf16>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects weights to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.summarize' op expects weights to have the element type of input, 'f32', but got 'f16'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf16>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -67,7 +67,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf16>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<2x2x8xbf16>) {
-  // expected-error @below {{'attn.summarize' op expects the bias of weights to hold 'f32', but got 'bf16'}}
+  // expected-error @below {{'attn.summarize' op expects bias to have the element type of input, 'f32', but got 'bf16'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<2x2x8xbf16>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -76,7 +76,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 
 // The width is static and positive.
 func.func @f(%x: tensor<1x4x100x?xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects a static width of input and output}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of input to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x?xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -84,7 +84,7 @@ func.func @f(%x: tensor<1x4x100x?xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x0xf32>, %w: tensor<1x2x16x0xf32>, %o: tensor<1x4x14x0xf32>) {
-  // expected-error @below {{'attn.summarize' op expects a width of at least 1}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of input to be at least 1, but got 0}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x0xf32>) weights(%w : tensor<1x2x16x0xf32>) outs(%o : tensor<1x4x14x0xf32>) -> tensor<1x4x14x0xf32>
   return
 }
@@ -93,7 +93,7 @@ func.func @f(%x: tensor<1x4x100x0xf32>, %w: tensor<1x2x16x0xf32>, %o: tensor<1x4
 
 // Sets, rank and interval are static.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<?x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<?x2x16x8xf32>'}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of weights to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<?x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -101,7 +101,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<?x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x?x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x?x16x8xf32>'}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of weights to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x?x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -109,7 +109,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x?x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x?x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x2x?x8xf32>'}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of weights to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x?x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -117,7 +117,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x?x8xf32>, %o: tensor<1x4x
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x?xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static extents in weights, but got 'tensor<2x2x16x?xf32>'}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of weights to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x?xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -125,7 +125,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x?xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<?x2x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects static extents in the bias of weights, but got 'tensor<?x2x8xf32>'}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of bias to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<?x2x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -133,7 +133,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x?xf32>) {
-  // expected-error @below {{'attn.summarize' op expects a static width of input and output}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of output to be static, but got a dynamic extent}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x?xf32>) -> tensor<1x4x14x?xf32>
   return
 }
@@ -142,7 +142,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 
 // There is at least one set and they divide the heads.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<0x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects at least one set in weights}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of weights to be at least 1, but got 0}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<0x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -150,7 +150,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<0x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x?x100x8xf32>, %w: tensor<0x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects at least one set in weights}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of weights to be at least 1, but got 0}}
   %0 = attn.summarize ins(%x : tensor<1x?x100x8xf32>) weights(%w : tensor<0x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -158,7 +158,7 @@ func.func @f(%x: tensor<1x?x100x8xf32>, %w: tensor<0x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<3x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the number of sets in weights to divide the 4 heads, but got 3}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of input to be a multiple of extent 0 of weights, but got 4 and 3}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<3x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -166,7 +166,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<3x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<8x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the number of sets in weights to divide the 4 heads, but got 8}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of input to be a multiple of extent 0 of weights, but got 4 and 8}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<8x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -175,7 +175,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<8x2x16x8xf32>, %o: tensor<1x4
 
 // The interval is a positive multiple of the rank.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x3x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the interval in weights to be a positive multiple of its rank, but got interval 16 and rank 3}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of weights to be a multiple of extent 1 of weights, but got 16 and 3}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x3x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -183,7 +183,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x3x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x0x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the interval in weights to be a positive multiple of its rank, but got interval 16 and rank 0}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of weights to be at least 1, but got 0}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x0x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -191,7 +191,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x0x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x0x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the interval in weights to be a positive multiple of its rank, but got interval 0 and rank 2}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of weights to be at least 1, but got 0}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x0x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -199,7 +199,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x0x8xf32>, %o: tensor<1x4x
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x32x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects the interval in weights to be a positive multiple of its rank, but got interval 16 and rank 32}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of weights to be a multiple of extent 1 of weights, but got 16 and 32}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x32x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -208,7 +208,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x32x16x8xf32>, %o: tensor<1x
 
 // Weights and bias have the width of the input.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x16xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects weights to have width 8, but got 16}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of weights to be 8 (extent 3 of input), but got 16}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x16xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -216,7 +216,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x16xf32>, %o: tensor<1x
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<1x2x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 0 of the bias of weights to be 2, but got 1}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of bias to be 2 (extent 0 of weights), but got 1}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<1x2x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -224,7 +224,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<2x4x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 1 of the bias of weights to be 2, but got 4}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of bias to be 2 (extent 1 of weights), but got 4}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<2x4x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -232,7 +232,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>, %b: tensor<2x2x16xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 2 of the bias of weights to be 8, but got 16}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of bias to be 8 (extent 3 of input), but got 16}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) bias(%b : tensor<2x2x16xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }
@@ -241,7 +241,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 
 // The output has a summary for each interval, the last one cut short.
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<2x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 0 of output to be 1, but got 2}}
+  // expected-error @below {{'attn.summarize' op expects extent 0 of output to be 1 (extent 0 of input), but got 2}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<2x4x14x8xf32>) -> tensor<2x4x14x8xf32>
   return
 }
@@ -249,7 +249,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<2x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x2x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 1 of output to be 4, but got 2}}
+  // expected-error @below {{'attn.summarize' op expects extent 1 of output to be 4 (extent 1 of input), but got 2}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x2x14x8xf32>) -> tensor<1x2x14x8xf32>
   return
 }
@@ -257,7 +257,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x2
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x12x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 2 of output to be 14, but got 12}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of output to be 14 (the summaries of extent 2 of input), but got 12}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x12x8xf32>) -> tensor<1x4x12x8xf32>
   return
 }
@@ -265,7 +265,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x4xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 3 of output to be 8, but got 4}}
+  // expected-error @below {{'attn.summarize' op expects extent 3 of output to be 8 (extent 3 of input), but got 4}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x4xf32>) -> tensor<1x4x14x4xf32>
   return
 }
@@ -273,7 +273,7 @@ func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4
 // -----
 
 func.func @f(%x: tensor<1x4x0x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op expects extent 2 of output to be 0, but got 14}}
+  // expected-error @below {{'attn.summarize' op expects extent 2 of output to be 0 (the summaries of extent 2 of input), but got 14}}
   %0 = attn.summarize ins(%x : tensor<1x4x0x8xf32>) weights(%w : tensor<2x2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }

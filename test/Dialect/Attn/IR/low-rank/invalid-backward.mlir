@@ -10,7 +10,7 @@ func.func @f(%u1: tensor<2x4x9x5xi32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xbf16>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xbf16>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects u2 to hold 'f32', but got 'bf16'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects u2 to have the element type of u1, 'f32', but got 'bf16'}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xbf16>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xbf16>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xbf16>, tensor<2x2x7x8xf32>
   return
@@ -19,7 +19,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xbf16>, %v: tensor<2x2
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf64>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf64>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects value to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects value to have the element type of u1, 'f32', but got 'f64'}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf64>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf64>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf64>
   return
@@ -28,7 +28,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf16>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects output to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects output to have the element type of u1, 'f32', but got 'f16'}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf16>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -37,7 +37,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x?xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x?xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects a static width of u1}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 3 of u1 to be static, but got a dynamic extent}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x?xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x?xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x?xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -46,7 +46,7 @@ func.func @f(%u1: tensor<2x4x9x?xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x6xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x6xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects extent 3 of u2 to be 5 (width of u1), but got 6}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 3 of u2 to be 5 (extent 3 of u1), but got 6}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x6xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x6xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x6xf32>, tensor<2x2x7x8xf32>
   return
@@ -55,7 +55,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x6xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x6x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x6x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of value to be 7 (from u2), but got 6}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of value to be 7 (extent 2 of u2), but got 6}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x6x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x6x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x6x8xf32>
   return
@@ -64,7 +64,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x3x7x5xf32>, %v: tensor<2x3x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x3x7x5xf32>, %dv: tensor<2x3x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 1 of u1 to be a multiple of extent 1 of u2, but got 4 and 3}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x3x7x5xf32>, tensor<2x3x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x3x7x5xf32>, tensor<2x3x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x3x7x5xf32>, tensor<2x3x7x8xf32>
   return
@@ -73,7 +73,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x3x7x5xf32>, %v: tensor<2x3x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x8x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of output to be 9 (from u1), but got 8}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of output to be 9 (extent 2 of u1), but got 8}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x8x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -82,7 +82,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x7xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects extent 3 of output to be 8 (width of value), but got 7}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 3 of output to be 8 (extent 3 of value), but got 7}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x7xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -100,7 +100,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x9xi32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of first to be 9 (rows of u1), but got 7}}
+  // expected-error @below {{'attn.low_rank_backward' op expects extent 2 of first to be 9 (extent 2 of u1), but got 7}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x9xi32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -109,7 +109,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x7x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects d_output to have the shape of output, 'tensor<2x4x9x8xf32>', but got 'tensor<2x4x7x8xf32>'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects d_output to have the shape of output: extent 2 to be 9, but got 7}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x7x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -118,7 +118,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf64>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects d_output not to hold f64, since output holds 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects d_output not to hold f64, since u1 holds 'f32', but got 'f64'}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf64>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -127,7 +127,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x6xf32>, %du2: tensor<2x2x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects d_u1 to have the shape of u1, 'tensor<2x4x9x5xf32>', but got 'tensor<2x4x9x6xf32>'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects d_u1 to have the shape of u1: extent 3 to be 5, but got 6}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x6xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x6xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -136,7 +136,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %d: tensor<2x4x9x8xf32>, %du1: tensor<2x4x9x5xf32>, %du2: tensor<2x4x7x5xf32>, %dv: tensor<2x2x7x8xf32>) {
-  // expected-error @below {{'attn.low_rank_backward' op expects d_u2 to have the shape of u2, 'tensor<2x2x7x5xf32>', but got 'tensor<2x4x7x5xf32>'}}
+  // expected-error @below {{'attn.low_rank_backward' op expects d_u2 to have the shape of u2: extent 1 to be 2, but got 4}}
   %0:3 = attn.low_rank_backward ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>)
       forward(%o : tensor<2x4x9x8xf32>) gradient(%d : tensor<2x4x9x8xf32>) outs(%du1, %du2, %dv : tensor<2x4x9x5xf32>, tensor<2x4x7x5xf32>, tensor<2x2x7x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x5xf32>, tensor<2x4x7x5xf32>, tensor<2x2x7x8xf32>
   return
@@ -179,7 +179,7 @@ func.func @f(%x: tensor<2x4x9x3xf32>, %d: tensor<2x4x9x10xf32>, %o: tensor<2x4x9
 // -----
 
 func.func @f(%x: tensor<2x4x9x3xf32>, %d: tensor<2x4x9x10xf16>, %o: tensor<2x4x9x3xf32>) {
-  // expected-error @below {{'attn.polynomial_features_backward' op expects d_output to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.polynomial_features_backward' op expects d_output to have the element type of input, 'f32', but got 'f16'}}
   %0 = attn.polynomial_features_backward ins(%x : tensor<2x4x9x3xf32>) gradient(%d : tensor<2x4x9x10xf16>) outs(%o : tensor<2x4x9x3xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x3xf32>
   return
 }
@@ -187,7 +187,7 @@ func.func @f(%x: tensor<2x4x9x3xf32>, %d: tensor<2x4x9x10xf16>, %o: tensor<2x4x9
 // -----
 
 func.func @f(%x: tensor<2x4x9x3xf32>, %d: tensor<2x4x7x10xf32>, %o: tensor<2x4x9x3xf32>) {
-  // expected-error @below {{'attn.polynomial_features_backward' op expects extent 2 of d_output to be 9 (from input), but got 7}}
+  // expected-error @below {{'attn.polynomial_features_backward' op expects extent 2 of d_output to be 9 (extent 2 of input), but got 7}}
   %0 = attn.polynomial_features_backward ins(%x : tensor<2x4x9x3xf32>) gradient(%d : tensor<2x4x7x10xf32>) outs(%o : tensor<2x4x9x3xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x3xf32>
   return
 }
@@ -211,7 +211,7 @@ func.func @f(%x: tensor<2x4x9x512xf32>, %d: tensor<2x4x9x10xf32>, %o: tensor<2x4
 // -----
 
 func.func @f(%x: tensor<2x4x9x3xf32>, %d: tensor<2x4x9x10xf32>, %o: tensor<2x4x9x4xf32>) {
-  // expected-error @below {{'attn.polynomial_features_backward' op expects d_input to have the shape of input, 'tensor<2x4x9x3xf32>', but got 'tensor<2x4x9x4xf32>'}}
+  // expected-error @below {{'attn.polynomial_features_backward' op expects d_input to have the shape of input: extent 3 to be 3, but got 4}}
   %0 = attn.polynomial_features_backward ins(%x : tensor<2x4x9x3xf32>) gradient(%d : tensor<2x4x9x10xf32>) outs(%o : tensor<2x4x9x4xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x4xf32>
   return
 }

@@ -17,7 +17,7 @@ func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xf32>, %o: tensor<2x4x9x6x
 // -----
 
 func.func @f(%x: tensor<2x4x9x7xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x7xf32>) {
-  // expected-error @below {{'attn.rope' op expects an even width of input, but got 7}}
+  // expected-error @below {{'attn.rope' op expects extent 3 of input to be a multiple of 2, but got 7}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x7xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x7xf32>) -> tensor<2x4x9x7xf32>
   return
 }
@@ -25,7 +25,7 @@ func.func @f(%x: tensor<2x4x9x7xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x7x
 // -----
 
 func.func @f(%x: tensor<2x4x9x0xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x0xf32>) {
-  // expected-error @below {{'attn.rope' op expects a width of input of at least 1}}
+  // expected-error @below {{'attn.rope' op expects extent 3 of input to be at least 1, but got 0}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x0xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x0xf32>) -> tensor<2x4x9x0xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @f(%x: tensor<2x4x9x0xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x0x
 // -----
 
 func.func @f(%x: tensor<2x4x9x?xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x?xf32>) {
-  // expected-error @below {{'attn.rope' op expects a static width of input}}
+  // expected-error @below {{'attn.rope' op expects extent 3 of input to be static, but got a dynamic extent}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x?xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x?xf32>) -> tensor<2x4x9x?xf32>
   return
 }
@@ -41,7 +41,7 @@ func.func @f(%x: tensor<2x4x9x?xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x?x
 // -----
 
 func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<3x1x9xi32>, %o: tensor<2x4x9x6xf32>) {
-  // expected-error @below {{'attn.rope' op expects extent 0 of positions to be 2 or 1 (from input), but got 3}}
+  // expected-error @below {{'attn.rope' op expects extent 0 of positions to be 2 or 1 (extent 0 of input), but got 3}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<3x1x9xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
   return
 }
@@ -49,7 +49,7 @@ func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<3x1x9xi32>, %o: tensor<2x4x9x6x
 // -----
 
 func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x2x9xi32>, %o: tensor<2x4x9x6xf32>) {
-  // expected-error @below {{'attn.rope' op expects extent 1 of positions to be 4 or 1 (from input), but got 2}}
+  // expected-error @below {{'attn.rope' op expects extent 1 of positions to be 4 or 1 (extent 1 of input), but got 2}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x2x9xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x2x9xi32>, %o: tensor<2x4x9x6x
 // -----
 
 func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x4x8xi32>, %o: tensor<2x4x9x6xf32>) {
-  // expected-error @below {{'attn.rope' op expects extent 2 of positions to be 9 or 1 (from input), but got 8}}
+  // expected-error @below {{'attn.rope' op expects extent 2 of positions to be 9 or 1 (extent 2 of input), but got 8}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x4x8xi32>) outs(%o : tensor<2x4x9x6xf32>) -> tensor<2x4x9x6xf32>
   return
 }
@@ -65,7 +65,7 @@ func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x4x8xi32>, %o: tensor<2x4x9x6x
 // -----
 
 func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6xf64>) {
-  // expected-error @below {{'attn.rope' op expects output to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.rope' op expects output to have the element type of input, 'f32', but got 'f64'}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x9x6xf64>) -> tensor<2x4x9x6xf64>
   return
 }
@@ -73,7 +73,7 @@ func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x9x6x
 // -----
 
 func.func @f(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>, %o: tensor<2x4x8x6xf32>) {
-  // expected-error @below {{'attn.rope' op expects extent 2 of output to be 9 (from input), but got 8}}
+  // expected-error @below {{'attn.rope' op expects extent 2 of positions to be 8 or 1 (extent 2 of output), but got 9}}
   %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%o : tensor<2x4x8x6xf32>) -> tensor<2x4x8x6xf32>
   return
 }
@@ -137,7 +137,7 @@ func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x4x9x?xf32>, %o: tensor<2x4x9x10xf32>) {
-  // expected-error @below {{'attn.polynomial_features' op expects a static width of input}}
+  // expected-error @below {{'attn.polynomial_features' op expects extent 3 of input to be static, but got a dynamic extent}}
   %0 = attn.polynomial_features ins(%x : tensor<2x4x9x?xf32>) outs(%o : tensor<2x4x9x10xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf32>
   return
 }
@@ -145,7 +145,7 @@ func.func @f(%x: tensor<2x4x9x?xf32>, %o: tensor<2x4x9x10xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf16>) {
-  // expected-error @below {{'attn.polynomial_features' op expects output to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.polynomial_features' op expects output to have the element type of input, 'f32', but got 'f16'}}
   %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x9x10xf16>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x9x10xf16>
   return
 }
@@ -153,7 +153,7 @@ func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x9x10xf16>) {
 // -----
 
 func.func @f(%x: tensor<2x4x9x3xf32>, %o: tensor<2x4x7x10xf32>) {
-  // expected-error @below {{'attn.polynomial_features' op expects extent 2 of output to be 9 (from input), but got 7}}
+  // expected-error @below {{'attn.polynomial_features' op expects extent 2 of output to be 9 (extent 2 of input), but got 7}}
   %0 = attn.polynomial_features ins(%x : tensor<2x4x9x3xf32>) outs(%o : tensor<2x4x7x10xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<2x4x7x10xf32>
   return
 }
@@ -193,7 +193,7 @@ func.func @f(%u1: tensor<4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xbf16>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects u2 to hold 'f32', but got 'bf16'}}
+  // expected-error @below {{'attn.low_rank' op expects u2 to have the element type of u1, 'f32', but got 'bf16'}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xbf16>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -201,7 +201,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xbf16>, %v: tensor<2x2
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf64>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects value to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.low_rank' op expects value to have the element type of u1, 'f32', but got 'f64'}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf64>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -209,7 +209,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf16>) {
-  // expected-error @below {{'attn.low_rank' op expects output to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.low_rank' op expects output to have the element type of u1, 'f32', but got 'f16'}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf16>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf16>
   return
 }
@@ -217,7 +217,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x?xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects a static width of u1}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of u1 to be static, but got a dynamic extent}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x?xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -225,7 +225,7 @@ func.func @f(%u1: tensor<2x4x9x?xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x0xf32>, %u2: tensor<2x2x7x0xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects a width of u1 of at least 1}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of u1 to be at least 1, but got 0}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x0xf32>, tensor<2x2x7x0xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -233,7 +233,7 @@ func.func @f(%u1: tensor<2x4x9x0xf32>, %u2: tensor<2x2x7x0xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x?xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects a static width of value}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of value to be static, but got a dynamic extent}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x?xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -241,7 +241,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<1x2x7x5xf32>, %v: tensor<1x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 0 of u2 to be 2 (batch of u1), but got 1}}
+  // expected-error @below {{'attn.low_rank' op expects extent 0 of u2 to be 2 (extent 0 of u1), but got 1}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<1x2x7x5xf32>, tensor<1x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -249,7 +249,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<1x2x7x5xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x6xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 3 of u2 to be 5 (width of u1), but got 6}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of u2 to be 5 (extent 3 of u1), but got 6}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x6xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -257,7 +257,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x6xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x6x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of value to be 7 (from u2), but got 6}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of value to be 7 (extent 2 of u2), but got 6}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x6x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -265,7 +265,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x3x7x5xf32>, %v: tensor<2x3x7x8xf32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.low_rank' op expects extent 1 of u1 to be a multiple of extent 1 of u2, but got 4 and 3}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x3x7x5xf32>, tensor<2x3x7x8xf32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -273,7 +273,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x3x7x5xf32>, %v: tensor<2x3x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x8x8xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of output to be 9 (from u1), but got 8}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of output to be 9 (extent 2 of u1), but got 8}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x8x8xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x8x8xf32>
   return
 }
@@ -281,7 +281,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x7xf32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 3 of output to be 8 (width of value), but got 7}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of output to be 8 (extent 3 of value), but got 7}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) outs(%o : tensor<2x4x9x7xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x4x9x7xf32>
   return
 }
@@ -305,7 +305,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x1x9xi1>) {
-  // expected-error @below {{'attn.low_rank' op expects last to hold i32 and have rank 3, but got 'tensor<1x1x1x9xi1>'}}
+  // expected-error @below {{'attn.low_rank' op expects last to have rank 3, but got 4}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x1x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -313,7 +313,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x3x9xi32>, %m1: tensor<1x1x9xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 1 of first to be 4 or 1 (from u1), but got 3}}
+  // expected-error @below {{'attn.low_rank' op expects extent 1 of first to be 4 or 1 (extent 1 of u1), but got 3}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x3x9xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -321,7 +321,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x9xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of first to be 9 (rows of u1), but got 7}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of first to be 9 (extent 2 of u1), but got 7}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -329,7 +329,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x7xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of last to be 9 (rows of u1), but got 7}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of last to be 9 (extent 2 of u1), but got 7}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x7xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_interval>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -337,7 +337,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x10xi32>, %m1: tensor<1x1x20xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of ends to be 9 (rows of u1), but got 10}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of ends to be 9 (extent 2 of u1), but got 10}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x10xi32>, tensor<1x1x20xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_change>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -345,7 +345,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<3x1x20xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 0 of columns to be 2 or 1 (from u1), but got 3}}
+  // expected-error @below {{'attn.low_rank' op expects extent 0 of columns to be 2 or 1 (extent 0 of u1), but got 3}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<3x1x20xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<row_change>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -353,7 +353,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x9xi32>) {
-  // expected-error @below {{'attn.low_rank' op expects rows to hold i1 and have rank 4, but got 'tensor<1x1x9xi32>'}}
+  // expected-error @below {{'attn.low_rank' op expects rows to have rank 4, but got 3}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x9xi32>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -361,7 +361,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x3x7xi1>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 9 (rows of u1), but got 7}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 9 (extent 2 of u1), but got 7}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x3x7xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -369,7 +369,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x3x9xi1>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 3 of rows to be 7 (rows of u2), but got 9}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of rows to be 7 (extent 2 of u2), but got 9}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x3x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_rows>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -377,7 +377,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x9xi32>, %m1: tensor<1x1x3x9xi1>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 7 (rows of u2), but got 9}}
+  // expected-error @below {{'attn.low_rank' op expects extent 2 of group to be 7 (extent 2 of u2), but got 9}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x9xi32>, tensor<1x1x3x9xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_columns>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -385,7 +385,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x7x8xf32>, %o: tensor<2x4x9x8xf32>, %m0: tensor<1x1x7xi32>, %m1: tensor<1x1x3x7xi1>) {
-  // expected-error @below {{'attn.low_rank' op expects extent 3 of columns to be 9 (rows of u1), but got 7}}
+  // expected-error @below {{'attn.low_rank' op expects extent 3 of columns to be 9 (extent 2 of u1), but got 7}}
   %0 = attn.low_rank ins(%u1, %u2, %v : tensor<2x4x9x5xf32>, tensor<2x2x7x5xf32>, tensor<2x2x7x8xf32>) mask(%m0, %m1 : tensor<1x1x7xi32>, tensor<1x1x3x7xi1>) outs(%o : tensor<2x4x9x8xf32>) {mask = #attn.row_mask<distinct_columns>} -> tensor<2x4x9x8xf32>
   return
 }
@@ -393,7 +393,7 @@ func.func @f(%u1: tensor<2x4x9x5xf32>, %u2: tensor<2x2x7x5xf32>, %v: tensor<2x2x
 // -----
 
 func.func @f(%a: tensor<1x1x9xi32>, %b: tensor<1x1x8xi32>, %n: index) {
-  // expected-error @below {{'attn.check_intervals' op expects extent 2 of last to be 9 (from first), but got 8}}
+  // expected-error @below {{'attn.check_intervals' op failed to verify that all of {first, last} have same shape}}
   attn.check_intervals %a, %b below %n {name = "x"} : tensor<1x1x9xi32>, tensor<1x1x8xi32>
   return
 }

@@ -56,7 +56,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf16>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects codebook to hold 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.quantize' op expects codebook to have the element type of key, 'f32', but got 'f16'}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf16>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -65,7 +65,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf16>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf64>) {
-  // expected-error @below {{'attn.quantize' op expects quantized to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.quantize' op expects quantized to have the element type of key, 'f32', but got 'f64'}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf64>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf64>
   return
@@ -75,7 +75,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 
 // Extents.
 func.func @f(%k: tensor<2x4x9x?xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects a static width of key}}
+  // expected-error @below {{'attn.quantize' op expects extent 3 of key to be static, but got a dynamic extent}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x?xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -84,7 +84,7 @@ func.func @f(%k: tensor<2x4x9x?xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x0xf32>, %c: tensor<4x5x0xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x0xf32>) {
-  // expected-error @below {{'attn.quantize' op expects a width of key of at least 1}}
+  // expected-error @below {{'attn.quantize' op expects extent 3 of key to be at least 1, but got 0}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x0xf32>, tensor<4x5x0xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x0xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x0xf32>
   return
@@ -93,7 +93,7 @@ func.func @f(%k: tensor<2x4x9x0xf32>, %c: tensor<4x5x0xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x?xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects a static width of codebook}}
+  // expected-error @below {{'attn.quantize' op expects extent 2 of codebook to be static, but got a dynamic extent}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x?xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -102,7 +102,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x?xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x?xf32>) {
-  // expected-error @below {{'attn.quantize' op expects a static width of quantized}}
+  // expected-error @below {{'attn.quantize' op expects extent 3 of quantized to be static, but got a dynamic extent}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x?xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x?xf32>
   return
@@ -111,7 +111,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<2x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 0 of codebook to be 4 or 1 (heads of key), but got 2}}
+  // expected-error @below {{'attn.quantize' op expects extent 0 of codebook to be 4 or 1 (extent 1 of key), but got 2}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<2x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -120,7 +120,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<2x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x16xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 2 of codebook to be 8 (width of key), but got 16}}
+  // expected-error @below {{'attn.quantize' op expects extent 2 of codebook to be 8 (extent 3 of key), but got 16}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x16xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -129,7 +129,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x16xf32>, %z: tensor<2x4x9xi
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x?x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects a static number of codewords}}
+  // expected-error @below {{'attn.quantize' op expects extent 1 of codebook to be static, but got a dynamic extent}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x?x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -138,7 +138,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x?x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x0x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects from 1 to 2^31 - 1 codewords, but got 0}}
+  // expected-error @below {{'attn.quantize' op expects extent 1 of codebook to be at least 1, but got 0}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x0x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -156,7 +156,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x2147483648x8xf32>, %z: tensor
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<3x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 0 of codes to be 2 (from key), but got 3}}
+  // expected-error @below {{'attn.quantize' op expects extent 0 of codes to be 2 (extent 0 of key), but got 3}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<3x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<3x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -165,7 +165,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<3x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x3x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 1 of codes to be 4 (from key), but got 3}}
+  // expected-error @below {{'attn.quantize' op expects extent 0 of codebook to be 3 or 1 (extent 1 of codes), but got 4}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x3x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x3x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -174,7 +174,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x3x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x8xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 2 of codes to be 9 (from key), but got 8}}
+  // expected-error @below {{'attn.quantize' op expects extent 2 of codes to be 9 (extent 2 of key), but got 8}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x8xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x8xi32>, tensor<2x4x9x8xf32>
   return
@@ -183,7 +183,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x8xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<3x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 0 of quantized to be 2 (from key), but got 3}}
+  // expected-error @below {{'attn.quantize' op expects extent 0 of quantized to be 2 (extent 0 of key), but got 3}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<3x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<3x4x9x8xf32>
   return
@@ -192,7 +192,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x3x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 1 of quantized to be 4 (from key), but got 3}}
+  // expected-error @below {{'attn.quantize' op expects extent 0 of codebook to be 3 or 1 (extent 1 of quantized), but got 4}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x3x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x3x9x8xf32>
   return
@@ -201,7 +201,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x8x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 2 of quantized to be 9 (from key), but got 8}}
+  // expected-error @below {{'attn.quantize' op expects extent 2 of quantized to be 9 (extent 2 of key), but got 8}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x8x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x8x8xf32>
   return
@@ -210,7 +210,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x7xf32>) {
-  // expected-error @below {{'attn.quantize' op expects extent 3 of quantized to be 8 (from key), but got 7}}
+  // expected-error @below {{'attn.quantize' op expects extent 3 of quantized to be 8 (extent 3 of key), but got 7}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf32>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x7xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x7xf32>
   return
@@ -303,7 +303,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xf64>, %m: tensor<2x4x5x8x
 
 // Extents.
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x?xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects a static width of values}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 3 of values to be static, but got a dynamic extent}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x?xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -312,7 +312,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x?xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x0xbf16>, %m: tensor<2x4x5x0xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects a width of values of at least 1}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 3 of values to be at least 1, but got 0}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x0xbf16>)
       outs(%m, %n : tensor<2x4x5x0xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x0xf32>, tensor<2x4x5xi32>
   return
@@ -321,7 +321,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x0xbf16>, %m: tensor<2x4x5x0
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x?xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects a static width of mean}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 3 of mean to be static, but got a dynamic extent}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x?xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x?xf32>, tensor<2x4x5xi32>
   return
@@ -330,7 +330,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x?
 // -----
 
 func.func @f(%z: tensor<3x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of codes to be 2 (from values), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of values to be 3 (extent 0 of codes), but got 2}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<3x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -339,7 +339,7 @@ func.func @f(%z: tensor<3x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x3x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of codes to be 4 (from values), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of values to be 3 (extent 1 of codes), but got 4}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x3x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -348,7 +348,7 @@ func.func @f(%z: tensor<2x3x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x8xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 2 of codes to be 9 (from values), but got 8}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 2 of values to be 8 (extent 2 of codes), but got 9}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x8xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -357,7 +357,7 @@ func.func @f(%z: tensor<2x4x8xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<3x4x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of mean to be 2 (from values), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of mean to be 2 (extent 0 of codes), but got 3}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<3x4x5x8xf32>, tensor<2x4x5xi32>) -> tensor<3x4x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -366,7 +366,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<3x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x3x5x8xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of mean to be 4 (from values), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of mean to be 4 (extent 1 of codes), but got 3}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x3x5x8xf32>, tensor<2x4x5xi32>) -> tensor<2x3x5x8xf32>, tensor<2x4x5xi32>
   return
@@ -375,7 +375,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x3x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x7xf32>, %n: tensor<2x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 3 of mean to be 8 (width of values), but got 7}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 3 of mean to be 8 (extent 3 of values), but got 7}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x7xf32>, tensor<2x4x5xi32>) -> tensor<2x4x5x7xf32>, tensor<2x4x5xi32>
   return
@@ -384,7 +384,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x7
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<3x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of count to be 2 (from mean), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 0 of count to be 2 (extent 0 of codes), but got 3}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<3x4x5xi32>) -> tensor<2x4x5x8xf32>, tensor<3x4x5xi32>
   return
@@ -393,7 +393,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of count to be 4 (from mean), but got 3}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 1 of count to be 4 (extent 1 of codes), but got 3}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x3x5xi32>) -> tensor<2x4x5x8xf32>, tensor<2x3x5xi32>
   return
@@ -402,7 +402,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m: tensor<2x4x5x8xf32>, %n: tensor<2x4x6xi32>) {
-  // expected-error @below {{'attn.codebook_accumulate' op expects extent 2 of count to be 5 (from mean), but got 6}}
+  // expected-error @below {{'attn.codebook_accumulate' op expects extent 2 of count to be 5 (extent 2 of mean), but got 6}}
   %r:2 = attn.codebook_accumulate ins(%z, %v : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>)
       outs(%m, %n : tensor<2x4x5x8xf32>, tensor<2x4x6xi32>) -> tensor<2x4x5x8xf32>, tensor<2x4x6xi32>
   return
@@ -505,7 +505,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 
 // Extents.
 func.func @f(%z: tensor<2x4x8xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of codes to be 9 (from values), but got 8}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of values to be 8 (extent 2 of codes), but got 9}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x8xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -514,7 +514,7 @@ func.func @f(%z: tensor<2x4x8xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x3x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of initial_mean to be 4 (from values), but got 3}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of initial_mean to be 4 (extent 1 of codes), but got 3}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x3x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -523,7 +523,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x3x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x6xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of initial_count to be 5 (from initial_mean), but got 6}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of initial_count to be 5 (extent 2 of initial_mean), but got 6}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x6xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -532,7 +532,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x?xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects a static width of mean}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 4 of mean to be static, but got a dynamic extent}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x?xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x?xf32>, tensor<2x4x3x5xi32>
   return
@@ -541,7 +541,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<3x4x3x5x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 0 of mean to be 2 (from initial_mean), but got 3}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 0 of mean to be 2 (extent 0 of codes), but got 3}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<3x4x3x5x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<3x4x3x5x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -550,7 +550,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x3x3x5x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of mean to be 4 (from initial_mean), but got 3}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of mean to be 4 (extent 1 of codes), but got 3}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x3x3x5x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x3x3x5x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -559,7 +559,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x6x8xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 3 of mean to be 5 (from initial_mean), but got 6}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 3 of mean to be 5 (extent 2 of initial_mean), but got 6}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x6x8xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x6x8xf32>, tensor<2x4x3x5xi32>
   return
@@ -568,7 +568,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x7xf32>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 4 of mean to be 8 (from initial_mean), but got 7}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 4 of mean to be 8 (extent 3 of values), but got 7}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x7xf32>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x7xf32>, tensor<2x4x3x5xi32>
   return
@@ -577,7 +577,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<3x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 0 of count to be 2 (from mean), but got 3}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 0 of count to be 2 (extent 0 of codes), but got 3}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<3x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<3x4x3x5xi32>
   return
@@ -586,7 +586,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x3x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of count to be 4 (from mean), but got 3}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 1 of count to be 4 (extent 1 of codes), but got 3}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x3x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x3x3x5xi32>
   return
@@ -595,7 +595,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x4x4x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of count to be 3 (from mean), but got 4}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 2 of count to be 3 (extent 2 of mean), but got 4}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x4x4x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x4x4x5xi32>
   return
@@ -604,7 +604,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf32>, %n: tensor<2x4x3x6xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects extent 3 of count to be 5 (from mean), but got 6}}
+  // expected-error @below {{'attn.codebook_scan' op expects extent 3 of count to be 5 (extent 2 of initial_mean), but got 6}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf32>, tensor<2x4x3x6xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf32>, tensor<2x4x3x6xi32>
   return
@@ -669,7 +669,7 @@ func.func @f(%n: tensor<2x4xi32>, %w: tensor<2x4xbf16>) {
 // -----
 
 func.func @f(%n: tensor<2x4xi32>, %w: tensor<8xf32>) {
-  // expected-error @below {{'attn.log_count' op expects log_weight to have rank 2, as count, but got 1}}
+  // expected-error @below {{'attn.log_count' op expects log_weight to have rank 2 as count has, but got 1}}
   %r = attn.log_count ins(%n : tensor<2x4xi32>)
       outs(%w : tensor<8xf32>) -> tensor<8xf32>
   return
@@ -678,7 +678,7 @@ func.func @f(%n: tensor<2x4xi32>, %w: tensor<8xf32>) {
 // -----
 
 func.func @f(%n: tensor<2x4xi32>, %w: tensor<2x5xf32>) {
-  // expected-error @below {{'attn.log_count' op expects extent 1 of log_weight to be 4 (from count), but got 5}}
+  // expected-error @below {{'attn.log_count' op expects log_weight to have the shape of count: extent 1 to be 4, but got 5}}
   %r = attn.log_count ins(%n : tensor<2x4xi32>)
       outs(%w : tensor<2x5xf32>) -> tensor<2x5xf32>
   return
@@ -706,7 +706,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xf32>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects codebook to hold 'bf16', but got 'f32'}}
+  // expected-error @below {{'attn.codebook_update' op expects codebook to have the element type of key, 'bf16', but got 'f32'}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xf32>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xf32>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -734,7 +734,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 
 // Extents.
 func.func @f(%k: tensor<2x4x9x?xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects a static width of key}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 3 of key to be static, but got a dynamic extent}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x?xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -743,7 +743,7 @@ func.func @f(%k: tensor<2x4x9x?xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x?xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects a static width of codebook}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 2 of codebook to be static, but got a dynamic extent}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x?xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x?xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -752,7 +752,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x?xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x?xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects a static width of sums}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 2 of sums to be static, but got a dynamic extent}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x?xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x?xf32>, tensor<4x5xf32>
   return
@@ -761,7 +761,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<2x5x8xbf16>, %s: tensor<2x5x8xf32>, %n: tensor<2x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 0 of codebook to be 4 or 1 (heads of key), but got 2}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 0 of codebook to be 4 or 1 (extent 1 of key), but got 2}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<2x5x8xbf16>, tensor<2x5x8xf32>, tensor<2x5xf32>) -> tensor<2x5x8xbf16>, tensor<2x5x8xf32>, tensor<2x5xf32>
   return
@@ -770,7 +770,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<2x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x7xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 2 of codebook to be 8 (width of key), but got 7}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 2 of codebook to be 8 (extent 3 of key), but got 7}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x7xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x7xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -779,7 +779,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x7xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x?x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects a static number of codewords}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 1 of codebook to be static, but got a dynamic extent}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x?x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x?x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -788,7 +788,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x?x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x8xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 2 of codes to be 9 (from key), but got 8}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 2 of codes to be 9 (extent 2 of key), but got 8}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x8xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
@@ -797,7 +797,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x8xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<1x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 0 of sums to be 4 (from codebook), but got 1}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 0 of sums to be 4 (extent 0 of codebook), but got 1}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<1x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<1x5x8xf32>, tensor<4x5xf32>
   return
@@ -806,7 +806,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x6x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 1 of sums to be 5 (from codebook), but got 6}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 1 of sums to be 5 (extent 1 of codebook), but got 6}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x6x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x6x8xf32>, tensor<4x5xf32>
   return
@@ -815,7 +815,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x7xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 2 of sums to be 8 (from codebook), but got 7}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 2 of sums to be 8 (extent 3 of key), but got 7}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x7xf32>, tensor<4x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x7xf32>, tensor<4x5xf32>
   return
@@ -824,7 +824,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<1x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 0 of counts to be 4 (from codebook), but got 1}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 0 of counts to be 4 (extent 0 of codebook), but got 1}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<1x5xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<1x5xf32>
   return
@@ -833,7 +833,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x6xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects extent 1 of counts to be 5 (from codebook), but got 6}}
+  // expected-error @below {{'attn.codebook_update' op expects extent 1 of counts to be 5 (extent 1 of codebook), but got 6}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x6xf32>) -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x6xf32>
   return

@@ -93,7 +93,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 
 // Widths are static and positive.
 func.func @f(%q: tensor<1x4x8x?xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of query to be static, but got a dynamic extent}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x?xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -101,7 +101,7 @@ func.func @f(%q: tensor<1x4x8x?xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x?xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of value to be static, but got a dynamic extent}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x?xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -109,7 +109,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x?xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of key to be static, but got a dynamic extent}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x?xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -117,7 +117,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x?xf32>, %v: tensor<1x2x6
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x?xf32>) {
-  // expected-error @below {{'attn.dense' op expects static head and value widths}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of output to be static, but got a dynamic extent}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x?xf32>) -> tensor<1x4x8x?xf32>
   return
 }
@@ -125,7 +125,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x0xf32>, %k: tensor<1x2x6x0xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects head and value widths of at least 1}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of query to be at least 1, but got 0}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x0xf32>, tensor<1x2x6x0xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -133,7 +133,7 @@ func.func @f(%q: tensor<1x4x8x0xf32>, %k: tensor<1x2x6x0xf32>, %v: tensor<1x2x6x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x0xf32>, %o: tensor<1x4x8x0xf32>) {
-  // expected-error @below {{'attn.dense' op expects head and value widths of at least 1}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of value to be at least 1, but got 0}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x0xf32>) outs(%o : tensor<1x4x8x0xf32>) -> tensor<1x4x8x0xf32>
   return
 }
@@ -142,7 +142,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 
 // key and value fit query and each other.
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<2x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of key to be 1 (batch), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of key to be 1 (extent 0 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<2x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -150,7 +150,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<2x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<3x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of value to be 1 (batch), but got 3}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of value to be 1 (extent 0 of query), but got 3}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<3x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -158,7 +158,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<3x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x8xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 3 of key to be 16 (head width of query), but got 8}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of key to be 16 (extent 3 of query), but got 8}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x8xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -166,7 +166,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x8xf32>, %v: tensor<1x2x6
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x4x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 1 of value to be 2 (heads of key), but got 4}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of value to be 2 (extent 1 of key), but got 4}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x4x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -174,7 +174,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x4x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x7x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 2 of value to be 6 (rows of key), but got 7}}
+  // expected-error @below {{'attn.dense' op expects extent 2 of value to be 6 (extent 2 of key), but got 7}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x7x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -183,7 +183,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 
 // Heads divide.
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x3x6x16xf32>, %v: tensor<1x3x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 3}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x3x6x16xf32>, tensor<1x3x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -191,7 +191,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x3x6x16xf32>, %v: tensor<1x3x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x8x6x16xf32>, %v: tensor<1x8x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 8 key heads}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 8}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x8x6x16xf32>, tensor<1x8x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -199,7 +199,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x8x6x16xf32>, %v: tensor<1x8x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x0x6x16xf32>, %v: tensor<1x0x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 0 key heads}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 0}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x0x6x16xf32>, tensor<1x0x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -208,7 +208,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x0x6x16xf32>, %v: tensor<1x0x
 
 // output and lse have the extents of query.
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<2x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of output to be 1 (from query), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of output to be 1 (extent 0 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<2x4x8x24xf32>) -> tensor<2x4x8x24xf32>
   return
 }
@@ -216,7 +216,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x2x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 1 of output to be 4 (from query), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of output to be 4 (extent 1 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x2x8x24xf32>) -> tensor<1x2x8x24xf32>
   return
 }
@@ -224,7 +224,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x9x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 2 of output to be 8 (from query), but got 9}}
+  // expected-error @below {{'attn.dense' op expects extent 2 of output to be 8 (extent 2 of query), but got 9}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x9x24xf32>) -> tensor<1x4x9x24xf32>
   return
 }
@@ -232,7 +232,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x16xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 3 of output to be 24 (width of value), but got 16}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of output to be 24 (extent 3 of value), but got 16}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
   return
 }
@@ -240,7 +240,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %l: tensor<2x4x8xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of lse to be 1 (from query), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of lse to be 1 (extent 0 of query), but got 2}}
   %0:2 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o, %l : tensor<1x4x8x24xf32>, tensor<2x4x8xf32>) -> tensor<1x4x8x24xf32>, tensor<2x4x8xf32>
   return
 }
@@ -248,7 +248,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %l: tensor<1x2x8xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 1 of lse to be 4 (from query), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of lse to be 4 (extent 1 of query), but got 2}}
   %0:2 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o, %l : tensor<1x4x8x24xf32>, tensor<1x2x8xf32>) -> tensor<1x4x8x24xf32>, tensor<1x2x8xf32>
   return
 }
@@ -256,7 +256,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %l: tensor<1x4x1xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 2 of lse to be 8 (from query), but got 1}}
+  // expected-error @below {{'attn.dense' op expects extent 2 of lse to be 8 (extent 2 of query), but got 1}}
   %0:2 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o, %l : tensor<1x4x8x24xf32>, tensor<1x4x1xf32>) -> tensor<1x4x8x24xf32>, tensor<1x4x1xf32>
   return
 }
@@ -298,7 +298,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf16>, %k: tensor<1x2x6x16xf16>, %v: tensor<1x2x6x24xf16>, %o: tensor<1x4x8x24xf16>, %w: tensor<1x2x6xbf16>) {
-  // expected-error @below {{'attn.dense' op expects log_weight to hold 'f32' or the data type, but got 'bf16'}}
+  // expected-error @below {{'attn.dense' op expects log_weight to hold 'f16' or f32, but got 'bf16'}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf16>, tensor<1x2x6x16xf16>, tensor<1x2x6x24xf16>) log_weight(%w : tensor<1x2x6xbf16>) outs(%o : tensor<1x4x8x24xf16>) -> tensor<1x4x8x24xf16>
   return
 }
@@ -314,7 +314,7 @@ func.func @f(%q: tensor<1x4x8x16xf64>, %k: tensor<1x2x6x16xf64>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %w: tensor<2x2x6xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of log_weight to be 1 (from query and key), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of log_weight to be 1 (extent 0 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) log_weight(%w : tensor<2x2x6xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -322,7 +322,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %w: tensor<1x4x6xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 1 of log_weight to be 2 or 1 (from query and key), but got 4}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of log_weight to be 2 or 1 (extent 1 of key), but got 4}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) log_weight(%w : tensor<1x4x6xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -330,7 +330,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %w: tensor<1x2x8xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 2 of log_weight to be 6 or 1 (from query and key), but got 8}}
+  // expected-error @below {{'attn.dense' op expects extent 2 of log_weight to be 6 or 1 (extent 2 of key), but got 8}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) log_weight(%w : tensor<1x2x8xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -346,7 +346,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %b: tensor<2x4x8x6xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 0 of bias to be 1 (from query and key), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 0 of bias to be 1 (extent 0 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) bias(%b : tensor<2x4x8x6xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -354,7 +354,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %b: tensor<1x2x8x6xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 1 of bias to be 4 or 1 (from query and key), but got 2}}
+  // expected-error @below {{'attn.dense' op expects extent 1 of bias to be 4 or 1 (extent 1 of query), but got 2}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) bias(%b : tensor<1x2x8x6xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -362,7 +362,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %b: tensor<1x4x6x6xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 2 of bias to be 8 or 1 (from query and key), but got 6}}
+  // expected-error @below {{'attn.dense' op expects extent 2 of bias to be 8 or 1 (extent 2 of query), but got 6}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) bias(%b : tensor<1x4x6x6xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -370,7 +370,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>, %b: tensor<1x4x8x8xf32>) {
-  // expected-error @below {{'attn.dense' op expects extent 3 of bias to be 6 or 1 (from query and key), but got 8}}
+  // expected-error @below {{'attn.dense' op expects extent 3 of bias to be 6 or 1 (extent 2 of key), but got 8}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) bias(%b : tensor<1x4x8x8xf32>) outs(%o : tensor<1x4x8x24xf32>) -> tensor<1x4x8x24xf32>
   return
 }
@@ -379,7 +379,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 
 // The scale is finite, a 64-bit float.
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects a finite scale}}
+  // expected-error @below {{'attn.dense' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) {scale = 0x7FF8000000000000 : f64} -> tensor<1x4x8x24xf32>
   return
 }
@@ -387,7 +387,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{'attn.dense' op expects a finite scale}}
+  // expected-error @below {{'attn.dense' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) {scale = 0xFFF0000000000000 : f64} -> tensor<1x4x8x24xf32>
   return
 }

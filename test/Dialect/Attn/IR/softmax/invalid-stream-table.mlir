@@ -3,7 +3,7 @@
 // Sources whose keys are rows of a table, or whose operands differ by block.
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x15xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 2 of values of source 0 to be 15 (rows of codes), but got 16}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of values of source 0 to be 15 (extent 2 of codes of source 0), but got 16}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x15xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -11,7 +11,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x1x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 1 of codes of source 0 to be 2 (values of source 0), but got 1}}
+  // expected-error @below {{'attn.stream' op expects extent 1 of keys of source 0 to be 1 (extent 1 of codes of source 0), but got 2}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x1x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -19,7 +19,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<1x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 0 of codes of source 0 to be 2 (values of source 0), but got 1}}
+  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 0 to be 1 (extent 0 of codes of source 0), but got 2}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<1x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -27,7 +27,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x4xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of keys of source 0 to be 8 (head width of query), but got 4}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of keys of source 0 to be 8 (extent 3 of query), but got 4}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x4xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -35,7 +35,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x4x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 1 of keys of source 0 to be 2 or 1 (heads of values), but got 4}}
+  // expected-error @below {{'attn.stream' op expects extent 1 of keys of source 0 to be 2 or 1 (extent 1 of codes of source 0), but got 4}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x4x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -43,7 +43,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x4x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<3x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 0 to be 2 or 1 (batch), but got 3}}
+  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 0 to be 2 or 1 (extent 0 of query), but got 3}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<3x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -51,7 +51,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<3x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<1x2x16x8xf32>, %z: tensor<1x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 0 of values of source 0 to be 2 (batch), but got 1}}
+  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 0 to be 1 (extent 0 of codes of source 0), but got 2}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<1x2x16x8xf32>) codes(%z : tensor<1x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -59,7 +59,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<1x1x5x8xf32>, %v: tensor<2x3x16x8xf32>, %z: tensor<2x3x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.stream' op expects extent 1 of query to be a multiple of extent 1 of codes of source 0, but got 4 and 3}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<1x1x5x8xf32>, tensor<2x3x16x8xf32>) codes(%z : tensor<2x3x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -67,7 +67,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<1x1x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x?x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects keys of source 0 to be a table with a static number of rows of at least 1, since the source has codes}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of keys of source 0 to be static, but got a dynamic extent}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x?x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -75,7 +75,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x0x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects keys of source 0 to be a table with a static number of rows of at least 1, since the source has codes}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of keys of source 0 to be at least 1, but got 0}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x0x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -99,7 +99,7 @@ func.func @f(%q: tensor<2x4x16x8xf64>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x?xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects static head and value widths}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 0 to be static, but got a dynamic extent}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x?xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -107,7 +107,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x0xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x0xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects head and value widths of at least 1}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of output to be at least 1, but got 0}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x0xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x0xf32>) {scale = 0.5} -> tensor<2x4x16x0xf32>
   return
 }
@@ -132,7 +132,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x4x15x8xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 0 to be 16 (rows of codes), but got 15}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 0 to be 16 (extent 2 of codes of source 0), but got 15}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x4x15x8xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5, block = 4} -> tensor<2x4x16x8xf32>
   return
 }
@@ -148,7 +148,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>, %w: tensor<2x2x4x5xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of log_weight to be 16 or 1 (from query and key), but got 5}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of log_weight of source 0 to be 16 or 1 (extent 2 of codes of source 0), but got 5}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) log_weight(%w : tensor<2x2x4x5xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5, block = 4} -> tensor<2x4x16x8xf32>
   return
 }
@@ -157,7 +157,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 
 // A local bias.
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>, %w: tensor<2x4x16x?xf32>) {
-  // expected-error @below {{'attn.stream' op expects local_bias of source 0 to have a static number of columns of at least 1}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of local_bias of source 0 to be static, but got a dynamic extent}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) local_bias(%w : tensor<2x4x16x?xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -165,7 +165,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>, %w: tensor<2x4x5x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 2 of local_bias to be 16 or 1 (from query and key), but got 5}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of local_bias of source 0 to be 16 or 1 (extent 2 of query), but got 5}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) local_bias(%w : tensor<2x4x5x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -173,7 +173,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x8xf32>, %z: tensor<2x2x16xi32>, %w: tensor<2x4x16x5xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of bias to be 16 or 1 (from query and key), but got 5}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of bias of source 0 to be 16 or 1 (extent 2 of codes of source 0), but got 5}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x8xf32>) codes(%z : tensor<2x2x16xi32>) bias(%w : tensor<2x4x16x5xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }
@@ -190,7 +190,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x5x8xf32>, %v: tensor<2x2x16x4xf32>, %z: tensor<2x2x16xi32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of output to be 4 (width of value), but got 8}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 0 to be 8 (extent 3 of output), but got 4}}
   %0 = attn.stream query(%q : tensor<2x4x16x8xf32>) source(%c, %v : tensor<2x2x5x8xf32>, tensor<2x2x16x4xf32>) codes(%z : tensor<2x2x16xi32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : tensor<2x4x16x8xf32>) {scale = 0.5} -> tensor<2x4x16x8xf32>
   return
 }

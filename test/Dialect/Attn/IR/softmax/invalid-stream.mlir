@@ -11,7 +11,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 
 // Element types may differ, but sums are kept in one type.
 func.func @f(%q: tensor<1x4x16x8xbf16>, %k: tensor<1x2x16x8xf32>, %s: tensor<1x2x16x8xf64>) {
-  // expected-error @below {{'attn.stream' op expects value not to hold f64, since query holds 'bf16', but got 'f64'}}
+  // expected-error @below {{'attn.stream' op expects values of source 0 not to hold f64, since query holds 'bf16', but got 'f64'}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xbf16>) source(%k, %s : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf64>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xbf16>) {scale = 0.5} -> tensor<1x4x16x8xbf16>
   return
 }
@@ -19,7 +19,7 @@ func.func @f(%q: tensor<1x4x16x8xbf16>, %k: tensor<1x2x16x8xf32>, %s: tensor<1x2
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf64>, %k: tensor<1x2x16x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects key to hold f64, since query holds 'f64', but got 'f32'}}
+  // expected-error @below {{'attn.stream' op expects keys of source 0 to hold f64, since query holds 'f64', but got 'f32'}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf64>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf64>) {scale = 0.5} -> tensor<1x4x16x8xf64>
   return
 }
@@ -28,7 +28,7 @@ func.func @f(%q: tensor<1x4x16x8xf64>, %k: tensor<1x2x16x8xf32>) {
 
 // Attention of every source is checked as in attn.dense.
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %v: tensor<1x2x17x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 2 of value to be 16 (rows of key), but got 17}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of values of source 0 to be 16 (extent 2 of keys of source 0), but got 17}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %v : tensor<1x2x16x8xf32>, tensor<1x2x17x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -36,7 +36,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %w: tensor<1x2x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 2 of log_weight to be 16 or 1 (from query and key), but got 8}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of log_weight of source 0 to be 16 or 1 (extent 2 of keys of source 0), but got 8}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) log_weight(%w : tensor<1x2x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -44,7 +44,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %w: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %w: tensor<1x4x16x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of bias to be 16 or 1 (from query and key), but got 8}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of bias of source 0 to be 16 or 1 (extent 2 of keys of source 0), but got 8}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) bias(%w : tensor<1x4x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -52,7 +52,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %w: tensor<1x4x
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects a finite scale}}
+  // expected-error @below {{'attn.stream' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0x7FF0000000000000 : f64} -> tensor<1x4x16x8xf32>
   return
 }
@@ -60,7 +60,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %l: tensor<1x4x15xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 2 of lse to be 16 (from query), but got 15}}
+  // expected-error @below {{'attn.stream' op expects extent 2 of lse to be 16 (extent 2 of query), but got 15}}
   %0:2 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q, %l : tensor<1x4x16x8xf32>, tensor<1x4x15xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>, tensor<1x4x15xf32>
   return
 }
@@ -85,7 +85,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 
 // Sources have the same batch and heads, and values of the same width.
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<1x4x16x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 1 of keys of source 1 to be 2 (keys of source 0), but got 4}}
+  // expected-error @below {{'attn.stream' op expects extent 1 of keys of source 0 to be 4 or 1 (extent 1 of values of source 1), but got 2}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] source(%c, %c : tensor<1x4x16x8xf32>, tensor<1x4x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }
@@ -93,7 +93,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<1x4x
 // -----
 
 func.func @f(%q: tensor<?x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<2x2x16x8xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 1 to be 1 (keys of source 0), but got 2}}
+  // expected-error @below {{'attn.stream' op expects extent 0 of keys of source 1 to be 1 (extent 0 of values of source 0), but got 2}}
   %0 = attn.stream query(%q : tensor<?x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] source(%c, %c : tensor<2x2x16x8xf32>, tensor<2x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<?x4x16x8xf32>) {scale = 0.5} -> tensor<?x4x16x8xf32>
   return
 }
@@ -101,7 +101,7 @@ func.func @f(%q: tensor<?x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<2x2x
 // -----
 
 func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>, %c: tensor<1x2x16x4xf32>) {
-  // expected-error @below {{'attn.stream' op expects extent 3 of output to be 4 (width of value), but got 8}}
+  // expected-error @below {{'attn.stream' op expects extent 3 of values of source 1 to be 8 (extent 3 of output), but got 4}}
   %0 = attn.stream query(%q : tensor<1x4x16x8xf32>) source(%k, %k : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] source(%k, %c : tensor<1x2x16x8xf32>, tensor<1x2x16x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x4x16x8xf32>) {scale = 0.5} -> tensor<1x4x16x8xf32>
   return
 }

@@ -11,7 +11,7 @@ func.func @build(%c: tensor<1x6x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf
 // -----
 
 func.func @build(%c: tensor<1x0x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be a positive multiple of 4, the tokens of a root, but got 0}}
+  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be at least 1, but got 0}}
   %0 = attn.tree_build ins(%c : tensor<1x0x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -19,7 +19,7 @@ func.func @build(%c: tensor<1x0x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf
 // -----
 
 func.func @build(%c: tensor<1x?x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be a positive multiple of 4, the tokens of a root, but got a dynamic extent}}
+  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be static, but got a dynamic extent}}
   %0 = attn.tree_build ins(%c : tensor<1x?x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -43,7 +43,7 @@ func.func @build(%c: tensor<1x4x4xf32>, %t: tensor<1x8x4xf32>) -> tensor<1x8x4xf
 // -----
 
 func.func @build(%c: tensor<1x4x4xf32>, %t: tensor<1x?x4xf32>) -> tensor<1x?x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects a static number of nodes and a static width of tree, but got 'tensor<1x?x4xf32>'}}
+  // expected-error @below {{'attn.tree_build' op expects extent 1 of tree to be static, but got a dynamic extent}}
   %0 = attn.tree_build ins(%c : tensor<1x4x4xf32>) outs(%t : tensor<1x?x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x?x4xf32>
   return %0 : tensor<1x?x4xf32>
 }
@@ -51,7 +51,7 @@ func.func @build(%c: tensor<1x4x4xf32>, %t: tensor<1x?x4xf32>) -> tensor<1x?x4xf
 // -----
 
 func.func @build(%c: tensor<1x4x0xf32>, %t: tensor<1x7x0xf32>) -> tensor<1x7x0xf32> {
-  // expected-error @below {{'attn.tree_build' op expects a width of at least 1}}
+  // expected-error @below {{'attn.tree_build' op expects extent 2 of input to be at least 1, but got 0}}
   %0 = attn.tree_build ins(%c : tensor<1x4x0xf32>) outs(%t : tensor<1x7x0xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x0xf32>
   return %0 : tensor<1x7x0xf32>
 }
@@ -59,7 +59,7 @@ func.func @build(%c: tensor<1x4x0xf32>, %t: tensor<1x7x0xf32>) -> tensor<1x7x0xf
 // -----
 
 func.func @build(%c: tensor<1x4x4xf16>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects input to hold 'f32', the element type of tree, but got 'f16'}}
+  // expected-error @below {{'attn.tree_build' op expects tree to have the element type of input, 'f16', but got 'f32'}}
   %0 = attn.tree_build ins(%c : tensor<1x4x4xf16>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -67,7 +67,7 @@ func.func @build(%c: tensor<1x4x4xf16>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf
 // -----
 
 func.func @build(%c: tensor<2x4x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 0 of input to be 1 (batch), but got 2}}
+  // expected-error @below {{'attn.tree_build' op expects extent 0 of tree to be 2 (extent 0 of input), but got 1}}
   %0 = attn.tree_build ins(%c : tensor<2x4x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -75,7 +75,7 @@ func.func @build(%c: tensor<2x4x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf
 // -----
 
 func.func @build(%c: tensor<1x4x5xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 2 of input to be 4 (width of tree), but got 5}}
+  // expected-error @below {{'attn.tree_build' op expects extent 2 of tree to be 5 (extent 2 of input), but got 4}}
   %0 = attn.tree_build ins(%c : tensor<1x4x5xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -114,7 +114,7 @@ func.func @build(%c: tensor<1x4x4xf32>, %m: tensor<1x4xi1>, %t: tensor<1x7x4xf32
 // -----
 
 func.func @build(%c: tensor<1x4x4xf32>, %m: tensor<1x5xi1>, %t: tensor<1x7x4xf32>, %n: tensor<1x7xi32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of mask to be 4 (tokens), but got 5}}
+  // expected-error @below {{'attn.tree_build' op expects extent 1 of mask to be 4 (extent 1 of input), but got 5}}
   %0, %1 = attn.tree_build ins(%c : tensor<1x4x4xf32>) mask(%m : tensor<1x5xi1>) outs(%t, %n : tensor<1x7x4xf32>, tensor<1x7xi32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>, tensor<1x7xi32>
   return %0 : tensor<1x7x4xf32>
 }
@@ -122,7 +122,7 @@ func.func @build(%c: tensor<1x4x4xf32>, %m: tensor<1x5xi1>, %t: tensor<1x7x4xf32
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %r: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of level to be 2 (rows), but got 3}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of rows to be 3 (extent 1 of level), but got 2}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) outs(%r : tensor<1x2x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x4xf32>
   return %0 : tensor<1x2x4xf32>
 }
@@ -130,7 +130,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %r: tensor<1x2x4xf3
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<2x2xi32>, %r: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects extent 0 of level to be 1 (batch), but got 2}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 0 of level to be 1 (extent 0 of tree), but got 2}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<2x2xi32>, tensor<2x2xi32>) outs(%r : tensor<1x2x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x4xf32>
   return %0 : tensor<1x2x4xf32>
 }
@@ -138,7 +138,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<2x2xi32>, %r: tensor<1x2x4xf3
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x5xf32>) -> tensor<1x2x5xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects extent 2 of rows to be 4 (width of tree), but got 5}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 2 of rows to be 4 (extent 2 of tree), but got 5}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x2xi32>, tensor<1x2xi32>) outs(%r : tensor<1x2x5xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x5xf32>
   return %0 : tensor<1x2x5xf32>
 }
@@ -146,7 +146,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x5xf3
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x4xf64>) -> tensor<1x2x4xf64> {
-  // expected-error @below {{'attn.tree_fetch' op expects rows to hold 'f32', the element type of tree, but got 'f64'}}
+  // expected-error @below {{'attn.tree_fetch' op expects rows to have the element type of tree, 'f32', but got 'f64'}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x2xi32>, tensor<1x2xi32>) outs(%r : tensor<1x2x4xf64>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x4xf64>
   return %0 : tensor<1x2x4xf64>
 }
@@ -154,7 +154,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x4xf6
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x?xf32>) -> tensor<1x2x?xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects a static width of rows}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 2 of rows to be static, but got a dynamic extent}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x2xi32>, tensor<1x2xi32>) outs(%r : tensor<1x2x?xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x?xf32>
   return %0 : tensor<1x2x?xf32>
 }
@@ -162,7 +162,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x?xf3
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x4xf32>, %n: tensor<1x8xi32>) -> tensor<1x2x4xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of counts to be 7 (nodes of tree), but got 8}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of counts to be 7 (extent 1 of tree), but got 8}}
   %0 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x2xi32>, tensor<1x2xi32>) counts(%n : tensor<1x8xi32>) outs(%r : tensor<1x2x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x4xf32>
   return %0 : tensor<1x2x4xf32>
 }
@@ -178,7 +178,7 @@ func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x4xf3
 // -----
 
 func.func @fetch(%t: tensor<1x7x4xf32>, %l: tensor<1x2xi32>, %r: tensor<1x2x4xf32>, %w: tensor<1x3xf32>) -> tensor<1x2x4xf32> {
-  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of log_weight to be 2 (rows), but got 3}}
+  // expected-error @below {{'attn.tree_fetch' op expects extent 1 of log_weight to be 2 (extent 1 of level), but got 3}}
   %0, %1 = attn.tree_fetch ins(%t : tensor<1x7x4xf32>) nodes(%l, %l : tensor<1x2xi32>, tensor<1x2xi32>) outs(%r, %w : tensor<1x2x4xf32>, tensor<1x3xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x2x4xf32>, tensor<1x3xf32>
   return %0 : tensor<1x2x4xf32>
 }
@@ -368,7 +368,7 @@ func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x2xi32>, %c: tensor<1x3xi32>) 
 // -----
 
 func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x?xi32>, %c: tensor<1x2xi32>) -> tensor<1x?xi32> {
-  // expected-error @below {{'attn.tree_split' op expects a static extent 1 of new_level}}
+  // expected-error @below {{'attn.tree_split' op expects extent 1 of new_level to be static, but got a dynamic extent}}
   %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x?xi32>, tensor<1x?xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 2 : i64, split = 1 : i64} -> tensor<1x?xi32>, tensor<1x?xi32>, tensor<1x2xi32>
   return %0 : tensor<1x?xi32>
 }
@@ -400,7 +400,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf64>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x3x5x8xf32>, %o: tensor<1x5xf32>) -> tensor<1x5xf32> {
-  // expected-error @below {{'attn.tree_score' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.tree_score' op expects extent 1 of query to be a multiple of extent 1 of key, but got 4 and 3}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x8xf32>, tensor<1x3x5x8xf32>) outs(%o : tensor<1x5xf32>) {} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
@@ -408,7 +408,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x3x5x8xf32>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x?x5x8xf32>, %o: tensor<1x5xf32>) -> tensor<1x5xf32> {
-  // expected-error @below {{'attn.tree_score' op expects a static number of heads}}
+  // expected-error @below {{'attn.tree_score' op expects extent 1 of key to be static, but got a dynamic extent}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x8xf32>, tensor<1x?x5x8xf32>) outs(%o : tensor<1x5xf32>) {} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
@@ -416,7 +416,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x?x5x8xf32>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x?xf32>, %k: tensor<1x2x5x8xf32>, %o: tensor<1x5xf32>) -> tensor<1x5xf32> {
-  // expected-error @below {{'attn.tree_score' op expects static head widths of at least 1}}
+  // expected-error @below {{'attn.tree_score' op expects extent 3 of query to be static, but got a dynamic extent}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x?xf32>, tensor<1x2x5x8xf32>) outs(%o : tensor<1x5xf32>) {} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
@@ -432,7 +432,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %o: tensor<1x5xf32>) -> tensor<1x5xf32> {
-  // expected-error @below {{'attn.tree_score' op expects a finite scale}}
+  // expected-error @below {{'attn.tree_score' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>) outs(%o : tensor<1x5xf32>) {scale = 0x7FF0000000000000 : f64} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
@@ -440,7 +440,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x9xf32>, %o: tensor<1x5xf32>) -> tensor<1x5xf32> {
-  // expected-error @below {{'attn.tree_score' op expects extent 3 of key to be 8 (head width of query), but got 9}}
+  // expected-error @below {{'attn.tree_score' op expects extent 3 of key to be 8 (extent 3 of query), but got 9}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x8xf32>, tensor<1x2x5x9xf32>) outs(%o : tensor<1x5xf32>) {} -> tensor<1x5xf32>
   return %0 : tensor<1x5xf32>
 }
@@ -448,7 +448,7 @@ func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x9xf32>, %o: tensor<1x
 // -----
 
 func.func @score(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %o: tensor<1x6xf32>) -> tensor<1x6xf32> {
-  // expected-error @below {{'attn.tree_score' op expects extent 1 of output to be 5 (candidates), but got 6}}
+  // expected-error @below {{'attn.tree_score' op expects extent 1 of output to be 5 (extent 2 of key), but got 6}}
   %0 = attn.tree_score ins(%q, %k : tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>) outs(%o : tensor<1x6xf32>) {} -> tensor<1x6xf32>
   return %0 : tensor<1x6xf32>
 }
@@ -502,7 +502,7 @@ func.func @select(%t: memref<1x7x4xf32>, %l: memref<1x3xi32>, %s: tensor<1x?xf32
 // -----
 
 func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32>, %f: tensor<1x3xf64>) -> tensor<1x3xi32> {
-  // expected-error @below {{'attn.tree_select' op expects straight_through to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.tree_select' op expects factor to hold 'f32', but got 'f64'}}
   %0, %1, %2 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) straight_through(%f : tensor<1x3xf64>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x3xi32>, tensor<1x3xi32>, tensor<1x3xf64> score {
   ^bb0(%rows: tensor<1x?x4xf32>):
     attn.yield %s : tensor<1x?xf32>
@@ -513,7 +513,7 @@ func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32
 // -----
 
 func.func @select(%t: tensor<1x7x4xf32>, %l: tensor<1x3xi32>, %s: tensor<1x?xf32>, %f: tensor<1x4xf32>) -> tensor<1x3xi32> {
-  // expected-error @below {{'attn.tree_select' op expects extent 1 of straight_through to be 3 (nodes that the budgets leave), but got 4}}
+  // expected-error @below {{'attn.tree_select' op expects extent 1 of factor to be 3 (extent 1 of level), but got 4}}
   %0, %1, %2 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %l : tensor<1x3xi32>, tensor<1x3xi32>) straight_through(%f : tensor<1x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x3xi32>, tensor<1x3xi32>, tensor<1x4xf32> score {
   ^bb0(%rows: tensor<1x?x4xf32>):
     attn.yield %s : tensor<1x?xf32>

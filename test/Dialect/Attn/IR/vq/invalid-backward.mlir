@@ -10,7 +10,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x7xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 2 of codebook to be 8 (head width of query), but got 7}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of codebook to be 8 (extent 3 of query), but got 7}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x7xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -18,7 +18,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects a block of at least 1 token, but got 0}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 0 (2 * block), but got 8}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 0 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -26,7 +26,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x9xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x9xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 8 (two blocks), but got 9}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 8 (2 * block), but got 9}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x9xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x9xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x9xf32>
   return
 }
@@ -42,7 +42,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects a finite scale}}
+  // expected-error @below {{'attn.vq_backward' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal, scale = 0x7FF0000000000000 : f64} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -75,7 +75,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x15x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 2 of output to be 16 (from query and value), but got 15}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of bias to be 15 or 1 (extent 2 of output), but got 16}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x15x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -91,7 +91,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x3x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 1 of lse to be 4 (from query), but got 3}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 1 of bias to be 3 or 1 (extent 1 of lse), but got 4}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x3x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -100,7 +100,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // Their gradients.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x5xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_output to be 6 (from query and value), but got 5}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_output to be 6 (extent 3 of value), but got 5}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x5xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -116,7 +116,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x17xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects d_lse to have the shape of lse, 'tensor<2x4x16xf32>', but got 'tensor<2x4x17xf32>'}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of bias to be 17 or 1 (extent 2 of d_lse), but got 16}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x17xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -125,7 +125,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // The gradients of inputs.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x7xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects d_query to have the shape of query, 'tensor<2x4x16x8xf32>', but got 'tensor<2x4x16x7xf32>'}}
+  // expected-error @below {{'attn.vq_backward' op expects d_query to have the shape of query: extent 3 to be 8, but got 7}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x7xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x7xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -149,7 +149,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x4x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 1 of d_key to be 2 (from value), but got 4}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 1 of d_key to be 2 (extent 1 of codes), but got 4}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -157,7 +157,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x6xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_key to be 8 (head width of query), but got 6}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of d_key to be 8 (extent 3 of query), but got 6}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -165,7 +165,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects no d_bias without a bias}}
+  // expected-error @below {{'attn.vq_backward' op expects bias beside d_bias}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -173,7 +173,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<1x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects d_bias to have the shape of bias, 'tensor<2x4x16x8xf32>', but got 'tensor<1x4x16x8xf32>'}}
+  // expected-error @below {{'attn.vq_backward' op expects d_bias to have the shape of bias: extent 0 to be 2, but got 1}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<1x4x16x8xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<1x4x16x8xf32>
   return
 }
@@ -242,7 +242,7 @@ func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6x
 // -----
 
 func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: f32) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of kept keys of d_state to be 8 (from query, value, codebook and block), but got 6}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of kept keys of d_state to be 8 (extent 3 of query), but got 6}}
   %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %kv, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x6xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x6xf32>, tensor<1x1x8x6xf32>
   return
 }
@@ -250,7 +250,7 @@ func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6x
 // -----
 
 func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x7x6xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept values of d_state to be 8 (from value), but got 7}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept values of d_state to be 8 (2 * block), but got 7}}
   %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %bad : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>
   return
 }
@@ -258,7 +258,7 @@ func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6x
 // -----
 
 func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x?x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects kept keys of d_state to have 8 rows, but got a dynamic extent}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept keys of d_state to be static, but got a dynamic extent}}
   %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %bad, %kv : tensor<1x1x5x6xf32>, tensor<1x1x?x8xf32>, tensor<1x1x8x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x?x8xf32>, tensor<1x1x8x6xf32>
   return
 }

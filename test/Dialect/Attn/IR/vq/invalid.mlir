@@ -27,7 +27,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // Widths.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x?xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects static head and value widths}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of value to be static, but got a dynamic extent}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x?xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -35,7 +35,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x0xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects head and value widths of at least 1}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of value to be at least 1, but got 0}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x0xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -44,7 +44,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // The codebook.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x7xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of codebook to be 8 (head width of query), but got 7}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of codebook to be 8 (extent 3 of query), but got 7}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x7xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -52,7 +52,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<3x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 0 of codebook to be 2 or 1 (heads of value), but got 3}}
+  // expected-error @below {{'attn.vq' op expects extent 0 of codebook to be 2 or 1 (extent 1 of codes), but got 3}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<3x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -60,7 +60,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x?x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects a static number of codewords of at least 1}}
+  // expected-error @below {{'attn.vq' op expects extent 1 of codebook to be static, but got a dynamic extent}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x?x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -68,7 +68,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x0x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects a static number of codewords of at least 1}}
+  // expected-error @below {{'attn.vq' op expects extent 1 of codebook to be at least 1, but got 0}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x0x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -102,7 +102,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // Tokens.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<1x2x16xi32>, %v: tensor<1x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 0 of value to be 2 (batch), but got 1}}
+  // expected-error @below {{'attn.vq' op expects extent 0 of codes to be 2 (extent 0 of query), but got 1}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<1x2x16xi32>, tensor<1x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -110,7 +110,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<1x2x16xi32>, %v: tensor<1x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x15xi32>, %v: tensor<2x2x15x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of value to be 16 (rows of query), but got 15}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of codes to be 16 (extent 2 of query), but got 15}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x15xi32>, tensor<2x2x15x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -118,7 +118,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x15xi32>, %v: tensor<2x2x15
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<1x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 0 of codes to be 2 (from value), but got 1}}
+  // expected-error @below {{'attn.vq' op expects extent 0 of codes to be 2 (extent 0 of query), but got 1}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<1x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -126,7 +126,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<1x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x4x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 1 of codes to be 2 (from value), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 1 of value to be 4 (extent 1 of codes), but got 2}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x4x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -134,7 +134,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x4x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x15xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of codes to be 16 (from value), but got 15}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of codes to be 16 (extent 2 of query), but got 15}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x15xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -142,7 +142,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x15xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x3x16xi32>, %v: tensor<2x3x16x6xf32>, %c: tensor<1x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects the query heads to be a multiple of the key heads, but got 4 query heads and 3 key heads}}
+  // expected-error @below {{'attn.vq' op expects extent 1 of query to be a multiple of extent 1 of codes, but got 4 and 3}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x3x16xi32>, tensor<2x3x16x6xf32>, tensor<1x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -151,7 +151,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x3x16xi32>, %v: tensor<2x3x16
 
 // The bias.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x4xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 8 (two blocks), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 8 (2 * block), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x16x4xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -159,7 +159,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x?xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 8 (two blocks), but got a dynamic extent}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be static, but got a dynamic extent}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x16x?xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -167,7 +167,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x8x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of bias to be 16 or 1 (from query and key), but got 8}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of bias to be 16 or 1 (extent 2 of query), but got 8}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x8x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -192,7 +192,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // Destinations.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x7xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 3 of output to be 6 (width of value), but got 7}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of output to be 6 (extent 3 of value), but got 7}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x7xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x7xf32>
   return
 }
@@ -216,7 +216,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects a finite scale}}
+  // expected-error @below {{'attn.vq' op attribute 'scale' failed to satisfy constraint: 64-bit float attribute which is finite}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal, scale = 0x7FF0000000000000 : f64} -> tensor<2x4x16x6xf32>
   return
 }
@@ -257,7 +257,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x4x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of mean of state to be 5 (from value, codebook and block), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of mean of state to be 5 (extent 1 of codebook), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x4x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -265,7 +265,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x5xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 3 of mean of next_state to be 6 (from value, codebook and block), but got 5}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of mean of next_state to be 6 (extent 3 of value), but got 5}}
   %0:6 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) next_state(%m, %n, %kz, %kv, %p : tensor<2x2x5x5xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>, tensor<2x2x5x5xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -273,7 +273,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x4xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of count of state to be 5 (from value, codebook and block), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of count of state to be 5 (extent 1 of codebook), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x4xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -281,7 +281,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x4xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of kept codes of state to be 8 (from value, codebook and block), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of kept codes of state to be 8 (2 * block), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x4xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -289,7 +289,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x16x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of kept values of next_state to be 8 (from value, codebook and block), but got 16}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of kept values of next_state to be 8 (2 * block), but got 16}}
   %0:6 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) next_state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x16x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x16x6xf32>, tensor<i64>
   return
 }
@@ -297,7 +297,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x?xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects kept codes and kept values of state to have 8 rows, but got a dynamic extent}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of kept codes of state to be static, but got a dynamic extent}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x?xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -305,7 +305,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf16>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects mean of state to have rank 4 and hold 'f32', but got 'tensor<2x2x5x6xf16>'}}
+  // expected-error @below {{'attn.vq' op expects mean of state to hold 'f32', but got 'f16'}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf16>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -313,7 +313,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8xi32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects kept values of state to have rank 4 and hold 'f32', but got 'tensor<2x2x8xi32>'}}
+  // expected-error @below {{'attn.vq' op expects kept values of state to have the element type of query, 'f32', but got 'i32'}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8xi32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -321,7 +321,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<2x2x8xi32>) {
-  // expected-error @below {{'attn.vq' op expects position of state to have rank 0 and hold 'i64', but got 'tensor<2x2x8xi32>'}}
+  // expected-error @below {{'attn.vq' op expects position of state to hold 'i64', but got 'i32'}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<2x2x8xi32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -330,7 +330,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // Decoding.
 func.func @f(%q: tensor<2x4x2x8xf32>, %z: tensor<2x2x2xi32>, %v: tensor<2x2x2x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x2x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects one row of query and value, but got 'tensor<2x4x2x8xf32>' and 'tensor<2x2x2x6xf32>'}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 2 of query to be 1, but got 2}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x2x8xf32>, tensor<2x2x2xi32>, tensor<2x2x2x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x2x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x2x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -338,7 +338,7 @@ func.func @f(%q: tensor<2x4x2x8xf32>, %z: tensor<2x2x2xi32>, %v: tensor<2x2x2x6x
 // -----
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x5xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects extent 3 of bias to be 8 (two blocks), but got 5}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 3 of bias to be 8 (2 * block), but got 5}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x1x5xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -346,7 +346,7 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 // -----
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects a block of at least 1 token, but got 0}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 2 of kept codes of state to be 0 (2 * block), but got 8}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 0 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -362,7 +362,7 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 // -----
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<1x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects extent 0 of mean of state to be 2 (from value, codebook and block), but got 1}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 0 of mean of state to be 2 (extent 0 of query), but got 1}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }

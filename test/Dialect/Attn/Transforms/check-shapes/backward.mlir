@@ -2,7 +2,7 @@
 
 // What only run time knows of the operands of a gradient, lse among them.
 //   CHECK-DAG: "attn.dense_backward: extent 2 of lse must be extent 2 of query\00"
-//   CHECK-DAG: "attn.dense_backward: extent 2 of d_output must be extent 2 of query\00"
+//   CHECK-DAG: "attn.dense_backward: extent 2 of output must be extent 2 of query\00"
 //   CHECK-DAG: "attn.dense_backward: extent 2 of d_key must be extent 2 of key\00"
 //   CHECK-DAG: "attn.dense_backward: extent 3 of d_bias must be extent 3 of bias\00"
 // CHECK-LABEL: func.func @dense(
@@ -18,7 +18,7 @@ func.func @dense(%q: memref<1x2x?x4xf32>, %k: memref<1x2x?x4xf32>, %b: memref<1x
 
 // -----
 
-//       CHECK: "attn.stream_backward: extent 2 of d_keys of source 0 must be extent 2 of keys of source 0\00"
+//       CHECK: "attn.stream_backward: extent 2 of d_keys[0] must be extent 2 of keys[0]\00"
 // CHECK-LABEL: func.func @stream(
 func.func @stream(%q: memref<1x2x8x4xf32>, %k: memref<1x2x?x4xf32>, %l: memref<1x2x8xf32>, %dq: memref<1x2x8x4xf32>, %dk: memref<1x2x?x4xf32>, %dv: memref<1x2x?x4xf32>) {
   attn.stream_backward query(%q : memref<1x2x8x4xf32>)
@@ -40,7 +40,7 @@ func.func @summarize(%x: memref<1x2x?x4xf32>, %w: memref<1x1x4x4xf32>, %g: memre
 
 // -----
 
-//   CHECK-DAG: "attn.low_rank_backward: extent 2 of d_output must be extent 2 of u1\00"
+//   CHECK-DAG: "attn.low_rank_backward: extent 2 of d_output must be extent 2 of output\00"
 //   CHECK-DAG: "attn.low_rank_backward: extent 2 of d_u2 must be extent 2 of u2\00"
 //   CHECK-DAG: "attn.low_rank_backward: extent 2 of group must be extent 2 of u1\00"
 //   CHECK-DAG: "attn.polynomial_features_backward: extent 2 of d_output must be extent 2 of input\00"

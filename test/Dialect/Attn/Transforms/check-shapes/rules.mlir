@@ -7,14 +7,14 @@
 // CHECK-LABEL: func.func @dense(
 //  CHECK-SAME:   %[[Q:.*]]: tensor<1x?x8x4xf32>, %[[K:.*]]: tensor<1x2x?x4xf32>, %[[V:.*]]: tensor<1x2x?x4xf32>
 //       CHECK:   tensor.empty
-//       CHECK:   %[[H:.*]] = tensor.dim %[[Q]], %{{.*}}
-//       CHECK:   %[[FOUND:.*]] = arith.index_cast %[[H]] : index to i64
-//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$HEADS]]
-//       CHECK:   llvm.call @fovea_rt_check_multiple(%[[RULE]], %[[FOUND]], %{{.*}})
 //       CHECK:   tensor.dim %[[V]]
 //       CHECK:   tensor.dim %[[K]]
 //       CHECK:   llvm.mlir.addressof @[[$ROWS]]
 //       CHECK:   llvm.call @fovea_rt_check_extent
+//       CHECK:   %[[H:.*]] = tensor.dim %[[Q]], %{{.*}}
+//       CHECK:   %[[FOUND:.*]] = arith.index_cast %[[H]] : index to i64
+//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$HEADS]]
+//       CHECK:   llvm.call @fovea_rt_check_multiple(%[[RULE]], %[[FOUND]], %{{.*}})
 // The destination has the query's extent, and a static 1 broadcasts.
 //   CHECK-NOT:   llvm.call
 //       CHECK:   attn.dense
@@ -70,7 +70,7 @@ func.func @summarize(%x: tensor<1x1x?x4xf32>, %w: tensor<1x2x8x4xf32>, %o: tenso
 // -----
 
 //   CHECK-DAG: "attn.quantize: extent 2 of codes must be extent 2 of key\00"
-//   CHECK-DAG: "attn.codebook_accumulate: extent 2 of codes must be extent 2 of values\00"
+//   CHECK-DAG: "attn.codebook_accumulate: extent 2 of values must be extent 2 of codes\00"
 //   CHECK-DAG: "attn.codebook_accumulate: extent 2 of count must be extent 2 of mean\00"
 //   CHECK-DAG: "attn.log_count: extent 2 of log_weight must be extent 2 of count\00"
 // CHECK-LABEL: func.func @codes
@@ -85,10 +85,10 @@ func.func @codes(%k: tensor<1x1x?x4xf32>, %c: tensor<1x5x4xf32>, %z: tensor<1x1x
 
 // -----
 
-//   CHECK-DAG: "attn.vq_backward: extent 2 of codes must be extent 2 of value\00"
+//   CHECK-DAG: "attn.vq_backward: extent 2 of codes must be extent 2 of query\00"
 //   CHECK-DAG: "attn.vq_backward: extent 2 of lse must be extent 2 of query\00"
 //   CHECK-DAG: "attn.vq_backward: extent 2 of d_output must be extent 2 of query\00"
-//   CHECK-DAG: "attn.vq_backward: extent 2 of d_key must be extent 2 of value\00"
+//   CHECK-DAG: "attn.vq_backward: extent 2 of d_key must be extent 2 of query\00"
 // CHECK-LABEL: func.func @vq_backward
 func.func @vq_backward(%q: memref<1x2x8x4xf32>, %z: memref<1x1x?xi32>, %v: memref<1x1x8x4xf32>, %c: memref<1x5x4xf32>, %o: memref<1x2x8x4xf32>,
                        %l: memref<1x2x?xf32>, %d: memref<1x2x?x4xf32>, %dq: memref<1x2x8x4xf32>, %dk: memref<1x1x?x4xf32>, %dv: memref<1x1x8x4xf32>) {
@@ -105,7 +105,7 @@ func.func @vq_backward(%q: memref<1x2x8x4xf32>, %z: memref<1x1x?xi32>, %v: memre
 //   CHECK-DAG: "attn.conv_apply_backward: extent 3 of d_basis must be extent 3 of basis\00"
 //   CHECK-DAG: "attn.conv_recover_backward: extent 3 of d_basis must be extent 2 of query\00"
 //   CHECK-DAG: "attn.conv_recover_backward: extent 2 of d_key must be extent 2 of key\00"
-//   CHECK-DAG: "attn.conv_backward: extent 1 of d_output must be extent 1 of query\00"
+//   CHECK-DAG: "attn.conv_backward: extent 1 of d_output must be extent 1 of output\00"
 //   CHECK-DAG: "attn.rope_backward: extent 2 of positions must be extent 2 of d_output\00"
 // CHECK-LABEL: func.func @conv_backward
 func.func @conv_backward(%b: memref<1x2x3x8xf32>, %m: memref<1x2x?xi32>, %v: memref<1x1x8x4xf32>, %o: memref<1x2x8x4xf32>, %d: memref<1x?x?x4xf32>, %db: memref<1x2x3x?xf32>,

@@ -1,0 +1,175 @@
+//===- ContractParser.cpp - Declarations of operands, parsed --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The grammar is that of Attn_Arg in AttnBase.td.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/Contract.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/ErrorHandling.h"
+
+using namespace fovea::attn;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+using llvm::StringRef;
+using llvm::Twine;
+
+namespace {
+/// Parses what one operation declares.
+class Parser {
+public:
+  explicit Parser(StringRef operation) : operation(operation) {}
+
+  OperandSpec parseOperand(StringRef line) const {
+    auto [name, spec] = line.split(':');
+    OperandSpec operand;
+    operand.isOptional = name.consume_back("?");
+    operand.isList = name.consume_back("*");
+    operand.name = name.trim().str();
+    parseSpec(spec.trim(), operand);
+    return operand;
+  }
+
+  ConditionSpec parseCondition(StringRef text) const {
+    if (text.contains(" in ")) {
+      auto [first, rest] = text.split(" in {1, ");
+      if (!rest.consume_back("}"))
+        fail(text);
+      return {ConditionSpec::Broadcast, parseExtent(first), parseExtent(rest),
+              /*interval=*/{}, /*rank=*/{}};
+    }
+    auto [left, right] = text.split(" == ");
+    if (right == "0") {
+      auto [first, second] = left.split(" % ");
+      ConditionSpec condition;
+      condition.first = parseExtent(first);
+      if (second.getAsInteger(10, condition.number))
+        condition.second = parseExtent(second);
+      else
+        condition.kind = ConditionSpec::MultipleOfNumber;
+      return condition;
+    }
+    if (!right.consume_front("ceil("))
+      fail(text);
+    auto [quotient, rank] = right.split(") * ");
+    auto [rows, interval] = quotient.split(" / ");
+    return {ConditionSpec::Summaries, parseExtent(left), parseExtent(rows),
+            parseExtent(interval), parseExtent(rank)};
+  }
+
+private:
+  [[noreturn]] void fail(StringRef text) const {
+    llvm::report_fatal_error("malformed declaration of " + operation + ": '" +
+                             text + "'");
+  }
+
+  void parseSpec(StringRef spec, OperandSpec &operand) const {
+    if (spec.empty())
+      return;
+    if (spec.consume_front("{")) {
+      if (!spec.consume_back("}"))
+        fail(spec);
+      for (StringRef part : llvm::split(spec, ';'))
+        operand.parts.push_back(parseOperand(part.trim()));
+      return;
+    }
+    if (spec.consume_front("gradient of ")) {
+      operand.mayBeEmpty = spec.consume_back(", or none");
+      operand.isGradient = true;
+      operand.like = spec.str();
+      return;
+    }
+    auto [elements, extents] = spec.split('[');
+    operand.elements = parseElements(elements.trim());
+    if (!extents.consume_back("]"))
+      fail(spec);
+    if (extents.consume_front("= ")) {
+      operand.like = extents.str();
+      return;
+    }
+    if (extents == "...")
+      return;
+    operand.hasExtents = true;
+    if (!extents.empty())
+      for (StringRef extent : llvm::split(extents, ','))
+        operand.extents.push_back(parseExtent(extent.trim()));
+  }
+
+  ElementRule parseElements(StringRef text) const {
+    auto rule = llvm::StringSwitch<std::optional<ElementRule>>(text)
+                    .Case("", ElementRule::Any)
+                    .Case("T", ElementRule::Data)
+                    .Case("sum", ElementRule::Sum)
+                    .Case("T|sum", ElementRule::DataOrSum)
+                    .Case("~T", ElementRule::SameSum)
+                    .Case("i32", ElementRule::I32)
+                    .Case("i64", ElementRule::I64)
+                    .Default(std::nullopt);
+    if (!rule)
+      fail(text);
+    return *rule;
+  }
+
+  ExtentSpec parseExtent(StringRef text) const {
+    ExtentSpec extent;
+    extent.mayBroadcast = text.consume_back("~");
+    extent.isStatic = text.consume_back("!");
+    if (text == "_")
+      return extent;
+    int64_t factor;
+    StringRef rest = text;
+    if (!rest.consumeInteger(10, factor)) {
+      extent.factor = factor;
+      if (rest.consume_front(" * "))
+        extent.attribute = rest.str();
+      else if (!rest.empty())
+        fail(text);
+      return extent;
+    }
+    if (text.empty() || !llvm::all_of(text, llvm::isAlpha))
+      fail(text);
+    extent.symbol = text.str();
+    return extent;
+  }
+
+  StringRef operation;
+};
+} // namespace
+
+bool ExtentSpec::isLocal() const {
+  return !symbol.empty() && llvm::isLower(symbol.front());
+}
+
+std::string ExtentSpec::getText() const {
+  if (!factor)
+    return symbol;
+  std::string number = std::to_string(*factor);
+  return attribute.empty() ? number : number + " * " + attribute;
+}
+
+Contract::Contract(StringRef operation, StringRef operandLines,
+                   StringRef conditionLines)
+    : operation(operation) {
+  Parser parser(operation);
+  SmallVector<StringRef> lines;
+  operandLines.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (StringRef line : lines)
+    operands.push_back(parser.parseOperand(line));
+  lines.clear();
+  conditionLines.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (StringRef line : lines)
+    conditions.push_back(parser.parseCondition(line));
+}
+
+const OperandSpec *Contract::find(StringRef name) const {
+  const auto *found = llvm::find_if(
+      operands, [&](const OperandSpec &spec) { return spec.name == name; });
+  return found == operands.end() ? nullptr : found;
+}

@@ -1,6 +1,7 @@
 # Build rules shared by every Fovea target.
 
 include(CheckCXXCompilerFlag)
+include(GNUInstallDirs)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -72,13 +73,19 @@ function(add_fovea_conversion_library)
 endfunction()
 
 # add_fovea_shared_library(<name> <sources...> MAP <version script>
+#                          EXPORT <name in the namespace Fovea>
 #                          ARCHIVES <static libraries...>
 #                          LINK <targets...> LINK_PRIVATE <targets...>)
 # A shared library with all of the archives, which shows what the script says.
 function(add_fovea_shared_library name)
-  cmake_parse_arguments(ARG "" "MAP" "ARCHIVES;LINK;LINK_PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "MAP;EXPORT" "ARCHIVES;LINK;LINK_PRIVATE" ${ARGN})
   add_library(${name} SHARED ${ARG_UNPARSED_ARGUMENTS})
-  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION})
+  set_target_properties(${name} PROPERTIES
+    VERSION ${PROJECT_VERSION}
+    EXPORT_NAME ${ARG_EXPORT}
+    INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
+  target_include_directories(${name} INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   list(TRANSFORM ARG_ARCHIVES REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
   if(files)
     target_link_libraries(${name}
@@ -95,6 +102,8 @@ function(add_fovea_shared_library name)
     # The functions of a sanitizer are those of the program.
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
   endif()
+  install(TARGETS ${name} EXPORT FoveaTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
 # add_fovea_tool(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>)
@@ -105,7 +114,11 @@ function(add_fovea_tool name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} fovea_includes fovea_options)
   mlir_target_link_libraries(${name} PRIVATE ${ARG_MLIR})
   target_link_libraries(${name} PRIVATE LLVM)
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  # It starts from wherever it is installed to.
+  set_target_properties(${name} PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${LLVM_LIBRARY_DIR}")
+  install(TARGETS ${name} EXPORT FoveaTargets
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
 # add_fovea_unittest(<name> [<sources...>])

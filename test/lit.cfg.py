@@ -3,6 +3,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 
@@ -75,8 +76,6 @@ tools = [
     ToolSubst("fovea-compile", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
-    ToolSubst("fovea-embedding-example", unresolved="ignore"),
-    ToolSubst("fovea-functions-example", unresolved="ignore"),
 ]
 llvm_config.add_tool_substitutions(
     tools, [config.fovea_tools_dir, config.llvm_tools_dir]
@@ -117,6 +116,10 @@ if has_numpy():
     config.available_features.add("numpy")
 if config.enable_python.upper() in ("ON", "1", "TRUE", "YES"):
     config.available_features.add("python")
+
+
+if shutil.which("pkg-config"):
+    config.available_features.add("pkg-config")
 
 
 def is_git_checkout():

@@ -79,7 +79,7 @@ class Owners:
     def find_included(self, root, path, name):
         """That of what the file at `path` includes as `name`, if it is ours."""
         if name.startswith("fovea_rt/"):
-            return self.folders.get("runtime")
+            return "fovea_rt" if "runtime" in self.folders else None
         if name.startswith(("fovea/", "fovea-c/")):
             return self.find(Path("include") / name)
         beside = (root / path.parent / name).resolve()

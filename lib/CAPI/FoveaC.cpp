@@ -8,6 +8,7 @@
 
 #include "fovea-c/fovea.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
 #include <cstring>
 #include <type_traits>

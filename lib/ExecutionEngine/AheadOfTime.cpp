@@ -16,10 +16,13 @@
 #include "fovea/Target/LLVM/EmitCode.h"
 #include "fovea/Target/NVVM/Attributes.h"
 #include "fovea/Target/NVVM/Serialize.h"
+#include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
+#include <dlfcn.h>
 
 using namespace llvm;
 using namespace fovea;
@@ -40,6 +43,19 @@ static Expected<std::string> getKernels(Compilation &compilation,
   if (!code || kind == CodeKind::PTX)
     return code ? Expected<std::string>(code->ptx) : code.takeError();
   return assemblePTX(code->ptx, *gpu);
+}
+
+/// The runtime of this process, which the code in shared libraries needs; where
+/// it is inside the program, whoever loads them brings another.
+static std::string findRuntime() {
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<void *>(&fovea_rt_version), &info))
+    return {};
+  SmallString<128> path;
+  if (!sys::path::filename(info.dli_fname).starts_with("libfovea_rt.") ||
+      sys::fs::real_path(info.dli_fname, path))
+    return {};
+  return path.str().str();
 }
 
 /// Links an object file to a shared library, by the system's C compiler.
@@ -75,8 +91,13 @@ static Expected<std::string> linkSharedLibrary(StringRef object) {
     if (error)
       return createStringError(error, "cannot write a temporary file");
   }
-  // The program that loads the library brings the runtime.
-  StringRef arguments[] = {program, "-shared", "-o", output, input, "-lm"};
+  SmallVector<StringRef> arguments = {program, "-shared", "-o", output, input};
+  std::string runtime = findRuntime(), search;
+  if (!runtime.empty()) {
+    search = ("-Wl,-rpath," + sys::path::parent_path(runtime)).str();
+    arguments.append({"-Wl,--enable-new-dtags", search, runtime});
+  }
+  arguments.push_back("-lm");
   std::string message;
   int status =
       sys::ExecuteAndWait(program, arguments, std::nullopt,

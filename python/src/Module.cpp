@@ -14,6 +14,7 @@
 #include "Arrays.h"
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"

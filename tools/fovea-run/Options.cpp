@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
+#include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/CommandLine.h"
 

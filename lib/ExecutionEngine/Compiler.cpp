@@ -415,7 +415,11 @@ llvm::Expected<Kernel> fovea::compile(ModuleOp module,
   // A context of our own: the caller's may lack dialects, or be in use.
   std::string text;
   llvm::raw_string_ostream os(text);
-  module.print(os, OpPrintingFlags().enableDebugInfo().useLocalScope());
+  // Names of arguments, for errors, are in their locations.
+  module.print(os, OpPrintingFlags()
+                       .enableDebugInfo()
+                       .useLocalScope()
+                       .printNameLocAsPrefix());
   return compile(text, options);
 }
 

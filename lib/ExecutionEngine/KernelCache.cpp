@@ -99,6 +99,12 @@ void KernelCache::evictOldest() {
 
 Expected<Kernel> KernelCache::getOrCompile(StringRef text,
                                            const CompileOptions &options) {
+  return getOrCompile(text, options, [&] { return compile(text, options); });
+}
+
+Expected<Kernel>
+KernelCache::getOrCompile(StringRef text, const CompileOptions &options,
+                          function_ref<Expected<Kernel>()> compile) {
   uint64_t hash = hashKey(text, options);
   std::shared_ptr<Entry> entry;
   bool isNew = false;
@@ -118,7 +124,7 @@ Expected<Kernel> KernelCache::getOrCompile(StringRef text,
   }
 
   if (isNew) {
-    Expected<Kernel> kernel = compile(text, options);
+    Expected<Kernel> kernel = compile();
     std::string error;
     if (!kernel) {
       error = toString(kernel.takeError());

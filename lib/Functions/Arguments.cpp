@@ -54,14 +54,20 @@ ElementType functions::getStateType(ElementType type) {
 }
 
 //===----------------------------------------------------------------------===//
-// Numbers
+// Errors
 //===----------------------------------------------------------------------===//
+
+Error functions::toArgumentError(Error error) {
+  return createStringError(std::make_error_code(std::errc::invalid_argument),
+                           toString(std::move(error)));
+}
 
 void Checker::fail(const Twine &text) {
   if (failed)
     return;
   failed = true;
-  error = createStringError(text);
+  error = createStringError(std::make_error_code(std::errc::invalid_argument),
+                            text);
 }
 
 void Checker::match(StringRef name, StringRef what, int64_t found,
@@ -72,8 +78,9 @@ void Checker::match(StringRef name, StringRef what, int64_t found,
 
 void Checker::match(StringRef name, StringRef what, ArrayRef<int64_t> found,
                     ArrayRef<int64_t> needed) {
-  check(found == needed, name + ": found " + what + " " + toTuple(found) +
-                             ", needed " + toTuple(needed));
+  if (found != needed)
+    fail(name + ": found " + what + " " + toTuple(found) + ", needed " +
+         toTuple(needed));
 }
 
 int64_t Checker::integer(StringRef name, int64_t value, int64_t least) {
@@ -84,21 +91,22 @@ int64_t Checker::integer(StringRef name, int64_t value, int64_t least) {
 
 double Checker::scale(std::optional<double> value, int64_t width) {
   double number = value.value_or(1.0 / std::sqrt(double(width)));
-  check(std::isfinite(number) || failed,
-        "scale: found " + toText(number) + ", needed a finite number");
+  if (!std::isfinite(number))
+    fail("scale: found " + toText(number) + ", needed a finite number");
   return number;
 }
 
 double Checker::number(StringRef name, double value, bool holds,
                        StringRef least) {
-  check(std::isfinite(value) && holds, name + ": found " + toText(value) +
-                                           ", needed a finite number " + least);
+  if (!std::isfinite(value) || !holds)
+    fail(name + ": found " + toText(value) + ", needed a finite number " +
+         least);
   return value;
 }
 
 void Checker::rate(StringRef name, double value) {
-  check(value >= 0 && value <= 1,
-        name + ": found " + toText(value) + ", needed a number from 0 to 1");
+  if (!(value >= 0 && value <= 1))
+    fail(name + ": found " + toText(value) + ", needed a number from 0 to 1");
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,16 +141,16 @@ void Checker::elementType(const Argument &argument,
 Argument Checker::tensor(StringRef name, const TensorRef &array, unsigned rank,
                          StringRef layout) {
   Argument argument(name, array);
-  check(isFloat(argument.elementType),
-        name + ": found element type " +
-            getArrayTypeName(argument.elementType) + ", needed one of " +
-            join(map_range(kDataTypes, getArrayTypeName), ", "));
+  if (!isFloat(argument.elementType))
+    fail(name + ": found element type " +
+         getArrayTypeName(argument.elementType) + ", needed one of " +
+         join(map_range(kDataTypes, getArrayTypeName), ", "));
   check(argument.shape.size() == rank,
         name + ": found rank " + Twine(argument.shape.size()) +
             ", needed rank " + Twine(rank) + " " + layout);
-  for (int64_t extent : argument.shape)
-    check(extent >= 0, name + ": found shape " + toList(argument.shape) +
-                           ", needed extents of at least 0");
+  if (any_of(argument.shape, [](int64_t extent) { return extent < 0; }))
+    fail(name + ": found shape " + toList(argument.shape) +
+         ", needed extents of at least 0");
   if (failed)
     argument.shape.assign(rank, 1);
   return argument;

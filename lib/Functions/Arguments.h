@@ -52,6 +52,10 @@ std::string getArrayTypeName(ElementType type);
 /// The type of sums and of the log-sum-exp.
 ElementType getStateType(ElementType type);
 
+/// `error`, marked as one of an argument by std::errc::invalid_argument. What
+/// has no memory is marked by std::errc::not_enough_memory.
+llvm::Error toArgumentError(llvm::Error error);
+
 /// Runs checks until one fails, and keeps its error. What a check returns after
 /// that has the rank that was asked for, and nothing else is certain.
 class Checker {
@@ -91,6 +95,14 @@ public:
   /// An array of type `type` and shape `shape`, such as a gradient.
   Argument like(llvm::StringRef name, const TensorRef &array, ElementType type,
                 llvm::ArrayRef<int64_t> shape);
+  /// The same where there is one.
+  std::optional<Argument> likeIf(llvm::StringRef name,
+                                 const std::optional<TensorRef> &array,
+                                 ElementType type,
+                                 llvm::ArrayRef<int64_t> shape) {
+    return array ? std::optional(like(name, *array, type, shape))
+                 : std::nullopt;
+  }
 
   struct Attention {
     Argument q, k, v;

@@ -22,16 +22,12 @@ runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
              const Options &options, bool readsNothing) {
   Shape rows = arguments.rows();
   ElementType type = arguments.q.elementType;
-  call.result(check, "outs", "output", type, arguments.output(),
-              options.output);
-  if (options.returnLse)
-    call.result(check, "outs", "lse", getStateType(type), rows, options.lse);
-  if (check.hasFailed())
-    return check.takeError();
-  bool isEmpty = llvm::is_contained(rows, 0) || readsNothing;
+  call.result(check, "output", type, arguments.output(), options.output);
+  call.resultIf(options.returnLse, check, "lse", getStateType(type), rows,
+                options.lse);
   llvm::Expected<llvm::SmallVector<OwnedTensor>> results =
-      isEmpty ? call.fill({0.0, -std::numeric_limits<double>::infinity()})
-              : call.run();
+      call.runChecked(check, llvm::is_contained(rows, 0) || readsNothing,
+                      {0.0, -std::numeric_limits<double>::infinity()});
   if (!results)
     return results.takeError();
   AttentionResult result;
@@ -56,18 +52,16 @@ inline void addBackward(Call &call, Checker &check,
   const auto &[q, k, v] = arguments;
   ElementType type = q.elementType, state = getStateType(type);
   if (backward.out)
-    call.clause("forward",
-                {check.like("out", *backward.out, type, arguments.output()),
-                 check.like("lse", *backward.lse, state, arguments.rows())});
-  llvm::SmallVector<Argument> gradients{
-      check.like("d_out", backward.dOut, type, arguments.output())};
-  if (backward.dLse)
-    gradients.push_back(
-        check.like("d_lse", *backward.dLse, state, arguments.rows()));
-  call.clause("gradient", gradients);
-  call.result(check, "outs", "d_q", type, q.shape, backward.dQ);
-  call.result(check, "outs", "d_k", type, k.shape, backward.dK);
-  call.result(check, "outs", "d_v", type, v.shape, backward.dV);
+    call.operands({check.like("out", *backward.out, type, arguments.output()),
+                   check.like("lse", *backward.lse, state, arguments.rows())});
+  call.operand(check.like("d_out", backward.dOut, type, arguments.output()));
+  // Operations that need none of it have no lse either.
+  if (backward.out)
+    call.operandIf(
+        check.likeIf("d_lse", backward.dLse, state, arguments.rows()));
+  call.result(check, "d_q", type, q.shape, backward.dQ);
+  call.result(check, "d_k", type, k.shape, backward.dK);
+  call.result(check, "d_v", type, v.shape, backward.dV);
 }
 
 } // namespace fovea::functions

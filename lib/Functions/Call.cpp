@@ -10,10 +10,6 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MathExtras.h"
-#include <cstdlib>
 #include <cstring>
 
 using namespace llvm;
@@ -21,150 +17,99 @@ using namespace fovea;
 using namespace fovea::functions;
 
 //===----------------------------------------------------------------------===//
-// Memory
+// Keys
 //===----------------------------------------------------------------------===//
 
-Expected<OwnedTensor> functions::allocate(ElementType type,
-                                          ArrayRef<int64_t> shape) {
-  constexpr int64_t alignment = 64;
-  int64_t bytes = getByteWidth(type);
-  bool isTooLarge = false;
-  for (int64_t extent : shape)
-    isTooLarge |= MulOverflow(bytes, extent, bytes);
-  if (!isTooLarge)
-    isTooLarge = AddOverflow(bytes, alignment, bytes);
-  bytes = bytes / alignment * alignment;
-  void *data = isTooLarge ? nullptr : std::aligned_alloc(alignment, bytes);
-  if (!data)
-    return createStringError("no memory for an array of shape " +
-                             toTuple(shape));
-  std::memset(data, 0, bytes);
-  return OwnedTensor(data, std::free, data, type, shape);
+void Call::addToKey(const void *data, size_t size) {
+  key.append(StringRef(static_cast<const char *>(data), size));
 }
 
-static int64_t countElements(ArrayRef<int64_t> shape) {
-  int64_t count = 1;
-  for (int64_t extent : shape)
-    count *= extent;
-  return count;
+void Call::addToKey(ElementType type, ArrayRef<int64_t> shape) {
+  addToKey(char(type));
+  addToKey(char(shape.size()));
+  addToKey(shape.data(), shape.size() * sizeof(int64_t));
 }
 
-/// Copies rows of the dimensions from `dim` on, and moves `to` behind them.
-static void copyRows(const Argument &from, unsigned dim, const char *data,
-                     char *&to) {
-  int64_t width = getByteWidth(from.elementType);
-  if (dim == from.shape.size()) {
-    std::memcpy(to, data, width);
-    to += width;
-    return;
-  }
-  for (int64_t index = 0; index < from.shape[dim]; ++index)
-    copyRows(from, dim + 1, data + index * from.strides[dim] * width, to);
-}
-
-Expected<TensorRef> functions::toContiguous(const Argument &argument,
-                                            OwnedTensor &copy) {
-  size_t rank = argument.shape.size();
-  if (!argument.strides.empty() && argument.strides.size() != rank)
-    return createStringError(argument.name + ": found " +
-                             Twine(argument.strides.size()) +
-                             " strides, needed " + Twine(rank));
-  TensorRef ref = argument.getRef();
-  if (is_contained(argument.shape, 0)) {
-    // Whatever the strides: there is nothing to read.
-    ref.strides = {};
-    static char nothing[8];
-    if (!ref.data)
-      ref.data = nothing;
-    return ref;
-  }
-  if (!argument.data)
-    return createStringError(argument.name +
-                             ": found a null pointer, needed data");
-  if (argument.isContiguous()) {
-    ref.strides = {};
-    return ref;
-  }
-  Expected<OwnedTensor> memory = allocate(argument.elementType, argument.shape);
-  if (!memory)
-    return memory.takeError();
-  copy = std::move(*memory);
-  Argument from = argument;
-  if (from.strides.empty()) {
-    from.strides.assign(rank, 1);
-    for (size_t dim = rank; dim-- > 1;)
-      from.strides[dim - 1] = from.strides[dim] * from.shape[dim];
-  }
-  char *to = copy.getDataAs<char>();
-  copyRows(from, 0, static_cast<const char *>(argument.data), to);
-  return copy.getRef();
-}
-
-/// A view of memory that the caller owns.
-static OwnedTensor getView(const Argument &array) {
-  return OwnedTensor(
-      nullptr, [](void *) {}, array.data, array.elementType, array.shape);
+Call::Call(StringRef op, Target target) : op(op), target(target) {
+  // What no text begins with that compiles.
+  key += '\1';
+  key += op;
 }
 
 //===----------------------------------------------------------------------===//
 // Building
 //===----------------------------------------------------------------------===//
 
-static std::string getType(StringRef kind, ElementType type,
-                           ArrayRef<int64_t> shape) {
-  std::string text = (kind + "<").str();
-  for (int64_t extent : shape)
-    text += std::to_string(extent) + "x";
-  return text + fovea::getName(type).str() + ">";
-}
-
-/// key_weights[0] is %key_weights_0.
-static std::string getValueName(StringRef name) {
-  std::string text = "%";
-  for (char c : name)
-    if (c != ']')
-      text += isAlnum(c) ? c : '_';
-  return text;
-}
-
-Call::Value Call::getValue(StringRef name, ElementType type,
-                           ArrayRef<int64_t> shape) {
-  return {getValueName(name), getType("tensor", type, shape)};
-}
-
-Call::Value Call::add(const Argument &argument) {
+unsigned Call::addArgument(const Argument &argument) {
+  addToKey(argument.elementType, argument.shape);
   arguments.push_back(argument);
-  return getValue(argument.name, argument.elementType, argument.shape);
+  return arguments.size() - 1;
 }
 
-void Call::clause(StringRef name, ArrayRef<Value> values) {
-  if (values.empty())
+void Call::operand(ArrayRef<Argument> given) {
+  addToKey(char(given.size()));
+  segments.push_back(given.size());
+  for (const Argument &argument : given)
+    values.push_back(addArgument(argument));
+}
+
+void Call::operandIf(const std::optional<Argument> &argument) {
+  operand(argument ? ArrayRef(*argument) : ArrayRef<Argument>());
+}
+
+void Call::operands(std::initializer_list<Argument> given) {
+  for (const Argument &argument : given)
+    operand(argument);
+}
+
+void Call::operand(unsigned argument) {
+  addToKey(char(argument));
+  segments.push_back(1);
+  values.push_back(argument);
+}
+
+void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
+                    ElementType type, ArrayRef<int64_t> shape) {
+  key += producer;
+  addToKey(inputs.data(), inputs.size() * sizeof(unsigned));
+  addToKey(type, shape);
+  segments.push_back(1);
+  values.push_back(~int(computedValues.size()));
+  computedValues.push_back(
+      {producer.str(), SmallVector<unsigned, 2>(inputs), type, Shape(shape)});
+}
+
+void Call::attribute(StringLiteral name, AttributeValue value) {
+  key += name;
+  addToKey(char(value.index()));
+  std::visit(
+      [&](const auto &found) {
+        using Found = std::decay_t<decltype(found)>;
+        // Padding is no part of a value.
+        if constexpr (std::is_same_v<Found, MaskValue>) {
+          addToKey(found.causal);
+          addToKey(found.window);
+        } else {
+          addToKey(found);
+        }
+      },
+      value);
+  attributes.push_back({name, value});
+}
+
+void Call::flag(StringLiteral name, bool isSet) {
+  if (isSet)
+    attribute(name, Present());
+}
+
+void Call::resultIf(bool isWanted, Checker &check, StringRef name,
+                    ElementType type, ArrayRef<int64_t> shape,
+                    const std::optional<TensorRef> &given) {
+  initSegments.push_back(isWanted);
+  addToKey(isWanted);
+  if (!isWanted)
     return;
-  raw_string_ostream os(clauses);
-  os << ' ' << name << '(';
-  interleaveComma(values, os, [&](const Value &value) { os << value.name; });
-  os << " : ";
-  interleaveComma(values, os, [&](const Value &value) { os << value.type; });
-  os << ')';
-}
-
-void Call::clause(StringRef name, ArrayRef<Argument> arguments) {
-  SmallVector<Value> values;
-  for (const Argument &argument : arguments)
-    values.push_back(add(argument));
-  clause(name, values);
-}
-
-void Call::attribute(StringRef name, double value) {
-  // All digits, and always the point that IR wants.
-  attribute(formatv("{0} = {1} : f64", name, format("%.17e", value)).str());
-}
-
-void Call::result(Checker &check, StringRef clause, StringRef name,
-                  ElementType type, ArrayRef<int64_t> shape,
-                  const std::optional<TensorRef> &given) {
-  Destination destination{clause.str(), name.str(), {},
-                          false,        type,       Shape(shape)};
+  Destination destination{name.str(), type, Shape(shape)};
   if (given) {
     Argument buffer(name, *given);
     check.elementType(buffer, {type});
@@ -172,131 +117,59 @@ void Call::result(Checker &check, StringRef clause, StringRef name,
     check.writable(buffer);
     destination.buffer = buffer;
   }
+  addToKey(type, shape);
+  addToKey(isInBuffer(destination));
   destinations.push_back(std::move(destination));
 }
 
-void Call::update(Checker &check, StringRef clause, const Argument &argument) {
-  check.writable(argument);
-  destinations.push_back({clause.str(), argument.name, argument, true,
-                          argument.elementType, argument.shape});
+void Call::results(Checker &check, StringRef prefix, ArrayRef<Argument> like) {
+  for (const Argument &argument : like)
+    result(check, (prefix + argument.name).str(), argument.elementType,
+           argument.shape);
+  initSegments.truncate(initSegments.size() - like.size());
+  initSegments.push_back(like.size());
+  addToKey(char(like.size()));
 }
 
-//===----------------------------------------------------------------------===//
-// Text
-//===----------------------------------------------------------------------===//
-
-bool Call::writesToBuffers() const {
-  return target == Target::CPU || target == Target::Reference;
-}
-
-std::string Call::getParameters() const {
-  std::string text;
-  raw_string_ostream os(text);
-  ListSeparator comma;
-  for (const Argument &argument : arguments)
-    os << comma << getValueName(argument.name) << ": "
-       << getType("tensor", argument.elementType, argument.shape);
-  for (const Destination &destination : destinations)
-    if (isInBuffer(destination))
-      os << comma << getValueName(destination.name) << "_buffer: "
-         << getType("memref", destination.elementType, destination.shape);
-  return text;
-}
-
-/// The clauses of destinations, in the order in which they were named.
-std::string Call::getDestinations() const {
-  std::string text;
-  raw_string_ostream os(text);
-  for (auto it = destinations.begin(); it != destinations.end();) {
-    auto end = std::find_if(it, destinations.end(), [&](const auto &other) {
-      return other.clause != it->clause;
-    });
-    auto range = make_range(it, end);
-    os << ' ' << it->clause << '(';
-    interleaveComma(range, os, [&](const Destination &destination) {
-      os << getValueName(destination.name) << "_init";
-    });
-    os << " : ";
-    interleaveComma(range, os, [&](const Destination &destination) {
-      os << getType("tensor", destination.elementType, destination.shape);
-    });
-    os << ')';
-    it = end;
-  }
-  return text;
-}
-
-std::string Call::getText() const {
-  std::string inits, stores, returned, returnedTypes, types;
-  raw_string_ostream initsOs(inits), storesOs(stores), returnedOs(returned),
-      returnedTypesOs(returnedTypes), typesOs(types);
-  ListSeparator comma, returnedComma, returnedTypesComma;
-  for (auto [index, destination] : enumerate(destinations)) {
-    std::string type =
-        getType("tensor", destination.elementType, destination.shape);
-    std::string name = getValueName(destination.name);
-    typesOs << comma << type;
-    initsOs << "  " << name << "_init = ";
-    if (!isInBuffer(destination)) {
-      initsOs << "tensor.empty() : " << type << '\n';
-      returnedOs << returnedComma << "%r#" << index;
-      returnedTypesOs << returnedTypesComma << type;
-      continue;
+void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
+  addToKey(char(given.size()));
+  addToKey(inPlace);
+  initSegments.push_back(given.size());
+  for (const Argument &argument : given) {
+    Destination destination{argument.name, argument.elementType,
+                            argument.shape};
+    if (inPlace) {
+      check.writable(argument);
+      destination.buffer = argument;
+      destination.isUpdated = true;
+      addToKey(argument.elementType, argument.shape);
+    } else {
+      destination.from = addArgument(argument);
     }
-    std::string memory =
-        getType("memref", destination.elementType, destination.shape);
-    initsOs << "bufferization.to_tensor " << name
-            << "_buffer restrict writable : " << memory << " to " << type
-            << '\n';
-    storesOs << "  bufferization.materialize_in_destination %r#" << index
-             << " in restrict writable " << name << "_buffer : (" << type
-             << ", " << memory << ") -> ()\n";
+    destinations.push_back(std::move(destination));
   }
-  std::string text;
-  raw_string_ostream os(text);
-  os << "func.func @" << op << '(' << getParameters() << ") -> ("
-     << returnedTypes << ") {\n"
-     << definitions << inits << "  %r:" << destinations.size() << " = attn."
-     << op << clauses << getDestinations() << "\n      {"
-     << join(attributes, ", ") << "} -> " << types << '\n'
-     << stores << "  return " << returned
-     << (returned.empty() ? "" : " : " + returnedTypes) << "\n}\n";
-  return text;
 }
 
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
 
-/// The bytes from the first element to behind the last one.
-static std::pair<uintptr_t, uintptr_t> getSpan(const Argument &array) {
-  auto begin = reinterpret_cast<uintptr_t>(array.data);
-  uintptr_t width = getByteWidth(array.elementType), end = begin + width;
-  int64_t contiguous = 1;
-  for (size_t dim = array.shape.size(); dim-- > 0;) {
-    if (array.shape[dim] == 0)
-      return {begin, begin};
-    int64_t stride = array.strides.empty() ? contiguous : array.strides[dim];
-    contiguous *= array.shape[dim];
-    int64_t reach = (array.shape[dim] - 1) * stride * int64_t(width);
-    (reach < 0 ? begin : end) += reach;
-  }
-  return {begin, end};
+bool Call::writesToBuffers() const {
+  return target == Target::CPU || target == Target::Reference;
 }
 
 Error Call::checkOverlaps() const {
   for (auto [index, destination] : enumerate(destinations)) {
     if (!destination.buffer)
       continue;
-    auto [begin, end] = getSpan(*destination.buffer);
-    auto check = [&, begin = begin, end = end,
-                  &name = destination.name](const Argument &other) -> Error {
-      auto [otherBegin, otherEnd] = getSpan(other);
-      if (begin == end || otherBegin == otherEnd || end <= otherBegin ||
-          otherEnd <= begin)
-        return Error::success();
-      return createStringError(name + ": found memory that overlaps " +
-                               other.name + ", needed memory of its own");
+    auto check = [&, &name = destination.name,
+                  &buffer = *destination.buffer](const Argument &other) {
+      return overlap(buffer, other)
+                 ? createStringError(
+                       std::make_error_code(std::errc::invalid_argument),
+                       name + ": found memory that overlaps " + other.name +
+                           ", needed memory of its own")
+                 : Error::success();
     };
     for (const Argument &argument : arguments)
       if (Error error = check(argument))
@@ -309,20 +182,21 @@ Error Call::checkOverlaps() const {
   return Error::success();
 }
 
-Expected<SmallVector<OwnedTensor>> Call::run() const {
-  if (Error error = checkOverlaps())
-    return error;
-  CompileOptions options;
-  options.target = target;
-  Expected<Kernel> kernel =
-      KernelCache::getGlobal().getOrCompile(getText(), options);
-  if (!kernel)
-    return kernel.takeError();
+Expected<Kernel> Call::getKernel(const CompileOptions &options) const {
+  return KernelCache::getGlobal().getOrCompile(
+      key, options, [&] { return compileFunction(options); });
+}
 
-  SmallVector<TensorRef> inputs;
-  SmallVector<OwnedTensor> copies(arguments.size());
-  for (auto [argument, copy] : zip_equal(arguments, copies)) {
-    Expected<TensorRef> input = toContiguous(argument, copy);
+Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
+                   SmallVectorImpl<OwnedTensor> &returned) const {
+  SmallVector<TensorRef, 8> inputs;
+  SmallVector<OwnedTensor, 0> copies;
+  copies.reserve(arguments.size() + more.size());
+  for (const Argument &argument : concat<const Argument>(arguments, more)) {
+    copies.emplace_back();
+    Expected<TensorRef> input = toContiguous(argument, copies.back(), [&] {
+      return kernel.describeArgument(inputs.size());
+    });
     if (!input)
       return input.takeError();
     inputs.push_back(*input);
@@ -330,9 +204,25 @@ Expected<SmallVector<OwnedTensor>> Call::run() const {
   for (const Destination &destination : destinations)
     if (isInBuffer(destination))
       inputs.push_back(destination.buffer->getRef());
+  Error error = kernel.invoke(inputs, returned);
+  if (!error)
+    return error;
+  Error inputError = kernel.checkInputs(inputs);
+  bool isInputError(inputError);
+  consumeError(std::move(inputError));
+  return isInputError ? toArgumentError(std::move(error)) : std::move(error);
+}
 
-  SmallVector<OwnedTensor> returned;
-  if (Error error = kernel->invoke(inputs, returned))
+Expected<SmallVector<OwnedTensor>> Call::run() const {
+  if (Error error = checkOverlaps())
+    return error;
+  CompileOptions options;
+  options.target = target;
+  Expected<Kernel> kernel = getKernel(options);
+  if (!kernel)
+    return kernel.takeError();
+  SmallVector<OwnedTensor, 4> returned;
+  if (Error error = invoke(*kernel, {}, returned))
     return error;
 
   SmallVector<OwnedTensor> results;
@@ -349,9 +239,24 @@ Expected<SmallVector<OwnedTensor>> Call::run() const {
                   next->getNumBytes());
       ++next;
     }
-    results.push_back(getView(*destination.buffer));
+    results.push_back(getView(destination.buffer->getRef()));
   }
   return results;
+}
+
+Expected<SmallVector<OwnedTensor>>
+Call::runGradient(ArrayRef<int64_t> wanted, const Argument &gradient) const {
+  CompileOptions options;
+  options.target = target;
+  options.vjp.emplace();
+  options.vjp->arguments.assign(wanted.begin(), wanted.end());
+  Expected<Kernel> kernel = getKernel(options);
+  if (!kernel)
+    return kernel.takeError();
+  SmallVector<OwnedTensor> returned;
+  if (Error error = invoke(*kernel, gradient, returned))
+    return error;
+  return returned;
 }
 
 Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
@@ -361,7 +266,7 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
       continue;
     double value = results.size() < values.size() ? values[results.size()] : 0;
     if (destination.buffer) {
-      results.push_back(getView(*destination.buffer));
+      results.push_back(getView(destination.buffer->getRef()));
     } else {
       Expected<OwnedTensor> memory =
           allocate(destination.elementType, destination.shape);
@@ -369,8 +274,15 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
         return memory.takeError();
       results.push_back(std::move(*memory));
     }
-    for (int64_t i = 0, e = countElements(destination.shape); i < e; ++i)
+    for (int64_t i = 0, e = results.back().getNumElements(); i < e; ++i)
       setElement(results.back().getData(), destination.elementType, i, value);
   }
   return results;
+}
+
+Expected<SmallVector<OwnedTensor>>
+Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) const {
+  if (check.hasFailed())
+    return check.takeError();
+  return isEmpty ? fill(values) : run();
 }

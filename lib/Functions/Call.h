@@ -9,69 +9,113 @@
 #ifndef FOVEA_LIB_FUNCTIONS_CALL_H
 #define FOVEA_LIB_FUNCTIONS_CALL_H
 
-#include "Arguments.h"
+#include "Memory.h"
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "llvm/ADT/SmallString.h"
+#include <functional>
 #include <utility>
+#include <variant>
+
+namespace mlir {
+class OpBuilder;
+class ValueRange;
+} // namespace mlir
 
 namespace fovea::functions {
 
-/// Zeroed memory.
-llvm::Expected<OwnedTensor> allocate(ElementType type,
-                                     llvm::ArrayRef<int64_t> shape);
-/// `argument` if it is contiguous and aligned, otherwise a view of a copy of it
-/// in `copy`.
-llvm::Expected<TensorRef> toContiguous(const Argument &argument,
-                                       OwnedTensor &copy);
+/// The type of elements in IR.
+mlir::Type convertType(mlir::MLIRContext *context, ElementType type);
 
-/// A function that is one operation of the dialect, and its arguments.
+/// #attn.mask and #attn.tree.
+struct MaskValue {
+  bool causal;
+  int64_t window;
+};
+struct TreeValue {
+  int64_t ratio, levels;
+};
+/// A unit attribute.
+struct Present {};
+/// The value of an attribute.
+using AttributeValue = std::variant<int64_t, double, bool, Present, MaskValue,
+                                    TreeValue, attn::Weighting, attn::Reduction,
+                                    attn::ConvAlgorithm, attn::RowMask>;
+
+/// A function that is one operation of the dialect, and its arguments. What is
+/// added makes a key; IR is built only for a key without a kernel.
 class Call {
 public:
   /// `op` is the operation without its "attn.".
-  Call(llvm::StringRef op, Target target) : op(op), target(target) {}
+  Call(llvm::StringRef op, Target target);
 
-  /// A value in IR.
-  struct Value {
-    std::string name, type;
-  };
-  /// The value of that name in the definitions.
-  static Value getValue(llvm::StringRef name, ElementType type,
-                        llvm::ArrayRef<int64_t> shape);
-  /// Makes `argument` one of the function.
-  Value add(const Argument &argument);
-  /// Text ahead of the operation.
-  void define(const llvm::Twine &text) { definitions += text.str(); }
+  // Operands, in the order in which the operation declares them.
 
-  /// Operands of the operation; a clause without any is left out.
-  void clause(llvm::StringRef name, llvm::ArrayRef<Value> values);
-  void clause(llvm::StringRef name, llvm::ArrayRef<Argument> arguments);
-  void attribute(const llvm::Twine &text) { attributes.push_back(text.str()); }
-  void attribute(llvm::StringRef name, double value);
+  /// One operand, of as many values as it has.
+  void operand(llvm::ArrayRef<Argument> arguments);
+  void operandIf(const std::optional<Argument> &argument);
+  /// An operand for each argument.
+  void operands(std::initializer_list<Argument> arguments);
+  /// Adds `argument` without making it an operand, and returns its number.
+  unsigned addArgument(const Argument &argument);
+  void operand(unsigned argument);
+  /// An operand that the operation `producer` makes of arguments.
+  void computed(llvm::StringRef producer, llvm::ArrayRef<unsigned> inputs,
+                ElementType type, llvm::ArrayRef<int64_t> shape);
 
-  /// A result, in the memory of `given` or in new memory. `clause` names the
-  /// operation's clause of destinations.
-  void result(Checker &check, llvm::StringRef clause, llvm::StringRef name,
-              ElementType type, llvm::ArrayRef<int64_t> shape,
-              const std::optional<TensorRef> &given = {});
-  /// A destination that the operation updates where it lies.
-  void update(Checker &check, llvm::StringRef clause, const Argument &argument);
+  void attribute(llvm::StringLiteral name, AttributeValue value);
+  /// A unit attribute, unless it is not set.
+  void flag(llvm::StringLiteral name, bool isSet);
+
+  // Destinations, in the order in which the operation declares them.
+
+  /// A result, in the memory of `given` or in new memory.
+  void result(Checker &check, llvm::StringRef name, ElementType type,
+              llvm::ArrayRef<int64_t> shape,
+              const std::optional<TensorRef> &given = {}) {
+    resultIf(true, check, name, type, shape, given);
+  }
+  /// One destination that is left out, or a result where it is not.
+  void resultIf(bool isWanted, Checker &check, llvm::StringRef name,
+                ElementType type, llvm::ArrayRef<int64_t> shape,
+                const std::optional<TensorRef> &given = {});
+  /// One destination of as many results, called `prefix` and their names.
+  void results(Checker &check, llvm::StringRef prefix,
+               llvm::ArrayRef<Argument> like);
+  /// One destination of values that the operation updates: where they lie, or,
+  /// unless `inPlace`, in results.
+  void update(Checker &check, llvm::ArrayRef<Argument> arguments,
+              bool inPlace = true);
 
   /// Runs the operation. The results are those of `result`, in order.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> run() const;
-  /// The same unless a check has failed. The `count` results are the first
-  /// members of a `Result`.
-  template <typename Result, size_t count>
-  llvm::Expected<Result> runFor(Checker &check) const {
-    if (check.hasFailed())
-      return check.takeError();
-    llvm::Expected<llvm::SmallVector<OwnedTensor>> results = run();
-    if (!results)
-      return results.takeError();
-    return toMembers<Result>(*results, std::make_index_sequence<count>());
-  }
   /// What stands for running when there is nothing to compute: every element of
   /// a result is `values[i]`, or 0.
   llvm::Expected<llvm::SmallVector<OwnedTensor>>
   fill(llvm::ArrayRef<double> values = {}) const;
+  /// The same unless a check has failed.
+  llvm::Expected<llvm::SmallVector<OwnedTensor>>
+  runChecked(Checker &check, bool isEmpty = false,
+             llvm::ArrayRef<double> values = {}) const;
+  /// The same. The `count` results are the first members of a `Result`.
+  template <typename Result, size_t count>
+  llvm::Expected<Result> runFor(Checker &check, bool isEmpty = false) const {
+    llvm::Expected<llvm::SmallVector<OwnedTensor>> results =
+        runChecked(check, isEmpty);
+    if (!results)
+      return results.takeError();
+    return toMembers<Result>(*results, std::make_index_sequence<count>());
+  }
+  /// The gradients of the arguments with the numbers `wanted`, from that of the
+  /// first result.
+  llvm::Expected<llvm::SmallVector<OwnedTensor>>
+  runGradient(llvm::ArrayRef<int64_t> wanted, const Argument &gradient) const;
+
+  /// What computes results of arguments and destinations, instead of one
+  /// operation.
+  using Body = std::function<llvm::SmallVector<mlir::Value>(
+      mlir::OpBuilder &, mlir::ValueRange arguments, mlir::ValueRange inits)>;
+  void setBody(Body function) { body = std::move(function); }
 
 private:
   template <typename Result, size_t... indices>
@@ -82,12 +126,25 @@ private:
 
   /// A destination; `buffer` is the memory that it must lie in, if any.
   struct Destination {
-    std::string clause, name;
-    std::optional<Argument> buffer;
-    /// What the buffer holds matters.
-    bool isUpdated = false;
+    std::string name;
     ElementType elementType;
     Shape shape;
+    std::optional<Argument> buffer = {};
+    /// What the buffer holds matters.
+    bool isUpdated = false;
+    /// The argument that it starts from, if it is a result that does.
+    std::optional<unsigned> from = {};
+  };
+  /// A value of operands that is no argument.
+  struct Computed {
+    std::string producer;
+    llvm::SmallVector<unsigned, 2> inputs;
+    ElementType elementType;
+    Shape shape;
+  };
+  struct Attribute {
+    llvm::StringLiteral name;
+    AttributeValue value;
   };
 
   /// Whether kernels can write to memory of the caller; results are copied
@@ -98,15 +155,33 @@ private:
   }
   /// Fails where a kernel would write to what it still has to read.
   llvm::Error checkOverlaps() const;
-  std::string getText() const;
-  std::string getParameters() const;
-  std::string getDestinations() const;
+  llvm::Expected<Kernel> getKernel(const CompileOptions &options) const;
+  /// Compiles the function for a key that has no kernel yet.
+  llvm::Expected<Kernel> compileFunction(const CompileOptions &options) const;
+  llvm::SmallVector<mlir::Value> buildBody(mlir::OpBuilder &builder,
+                                           mlir::ValueRange arguments,
+                                           mlir::ValueRange inits) const;
+  /// Runs `kernel` on the arguments, those in `more` and the destinations.
+  llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
+                     llvm::SmallVectorImpl<OwnedTensor> &returned) const;
+
+  void addToKey(const void *data, size_t size);
+  template <typename T> void addToKey(const T &value) {
+    addToKey(&value, sizeof(value));
+  }
+  void addToKey(ElementType type, llvm::ArrayRef<int64_t> shape);
 
   std::string op;
   Target target;
-  std::string definitions, clauses;
-  llvm::SmallVector<Argument, 8> arguments;
-  llvm::SmallVector<std::string, 4> attributes;
+  Body body;
+  llvm::SmallString<512> key;
+  llvm::SmallVector<Argument, 6> arguments;
+  /// Of all operands, by the number of the argument, or ~number if computed.
+  llvm::SmallVector<int, 8> values;
+  llvm::SmallVector<Computed, 0> computedValues;
+  /// How many values each operand and each destination has.
+  llvm::SmallVector<int32_t, 16> segments, initSegments;
+  llvm::SmallVector<Attribute, 4> attributes;
   llvm::SmallVector<Destination, 2> destinations;
 };
 

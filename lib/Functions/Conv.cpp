@@ -18,16 +18,16 @@ using namespace fovea::functions;
 // Options
 //===----------------------------------------------------------------------===//
 
-static StringRef getKeyword(ConvAlgorithm algorithm) {
+static attn::ConvAlgorithm convert(ConvAlgorithm algorithm) {
   switch (algorithm) {
   case ConvAlgorithm::Auto:
-    return "auto";
+    return attn::ConvAlgorithm::Auto;
   case ConvAlgorithm::Toeplitz:
-    return "toeplitz";
+    return attn::ConvAlgorithm::Toeplitz;
   case ConvAlgorithm::Partitioned:
-    return "partitioned";
+    return attn::ConvAlgorithm::Partitioned;
   case ConvAlgorithm::Single:
-    return "single";
+    return attn::ConvAlgorithm::Single;
   }
   llvm_unreachable("unknown algorithm");
 }
@@ -37,8 +37,7 @@ static void addAlgorithm(Call &call, Checker &check, ConvAlgorithm algorithm,
   check.check(algorithm != ConvAlgorithm::Single || numBases == 1,
               "algorithm: found 'single' for " + Twine(numBases) +
                   " bases, needed one basis");
-  call.attribute("algorithm = #attn.conv_algorithm<" + getKeyword(algorithm) +
-                 ">");
+  call.attribute("algorithm", convert(algorithm));
 }
 
 static void addBlock(Call &call, Checker &check,
@@ -52,8 +51,9 @@ static void addBlock(Call &call, Checker &check,
                   ", needed a power of two from 8 to 2^20");
   check.check(algorithm == ConvAlgorithm::Partitioned,
               "block: found " + Twine(block) + " with the algorithm '" +
-                  getKeyword(algorithm) + "', needed 'partitioned'");
-  call.attribute("block = " + Twine(block) + " : i64");
+                  attn::stringifyConvAlgorithm(convert(algorithm)) +
+                  "', needed 'partitioned'");
+  call.attribute("block", block);
 }
 
 static void addSearch(Call &call, Checker &check, const ConvSearch &search,
@@ -63,7 +63,7 @@ static void addSearch(Call &call, Checker &check, const ConvSearch &search,
   check.check(search.window <= q.shape[2],
               "window: found " + Twine(search.window) +
                   ", needed at most the " + Twine(q.shape[2]) + " rows of q");
-  call.attribute("window = " + Twine(search.window) + " : i64");
+  call.attribute("window", search.window);
   call.attribute("delta", check.number("delta", search.delta, search.delta >= 0,
                                        "of at least 0"));
   call.attribute("epsilon", check.number("epsilon", search.epsilon,
@@ -84,17 +84,16 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
   const auto [q, k, v] =
       check.attention(queries, keys, keys, /*sameLength=*/true);
   Call call("conv_recover", options.target);
-  call.clause("ins", {q, k});
+  call.operands({q, k});
   addSearch(call, check, search, q);
   Shape heads(ArrayRef(q.shape).take_front(2));
   Shape sizes = heads;
   sizes.push_back(search.numBasis);
   Shape bases = sizes;
   bases.push_back(q.shape[2]);
-  call.result(check, "outs", "b", getStateType(q.elementType), bases,
-              options.b);
-  call.result(check, "outs", "sizes", ElementType::I32, sizes, options.sizes);
-  call.result(check, "outs", "found", ElementType::I32, heads, options.found);
+  call.result(check, "b", getStateType(q.elementType), bases, options.b);
+  call.result(check, "sizes", ElementType::I32, sizes, options.sizes);
+  call.result(check, "found", ElementType::I32, heads, options.found);
   return call.runFor<ConvBases, 3>(check);
 }
 
@@ -139,14 +138,13 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
   Checker check;
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
   Call call("conv_apply", options.target);
-  call.clause("ins", {b, sizes, v});
+  call.operands({b, sizes, v});
   addAlgorithm(call, check, options.algorithm, b.shape[2]);
   addBlock(call, check, options.block, options.algorithm);
   Shape heads(ArrayRef(b.shape).take_front(2));
-  call.result(check, "outs", "output", v.elementType,
+  call.result(check, "output", v.elementType,
               {heads[0], heads[1], v.shape[2], v.shape[3]}, options.output);
-  call.result(check, "outs", "recomputed", ElementType::I32, heads,
-              options.recomputed);
+  call.result(check, "recomputed", ElementType::I32, heads, options.recomputed);
   return call.runFor<ConvApplyResult, 2>(check);
 }
 
@@ -156,13 +154,13 @@ static void addConv(Call &call, Checker &check, const ConvSearch &search,
                     const Argument &q, const Options &options) {
   addSearch(call, check, search, q);
   addAlgorithm(call, check, options.algorithm, search.numBasis);
-  call.attribute("num_basis = " + Twine(search.numBasis) + " : i64");
+  call.attribute("num_basis", search.numBasis);
   if (options.slidingGroup) {
     int64_t group = check.integer("group", *options.slidingGroup, 1);
     check.check(search.window <= group,
                 "window: found " + Twine(search.window) +
                     ", needed at most the group of " + Twine(group));
-    call.attribute("group = " + Twine(group) + " : i64");
+    call.attribute("group", group);
   }
 }
 
@@ -175,14 +173,13 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
       check.attention(queries, keys, values, /*sameLength=*/true);
   const auto &[q, k, v] = arguments;
   Call call("conv", options.target);
-  call.clause("ins", {q, k, v});
+  call.operands({q, k, v});
   addConv(call, check, search, q, options);
   ArrayRef<int64_t> heads = ArrayRef(q.shape).take_front(2);
-  call.result(check, "outs", "output", q.elementType, arguments.output(),
+  call.result(check, "output", q.elementType, arguments.output(),
               options.output);
-  call.result(check, "outs", "found", ElementType::I32, heads, options.found);
-  call.result(check, "outs", "recomputed", ElementType::I32, heads,
-              options.recomputed);
+  call.result(check, "found", ElementType::I32, heads, options.found);
+  call.result(check, "recomputed", ElementType::I32, heads, options.recomputed);
   return call.runFor<ConvResult, 3>(check);
 }
 
@@ -198,14 +195,14 @@ fovea::conv_apply_backward(const TensorRef &dOut, const TensorRef &bases,
   Checker check;
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
   Call call("conv_apply_backward", options.target);
-  call.clause("ins", {b, sizes, v});
+  call.operands({b, sizes, v});
   addAlgorithm(call, check, options.algorithm, b.shape[2]);
   addBlock(call, check, options.block, options.algorithm);
   Shape output{b.shape[0], b.shape[1], v.shape[2], v.shape[3]};
-  call.clause("forward", check.like("out", out, v.elementType, output));
-  call.clause("gradient", check.like("d_out", dOut, v.elementType, output));
-  call.result(check, "outs", "d_b", b.elementType, b.shape, options.dB);
-  call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
+  call.operand(check.like("out", out, v.elementType, output));
+  call.operand(check.like("d_out", dOut, v.elementType, output));
+  call.result(check, "d_b", b.elementType, b.shape, options.dB);
+  call.result(check, "d_v", v.elementType, v.shape, options.dV);
   return call.runFor<ConvApplyGradients, 2>(check);
 }
 
@@ -222,11 +219,11 @@ fovea::conv_recover_backward(const TensorRef &dB, const TensorRef &queries,
               {q.shape[0], q.shape[1], gradient.shape[2], q.shape[2]});
   Argument sizes = checkSizes(check, basisSizes, gradient);
   Call call("conv_recover_backward", options.target);
-  call.clause("ins", {q, k, sizes});
-  call.clause("gradient", gradient);
+  call.operands({q, k, sizes});
+  call.operand(gradient);
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
-  call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
+  call.result(check, "d_q", q.elementType, q.shape, options.dQ);
+  call.result(check, "d_k", k.elementType, k.shape, options.dK);
   return call.runFor<ConvGradients, 2>(check);
 }
 
@@ -240,14 +237,12 @@ fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
       check.attention(queries, keys, values, /*sameLength=*/true);
   const auto &[q, k, v] = arguments;
   Call call("conv_backward", options.target);
-  call.clause("ins", {q, k, v});
+  call.operands({q, k, v});
   addConv(call, check, search, q, options);
-  call.clause("forward",
-              check.like("out", out, q.elementType, arguments.output()));
-  call.clause("gradient",
-              check.like("d_out", dOut, q.elementType, arguments.output()));
-  call.result(check, "outs", "d_q", q.elementType, q.shape, options.dQ);
-  call.result(check, "outs", "d_k", k.elementType, k.shape, options.dK);
-  call.result(check, "outs", "d_v", v.elementType, v.shape, options.dV);
+  call.operand(check.like("out", out, q.elementType, arguments.output()));
+  call.operand(check.like("d_out", dOut, q.elementType, arguments.output()));
+  call.result(check, "d_q", q.elementType, q.shape, options.dQ);
+  call.result(check, "d_k", k.elementType, k.shape, options.dK);
+  call.result(check, "d_v", v.elementType, v.shape, options.dV);
   return call.runFor<ConvGradients, 3>(check);
 }

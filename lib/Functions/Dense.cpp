@@ -9,42 +9,36 @@
 #include "fovea/Functions/Dense.h"
 #include "AttentionCall.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
 /// Operands and attributes of both functions. Returns whether no query has a
-/// key; `terms` are what is added to scores.
+/// key; `terms`, log weights and biases, are what is added to scores.
 template <typename Options>
-static bool addDense(Call &call, Checker &check,
-                     const Checker::Attention &arguments,
-                     const Options &options, SmallVectorImpl<Argument> &terms) {
+static bool
+addDense(Call &call, Checker &check, const Checker::Attention &arguments,
+         const Options &options, std::optional<Argument> (&terms)[2]) {
   const auto &[q, k, v] = arguments;
   int64_t length = q.shape[2], numKeys = k.shape[2];
-  call.clause("ins", {q, k, v});
+  call.operands({q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  SmallVector<std::string> masks;
-  if (options.causal)
-    masks.push_back("causal");
-  if (options.window) {
-    // A window that reaches everything is one whatever its size.
-    int64_t window =
+  MaskValue mask{options.causal, 0};
+  // A window that reaches everything is one whatever its size.
+  if (options.window)
+    mask.window =
         std::min(check.integer("window", *options.window, 0), length + numKeys);
-    masks.push_back("window = " + std::to_string(window));
-  }
-  if (!masks.empty())
-    call.attribute("mask = #attn.mask<" + join(masks, ", ") + ">");
+  if (mask.causal || mask.window)
+    call.attribute("mask", mask);
   if (options.logWeight)
-    terms.push_back(check.scoreTerm("log_weight", *options.logWeight,
-                                    q.elementType,
-                                    {q.shape[0], k.shape[1], numKeys}));
+    terms[0] = check.scoreTerm("log_weight", *options.logWeight, q.elementType,
+                               {q.shape[0], k.shape[1], numKeys});
   if (options.bias)
-    terms.push_back(check.scoreTerm("bias", *options.bias, q.elementType,
-                                    {q.shape[0], q.shape[1], length, numKeys}));
-  for (const Argument &term : terms)
-    call.clause(term.name, term);
+    terms[1] = check.scoreTerm("bias", *options.bias, q.elementType,
+                               {q.shape[0], q.shape[1], length, numKeys});
+  for (const std::optional<Argument> &term : terms)
+    call.operandIf(term);
   return numKeys == 0 || options.window == 0;
 }
 
@@ -54,7 +48,7 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
   Checker check;
   Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
   Call call("dense", options.target);
-  SmallVector<Argument> terms;
+  std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   return runAttention(call, check, arguments, options, readsNothing);
 }
@@ -67,19 +61,15 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   Checker check;
   Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
   Call call("dense_backward", options.target);
-  SmallVector<Argument> terms;
+  std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   addBackward(
       call, check, arguments,
       {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
-  for (const Argument &term : terms)
-    call.result(check, "d_" + term.name, "d_" + term.name, term.elementType,
-                term.shape);
-  if (check.hasFailed())
-    return check.takeError();
-  bool isEmpty = is_contained(arguments.rows(), 0) || readsNothing;
+  for (const std::optional<Argument> &term : terms)
+    call.results(check, "d_", term ? ArrayRef(*term) : ArrayRef<Argument>());
   Expected<SmallVector<OwnedTensor>> results =
-      isEmpty ? call.fill() : call.run();
+      call.runChecked(check, is_contained(arguments.rows(), 0) || readsNothing);
   if (!results)
     return results.takeError();
   DenseGradients gradients{std::move((*results)[0]),

@@ -105,18 +105,15 @@ void Families::add(StringRef name, const SummaryWeights &family,
 }
 
 void Families::addToCall() {
-  for (const auto &[name, arguments] : weights)
-    call.clause(name, arguments);
-  for (const auto &[name, arguments] : biases)
-    call.clause(name, arguments);
+  for (const auto *lists : {&weights, &biases})
+    for (const auto &[name, arguments] : *lists)
+      call.operand(arguments);
 }
 
 void Families::addGradients() {
   for (const auto *lists : {&weights, &biases})
     for (const auto &[name, arguments] : *lists)
-      for (const Argument &argument : arguments)
-        call.result(check, "d_" + name, "d_" + argument.name,
-                    argument.elementType, argument.shape);
+      call.results(check, "d_", arguments);
 }
 
 void Families::takeGradients(MutableArrayRef<OwnedTensor> results,
@@ -142,12 +139,10 @@ static void addAttention(Call &call, Checker &check,
                          const Checker::Attention &arguments, int64_t group,
                          const Options &options) {
   const auto &[q, k, v] = arguments;
-  call.clause("ins", {q, k, v});
+  call.operands({q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  call.attribute("group = " + Twine(check.integer("group", group, 1)) +
-                 " : i64");
-  if (options.causal)
-    call.attribute("causal");
+  call.attribute("group", check.integer("group", group, 1));
+  call.flag("causal", options.causal);
 }
 
 /// Fails unless the caller knows what `causal` cannot do.
@@ -157,8 +152,7 @@ static void addLookahead(Call &call, Checker &check, const Options &options) {
               "causal: found True without allow_query_lookahead, needed both: "
               "a summary of queries mixes later queries of its interval into "
               "earlier rows");
-  if (options.causal)
-    call.attribute("allow_query_lookahead");
+  call.flag("allow_query_lookahead", options.causal);
 }
 
 Expected<AttentionResult>
@@ -173,7 +167,7 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
   Call call("fast_multipole", options.target);
   addAttention(call, check, arguments, group, options);
   if (!options.multiplicity)
-    call.attribute("multiplicity = false");
+    call.attribute("multiplicity", false);
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
@@ -198,13 +192,9 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
   families.addToCall();
-  FastMultipoleOptions outputs;
-  outputs.output = options.output;
-  Expected<AttentionResult> result =
-      runAttention(call, check, arguments, outputs, /*readsNothing=*/false);
-  if (!result)
-    return result.takeError();
-  return std::move(result->output);
+  call.result(check, "output", q.elementType, arguments.output(),
+              options.output);
+  return call.runFor<OwnedTensor, 1>(check, is_contained(arguments.rows(), 0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -217,10 +207,8 @@ runBackward(Call &call, Checker &check, const Checker::Attention &arguments,
   families.addToCall();
   addBackward(call, check, arguments, backward);
   families.addGradients();
-  if (check.hasFailed())
-    return check.takeError();
   Expected<SmallVector<OwnedTensor>> results =
-      is_contained(arguments.rows(), 0) ? call.fill() : call.run();
+      call.runChecked(check, is_contained(arguments.rows(), 0));
   if (!results)
     return results.takeError();
   FastMultipoleGradients gradients;
@@ -247,7 +235,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
   Call call("fast_multipole_backward", options.target);
   addAttention(call, check, arguments, group, options);
   if (!options.multiplicity)
-    call.attribute("multiplicity = false");
+    call.attribute("multiplicity", false);
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);

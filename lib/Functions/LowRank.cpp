@@ -59,8 +59,7 @@ static Expected<OwnedTensor> runRope(Call &call, Checker &check,
                                      const RopeOptions &options) {
   call.attribute(
       "base", check.number("base", options.base, options.base > 0, "above 0"));
-  call.result(check, "outs", "output", rows.elementType, rows.shape,
-              options.output);
+  call.result(check, "output", rows.elementType, rows.shape, options.output);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -70,7 +69,7 @@ Expected<OwnedTensor> fovea::rope(const TensorRef &x,
   Checker check;
   const auto [rows, part] = checkRope(check, "x", x, positions);
   Call call("rope", options.target);
-  call.clause("ins", {rows, part});
+  call.operands({rows, part});
   return runRope(call, check, rows, options);
 }
 
@@ -80,8 +79,8 @@ Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
   Checker check;
   const auto [rows, part] = checkRope(check, "d_out", dOut, positions);
   Call call("rope_backward", options.target);
-  call.clause("ins", part);
-  call.clause("gradient", rows);
+  call.operand(part);
+  call.operand(rows);
   return runRope(call, check, rows, options);
 }
 
@@ -116,8 +115,8 @@ static std::pair<Argument, Shape> addFeatures(Call &call, Checker &check,
                   ", needed at most 16 and at most 2**31 - 1 features");
   Shape shape = rows.shape;
   shape.back() = features.value_or(1);
-  call.clause("ins", rows);
-  call.attribute("degree = " + Twine(degree) + " : i64");
+  call.operand(rows);
+  call.attribute("degree", degree);
   call.attribute("scale", scale);
   return {rows, shape};
 }
@@ -128,7 +127,7 @@ fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
   Checker check;
   Call call("polynomial_features", options.target);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
-  call.result(check, "outs", "output", rows.elementType, shape, options.output);
+  call.result(check, "output", rows.elementType, shape, options.output);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -139,9 +138,8 @@ fovea::polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
   Checker check;
   Call call("polynomial_features_backward", options.target);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
-  call.clause("gradient", check.like("d_out", dOut, rows.elementType, shape));
-  call.result(check, "outs", "output", rows.elementType, rows.shape,
-              options.output);
+  call.operand(check.like("d_out", dOut, rows.elementType, shape));
+  call.result(check, "output", rows.elementType, rows.shape, options.output);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -158,18 +156,18 @@ struct MaskPart {
 };
 } // namespace
 
-static StringRef getKeyword(RowMask::Kind kind) {
+static attn::RowMask convert(RowMask::Kind kind) {
   switch (kind) {
   case RowMask::Kind::Causal:
-    return "causal";
+    return attn::RowMask::Causal;
   case RowMask::Kind::RowInterval:
-    return "row_interval";
+    return attn::RowMask::RowInterval;
   case RowMask::Kind::RowChange:
-    return "row_change";
+    return attn::RowMask::RowChange;
   case RowMask::Kind::DistinctRows:
-    return "distinct_rows";
+    return attn::RowMask::DistinctRows;
   case RowMask::Kind::DistinctColumns:
-    return "distinct_columns";
+    return attn::RowMask::DistinctColumns;
   }
   llvm_unreachable("unknown mask");
 }
@@ -225,9 +223,9 @@ static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
     parts.push_back(
         checkPart(check, part.name, array, part.type, shape, /*numFree=*/2));
   }
-  call.clause("ins", {u1, u2, v});
-  call.clause("mask", parts);
-  call.attribute("mask = #attn.row_mask<" + getKeyword(mask.getKind()) + ">");
+  call.operands({u1, u2, v});
+  call.operand(parts);
+  call.attribute("mask", convert(mask.getKind()));
   return factors;
 }
 
@@ -237,7 +235,7 @@ Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
   Checker check;
   Call call("low_rank", options.target);
   Factors factors = addFactors(call, check, u1, u2, v, mask);
-  call.result(check, "outs", "output", factors.u1.elementType, factors.output(),
+  call.result(check, "output", factors.u1.elementType, factors.output(),
               options.output);
   return call.runFor<OwnedTensor, 1>(check);
 }
@@ -252,10 +250,10 @@ fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
   Factors factors = addFactors(call, check, left, right, values, mask);
   const auto &[u1, u2, v] = factors;
   ElementType type = u1.elementType;
-  call.clause("forward", check.like("out", out, type, factors.output()));
-  call.clause("gradient", check.like("d_out", dOut, type, factors.output()));
-  call.result(check, "outs", "d_u1", type, u1.shape, options.dU1);
-  call.result(check, "outs", "d_u2", type, u2.shape, options.dU2);
-  call.result(check, "outs", "d_v", type, v.shape, options.dV);
+  call.operand(check.like("out", out, type, factors.output()));
+  call.operand(check.like("d_out", dOut, type, factors.output()));
+  call.result(check, "d_u1", type, u1.shape, options.dU1);
+  call.result(check, "d_u2", type, u2.shape, options.dU2);
+  call.result(check, "d_v", type, v.shape, options.dV);
   return call.runFor<LowRankGradients, 3>(check);
 }

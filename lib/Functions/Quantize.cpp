@@ -42,10 +42,10 @@ Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
   Argument words = checkSets(check, "codebook", codebook, keys);
   check.elementType(words, {keys.elementType});
   Call call("quantize", options.target);
-  call.clause("ins", {keys, words});
-  call.result(check, "outs", "codes", ElementType::I32,
+  call.operands({keys, words});
+  call.result(check, "codes", ElementType::I32,
               ArrayRef(keys.shape).drop_back(), options.codes);
-  call.result(check, "outs", "quantized", keys.elementType, keys.shape,
+  call.result(check, "quantized", keys.elementType, keys.shape,
               options.quantized);
   if (check.hasFailed())
     return check.takeError();
@@ -75,11 +75,11 @@ fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
               ArrayRef(keySums.shape).drop_back());
   check.rate("rate", options.rate);
   Call call("codebook_update", options.target);
-  call.clause("ins", {keys, keyCodes});
+  call.operands({keys, keyCodes});
   call.attribute("rate", options.rate);
-  call.result(check, "outs", "codebook", keys.elementType, keySums.shape,
+  call.result(check, "codebook", keys.elementType, keySums.shape,
               options.codebook);
-  call.update(check, "outs", keySums);
-  call.update(check, "outs", keyCounts);
+  call.update(check, keySums);
+  call.update(check, keyCounts);
   return call.runFor<OwnedTensor, 1>(check);
 }

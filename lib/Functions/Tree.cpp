@@ -73,23 +73,22 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
                                          " tokens, needed a tree of at most " +
                                          Twine(kMaxNodes) + " nodes");
   Call call("tree_build", options.target);
-  call.clause("ins", tokens);
+  call.operand(tokens);
+  std::optional<Argument> mask;
   if (options.mask) {
-    Argument mask("mask", *options.mask);
-    check.check(mask.elementType == ElementType::I1,
+    mask.emplace("mask", *options.mask);
+    check.check(mask->elementType == ElementType::I1,
                 "mask: found element type " +
-                    getArrayTypeName(mask.elementType) + ", needed bool");
-    check.match("mask", "shape", mask.shape, {batch, length});
-    call.clause("mask", mask);
+                    getArrayTypeName(mask->elementType) + ", needed bool");
+    check.match("mask", "shape", mask->shape, {batch, length});
   }
+  call.operandIf(mask);
   addTreeShape(call, tree);
-  call.result(check, "outs", "tree", tokens.elementType,
+  call.result(check, "tree", tokens.elementType,
               {batch, numNodes, tokens.shape[2]});
-  if (options.mask)
-    call.result(check, "outs", "counts", ElementType::I32, {batch, numNodes});
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
+  call.resultIf(options.mask.has_value(), check, "counts", ElementType::I32,
+                {batch, numNodes});
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
   tree.nodes = std::move((*results)[0]);
@@ -106,16 +105,11 @@ fovea::tree_materialize(const Tree &tree, Target target,
   if (check.hasFailed())
     return check.takeError();
   Call call("tree_materialize", target);
-  call.clause("ins", Argument("tree", tree.nodes.getRef()));
+  call.operand(Argument("tree", tree.nodes.getRef()));
   addTreeShape(call, tree);
-  call.result(check, "outs", "output", tree.nodes.getElementType(),
+  call.result(check, "output", tree.nodes.getElementType(),
               {tree.getBatch(), tree.getNumTokens(), tree.getWidth()}, output);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return std::move((*results)[0]);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 //===----------------------------------------------------------------------===//
@@ -131,19 +125,18 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
   if (!nodes)
     return nodes.takeError();
   Call call("tree_fetch", options.target);
-  call.clause("ins", Argument("tree", tree.nodes.getRef()));
-  call.clause("nodes", nodes->getArguments());
+  call.operand(Argument("tree", tree.nodes.getRef()));
+  for (const Argument &list : nodes->getArguments())
+    call.operand(list);
   addCounts(call, tree);
   addTreeShape(call, tree);
   ElementType type = tree.nodes.getElementType();
-  call.result(check, "outs", "rows", type,
+  call.result(check, "rows", type,
               {tree.getBatch(), nodes->size(), tree.getWidth()}, options.rows);
-  if (options.returnLogWeight)
-    call.result(check, "outs", "log_weight", getStateType(type),
-                {tree.getBatch(), nodes->size()}, options.logWeight);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
+  call.resultIf(options.returnLogWeight, check, "log_weight",
+                getStateType(type), {tree.getBatch(), nodes->size()},
+                options.logWeight);
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
   TreeFetchResult result;
@@ -193,7 +186,8 @@ static void permute(ArrayRef<int64_t> order, const void *from, void *to,
 static Error sortNodes(ArrayRef<int64_t> order, NodeList &nodes, Argument &rows,
                        OwnedTensor &memory) {
   OwnedTensor copy;
-  Expected<TensorRef> contiguous = toContiguous(rows, copy);
+  Expected<TensorRef> contiguous =
+      toContiguous(rows, copy, [&] { return rows.name; });
   if (!contiguous)
     return contiguous.takeError();
   Expected<OwnedTensor> sorted = allocate(rows.elementType, rows.shape);
@@ -248,12 +242,11 @@ Error fovea::tree_update(Tree &tree, const TensorRef &level,
       return error;
 
   Call call("tree_update", target);
-  call.clause("ins", newRows);
-  call.clause("nodes", nodes->getArguments());
+  call.operand(newRows);
+  for (const Argument &list : nodes->getArguments())
+    call.operand(list);
   addCounts(call, tree);
   addTreeShape(call, tree);
-  call.update(check, "outs", Argument("tree", tree.nodes.getRef()));
-  if (check.hasFailed())
-    return check.takeError();
-  return call.run().takeError();
+  call.update(check, Argument("tree", tree.nodes.getRef()));
+  return call.runChecked(check).takeError();
 }

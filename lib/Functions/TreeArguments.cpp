@@ -57,7 +57,7 @@ void functions::checkTree(Checker &check, const Tree &tree) {
 /// Copies a list [r] or [B,r] to [B,r].
 static Expected<OwnedTensor> spread(const Argument &list, int64_t batch) {
   OwnedTensor copy;
-  Expected<TensorRef> ref = toContiguous(list, copy);
+  Expected<TensorRef> ref = toContiguous(list, copy, [&] { return list.name; });
   if (!ref)
     return ref.takeError();
   int64_t size = list.shape.back();
@@ -133,11 +133,11 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
 }
 
 void functions::addTreeShape(Call &call, const Tree &tree) {
-  call.attribute("shape = #attn.tree<ratio = " + Twine(tree.ratio) +
-                 ", levels = " + Twine(tree.levels) + ">");
+  call.attribute("shape", TreeValue{tree.ratio, tree.levels});
 }
 
 void functions::addCounts(Call &call, const Tree &tree) {
-  if (tree.hasCounts())
-    call.clause("counts", Argument("counts", tree.counts.getRef()));
+  call.operandIf(tree.hasCounts()
+                     ? std::optional(Argument("counts", tree.counts.getRef()))
+                     : std::nullopt);
 }

@@ -41,24 +41,18 @@ Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
   ElementType state = getStateType(queries.elementType);
   Shape shape{keys.shape[0], keys.shape[2]};
   Call call("tree_score", options.target);
-  call.clause("ins", {queries, keys});
+  call.operands({queries, keys});
   call.attribute("scale", check.scale(options.scale, queries.shape[3]));
-  if (options.exponential)
-    call.attribute("exponential");
+  call.flag("exponential", options.exponential);
+  std::optional<Argument> weight;
   if (options.logWeight) {
-    Argument weight =
-        check.tensor("log_weight", *options.logWeight, 2, "[B,c]");
-    check.elementType(weight, {state});
-    check.match("log_weight", "shape", weight.shape, shape);
-    call.clause("log_weight", weight);
+    weight = check.tensor("log_weight", *options.logWeight, 2, "[B,c]");
+    check.elementType(*weight, {state});
+    check.match("log_weight", "shape", weight->shape, shape);
   }
-  call.result(check, "outs", "output", state, shape);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  return std::move((*results)[0]);
+  call.operandIf(weight);
+  call.result(check, "output", state, shape);
+  return call.runFor<OwnedTensor, 1>(check);
 }
 
 //===----------------------------------------------------------------------===//
@@ -175,20 +169,22 @@ Error Selection::split(int64_t at, const OwnedTensor *scores) {
   int64_t listed = hasFrontier ? level.getShape()[1] : tree.getNumRoots();
   Checker check;
   Call call("tree_split", target);
-  if (scores)
-    call.clause("scores", Argument("scores", scores->getRef()));
-  if (hasFrontier)
-    call.clause("frontier", {Argument("candidates", candidates.getRef()),
-                             Argument("level", level.getRef()),
-                             Argument("index", index.getRef())});
+  auto add = [&](StringRef name, const OwnedTensor *list) {
+    call.operandIf(list ? std::optional(Argument(name, list->getRef()))
+                        : std::nullopt);
+  };
+  add("scores", scores);
+  add("candidates", hasFrontier ? &candidates : nullptr);
+  add("level", hasFrontier ? &level : nullptr);
+  add("index", hasFrontier ? &index : nullptr);
   addCounts(call, tree);
   addTreeShape(call, tree);
-  call.attribute("at = " + Twine(at) + " : i64");
-  call.attribute("split = " + Twine(budget) + " : i64");
+  call.attribute("at", at);
+  call.attribute("split", budget);
   Shape nodes{batch, listed + budget * (tree.ratio - 1)};
-  call.result(check, "outs", "new_level", ElementType::I32, nodes);
-  call.result(check, "outs", "new_index", ElementType::I32, nodes);
-  call.result(check, "outs", "children", ElementType::I32,
+  call.result(check, "new_level", ElementType::I32, nodes);
+  call.result(check, "new_index", ElementType::I32, nodes);
+  call.result(check, "children", ElementType::I32,
               {batch, budget * tree.ratio});
   Expected<SmallVector<OwnedTensor>> results = call.run();
   if (!results)

@@ -15,18 +15,18 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-static StringRef getKeyword(VQReduction reduction) {
+static attn::Reduction convert(VQReduction reduction) {
   switch (reduction) {
   case VQReduction::Auto:
-    return "auto";
+    return attn::Reduction::Auto;
   case VQReduction::Serial:
-    return "serial";
+    return attn::Reduction::Serial;
   case VQReduction::MatMul:
-    return "matmul";
+    return attn::Reduction::Matmul;
   case VQReduction::Associative:
-    return "associative";
+    return attn::Reduction::Associative;
   case VQReduction::InputScan:
-    return "input_scan";
+    return attn::Reduction::InputScan;
   }
   llvm_unreachable("unknown reduction");
 }
@@ -73,30 +73,24 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   Call call("vq", options.target);
   addVQInputs(call, arguments);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
-  if (state)
-    call.clause("state", checkVQState(check, parts, *state));
+  call.operand(state ? checkVQState(check, parts, *state)
+                     : SmallVector<Argument>());
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
-  call.attribute("reduction = #attn.reduction<" +
-                 getKeyword(options.reduction) + ">");
-  if (options.causal)
-    call.attribute("causal");
+  call.attribute("reduction", convert(options.reduction));
+  call.flag("causal", options.causal);
   ElementType type = arguments.q.elementType;
   Shape output = arguments.output();
-  call.result(check, "outs", "output", type, output, options.output);
-  if (options.returnLse)
-    call.result(check, "outs", "lse", getStateType(type),
+  call.result(check, "output", type, output, options.output);
+  call.resultIf(options.returnLse, check, "lse", getStateType(type),
                 ArrayRef(output).drop_back(), options.lse);
   bool isEmpty = is_contained(ArrayRef(output).drop_back(), 0);
+  SmallVector<Argument> following;
   if (options.returnState && !isEmpty)
     for (const VQStatePart &part : parts)
-      call.result(check, "next_state", std::string("next_") + part.name,
-                  part.elementType, part.shape);
-  if (check.hasFailed())
-    return check.takeError();
-
-  Expected<SmallVector<OwnedTensor>> results =
-      isEmpty ? call.fill() : call.run();
+      following.push_back(part.getArgument());
+  call.results(check, "next_", following);
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check, isEmpty);
   if (!results)
     return results.takeError();
   VQResult result;
@@ -134,18 +128,12 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   addVQInputs(call, arguments);
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
-  call.result(check, "outs", "output", arguments.q.elementType,
-              arguments.output(), options.output);
+  call.result(check, "output", arguments.q.elementType, arguments.output(),
+              options.output);
   if (!check.hasFailed())
-    for (const Argument &part :
-         checkVQState(check, parts, isFirst ? first : state))
-      call.update(check, "state", part);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
-  if (!results)
-    return results.takeError();
-  if (isFirst)
+    call.update(check, checkVQState(check, parts, isFirst ? first : state));
+  Expected<OwnedTensor> output = call.runFor<OwnedTensor, 1>(check);
+  if (output && isFirst)
     state = std::move(first);
-  return std::move((*results)[0]);
+  return output;
 }

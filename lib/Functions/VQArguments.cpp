@@ -13,10 +13,6 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-static StringRef getKeyword(VQWeighting weighting) {
-  return weighting == VQWeighting::Softmax ? "softmax" : "squared_relu";
-}
-
 /// Keys are numbers, or codes.
 static Argument checkKeys(Checker &check, const TensorRef &k,
                           ElementType data) {
@@ -75,28 +71,27 @@ VQArguments functions::checkVQArguments(Checker &check,
 }
 
 void functions::addVQInputs(Call &call, const VQArguments &arguments) {
-  Call::Value q = call.add(arguments.q), codes = call.add(arguments.k);
-  Call::Value v = call.add(arguments.v), words = call.add(arguments.codebook);
-  if (!arguments.keysAreCodes()) {
-    Call::Value keys = codes;
-    codes = call.getValue("codes", ElementType::I32,
-                          ArrayRef(arguments.v.shape).take_front(3));
-    call.define("  %codes_init = tensor.empty() : " + codes.type +
-                "\n  %codes = attn.quantize ins(" + keys.name + ", " +
-                words.name + " : " + keys.type + ", " + words.type +
-                ") outs(%codes_init : " + codes.type + ") -> " + codes.type +
-                "\n");
-  }
-  call.clause("ins", {q, codes, v, words});
-  if (arguments.bias)
-    call.clause("bias", *arguments.bias);
+  unsigned q = call.addArgument(arguments.q), k = call.addArgument(arguments.k);
+  unsigned v = call.addArgument(arguments.v),
+           words = call.addArgument(arguments.codebook);
+  call.operand(q);
+  if (arguments.keysAreCodes())
+    call.operand(k);
+  else
+    call.computed("quantize", {k, words}, ElementType::I32,
+                  ArrayRef(arguments.v.shape).take_front(3));
+  call.operand(v);
+  call.operand(words);
+  call.operandIf(arguments.bias);
 }
 
 void functions::addVQAttributes(Call &call, Checker &check, int64_t block,
                                 double scale, VQWeighting weighting) {
-  call.attribute("block = " + Twine(block) + " : i64");
+  call.attribute("block", block);
   call.attribute("scale", check.scale(scale, 1));
-  call.attribute("weighting = #attn.weighting<" + getKeyword(weighting) + ">");
+  call.attribute("weighting", weighting == VQWeighting::Softmax
+                                  ? attn::Weighting::Softmax
+                                  : attn::Weighting::SquaredRelu);
 }
 
 SmallVector<VQStatePart, 5>

@@ -44,6 +44,11 @@ struct VQStatePart {
   ElementType elementType;
   Shape shape;
   OwnedTensor VQState::*member;
+
+  /// Without data.
+  Argument getArgument() const {
+    return Argument(name, {nullptr, elementType, shape});
+  }
 };
 
 /// Mean, count, codes, values, position.

@@ -73,45 +73,38 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   addVQInputs(call, arguments);
   const VQState *before =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
-  if (before)
-    call.clause("state", checkVQState(check, getVQState(arguments), *before));
-  SmallVector<Argument> gradients{check.like("d_out", dOut, type, output)};
-  if (options.out)
-    call.clause("forward", {check.like("out", *options.out, type, output),
-                            check.like("lse", *options.lse, state, rows)});
-  if (options.dLse)
-    gradients.push_back(check.like("d_lse", *options.dLse, state, rows));
-  call.clause("gradient", gradients);
+  call.operand(before ? checkVQState(check, getVQState(arguments), *before)
+                      : SmallVector<Argument>());
+  call.operandIf(check.likeIf("out", options.out, type, output));
+  call.operandIf(check.likeIf("lse", options.lse, state, rows));
+  call.operand(check.like("d_out", dOut, type, output));
+  call.operandIf(check.likeIf("d_lse", options.dLse, state, rows));
   SmallVector<Part, 3> parts = getParts(arguments);
-  if (const VQStateGradient *next = options.dNextState) {
-    SmallVector<Argument> given;
+  SmallVector<Argument> nextState, stateGradients;
+  if (const VQStateGradient *next = options.dNextState)
     for (const Part &part : parts)
-      given.push_back(check.like(std::string("d_next_state.") + part.name,
-                                 (next->*part.member).getRef(),
-                                 part.elementType, part.shape));
-    call.clause("d_next_state", given);
-  }
+      nextState.push_back(check.like(std::string("d_next_state.") + part.name,
+                                     (next->*part.member).getRef(),
+                                     part.elementType, part.shape));
+  call.operand(nextState);
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
-  if (options.causal)
-    call.attribute("causal");
+  call.flag("causal", options.causal);
   Shape keys(ArrayRef(arguments.v.shape).drop_back());
   keys.push_back(arguments.q.shape[3]);
-  call.result(check, "outs", "d_q", type, arguments.q.shape, options.dQ);
-  call.result(check, "outs", "d_k", type, keys, options.dK);
-  call.result(check, "outs", "d_v", type, arguments.v.shape, options.dV);
-  if (arguments.bias)
-    call.result(check, "d_bias", "d_bias", arguments.bias->elementType,
-                arguments.bias->shape);
+  call.result(check, "d_q", type, arguments.q.shape, options.dQ);
+  call.result(check, "d_k", type, keys, options.dK);
+  call.result(check, "d_v", type, arguments.v.shape, options.dV);
+  call.results(check, "d_",
+               arguments.bias ? ArrayRef(*arguments.bias)
+                              : ArrayRef<Argument>());
   if (before)
     for (const Part &part : parts)
-      call.result(check, "d_state", std::string("d_state_") + part.name,
-                  part.elementType, part.shape);
-  if (check.hasFailed())
-    return check.takeError();
+      stateGradients.emplace_back(
+          part.name, TensorRef{nullptr, part.elementType, part.shape});
+  call.results(check, "d_state_", stateGradients);
   bool isEmpty = is_contained(rows, 0);
-  Expected<SmallVector<OwnedTensor>> results =
-      isEmpty ? call.fill() : call.run();
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check, isEmpty);
   if (!results)
     return results.takeError();
   VQGradients found;

@@ -11,12 +11,14 @@
 
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <mutex>
 
 namespace fovea {
 
-/// Kernels by text and options. Threads that ask for the same kernel at the
-/// same time compile it once; the others wait for it. Failures are not kept.
+/// Kernels by text, or a key that stands for one, and options. Threads that ask
+/// for the same kernel at the same time compile it once; the others wait for
+/// it. Failures are not kept.
 class KernelCache {
 public:
   /// Keeps up to `capacity` kernels; the one unused for longest makes room.
@@ -28,6 +30,10 @@ public:
   /// The cached kernel, or a new one.
   llvm::Expected<Kernel> getOrCompile(llvm::StringRef text,
                                       const CompileOptions &options = {});
+  /// The same for a key that stands for what `compile` compiles.
+  llvm::Expected<Kernel>
+  getOrCompile(llvm::StringRef key, const CompileOptions &options,
+               llvm::function_ref<llvm::Expected<Kernel>()> compile);
 
   /// Forgets all kernels. Handles that are still held stay valid.
   void clear();

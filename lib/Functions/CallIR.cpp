@@ -1,0 +1,203 @@
+//===- CallIR.cpp - The function of a call --------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::functions;
+
+//===----------------------------------------------------------------------===//
+// Types and attributes
+//===----------------------------------------------------------------------===//
+
+Type functions::convertType(MLIRContext *context, ElementType type) {
+  switch (type) {
+  case ElementType::F16:
+    return Float16Type::get(context);
+  case ElementType::BF16:
+    return BFloat16Type::get(context);
+  case ElementType::F32:
+    return Float32Type::get(context);
+  case ElementType::F64:
+    return Float64Type::get(context);
+  case ElementType::Index:
+    return IndexType::get(context);
+  case ElementType::I1:
+    return IntegerType::get(context, 1);
+  default:
+    return IntegerType::get(context, 8 * getByteWidth(type));
+  }
+}
+
+namespace {
+/// The attribute of a value.
+struct AttributeBuilder {
+  OpBuilder &b;
+  MLIRContext *context = b.getContext();
+
+  Attribute operator()(int64_t value) { return b.getI64IntegerAttr(value); }
+  Attribute operator()(double value) { return b.getF64FloatAttr(value); }
+  Attribute operator()(bool value) { return b.getBoolAttr(value); }
+  Attribute operator()(Present) { return b.getUnitAttr(); }
+  Attribute operator()(const MaskValue &mask) {
+    return attn::MaskAttr::get(context, mask.causal, mask.window);
+  }
+  Attribute operator()(const TreeValue &tree) {
+    return attn::TreeAttr::get(context, tree.ratio, tree.levels);
+  }
+  Attribute operator()(attn::Weighting value) {
+    return attn::WeightingAttr::get(context, value);
+  }
+  Attribute operator()(attn::Reduction value) {
+    return attn::ReductionAttr::get(context, value);
+  }
+  Attribute operator()(attn::ConvAlgorithm value) {
+    return attn::ConvAlgorithmAttr::get(context, value);
+  }
+  Attribute operator()(attn::RowMask value) {
+    return attn::RowMaskAttr::get(context, value);
+  }
+};
+} // namespace
+
+/// key_weights[0] is %key_weights_0.
+static Location getLocation(MLIRContext *context, StringRef name) {
+  std::string text;
+  for (char c : name)
+    if (c != ']')
+      text += llvm::isAlnum(c) ? c : '_';
+  return NameLoc::get(StringAttr::get(context, text));
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// An operation of the dialect whose results have the types of `inits`.
+static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
+                          ArrayRef<int32_t> segments, ValueRange inits,
+                          ArrayRef<NamedAttribute> attributes) {
+  OperationState state(b.getUnknownLoc(), ("attn." + op).str());
+  state.addOperands(operands);
+  state.addOperands(inits);
+  state.addTypes(inits.getTypes());
+  state.addAttributes(attributes);
+  if (state.name.hasTrait<OpTrait::AttrSizedOperandSegments>())
+    state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  return b.create(state);
+}
+
+SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
+                                   ValueRange inits) const {
+  if (body)
+    return body(b, functionArguments, inits);
+  SmallVector<Value> operands;
+  for (int value : values) {
+    if (value >= 0) {
+      operands.push_back(functionArguments[value]);
+      continue;
+    }
+    const Computed &computed = computedValues[~value];
+    SmallVector<Value> inputs;
+    for (unsigned input : computed.inputs)
+      inputs.push_back(functionArguments[input]);
+    Value init = tensor::EmptyOp::create(
+        b, b.getUnknownLoc(), computed.shape,
+        convertType(b.getContext(), computed.elementType));
+    SmallVector<int32_t> single(inputs.size() + 1, 1);
+    operands.push_back(
+        buildOp(b, computed.producer, inputs, single, init, {})->getResult(0));
+  }
+  SmallVector<NamedAttribute> named;
+  for (const auto &[name, value] : attributes)
+    named.push_back(
+        b.getNamedAttr(name, std::visit(AttributeBuilder{b}, value)));
+  SmallVector<int32_t, 16> sizes(segments);
+  llvm::append_range(sizes, initSegments);
+  return llvm::to_vector_of<Value>(
+      buildOp(b, op, operands, sizes, inits, named)->getResults());
+}
+
+llvm::Expected<Kernel>
+Call::compileFunction(const CompileOptions &options) const {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.loadDialect<arith::ArithDialect, attn::AttnDialect,
+                      bufferization::BufferizationDialect, func::FuncDialect,
+                      linalg::LinalgDialect, tensor::TensorDialect>();
+  OpBuilder b(&context);
+  Location loc = b.getUnknownLoc();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(b, loc);
+  b.setInsertionPointToEnd(module->getBody());
+
+  SmallVector<Type> types, returnedTypes;
+  SmallVector<Location> locations;
+  for (const Argument &argument : arguments) {
+    types.push_back(RankedTensorType::get(
+        argument.shape, convertType(&context, argument.elementType)));
+    locations.push_back(getLocation(&context, argument.name));
+  }
+  for (const Destination &destination : destinations) {
+    Type element = convertType(&context, destination.elementType);
+    if (!isInBuffer(destination)) {
+      returnedTypes.push_back(
+          RankedTensorType::get(destination.shape, element));
+      continue;
+    }
+    types.push_back(MemRefType::get(destination.shape, element));
+    locations.push_back(getLocation(&context, destination.name + "_buffer"));
+  }
+  auto function =
+      func::FuncOp::create(b, loc, op, b.getFunctionType(types, returnedTypes));
+  Block *entry = function.addEntryBlock();
+  for (auto [argument, location] :
+       llvm::zip_equal(entry->getArguments(), locations))
+    argument.setLoc(location);
+  b.setInsertionPointToEnd(entry);
+
+  auto given = ValueRange(entry->getArguments()).take_front(arguments.size());
+  auto buffers = ValueRange(entry->getArguments()).drop_front(arguments.size());
+  SmallVector<Value> inits;
+  auto buffer = buffers.begin();
+  for (const Destination &destination : destinations) {
+    auto type = RankedTensorType::get(
+        destination.shape, convertType(&context, destination.elementType));
+    if (destination.from)
+      inits.push_back(given[*destination.from]);
+    else if (isInBuffer(destination))
+      inits.push_back(bufferization::ToTensorOp::create(
+          b, loc, type, *buffer++, /*restrict=*/true, /*writable=*/true));
+    else
+      inits.push_back(tensor::EmptyOp::create(b, loc, destination.shape,
+                                              type.getElementType()));
+  }
+  SmallVector<Value> returned;
+  buffer = buffers.begin();
+  for (auto [destination, result] :
+       llvm::zip_equal(destinations, buildBody(b, given, inits))) {
+    if (!isInBuffer(destination)) {
+      returned.push_back(result);
+      continue;
+    }
+    auto store = bufferization::MaterializeInDestinationOp::create(
+        b, loc, result, *buffer++);
+    store.setRestrict(true);
+    store.setWritable(true);
+  }
+  func::ReturnOp::create(b, loc, returned);
+  return compile(*module, options);
+}

@@ -15,8 +15,7 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// The least L with length <= group 2^(L+1).
-static int64_t getNumLevels(int64_t length, int64_t group) {
+int64_t fovea::getNumLevels(int64_t length, int64_t group) {
   int64_t groups = divideCeil(length, group);
   return groups <= 2 ? 0 : Log2_64_Ceil(groups) - 1;
 }

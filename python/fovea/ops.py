@@ -1,12 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The attention functions.
-
-A call makes a key of the shapes, types and options; a kernel that was compiled
-for that key runs at once.  Otherwise the arguments are checked, a function with
-the one operation is written as IR and compiled.
-"""
+"""The attention functions: those of C++, which check the arguments."""
 
 from __future__ import annotations
 
@@ -114,20 +109,6 @@ def _build(
     return _fovea.compile(text, target, "native", None)
 
 
-def _nothing_to_read(
-    element: str, out: tuple[int, ...], lse: tuple[int, ...] | None
-) -> Callable[..., Any]:
-    """What stands for a kernel when no query has a key to attend to."""
-    type = _fovea.bfloat16() if element == "bf16" else np.dtype(check.FLOAT_TYPES[element])
-    state = check.FLOAT_TYPES[check.state_type(element)]
-
-    def call(*arrays: Any) -> Any:
-        zeros = np.zeros(out, type)
-        return zeros if lse is None else (zeros, np.full(lse, -np.inf, state))
-
-    return call
-
-
 def _float(value: float) -> str:
     # All digits, and always the point that IR wants.
     return f"{value:.17e} : f64"
@@ -147,74 +128,6 @@ def _with_rank(name: str, array: Any, rank: int) -> Any:
         _fovea.describe(name, array)
         array = np.from_dlpack(array)
     return array.reshape((1,) * missing + tuple(array.shape))
-
-
-def _dense_window(window: Any, q: Tensor, k: Tensor) -> int | None:
-    if window is None:
-        return None
-    # A window that reaches everything is one whatever its size.
-    return min(check.integer("window", window, 0), q.shape[2] + k.shape[2])
-
-
-def _dense_terms(
-    q: Tensor, k: Tensor, log_weight: Any, bias: Any
-) -> list[tuple[str, list[Tensor]]]:
-    """The clauses of what is added to scores."""
-    clauses = []
-    for name, term, shape in (
-        ("log_weight", log_weight, k.shape[:3]),
-        ("bias", bias, (*q.shape[:3], k.shape[2])),
-    ):
-        if term is not None:
-            clauses.append((name, [check.score_term(name, term, q.element, shape)]))
-    return clauses
-
-
-def _dense_attributes(scale: Any, q: Tensor, causal: bool, window: int | None) -> list[str]:
-    attributes = [f"scale = {_float(check.scale(scale, q.shape[3]))}"]
-    masks = ["causal"] * bool(causal)
-    masks += [f"window = {window}"] * (window is not None)
-    if masks:
-        attributes.append(f"mask = #attn.mask<{', '.join(masks)}>")
-    return attributes
-
-
-def _dense_arrays(q: Any, k: Any, v: Any, log_weight: Any, bias: Any) -> list[Any]:
-    """The arrays of a call, terms with all their axes."""
-    arrays = [q, k, v]
-    if log_weight is not None:
-        arrays.append(_with_rank("log_weight", log_weight, 3))
-    if bias is not None:
-        arrays.append(_with_rank("bias", bias, 4))
-    return arrays
-
-
-def _make_dense(
-    q: Any,
-    k: Any,
-    v: Any,
-    scale: Any,
-    causal: bool,
-    window: Any,
-    log_weight: Any,
-    bias: Any,
-    return_lse: bool,
-    target: str,
-) -> Callable[..., Any]:
-    check_target(target)
-    q, k, v = check.queries_keys_values(q, k, v, same_length=False)
-    rows, keys, value_width = q.shape[:3], v.shape[2], v.shape[3]
-    window = _dense_window(window, q, k)
-    clauses = _dense_terms(q, k, log_weight, bias)
-    if 0 in rows or keys == 0 or window == 0:
-        return _nothing_to_read(
-            q.element, (*rows, value_width), rows if return_lse else None
-        )
-    results = [tensor_type(q.element, (*rows, value_width))]
-    if return_lse:
-        results.append(tensor_type(check.state_type(q.element), rows))
-    attributes = _dense_attributes(scale, q, causal, window)
-    return _build("dense", (q, k, v), clauses, [("outs", results)], attributes, target)
 
 
 def dense(
@@ -243,148 +156,12 @@ def dense(
     of q or the type of the log-sum-exp.  A query without any key gives zeros
     and -inf.
     """
-    check.flags(causal=causal, return_lse=return_lse)
-    arrays = _dense_arrays(q, k, v, log_weight, bias)
-    terms = iter(arrays[3:])
-    log_weight = None if log_weight is None else next(terms)
-    bias = None if bias is None else next(terms)
-    options = (
-        "dense",
-        target,
-        scale,
-        causal,
-        window,
-        log_weight is None,
-        bias is None,
-        return_lse,
-    )
-    kernel = _remembered(
-        options,
-        arrays,
-        lambda: _make_dense(q, k, v, scale, causal, window, log_weight, bias, return_lse, target),
-    )
-    return kernel(*arrays)
+    return _fovea.dense(q, k, v, scale, causal, window, log_weight, bias, return_lse, target)
 
 
 # ----------------------------------------------------------------------------
 # Fast multipole
 # ----------------------------------------------------------------------------
-
-
-def _collect(*lists: Any) -> tuple[list[Any], tuple[int | None, ...]]:
-    """The arrays of all levels in one list, and how many each list has.
-
-    What is no list stays as it is, for the checks to name.
-    """
-    arrays: list[Any] = []
-    counts: list[int | None] = []
-    for entries in lists:
-        if entries is None:
-            counts.append(None)
-        elif isinstance(entries, (list, tuple)):
-            arrays.extend(entries)
-            counts.append(len(entries))
-        else:
-            raise TypeError
-    return arrays, tuple(counts)
-
-
-def _multipole_clauses(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    weights: Sequence[Any],
-    biases: Sequence[Any],
-    group: Any,
-    scale: Any,
-) -> tuple[list[tuple[str, list[Tensor]]], list[str]]:
-    """The weights and biases of all levels, and the attributes of both forms.
-
-    `weights` and `biases` go with v, k and, if there are three, q, from the
-    last to the first.
-    """
-    scale = check.scale(scale, q.shape[3])
-    group = check.integer("group", group, 1)
-    names = ("query", "key", "value")[-len(weights) :]
-    tensors = (q, k, v)[-len(weights) :]
-    rank, families = None, []
-    for name, weight, bias, tensor in zip(names, weights, biases, tensors):
-        family, rank = check.family(name, weight, bias, tensor, group, rank)
-        families.append(family)
-    clauses = [(f"{n}_weights", family.weights) for n, family in zip(names, families)]
-    clauses += [(f"{n}_biases", family.biases) for n, family in zip(names, families)]
-    return clauses, [f"group = {group} : i64", f"scale = {_float(scale)}"]
-
-
-def _make_multipole(
-    op: str,
-    q: Any,
-    k: Any,
-    v: Any,
-    weights: Sequence[Any],
-    biases: Sequence[Any],
-    group: Any,
-    scale: Any,
-    flags: Sequence[str],
-    return_lse: bool,
-    target: str,
-) -> Callable[..., Any]:
-    check_target(target)
-    q, k, v = check.queries_keys_values(q, k, v, same_length=True)
-    clauses, attributes = _multipole_clauses(q, k, v, weights, biases, group, scale)
-    rows, value_width = q.shape[:3], v.shape[3]
-    if 0 in rows:
-        return _nothing_to_read(
-            q.element, (*rows, value_width), rows if return_lse else None
-        )
-    results = [tensor_type(q.element, (*rows, value_width))]
-    if return_lse:
-        results.append(tensor_type(check.state_type(q.element), rows))
-    return _build(
-        op, (q, k, v), clauses, [("outs", results)], [*attributes, *flags], target
-    )
-
-
-def _call_multipole(
-    op: str,
-    q: Any,
-    k: Any,
-    v: Any,
-    weights: Sequence[Any],
-    biases: Sequence[Any],
-    group: Any,
-    scale: Any,
-    flags: tuple[str, ...],
-    return_lse: bool,
-    target: str,
-) -> Any:
-    arrays, key, kernel = [], None, None
-    try:
-        levels, counts = _collect(*weights, *biases)
-        arrays = [q, k, v, *levels]
-        options = (op, target, group, scale, flags, return_lse, counts)
-        key, kernel = _find(options, arrays)
-    except TypeError:
-        # Iterators can be read once only.
-        weights = [_as_list(entries) for entries in weights]
-        biases = [_as_list(entries) for entries in biases]
-        arrays = [q, k, v]
-    if kernel is None:
-        kernel = _make_multipole(
-            op, q, k, v, weights, biases, group, scale, flags, return_lse, target
-        )
-        if key is not None:
-            remember(key, kernel)
-        else:
-            arrays = [q, k, v, *_collect(*weights, *biases)[0]]
-    return kernel(*arrays)
-
-
-def _as_list(entries: Any) -> Any:
-    try:
-        return list(entries)
-    except TypeError:
-        return entries
 
 
 def fast_multipole(
@@ -418,35 +195,10 @@ def fast_multipole(
 
     From "Fast Multipole Attention" (arXiv:2310.11960).
     """
-    check.flags(causal=causal, multiplicity=multiplicity, return_lse=return_lse)
-    flags = (
-        *(("causal",) if causal else ()),
-        *(() if multiplicity else ("multiplicity = false",)),
-    )
-    return _call_multipole(
-        "fast_multipole",
-        q,
-        k,
-        v,
-        (key_weights, value_weights),
-        (key_biases, value_biases),
-        group,
-        scale,
-        flags,
-        return_lse,
-        target,
-    )
-
-
-def _lookahead_flags(causal: bool, allow_query_lookahead: bool) -> tuple[str, ...]:
-    """The attributes of a linear form, which is causal only on purpose."""
-    check.flags(causal=causal, allow_query_lookahead=allow_query_lookahead)
-    if causal and not allow_query_lookahead:
-        raise ValueError(
-            "causal: found True without allow_query_lookahead, needed both: a summary of "
-            "queries mixes later queries of its interval into earlier rows"
-        )
-    return ("causal", "allow_query_lookahead") if causal else ()
+    return _fovea.fast_multipole(
+        q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
+        multiplicity, return_lse, target,
+    )  # fmt: skip
 
 
 def fast_multipole_linear(
@@ -478,17 +230,7 @@ def fast_multipole_linear(
 
     The linear form of "Fast Multipole Attention" (arXiv:2310.11960).
     """
-    flags = _lookahead_flags(causal, allow_query_lookahead)
-    return _call_multipole(
-        "fast_multipole_linear",
-        q,
-        k,
-        v,
-        (query_weights, key_weights, value_weights),
-        (query_biases, key_biases, value_biases),
-        group,
-        scale,
-        flags,
-        False,
-        target,
-    )
+    return _fovea.fast_multipole_linear(
+        q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
+        value_biases, scale, causal, allow_query_lookahead, target,
+    )  # fmt: skip

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Arrays.h"
+#include "Running.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,10 +19,6 @@ namespace nb = nanobind;
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
-
-[[noreturn]] static void raiseValueError(const Twine &text) {
-  throw nb::value_error(text.str().c_str());
-}
 
 static std::string toText(nb::handle object) { return nb::str(object).c_str(); }
 
@@ -332,11 +328,48 @@ bool ArrayView::copyToKernelLayout() {
   return true;
 }
 
+void ArrayView::makeContiguous(StringRef name, bool needsWrite) {
+  if (isKernelLayout())
+    return;
+  if (onGPU)
+    raiseValueError(name + ": found an array with gaps, in another order or "
+                           "unaligned on a GPU, needed a contiguous one");
+  // What a kernel writes to a copy would be lost.
+  if (needsWrite)
+    raiseValueError(name + ": found an array with gaps, in another order, "
+                           "unaligned or of another byte order, needed a "
+                           "contiguous one, because the kernel writes to it");
+  bool isCopied = [&] {
+    nb::gil_scoped_release release;
+    return copyToKernelLayout();
+  }();
+  if (isCopied)
+    return;
+  std::string text = (name + ": found an array that must be copied, needed "
+                             "memory for that, or a contiguous array")
+                         .str();
+  PyErr_SetString(PyExc_MemoryError, text.c_str());
+  throw nb::python_error();
+}
+
+void ArrayView::makeReadable(StringRef name, bool needsWrite) {
+  int64_t width = getByteWidth(elementType);
+  bool isDescribed =
+      !onGPU && !needsWrite && !isSwapped &&
+      reinterpret_cast<uintptr_t>(data) % width == 0 &&
+      all_of(byteStrides, [&](int64_t stride) { return stride % width == 0; });
+  if (isKernelLayout() || !isDescribed)
+    return makeContiguous(name, needsWrite);
+  for (int64_t stride : byteStrides)
+    strides.push_back(stride / width);
+}
+
 TensorRef ArrayView::getRef() const {
   TensorRef ref;
   ref.data = data;
   ref.elementType = elementType;
   ref.shape = shape;
+  ref.strides = strides;
   ref.isReadOnly = isReadOnly;
   return ref;
 }
@@ -345,56 +378,73 @@ TensorRef ArrayView::getRef() const {
 // Results
 //===----------------------------------------------------------------------===//
 
-static nb::dlpack::dtype getArrayType(ElementType type) {
-  switch (type) {
-  case ElementType::F32:
-    return nb::dtype<float>();
-  case ElementType::F64:
-    return nb::dtype<double>();
-  case ElementType::F16:
-    return {uint8_t(nb::dlpack::dtype_code::Float), 16, 1};
-  // NumPy learns below that these are bfloat16.
-  case ElementType::BF16:
-    return nb::dtype<uint16_t>();
-  case ElementType::I1:
-    return nb::dtype<bool>();
-  case ElementType::I8:
-    return nb::dtype<int8_t>();
-  case ElementType::I16:
-    return nb::dtype<int16_t>();
-  case ElementType::I32:
-    return nb::dtype<int32_t>();
-  case ElementType::I64:
-  case ElementType::Index:
-    return nb::dtype<int64_t>();
-  }
-  llvm_unreachable("unknown element type");
+static nb::dlpack::dtype getDLPackType(ElementType type) {
+  using Code = nb::dlpack::dtype_code;
+  Code code = Code::Int;
+  if (type == ElementType::BF16)
+    code = Code::Bfloat;
+  else if (isFloat(type))
+    code = Code::Float;
+  else if (type == ElementType::I1)
+    code = Code::Bool;
+  return {uint8_t(code), uint8_t(8 * getByteWidth(type)), 1};
 }
 
-nb::object python::toArray(OwnedTensor tensor, std::optional<int> device) {
+/// NumPy's dtype, kept for good.
+static nb::handle getArrayType(ElementType type) {
+  static PyObject *types[size_t(ElementType::Index) + 1] = {};
+  PyObject *&found = types[size_t(type)];
+  if (!found && type == ElementType::BF16)
+    found = getBFloat16Type().ptr();
+  if (!found)
+    found = nb::module_::import_("numpy")
+                .attr("dtype")(getElementInfo(type).arrayName.data())
+                .release()
+                .ptr();
+  return found;
+}
+
+/// The bytes of a tensor as a buffer of Python.
+static int getBuffer(PyObject *self, Py_buffer *view, int flags) {
+  auto *tensor = nb::inst_ptr<OwnedTensor>(self);
+  return PyBuffer_FillInfo(view, self, tensor->getData(), tensor->getNumBytes(),
+                           /*readonly=*/0, flags);
+}
+
+static PyType_Slot bufferSlots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void *>(getBuffer)}, {0, nullptr}};
+
+void python::defineMemory(nb::module_ &m) {
+  nb::class_<OwnedTensor>(m, "Memory", nb::type_slots(bufferSlots),
+                          "The memory of a result, which its array holds.");
+}
+
+/// An object with DLPack that owns memory of a GPU.
+static nb::object toDeviceArray(OwnedTensor tensor, int device) {
   SmallVector<size_t, 4> shape(tensor.getShape());
   void *data = tensor.getData();
   ElementType type = tensor.getElementType();
-
   // The capsule takes the tensor, and with it the memory.
   auto owned = std::make_unique<OwnedTensor>(std::move(tensor));
   nb::capsule owner(owned.get(), [](void *pointer) noexcept {
     delete static_cast<OwnedTensor *>(pointer);
   });
   owned.release();
-  if (device) {
-    nb::dlpack::dtype dtype = getArrayType(type);
-    if (type == ElementType::BF16)
-      dtype.code = uint8_t(nb::dlpack::dtype_code::Bfloat);
-    return nb::cast(nb::ndarray<nb::array_api>(
-        data, shape.size(), shape.data(), owner, nullptr, dtype,
-        nb::device::cuda::value, *device));
-  }
-  nb::object array = nb::cast(nb::ndarray<nb::numpy>(
-      data, shape.size(), shape.data(), owner, nullptr, getArrayType(type)));
-  if (type == ElementType::BF16)
-    return array.attr("view")(getBFloat16Type());
-  return array;
+  return nb::cast(nb::ndarray<nb::array_api>(
+      data, shape.size(), shape.data(), owner, nullptr, getDLPackType(type),
+      nb::device::cuda::value, device));
+}
+
+nb::object python::toArray(OwnedTensor tensor, std::optional<int> device) {
+  if (device)
+    return toDeviceArray(std::move(tensor), *device);
+  static PyObject *makeArray =
+      nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  nb::object shape = nb::steal(PyTuple_New(tensor.getShape().size()));
+  for (auto [index, extent] : enumerate(tensor.getShape()))
+    PyTuple_SET_ITEM(shape.ptr(), index, PyLong_FromLongLong(extent));
+  nb::handle type = getArrayType(tensor.getElementType());
+  return nb::handle(makeArray)(shape, type, nb::cast(std::move(tensor)));
 }
 
 nb::object python::toScalar(const OwnedTensor &tensor) {

@@ -59,7 +59,13 @@ public:
   /// Returns false when there is no memory for it.
   bool copyToKernelLayout();
 
-  /// What to pass to the kernel, once the layout is right.
+  /// Makes the layout that of a kernel. Raises what starts with `name` for an
+  /// array that cannot be copied, or must not since it is written to.
+  void makeContiguous(llvm::StringRef name, bool needsWrite);
+  /// The same, but leaves what strides can describe as it is.
+  void makeReadable(llvm::StringRef name, bool needsWrite);
+
+  /// What to pass on, once the layout is right.
   TensorRef getRef() const;
 
 private:
@@ -73,6 +79,8 @@ private:
   char *data = nullptr;
   ElementType elementType = ElementType::F32;
   llvm::SmallVector<int64_t, 4> shape, byteStrides;
+  /// In elements, where these do not lie one after the other.
+  llvm::SmallVector<int64_t, 4> strides;
   bool isReadOnly = false, isSwapped = false, onGPU = false;
 
   Py_buffer buffer = {};
@@ -80,6 +88,9 @@ private:
   nanobind::ndarray<nanobind::ro> tensor;
   std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
 };
+
+/// Adds the class of what owns the memory of results.
+void defineMemory(nanobind::module_ &m);
 
 /// A NumPy array that owns the memory of `tensor`, or an object with DLPack
 /// that does where the memory is that of the GPU `device`.

@@ -11,12 +11,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Arrays.h"
+#include "Functions.h"
+#include "Running.h"
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
-#include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 #include <cstdlib>
@@ -24,7 +24,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -35,40 +34,19 @@ static nb::str toPython(StringRef text) {
   return nb::str(text.data(), text.size());
 }
 
-/// What a call that failed raises: ValueError for bad inputs.
-[[noreturn]] static void raise(Error error, bool isInputError) {
-  std::string text = llvm::toString(std::move(error));
-  if (isInputError)
-    throw nb::value_error(text.c_str());
-  throw FoveaError(text);
-}
-
 //===----------------------------------------------------------------------===//
 // Compiling
 //===----------------------------------------------------------------------===//
-
-/// Compiles while other threads of Python go on.
-static Kernel waitFor(function_ref<Expected<Kernel>()> compile) {
-  Expected<Kernel> kernel = [&] {
-    nb::gil_scoped_release release;
-    return compile();
-  }();
-  if (!kernel)
-    raise(kernel.takeError(), /*isInputError=*/false);
-  return std::move(*kernel);
-}
 
 static Kernel compileKernel(std::string_view text, std::string_view target,
                             std::string_view cpu,
                             std::optional<std::string_view> entry) {
   CompileOptions options;
-  Expected<Target> parsed = parseTarget(StringRef(target));
-  if (!parsed)
-    raise(parsed.takeError(), /*isInputError=*/true);
-  options.target = *parsed;
+  // The package has checked it.
+  options.target = cantFail(parseTarget(StringRef(target)));
   options.cpu = cpu;
   options.entry = entry.value_or("");
-  return waitFor([&] {
+  return runKernels({}, [&] {
     return KernelCache::getGlobal().getOrCompile(StringRef(text), options);
   });
 }
@@ -78,21 +56,17 @@ differentiateKernel(const Kernel &kernel,
                     const std::optional<std::vector<int64_t>> &arguments,
                     bool primalResults) {
   if (arguments && arguments->empty())
-    raise(createStringError("arguments: found none, needed at least one"),
-          /*isInputError=*/true);
+    raiseValueError("arguments: found none, needed at least one");
   VJPOptions options;
   if (arguments)
     options.arguments.assign(arguments->begin(), arguments->end());
   options.primalResults = primalResults;
-  return waitFor([&] { return compileVJP(kernel, options); });
+  return runKernels({}, [&] { return compileVJP(kernel, options); });
 }
 
 //===----------------------------------------------------------------------===//
 // Calling
 //===----------------------------------------------------------------------===//
-
-/// The CUDA stream that kernels of this thread run on, if it has chosen one.
-static thread_local std::optional<intptr_t> chosenStream;
 
 namespace {
 /// The arguments of one call.
@@ -100,8 +74,8 @@ struct Arguments {
   Arguments(const Kernel &kernel, size_t count)
       : arrays(new ArrayView[count]), scalars(count), refs(count) {
     placement.allowsGPU = kernel.getTarget() == Target::GPU;
-    if (chosenStream)
-      placement.stream = *chosenStream;
+    if (std::optional<intptr_t> stream = getStream())
+      placement.stream = *stream;
   }
 
   std::unique_ptr<ArrayView[]> arrays;
@@ -110,30 +84,6 @@ struct Arguments {
   Placement placement;
 };
 
-/// Runs kernels where the arrays of a call lie, while it lives.
-class PlaceScope {
-public:
-  explicit PlaceScope(const Placement &placement)
-      : isActive(placement.device.has_value()) {
-    if (!isActive)
-      return;
-    // It exists: there is an array on it.
-    (void)fovea_rt_gpu_set_device(*placement.device);
-    fovea_rt_gpu_set_stream(reinterpret_cast<void *>(placement.stream));
-  }
-  ~PlaceScope() {
-    if (!isActive)
-      return;
-    // Whoever reads the results knows the stream only if it chose it.
-    if (!chosenStream)
-      (void)fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA);
-    (void)fovea_rt_gpu_set_device(0);
-    fovea_rt_gpu_set_stream(reinterpret_cast<void *>(chosenStream.value_or(0)));
-  }
-
-private:
-  bool isActive;
-};
 } // namespace
 
 static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
@@ -148,82 +98,19 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
     return;
   }
   ArrayView &array = arguments.arrays[index];
-  array.load(object, kernel.describeArgument(index), spec.isWritten,
-             arguments.placement);
-  if (!array.isKernelLayout()) {
-    if (array.isOnGPU())
-      raise(createStringError(kernel.describeArgument(index) +
-                              ": found an array with gaps, in another order or "
-                              "unaligned on a GPU, needed a contiguous one"),
-            /*isInputError=*/true);
-    // What the kernel writes to a copy would be lost.
-    if (spec.isWritten)
-      raise(createStringError(
-                kernel.describeArgument(index) +
-                ": found an array with gaps, in another order, unaligned or of "
-                "another byte order, needed a contiguous one, because the "
-                "kernel writes to it"),
-            /*isInputError=*/true);
-    bool isCopied = [&] {
-      nb::gil_scoped_release release;
-      return array.copyToKernelLayout();
-    }();
-    if (!isCopied) {
-      std::string text = kernel.describeArgument(index) +
-                         ": found an array that must be copied, needed memory "
-                         "for that, or a contiguous array";
-      PyErr_SetString(PyExc_MemoryError, text.c_str());
-      throw nb::python_error();
-    }
-  }
+  std::string name = kernel.describeArgument(index);
+  array.load(object, name, spec.isWritten, arguments.placement);
+  array.makeContiguous(name, spec.isWritten);
   ref = array.getRef();
-}
-
-namespace {
-/// Lets handlers of signals run while a kernel does, and end it by an
-/// exception, as Ctrl-C does.
-class SignalScope {
-public:
-  SignalScope() { fovea_rt_set_interrupt_check(checkSignals, nullptr); }
-  ~SignalScope() { fovea_rt_set_interrupt_check(nullptr, nullptr); }
-
-private:
-  static int32_t checkSignals(void *) {
-    // Python runs handlers on its main thread, which alone need not go on
-    // without its lock.
-    if (gettid() != getpid())
-      return 0;
-    nb::gil_scoped_acquire acquire;
-    return PyErr_CheckSignals() != 0;
-  }
-};
-} // namespace
-
-/// The GPU that each result lies on, if it does.
-static SmallVector<std::optional<int>, 2>
-findGPUs(const Placement &placement, ArrayRef<OwnedTensor> results) {
-  SmallVector<std::optional<int>, 2> places(results.size());
-  if (!placement.device)
-    return places;
-  for (auto [result, place] : zip_equal(results, places)) {
-    int32_t device;
-    if (fovea_rt_gpu_locate(FOVEA_RT_GPU_CUDA, result.getData(), &device) !=
-        FOVEA_RT_OK)
-      throw FoveaError(fovea_rt_last_error());
-    if (device >= 0)
-      place = device;
-  }
-  return places;
 }
 
 static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
   const Signature &signature = kernel.getSignature();
   if (inputs.size() != signature.arguments.size())
-    raise(createStringError("@" + kernel.getName() + " expects " +
-                            Twine(signature.arguments.size()) +
-                            " arguments, but got " + Twine(inputs.size()) +
-                            "; its type is " + signature.getString()),
-          /*isInputError=*/true);
+    raiseValueError("@" + kernel.getName() + " expects " +
+                    Twine(signature.arguments.size()) + " arguments, but got " +
+                    Twine(inputs.size()) + "; its type is " +
+                    signature.getString());
   // Before the work, rather than after.
   if (any_of(signature.results, [](const ValueSpec &spec) {
         return spec.elementType == ElementType::BF16 && !spec.isScalar;
@@ -235,29 +122,23 @@ static nb::object callKernel(const Kernel &kernel, nb::args inputs) {
     loadArgument(kernel, index, inputs[index], arguments);
 
   SmallVector<OwnedTensor, 2> results;
-  Error error = [&] {
-    nb::gil_scoped_release release;
-    PlaceScope scope(arguments.placement);
-    SignalScope signals;
-    return kernel.invoke(arguments.refs, results);
-  }();
-  if (PyErr_Occurred()) {
-    consumeError(std::move(error));
-    throw nb::python_error();
-  }
-  if (error) {
+  runKernels(arguments.placement, [&]() -> Error {
+    Error error = kernel.invoke(arguments.refs, results);
+    if (!error)
+      return error;
     Error inputError = kernel.checkInputs(arguments.refs);
-    bool isInputError(inputError);
+    if (!inputError)
+      return error;
     consumeError(std::move(inputError));
-    raise(std::move(error), isInputError);
-  }
+    return createStringError(std::make_error_code(std::errc::invalid_argument),
+                             toString(std::move(error)));
+  });
 
-  SmallVector<std::optional<int>, 2> places =
-      findGPUs(arguments.placement, results);
   auto convert = [&](size_t index) {
     return signature.results[index].isScalar
                ? toScalar(results[index])
-               : toArray(std::move(results[index]), places[index]);
+               : toArray(std::move(results[index]),
+                         findGPU(arguments.placement, results[index]));
   };
   if (results.empty())
     return nb::none();
@@ -289,11 +170,6 @@ static nb::tuple describeArray(std::string_view name, nb::handle object) {
 static void setNumThreads(int32_t count) {
   if (fovea_rt_set_num_threads(count) != FOVEA_RT_OK)
     throw nb::value_error(fovea_rt_last_error());
-}
-
-static void setStream(std::optional<intptr_t> stream) {
-  chosenStream = stream;
-  fovea_rt_gpu_set_stream(reinterpret_cast<void *>(stream.value_or(0)));
 }
 
 static void clearCache() {
@@ -357,6 +233,8 @@ NB_MODULE(_fovea, m) {
     targets.append(toPython(fovea::getName(target)));
   m.attr("TARGETS") = nb::tuple(targets);
 
+  defineMemory(m);
+  defineFunctions(m);
   m.def("compile", &compileKernel, nb::arg("text"), nb::arg("target"),
         nb::arg("cpu"), nb::arg("entry").none());
   m.def("describe", &describeArray, nb::arg("name"), nb::arg("array").none());
@@ -364,7 +242,7 @@ NB_MODULE(_fovea, m) {
   m.def("set_num_threads", &setNumThreads, nb::arg("count"));
   m.def("num_threads", &fovea_rt_num_threads);
   m.def("set_stream", &setStream, nb::arg("stream").none());
-  m.def("stream", [] { return chosenStream; });
+  m.def("stream", &getStream);
   m.def("clear_cache", &clearCache);
   m.def("cache_statistics", [] {
     KernelCache::Statistics statistics =

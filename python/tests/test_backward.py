@@ -121,13 +121,13 @@ def test_errors():
     lse = np.zeros((1, 2, 3), np.float32)
     good = dict(d_out=q, q=q, k=q, v=q, out=q, lse=lse)
     for change, message in (
-        ({"d_out": q[:, :, :2]}, r"d_out: found shape \[1, 2, 2, 4\], needed \[1, 2, 3, 4\]"),
+        ({"d_out": q[:, :, :2]}, r"d_out: found shape \(1, 2, 2, 4\), needed \(1, 2, 3, 4\)"),
         ({"d_out": q.astype(np.float64)}, "d_out: found element type float64, needed float32"),
         ({"d_out": q.astype(np.int32)}, "d_out: found element type int32, needed one of float16, bfloat16, float32, float64$"),
-        ({"lse": lse[:, :1]}, r"lse: found shape \[1, 1, 3\], needed \[1, 2, 3\]"),
+        ({"lse": lse[:, :1]}, r"lse: found shape \(1, 1, 3\), needed \(1, 2, 3\)"),
         ({"lse": lse.astype(np.float64)}, "lse: found element type float64, needed float32"),
-        ({"d_lse": lse[:, :, :1]}, r"d_lse: found shape \[1, 2, 1\], needed \[1, 2, 3\]"),
-        ({"out": q[..., :2]}, r"out: found shape \[1, 2, 3, 2\], needed \[1, 2, 3, 4\]"),
+        ({"d_lse": lse[:, :, :1]}, r"d_lse: found shape \(1, 2, 1\), needed \(1, 2, 3\)"),
+        ({"out": q[..., :2]}, r"out: found shape \(1, 2, 3, 2\), needed \(1, 2, 3, 4\)"),
         ({"window": -1}, "window: found -1, needed an integer of at least 0"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):

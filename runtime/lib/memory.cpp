@@ -28,6 +28,12 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FOVEA_RT_SANITIZED 1
+#endif
+#endif
+
 using namespace fovea::rt;
 
 /// From this size on a block is mapped, and from that on with huge pages.
@@ -149,11 +155,22 @@ static Block *allocateMapped(size_t bytes, size_t alignment) {
 
 static Block *allocateSmall(size_t bytes, size_t alignment) {
   // The header sits in the last 64 bytes before the first aligned address.
+#ifdef FOVEA_RT_SANITIZED
+  // Nothing behind the last byte, so that a sanitizer sees who goes there.
   void *base = nullptr;
   if (posix_memalign(&base, alignment, alignment + bytes) != 0)
     return nullptr;
-  Block *block =
-      new (static_cast<char *>(base) + alignment - sizeof(Block)) Block;
+  char *data = static_cast<char *>(base) + alignment;
+#else
+  // The C library is much slower in aligning what it gives.
+  void *base = malloc(alignment + bytes + sizeof(Block));
+  if (!base)
+    return nullptr;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(base) + sizeof(Block);
+  char *data = static_cast<char *>(base) + sizeof(Block) +
+               (alignment - first % alignment) % alignment;
+#endif
+  Block *block = new (data - sizeof(Block)) Block;
   block->base = base;
   block->mappedBytes = 0;
   return block;

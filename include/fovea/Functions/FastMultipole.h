@@ -25,6 +25,10 @@ struct SummaryWeights {
       : weights(weights), biases(biases) {}
 };
 
+/// How many levels of summaries a sequence has: the least L with
+/// length <= group 2^(L+1).
+int64_t getNumLevels(int64_t length, int64_t group);
+
 struct FastMultipoleOptions {
   bool causal = false;
   /// 1/sqrt(D) by default.

@@ -1,0 +1,195 @@
+//===- Attention.cpp - dense and fast_multipole in Python -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Functions.h"
+#include "Reader.h"
+#include "fovea/Functions/FastMultipole.h"
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+static nb::object giveAttention(Reader &in, AttentionResult result,
+                                bool returnLse) {
+  nb::object output = in.give(std::move(result.output));
+  return returnLse ? nb::make_tuple(output, in.give(std::move(result.lse)))
+                   : output;
+}
+
+//===----------------------------------------------------------------------===//
+// Dense
+//===----------------------------------------------------------------------===//
+
+template <typename Options> static Options readDenseOptions(Reader &in) {
+  Options options;
+  options.target = in.getTarget();
+  options.scale = in.optionalNumber("scale");
+  options.causal = in.flag("causal");
+  options.window = in.optionalInteger("window", 0);
+  options.logWeight = in.optionalArray("log_weight");
+  options.bias = in.optionalArray("bias");
+  return options;
+}
+
+static nb::object callDense(nb::args given) {
+  Reader in(given);
+  TensorRef q = in.array("q"), k = in.array("k"), v = in.array("v");
+  auto options = readDenseOptions<DenseOptions>(in);
+  options.returnLse = in.flag("return_lse");
+  return giveAttention(in, in.run([&] { return dense(q, k, v, options); }),
+                       options.returnLse);
+}
+
+static nb::object callDenseBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out"), q = in.array("q"), k = in.array("k"),
+            v = in.array("v"), out = in.array("out"), lse = in.array("lse");
+  std::optional<TensorRef> dLse = in.optionalArray("d_lse");
+  auto options = readDenseOptions<DenseBackwardOptions>(in);
+  options.dLse = dLse;
+  DenseGradients gradients =
+      in.run([&] { return dense_backward(dOut, q, k, v, out, lse, options); });
+  nb::list found;
+  for (OwnedTensor *gradient : {&gradients.q, &gradients.k, &gradients.v})
+    found.append(in.give(std::move(*gradient)));
+  if (options.logWeight)
+    found.append(in.give(std::move(gradients.logWeight)));
+  if (options.bias)
+    found.append(in.give(std::move(gradients.bias)));
+  return nb::tuple(found);
+}
+
+//===----------------------------------------------------------------------===//
+// Fast multipole
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The arguments of a function of the family, whose weights and biases are
+/// those of q, k and v, or of k and v alone.
+struct Multipole {
+  Multipole(Reader &in, bool isLinear)
+      : isLinear(isLinear), q(in.array("q")), k(in.array("k")),
+        v(in.array("v")) {
+    group = in.integer("group", 1);
+    int64_t levels = q.shape.size() == 4 ? getNumLevels(q.shape[2], group) : 0;
+    static constexpr StringLiteral names[] = {"query", "key", "value"};
+    for (StringRef name : ArrayRef(names).drop_front(isLinear ? 0 : 1))
+      weights.push_back(in.arrays((name + "_weights").str(), levels));
+    for (StringRef name : ArrayRef(names).drop_front(isLinear ? 0 : 1))
+      biases.push_back(in.optionalArrays((name + "_biases").str(), levels));
+    for (const auto &[list, bias] : zip_equal(weights, biases))
+      families.push_back(bias ? SummaryWeights(list, *bias)
+                              : SummaryWeights(list));
+    scale = in.optionalNumber("scale");
+    causal = in.flag("causal");
+    flag = in.flag(isLinear ? "allow_query_lookahead" : "multiplicity");
+  }
+  template <typename Options> Options getOptions(Reader &in) const {
+    Options options;
+    options.target = in.getTarget();
+    options.scale = scale;
+    options.causal = causal;
+    return options;
+  }
+  nb::object giveGradients(Reader &in, FastMultipoleGradients gradients) const;
+
+  bool isLinear;
+  TensorRef q, k, v;
+  int64_t group;
+  SmallVector<SmallVector<TensorRef>, 3> weights;
+  SmallVector<std::optional<SmallVector<TensorRef>>, 3> biases;
+  SmallVector<SummaryWeights, 3> families;
+  std::optional<double> scale;
+  bool causal, flag;
+};
+} // namespace
+
+nb::object Multipole::giveGradients(Reader &in,
+                                    FastMultipoleGradients gradients) const {
+  nb::list found;
+  for (OwnedTensor *gradient : {&gradients.q, &gradients.k, &gradients.v})
+    found.append(in.give(std::move(*gradient)));
+  auto add = [&](SmallVector<OwnedTensor> &levels) {
+    nb::list list;
+    for (OwnedTensor &gradient : levels)
+      list.append(in.give(std::move(gradient)));
+    found.append(list);
+  };
+  SmallVector<SummaryGradients *, 3> lists{&gradients.key, &gradients.value};
+  if (isLinear)
+    lists.insert(lists.begin(), &gradients.query);
+  for (SummaryGradients *list : lists)
+    add(list->weights);
+  for (const auto &[list, bias] : zip_equal(lists, biases))
+    if (bias)
+      add(list->biases);
+  return nb::tuple(found);
+}
+
+static nb::object callMultipole(nb::args given) {
+  Reader in(given);
+  Multipole call(in, /*isLinear=*/false);
+  auto options = call.getOptions<FastMultipoleOptions>(in);
+  options.multiplicity = call.flag;
+  options.returnLse = in.flag("return_lse");
+  AttentionResult result = in.run([&] {
+    return fast_multipole(call.q, call.k, call.v, call.families[0],
+                          call.families[1], call.group, options);
+  });
+  return giveAttention(in, std::move(result), options.returnLse);
+}
+
+static nb::object callLinear(nb::args given) {
+  Reader in(given);
+  Multipole call(in, /*isLinear=*/true);
+  auto options = call.getOptions<FastMultipoleLinearOptions>(in);
+  options.allowQueryLookahead = call.flag;
+  return in.give(in.run([&] {
+    return fast_multipole_linear(call.q, call.k, call.v, call.families[0],
+                                 call.families[1], call.families[2], call.group,
+                                 options);
+  }));
+}
+
+static nb::object callMultipoleBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out");
+  Multipole call(in, /*isLinear=*/false);
+  TensorRef out = in.array("out"), lse = in.array("lse");
+  auto options = call.getOptions<FastMultipoleBackwardOptions>(in);
+  options.multiplicity = call.flag;
+  options.dLse = in.optionalArray("d_lse");
+  return call.giveGradients(in, in.run([&] {
+    return fast_multipole_backward(dOut, call.q, call.k, call.v,
+                                   call.families[0], call.families[1], out, lse,
+                                   call.group, options);
+  }));
+}
+
+static nb::object callLinearBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out");
+  Multipole call(in, /*isLinear=*/true);
+  auto options = call.getOptions<FastMultipoleLinearBackwardOptions>(in);
+  options.allowQueryLookahead = call.flag;
+  return call.giveGradients(in, in.run([&] {
+    return fast_multipole_linear_backward(
+        dOut, call.q, call.k, call.v, call.families[0], call.families[1],
+        call.families[2], call.group, options);
+  }));
+}
+
+void python::defineAttention(nb::module_ &m) {
+  m.def("dense", &callDense);
+  m.def("dense_backward", &callDenseBackward);
+  m.def("fast_multipole", &callMultipole);
+  m.def("fast_multipole_backward", &callMultipoleBackward);
+  m.def("fast_multipole_linear", &callLinear);
+  m.def("fast_multipole_linear_backward", &callLinearBackward);
+}

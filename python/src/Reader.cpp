@@ -1,0 +1,183 @@
+//===- Reader.cpp - Arguments of one call from Python ---------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reader.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
+#include <limits>
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+static constexpr Target kTargets[] = {Target::CPU, Target::Reference,
+                                      Target::GPU, Target::GPUEmulator};
+
+Reader::Reader(nb::args given) : given(given) {
+  SmallVector<StringRef, 4> names;
+  for (Target each : kTargets)
+    names.push_back(fovea::getName(each));
+  target = kTargets[find("target", given[given.size() - 1], names)];
+  placement.allowsGPU = target == Target::GPU;
+  if (std::optional<intptr_t> stream = getStream())
+    placement.stream = *stream;
+}
+
+nb::handle Reader::object() { return given[next++]; }
+
+[[noreturn]] static void raiseFound(StringRef name, nb::handle found,
+                                    const Twine &needed) {
+  PyErr_Clear();
+  raiseValueError(name + ": found " + nb::repr(found).c_str() + ", needed " +
+                  needed);
+}
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
+
+/// Whether `object` is a boolean of NumPy, whose name depends on the version.
+static bool isNumPyBool(nb::handle object) {
+  return StringRef(Py_TYPE(object.ptr())->tp_name).starts_with("numpy.bool");
+}
+
+bool Reader::flag(StringRef name) {
+  nb::handle found = object();
+  if (found.ptr() == Py_True || found.ptr() == Py_False)
+    return found.ptr() == Py_True;
+  if (!isNumPyBool(found))
+    raiseFound(name, found, "True or False");
+  return PyObject_IsTrue(found.ptr()) == 1;
+}
+
+int64_t Reader::integer(StringRef name, int64_t least) {
+  nb::handle found = object();
+  nb::object index;
+  if (!PyBool_Check(found.ptr()))
+    index = nb::steal(PyNumber_Index(found.ptr()));
+  if (!index.is_valid())
+    raiseFound(name, found, "an integer of at least " + Twine(least));
+  int overflow = 0;
+  int64_t number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow < 0 || (!overflow && number < least))
+    raiseFound(name, found, "an integer of at least " + Twine(least));
+  // No extent is as large.
+  return overflow ? std::numeric_limits<int64_t>::max() : number;
+}
+
+double Reader::number(StringRef name, StringRef kind) {
+  nb::handle found = object();
+  if (PyFloat_CheckExact(found.ptr()))
+    return PyFloat_AS_DOUBLE(found.ptr());
+  nb::object number;
+  if (!PyBool_Check(found.ptr()) && !PyUnicode_Check(found.ptr()) &&
+      !PyBytes_Check(found.ptr()) && !isNumPyBool(found))
+    number = nb::steal(PyNumber_Float(found.ptr()));
+  if (!number.is_valid())
+    raiseFound(name, found, kind);
+  return PyFloat_AsDouble(number.ptr());
+}
+
+std::optional<int64_t> Reader::optionalInteger(StringRef name, int64_t least) {
+  if (!nextIsNone())
+    return integer(name, least);
+  ++next;
+  return std::nullopt;
+}
+
+std::optional<double> Reader::optionalNumber(StringRef name) {
+  if (!nextIsNone())
+    return number(name);
+  ++next;
+  return std::nullopt;
+}
+
+size_t Reader::find(StringRef name, nb::handle object,
+                    ArrayRef<StringRef> choices) {
+  Py_ssize_t size = 0;
+  const char *text = PyUnicode_Check(object.ptr())
+                         ? PyUnicode_AsUTF8AndSize(object.ptr(), &size)
+                         : nullptr;
+  const auto *choice = llvm::find(choices, StringRef(text, size));
+  if (text && choice != choices.end())
+    return choice - choices.begin();
+  std::string needed = "'" + join(choices.drop_back(), "', '") + "' or '" +
+                       choices.back().str() + "'";
+  raiseFound(name, object, needed);
+}
+
+//===----------------------------------------------------------------------===//
+// Arrays
+//===----------------------------------------------------------------------===//
+
+TensorRef Reader::load(nb::handle object, StringRef name, bool needsWrite) {
+  views.emplace_front();
+  ArrayView &array = views.front();
+  array.load(object, name, needsWrite, placement);
+  // Before the work, rather than after: results will have the type.
+  if (array.getElementType() == ElementType::BF16)
+    getBFloat16Type();
+  array.makeReadable(name, needsWrite);
+  return array.getRef();
+}
+
+TensorRef Reader::array(StringRef name, bool needsWrite) {
+  return load(object(), name, needsWrite);
+}
+
+std::optional<TensorRef> Reader::optionalArray(StringRef name) {
+  if (!nextIsNone())
+    return array(name);
+  ++next;
+  return std::nullopt;
+}
+
+SmallVector<TensorRef> Reader::arrays(StringRef name, int64_t needed) {
+  nb::handle list = object();
+  nb::object iterator = nb::steal(PyObject_GetIter(list.ptr()));
+  if (!iterator.is_valid()) {
+    PyErr_Clear();
+    raiseValueError(name + ": found " + Py_TYPE(list.ptr())->tp_name +
+                    ", needed a list of " + Twine(needed) + " arrays");
+  }
+  SmallVector<TensorRef> found;
+  while (nb::object entry = nb::steal(PyIter_Next(iterator.ptr())))
+    found.push_back(load(entry, (name + "[" + Twine(found.size()) + "]").str(),
+                         /*needsWrite=*/false));
+  if (PyErr_Occurred())
+    throw nb::python_error();
+  return found;
+}
+
+std::optional<SmallVector<TensorRef>> Reader::optionalArrays(StringRef name,
+                                                             int64_t needed) {
+  if (!nextIsNone())
+    return arrays(name, needed);
+  ++next;
+  return std::nullopt;
+}
+
+SmallVector<TensorRef> Reader::parts(StringRef name, ArrayRef<StringRef> names,
+                                     bool needsWrite) {
+  nb::handle tuple = object();
+  size_t size = nb::len(tuple);
+  if (size != names.size())
+    raiseValueError(name + ": found " + Twine(size) + " parts, needed " +
+                    Twine(names.size()));
+  SmallVector<TensorRef> found;
+  for (auto [index, part] : enumerate(names))
+    found.push_back(load(tuple[index], (name + "." + part).str(), needsWrite));
+  return found;
+}
+
+nb::object Reader::give(OwnedTensor tensor) {
+  std::optional<int> place = findGPU(placement, tensor);
+  return toArray(std::move(tensor), place);
+}

@@ -1,0 +1,86 @@
+//===- Reader.h - Arguments of one call from Python -------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The functions of the package pass their arguments on in the order of the
+// signatures. What they mean is up to the functions of C++; that they are
+// numbers, flags and arrays at all is found here. All raise ValueError that
+// starts with the name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_PYTHON_SRC_READER_H
+#define FOVEA_PYTHON_SRC_READER_H
+
+#include "Running.h"
+#include "fovea/ExecutionEngine/Compiler.h"
+#include <forward_list>
+
+namespace fovea::python {
+
+class Reader {
+public:
+  /// The last of the arguments is the target.
+  explicit Reader(nanobind::args given);
+
+  Target getTarget() const { return target; }
+  const Placement &getPlacement() const { return placement; }
+
+  // The next argument.
+
+  nanobind::handle object();
+  TensorRef array(llvm::StringRef name, bool needsWrite = false);
+  std::optional<TensorRef> optionalArray(llvm::StringRef name);
+  /// A list of arrays, of which `needed` are to be.
+  llvm::SmallVector<TensorRef> arrays(llvm::StringRef name, int64_t needed);
+  std::optional<llvm::SmallVector<TensorRef>>
+  optionalArrays(llvm::StringRef name, int64_t needed);
+  /// A tuple of arrays, one for each of the names, as `state.mean`.
+  llvm::SmallVector<TensorRef> parts(llvm::StringRef name,
+                                     llvm::ArrayRef<llvm::StringRef> names,
+                                     bool needsWrite = false);
+
+  bool flag(llvm::StringRef name);
+  int64_t integer(llvm::StringRef name, int64_t least);
+  std::optional<int64_t> optionalInteger(llvm::StringRef name, int64_t least);
+  /// `kind` is what errors say is needed.
+  double number(llvm::StringRef name, llvm::StringRef kind = "a finite number");
+  std::optional<double> optionalNumber(llvm::StringRef name);
+  /// The number of one of `choices`.
+  template <typename Enum>
+  Enum choice(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> choices) {
+    return Enum(find(name, object(), choices));
+  }
+
+  /// Runs `function`, and raises what it fails with.
+  template <typename Function> auto run(Function function) {
+    return runKernels(placement, function);
+  }
+  /// Arrays of Python that own results.
+  nanobind::object give(OwnedTensor tensor);
+  template <typename... Tensors>
+  nanobind::object giveAll(Tensors &&...tensors) {
+    return nanobind::make_tuple(give(std::move(tensors))...);
+  }
+
+private:
+  bool nextIsNone() const { return given[next].is_none(); }
+  TensorRef load(nanobind::handle object, llvm::StringRef name,
+                 bool needsWrite);
+  static size_t find(llvm::StringRef name, nanobind::handle object,
+                     llvm::ArrayRef<llvm::StringRef> choices);
+
+  nanobind::args given;
+  size_t next = 0;
+  Target target;
+  Placement placement;
+  std::forward_list<ArrayView> views;
+};
+
+} // namespace fovea::python
+
+#endif // FOVEA_PYTHON_SRC_READER_H

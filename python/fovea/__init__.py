@@ -21,14 +21,8 @@ from ._backward import (
     fast_multipole_backward,
     fast_multipole_linear_backward,
 )
-from ._conv import conv_apply
-from ._conv_backward import (
-    conv_apply_backward,
-    conv_backward,
-    conv_recover_backward,
-    rope_backward,
-)
-from ._conv_recover import SlidingGroup, conv, conv_recover
+from ._conv import SlidingGroup, conv, conv_apply, conv_recover
+from ._conv_backward import conv_apply_backward, conv_backward, conv_recover_backward
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import (
     Causal,
@@ -37,10 +31,12 @@ from ._low_rank import (
     RowChange,
     RowInterval,
     low_rank,
+    low_rank_backward,
     polynomial_features,
+    polynomial_features_backward,
     rope,
+    rope_backward,
 )
-from ._low_rank_backward import low_rank_backward, polynomial_features_backward
 from ._quantize import codebook_update, quantize
 from ._tree_backward import (
     tree_build_backward,

@@ -1,90 +1,16 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention by sums of convolutions: conv_apply."""
+"""Attention by the convolutions that are found in its scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from . import _arguments as check
 from . import _fovea
-from ._arguments import Tensor, tensor_type
-from .compiler import check_target
-from .ops import _list, _remembered
 
-__all__ = ["ALGORITHMS", "conv_apply"]
-
-#: The algorithms of conv_apply.
-ALGORITHMS = ("auto", "toeplitz", "partitioned", "single")
-
-
-def _algorithm(algorithm: Any, block: Any, bases: int) -> list[str]:
-    """The attributes that say how to evaluate the sum."""
-    check.choice("algorithm", algorithm, ALGORITHMS)
-    if algorithm == "single" and bases != 1:
-        raise ValueError(f"algorithm: found 'single' for {bases} bases, needed one basis")
-    attributes = [f"algorithm = #attn.conv_algorithm<{algorithm}>"]
-    if block is None:
-        return attributes
-    block = check.integer("block", block, 8)
-    if block & (block - 1) or block > 1 << 20:
-        raise ValueError(f"block: found {block}, needed a power of two from 8 to 2^20")
-    if algorithm != "partitioned":
-        raise ValueError(
-            f"block: found {block} with the algorithm {algorithm!r}, needed 'partitioned'"
-        )
-    return attributes + [f"block = {block} : i64"]
-
-
-def _check_bases(b: Any, sizes: Any, v: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """b [B,H,R,N], sizes [B,H,R] and v [B,G,N,E], checked against each other."""
-    b = check.tensor("b", b, 4, "[B,H,R,N]")
-    v = check.tensor("v", v, 4, "[B,G,N,E]")
-    if check.state_type(b.element) != check.state_type(v.element):
-        needed = [t for t in check.FLOAT_TYPES if check.state_type(t) == check.state_type(v.element)]
-        check.element_type(b, *needed)
-    batch, heads, bases, length = b.shape
-    if bases == 0:
-        raise ValueError("b: found no bases, needed at least 1")
-    element, shape = _fovea.describe("sizes", sizes)
-    if element != "i32":
-        raise ValueError(f"sizes: found element type {check.TYPE_NAMES[element]}, needed int32")
-    check.match("sizes", "shape", tuple(shape), (batch, heads, bases))
-    check.match("v", "batch", v.shape[0], batch)
-    check.match("v", "length", v.shape[2], length)
-    groups, width = v.shape[1], v.shape[3]
-    if groups == 0 or heads % groups:
-        raise ValueError(f"v: found {groups} heads, needed a divisor of the {heads} heads of b")
-    if width == 0:
-        raise ValueError("v: found width 0, needed at least 1")
-    return b, Tensor("sizes", element, shape), v
-
-
-def _make_conv_apply(
-    b: Any, sizes: Any, v: Any, algorithm: Any, block: Any, target: str
-) -> Callable[..., Any]:
-    check_target(target)
-    b, sizes, v = _check_bases(b, sizes, v)
-    batch, heads, bases, length = b.shape
-    attributes = _algorithm(algorithm, block, bases)
-    inputs = [b, sizes, v]
-    parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in inputs)
-    out = tensor_type(v.element, (batch, heads, length, v.shape[3]))
-    count = tensor_type("i32", (batch, heads))
-    return _fovea.compile(
-        f"func.func @conv_apply({parameters}) -> ({out}, {count}) {{\n"
-        f"  %init = tensor.empty() : {out}\n"
-        f"  %count = tensor.empty() : {count}\n"
-        f"  %r:2 = attn.conv_apply ins{_list(inputs)}\n"
-        f"      outs(%init, %count : {out}, {count}) {{{', '.join(attributes)}}} -> {out}, {count}\n"
-        f"  return %r#0, %r#1 : {out}, {count}\n"
-        "}\n",
-        target,
-        "native",
-        None,
-    )
+__all__ = ["SlidingGroup", "conv", "conv_apply", "conv_recover"]
 
 
 def conv_apply(
@@ -112,11 +38,79 @@ def conv_apply(
     model.  Sizes that are out of range or do not decrease raise FoveaError.
     """
     check.flags(return_recomputed=return_recomputed)
-    arrays = (b, sizes, v)
-    kernel = _remembered(
-        ("conv_apply", target, algorithm, block),
-        arrays,
-        lambda: _make_conv_apply(b, sizes, v, algorithm, block, target),
-    )
-    out, recomputed = kernel(*arrays)
+    out, recomputed = _fovea.conv_apply(b, sizes, v, algorithm, block, target)
     return (out, recomputed) if return_recomputed else out
+
+
+def conv_recover(
+    q: Any,
+    k: Any,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    target: str = "cpu",
+) -> Any:
+    """The convolutions that `scale q k^T` below the diagonal is made of.
+
+    q is [B,H,N,D] and k [B,G,N,D] with H a multiple of G; `scale` is 1/sqrt(D) by
+    default.  Returns b [B,H,R,N] of float32 (float64), sizes [B,H,R] and found
+    [B,H] of int32, where R is `num_basis`: basis r gives the score b[r, i - j] to
+    query i and key j >= N - sizes[r], and scores of bases add up.
+
+    A column whose first `window` entries differ from those of the bases so far by
+    at least `delta - 2 window epsilon`, in sum, begins a new basis; columns are
+    searched by halves.  Fewer than R are normal: the sizes of others are 0.
+    """
+    return _fovea.conv_recover(q, k, num_basis, window, delta, epsilon, scale, target)
+
+
+class SlidingGroup:
+    """Every query reads its own group of `group` tokens, up to itself, and the group
+    before: the union of LongLoRA's groups and shifted groups of 2 `group` tokens."""
+
+    def __init__(self, group: int):
+        self.group = check.integer("group", group, 1)
+
+
+def _group(mask: Any) -> int | None:
+    """The group of a mask; None for a causal one."""
+    if isinstance(mask, SlidingGroup):
+        return mask.group
+    if not isinstance(mask, str) or mask != "causal":
+        raise ValueError(f"mask: found {mask!r}, needed 'causal' or SlidingGroup(group)")
+    return None
+
+
+def conv(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    mask: Any = "causal",
+    algorithm: str = "auto",
+    return_counts: bool = False,
+    target: str = "cpu",
+) -> Any:
+    """Causal attention with the convolutions that `conv_recover` finds in its
+    scores, applied by `conv_apply`.
+
+    q is [B,H,N,D], k [B,G,N,D], v [B,G,N,E]; the result is [B,H,N,E].  `mask` is
+    "causal" or SlidingGroup(group).  With `return_counts`, two arrays [B,H] of
+    int32 follow: how many bases were found, and how many rows `conv_apply` computed
+    again; under SlidingGroup, the sums over all pairs of neighbouring groups.
+
+    From "Conv-Basis" (arXiv:2405.05219).
+    """
+    check.flags(return_counts=return_counts)
+    results = _fovea.conv(
+        q, k, v, num_basis, window, delta, epsilon, scale, _group(mask), algorithm, target
+    )
+    return results if return_counts else results[0]

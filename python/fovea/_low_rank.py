@@ -1,22 +1,17 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Low-rank attention under masks, and what makes its operands: rope,
-polynomial_features, low_rank."""
+"""Low-rank attention under masks, what makes its operands, and their gradients."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from . import _arguments as check
 from . import _fovea
-from ._arguments import Tensor, tensor_type
-from .compiler import check_target
-from .ops import _build, _float, _remembered
 
 __all__ = [
     "Causal",
@@ -25,16 +20,12 @@ __all__ = [
     "RowChange",
     "RowInterval",
     "low_rank",
+    "low_rank_backward",
     "polynomial_features",
+    "polynomial_features_backward",
     "rope",
+    "rope_backward",
 ]
-
-
-def _rows(name: str, array: Any) -> Tensor:
-    found = check.tensor(name, array, 4, "[B,H,N,D]")
-    if found.shape[3] == 0:
-        raise ValueError(f"{name}: found width 0, needed at least 1")
-    return found
 
 
 def _integers(name: str, values: Any, rank: int) -> np.ndarray:
@@ -54,46 +45,6 @@ def _lead(name: str, array: np.ndarray, rank: int) -> np.ndarray:
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def _part(name: str, array: np.ndarray) -> Tensor:
-    return Tensor(name, *_fovea.describe(name, array))
-
-
-def _broadcasts(part: Tensor, shape: Sequence[int | None]) -> None:
-    """Leading extents of `part` are those of `shape`, or 1; None is any."""
-    for dim, (found, needed) in enumerate(zip(part.shape, shape)):
-        if needed is not None and found != needed and not (dim < 2 and found == 1):
-            raise ValueError(
-                f"{part.name}: found extent {found} in dimension {dim}, needed {needed}"
-                + " or 1" * (dim < 2)
-            )
-
-
-# ----------------------------------------------------------------------------
-# rope
-# ----------------------------------------------------------------------------
-
-
-def _check_rope(name: str, x: Any, positions: Any, base: Any) -> tuple[Tensor, Tensor, str]:
-    """The rows that are turned, their positions, and the attribute of the base."""
-    x = _rows(name, x)
-    if x.shape[3] % 2:
-        raise ValueError(f"{name}: found width {x.shape[3]}, needed an even width")
-    part = _part("positions", positions)
-    for dim, (found, needed) in enumerate(zip(part.shape, x.shape)):
-        if found not in (1, needed):
-            raise ValueError(
-                f"positions: found extent {found} in dimension {dim}, needed {needed} or 1"
-            )
-    base = check.number("base", base, "a finite number above 0", lambda number: number > 0)
-    return x, part, f"base = {_float(base)}"
-
-
-def _make_rope(x: Any, positions: Any, base: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
-    x, part, attribute = _check_rope("x", x, positions, base)
-    return _build("rope", (x, part), (), [("outs", [x.type])], [attribute], target)
-
-
 def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") -> Any:
     """Rotary position embedding: turns columns 2 i and 2 i + 1 of every row by
     `position base**(-2 i / D)`.
@@ -101,37 +52,15 @@ def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") 
     x is [B,H,N,D] with D even; positions are integers and broadcast to [B,H,N].
     Returns an array like x.
     """
-    positions = _integers("positions", positions, 3)
-    kernel = _remembered(
-        ("rope", target, base), (x, positions), lambda: _make_rope(x, positions, base, target)
-    )
-    return kernel(x, positions)
+    return _fovea.rope(x, _integers("positions", positions, 3), base, target)
 
 
-# ----------------------------------------------------------------------------
-# polynomial_features
-# ----------------------------------------------------------------------------
-
-
-def _check_features(x: Any, degree: Any, scale: Any) -> tuple[Tensor, int, list[str]]:
-    """The rows, the number of features of one, and the attributes of the operation."""
-    rows = _rows("x", x)
-    degree = check.integer("degree", degree, 0)
-    scale = check.number("scale", scale, "a finite number of at least 0", lambda number: number >= 0)
-    # The degree first: the binomial of a large one takes forever.
-    features = math.comb(rows.shape[3] + degree, degree) if degree <= 16 else None
-    if features is None or features > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"degree: found {degree}, needed at most 16 and at most 2**31 - 1 features"
-        )
-    return rows, features, [f"degree = {degree} : i64", f"scale = {_float(scale)}"]
-
-
-def _make_features(x: Any, degree: Any, scale: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
-    x, features, attributes = _check_features(x, degree, scale)
-    result = tensor_type(x.element, (*x.shape[:3], features))
-    return _build("polynomial_features", (x,), (), [("outs", [result])], attributes, target)
+def rope_backward(
+    d_out: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu"
+) -> Any:
+    """The gradient of `rope` for x, where its result gets `d_out`: pairs of columns
+    are turned back."""
+    return _fovea.rope_backward(d_out, _integers("positions", positions, 3), base, target)
 
 
 def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu") -> Any:
@@ -140,12 +69,15 @@ def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu
     x is [B,H,N,D]; the result has binomial(D + degree, degree) columns, the
     monomials by degree and, within a degree, in lexicographic order.
     """
-    kernel = _remembered(
-        ("polynomial_features", target, degree, scale),
-        (x,),
-        lambda: _make_features(x, degree, scale, target),
-    )
-    return kernel(x)
+    return _fovea.polynomial_features(x, degree, scale, target)
+
+
+def polynomial_features_backward(
+    d_out: Any, x: Any, *, degree: int, scale: float, target: str = "cpu"
+) -> Any:
+    """The gradient for x [B,H,N,D] of `polynomial_features`, given that for its
+    result, d_out [B,H,N,F]."""
+    return _fovea.polynomial_features_backward(d_out, x, degree, scale, target)
 
 
 # ----------------------------------------------------------------------------
@@ -159,9 +91,6 @@ class Causal:
     kind: ClassVar[str] = "causal"
     parts: dict[str, np.ndarray] = {}
 
-    def shapes(self, batch: int, heads: int, rows: int, columns: int) -> list[Any]:
-        return []
-
 
 class RowInterval:
     """Row i keeps columns first[i] .. last[i], the last one included.
@@ -174,9 +103,6 @@ class RowInterval:
     def __init__(self, first: Any, last: Any):
         self.parts = {"first": _integers("first", first, 3), "last": _integers("last", last, 3)}
         check.match("last", "shape", self.parts["last"].shape, self.parts["first"].shape)
-
-    def shapes(self, batch: int, heads: int, rows: int, columns: int) -> list[Any]:
-        return [(batch, heads, rows)] * 2
 
 
 def _lists(name: str, rows: Any) -> list[list[Any]]:
@@ -232,9 +158,6 @@ class RowChange:
         mask._set(ends.astype(np.int32), columns.astype(np.int32))
         return mask
 
-    def shapes(self, batch: int, heads: int, rows: int, columns: int) -> list[Any]:
-        return [(batch, heads, rows), (batch, heads, None)]
-
 
 class _Groups:
     kind: ClassVar[str]
@@ -266,9 +189,6 @@ class DistinctRows(_Groups):
     def __init__(self, group: Any, rows: Any):
         super().__init__(group, rows)
 
-    def shapes(self, batch: int, heads: int, rows: int, columns: int) -> list[Any]:
-        return [(batch, heads, rows), (batch, heads, None, columns)]
-
 
 class DistinctColumns(_Groups):
     """Column j is kept by the rows that are True in columns[group[j]].
@@ -282,9 +202,6 @@ class DistinctColumns(_Groups):
 
     def __init__(self, group: Any, columns: Any):
         super().__init__(group, columns)
-
-    def shapes(self, batch: int, heads: int, rows: int, columns: int) -> list[Any]:
-        return [(batch, heads, columns), (batch, heads, None, rows)]
 
 
 # ----------------------------------------------------------------------------
@@ -300,39 +217,6 @@ def _check_mask(mask: Any) -> None:
         )
 
 
-def _check_low_rank(u1: Any, u2: Any, v: Any, mask: Any) -> tuple[list[Tensor], list[Tensor]]:
-    """The factors and values, and the parts of the mask."""
-    u1, u2, v = (_rows(name, array) for name, array in (("u1", u1), ("u2", u2), ("v", v)))
-    check.element_type(u2, u1.element)
-    check.element_type(v, u1.element)
-    batch, heads, rows, rank = u1.shape
-    check.match("u2", "batch", u2.shape[0], batch)
-    check.match("u2", "rank", u2.shape[3], rank)
-    check.match("v", "shape", v.shape[:3], u2.shape[:3])
-    groups, columns = u2.shape[1:3]
-    if groups == 0 or heads % groups:
-        raise ValueError(f"u2: found {groups} heads, needed a divisor of the {heads} heads of u1")
-    parts = [_part(name, array) for name, array in mask.parts.items()]
-    for part, shape in zip(parts, mask.shapes(batch, heads, rows, columns)):
-        _broadcasts(part, shape)
-    return [u1, u2, v], parts
-
-
-def _make_low_rank(u1: Any, u2: Any, v: Any, mask: Any, target: str) -> Callable[..., Any]:
-    check_target(target)
-    inputs, parts = _check_low_rank(u1, u2, v, mask)
-    u1, _, v = inputs
-    result = tensor_type(u1.element, (*u1.shape[:3], v.shape[3]))
-    return _build(
-        "low_rank",
-        inputs,
-        [("mask", parts)],
-        [("outs", [result])],
-        [f"mask = #attn.row_mask<{mask.kind}>"],
-        target,
-    )
-
-
 def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any:
     """`D^-1 (W o U1 U2^T) V`, without forming `U1 U2^T`.
 
@@ -344,8 +228,16 @@ def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any
     The masks and their costs are those of "Conv-Basis" (arXiv:2405.05219).
     """
     _check_mask(mask)
-    arrays = (u1, u2, v, *mask.parts.values())
-    kernel = _remembered(
-        ("low_rank", target, mask.kind), arrays, lambda: _make_low_rank(u1, u2, v, mask, target)
-    )
-    return kernel(*arrays)
+    return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), target)
+
+
+def low_rank_backward(
+    d_out: Any, u1: Any, u2: Any, v: Any, out: Any, *, mask: Any, target: str = "cpu"
+) -> tuple[Any, ...]:
+    """Gradients of `low_rank`: (d_u1, d_u2, d_v).
+
+    `out` is what `low_rank` returned for the same arguments, `d_out` [B,H,N,E] the
+    gradient for it.  A row whose sum of weights is 0 passes nothing on.
+    """
+    _check_mask(mask)
+    return _fovea.low_rank_backward(d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), target)

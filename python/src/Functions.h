@@ -19,8 +19,14 @@
 namespace fovea::python {
 
 void defineAttention(nanobind::module_ &m);
+void defineConv(nanobind::module_ &m);
+void defineLowRank(nanobind::module_ &m);
 
-inline void defineFunctions(nanobind::module_ &m) { defineAttention(m); }
+inline void defineFunctions(nanobind::module_ &m) {
+  defineAttention(m);
+  defineConv(m);
+  defineLowRank(m);
+}
 
 } // namespace fovea::python
 

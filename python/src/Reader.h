@@ -52,8 +52,9 @@ public:
   std::optional<double> optionalNumber(llvm::StringRef name);
   /// The number of one of `choices`.
   template <typename Enum>
-  Enum choice(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> choices) {
-    return Enum(find(name, object(), choices));
+  Enum choice(llvm::StringRef name,
+              std::initializer_list<llvm::StringRef> choices) {
+    return Enum(find(name, object(), llvm::ArrayRef(choices)));
   }
 
   /// Runs `function`, and raises what it fails with.
@@ -62,8 +63,7 @@ public:
   }
   /// Arrays of Python that own results.
   nanobind::object give(OwnedTensor tensor);
-  template <typename... Tensors>
-  nanobind::object giveAll(Tensors &&...tensors) {
+  template <typename... Tensors> nanobind::object giveAll(Tensors &...tensors) {
     return nanobind::make_tuple(give(std::move(tensors))...);
   }
 

@@ -1,0 +1,115 @@
+//===- LowRank.cpp - Low-rank attention and its operands in Python --------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/LowRank.h"
+#include "Functions.h"
+#include "Reader.h"
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+static RopeOptions readRopeOptions(Reader &in) {
+  RopeOptions options;
+  options.target = in.getTarget();
+  options.base = in.number("base", "a finite number above 0");
+  return options;
+}
+
+static nb::object callRope(nb::args given) {
+  Reader in(given);
+  TensorRef x = in.array("x"), positions = in.array("positions");
+  RopeOptions options = readRopeOptions(in);
+  return in.give(in.run([&] { return rope(x, positions, options); }));
+}
+
+static nb::object callRopeBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out"), positions = in.array("positions");
+  RopeOptions options = readRopeOptions(in);
+  return in.give(
+      in.run([&] { return rope_backward(dOut, positions, options); }));
+}
+
+static nb::object callFeatures(nb::args given) {
+  Reader in(given);
+  TensorRef x = in.array("x");
+  int64_t degree = in.integer("degree", 0);
+  double scale = in.number("scale", "a finite number of at least 0");
+  PolynomialFeaturesOptions options;
+  options.target = in.getTarget();
+  return in.give(
+      in.run([&] { return polynomial_features(x, degree, scale, options); }));
+}
+
+static nb::object callFeaturesBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out"), x = in.array("x");
+  int64_t degree = in.integer("degree", 0);
+  double scale = in.number("scale", "a finite number of at least 0");
+  PolynomialFeaturesOptions options;
+  options.target = in.getTarget();
+  return in.give(in.run([&] {
+    return polynomial_features_backward(dOut, x, degree, scale, options);
+  }));
+}
+
+/// The kind of a mask, and then the arrays that are its parts.
+static RowMask readMask(Reader &in) {
+  using Kind = RowMask::Kind;
+  Kind kind = in.choice<Kind>("mask", {"causal", "row_interval", "row_change",
+                                       "distinct_rows", "distinct_columns"});
+  auto read = [&](auto make, StringRef first, StringRef second) {
+    TensorRef part = in.array(first);
+    return make(part, in.array(second));
+  };
+  switch (kind) {
+  case Kind::Causal:
+    return RowMask::causal();
+  case Kind::RowInterval:
+    return read(RowMask::rowInterval, "first", "last");
+  case Kind::RowChange:
+    return read(RowMask::rowChange, "ends", "columns");
+  case Kind::DistinctRows:
+    return read(RowMask::distinctRows, "group", "rows");
+  case Kind::DistinctColumns:
+    return read(RowMask::distinctColumns, "group", "columns");
+  }
+  llvm_unreachable("unknown mask");
+}
+
+static nb::object callLowRank(nb::args given) {
+  Reader in(given);
+  TensorRef u1 = in.array("u1"), u2 = in.array("u2"), v = in.array("v");
+  RowMask mask = readMask(in);
+  LowRankOptions options;
+  options.target = in.getTarget();
+  return in.give(in.run([&] { return low_rank(u1, u2, v, mask, options); }));
+}
+
+static nb::object callLowRankBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out"), u1 = in.array("u1"), u2 = in.array("u2"),
+            v = in.array("v"), out = in.array("out");
+  RowMask mask = readMask(in);
+  LowRankBackwardOptions options;
+  options.target = in.getTarget();
+  LowRankGradients gradients = in.run(
+      [&] { return low_rank_backward(dOut, u1, u2, v, out, mask, options); });
+  return in.giveAll(gradients.u1, gradients.u2, gradients.v);
+}
+
+void python::defineLowRank(nb::module_ &m) {
+  m.def("low_rank", &callLowRank);
+  m.def("low_rank_backward", &callLowRankBackward);
+  m.def("polynomial_features", &callFeatures);
+  m.def("polynomial_features_backward", &callFeaturesBackward);
+  m.def("rope", &callRope);
+  m.def("rope_backward", &callRopeBackward);
+}

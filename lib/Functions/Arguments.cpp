@@ -24,7 +24,7 @@ static constexpr ElementType kDataTypes[] = {
 // Text
 //===----------------------------------------------------------------------===//
 
-static std::string toList(ArrayRef<int64_t> extents) {
+std::string functions::toList(ArrayRef<int64_t> extents) {
   std::string text = "[";
   raw_string_ostream os(text);
   interleaveComma(extents, os);
@@ -99,8 +99,8 @@ double Checker::scale(std::optional<double> value, int64_t width) {
 double Checker::number(StringRef name, double value, bool holds,
                        StringRef least) {
   if (!std::isfinite(value) || !holds)
-    fail(name + ": found " + toText(value) + ", needed a finite number " +
-         least);
+    fail(name + ": found " + toText(value) + ", needed a finite number" +
+         (least.empty() ? "" : " ") + least);
   return value;
 }
 

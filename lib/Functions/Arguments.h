@@ -45,7 +45,8 @@ struct Argument {
   }
 };
 
-/// "(1, 2, 3)".
+/// "[1, 2, 3]" and "(1, 2, 3)".
+std::string toList(llvm::ArrayRef<int64_t> extents);
 std::string toTuple(llvm::ArrayRef<int64_t> extents);
 /// The name in NumPy, such as "float32".
 std::string getArrayTypeName(ElementType type);
@@ -81,8 +82,8 @@ public:
 
   int64_t integer(llvm::StringRef name, int64_t value, int64_t least);
   /// Fails unless `value` is finite and `holds`; `least` says what it must be.
-  double number(llvm::StringRef name, double value, bool holds,
-                llvm::StringRef least);
+  double number(llvm::StringRef name, double value, bool holds = true,
+                llvm::StringRef least = "");
   /// `value`, or 1/sqrt(width).
   double scale(std::optional<double> value, int64_t width);
   /// Fails unless `value` is from 0 to 1.

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Memory.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <cstdlib>
@@ -113,6 +114,13 @@ functions::toContiguous(const Argument &argument, OwnedTensor &copy,
 OwnedTensor functions::getView(const TensorRef &array) {
   return OwnedTensor(
       nullptr, [](void *) {}, array.data, array.elementType, array.shape);
+}
+
+bool functions::isOnDevice(const void *data, Target target) {
+  int32_t device = -1;
+  return target == Target::GPU &&
+         fovea_rt_gpu_locate(FOVEA_RT_GPU_CUDA, data, &device) == FOVEA_RT_OK &&
+         device >= 0;
 }
 
 /// The bytes from the first element to behind the last one.

@@ -10,6 +10,7 @@
 #define FOVEA_LIB_FUNCTIONS_MEMORY_H
 
 #include "Arguments.h"
+#include "fovea/ExecutionEngine/Compiler.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace fovea::functions {
@@ -26,6 +27,9 @@ toContiguous(const Argument &argument, OwnedTensor &copy,
 
 /// A contiguous view of memory that somebody else owns.
 OwnedTensor getView(const TensorRef &array);
+
+/// Whether only kernels for `target` can read the memory.
+bool isOnDevice(const void *data, Target target);
 
 /// Whether two arrays have an address in common.
 bool overlap(const Argument &left, const Argument &right);

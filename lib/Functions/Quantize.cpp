@@ -55,10 +55,11 @@ Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
   return QuantizeResult{std::move((*results)[1]), std::move((*results)[0])};
 }
 
-Expected<OwnedTensor>
-fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
-                       const TensorRef &sums, const TensorRef &counts,
-                       const CodebookUpdateOptions &options) {
+/// The results are the codebook and, unless `inPlace`, sums and counts.
+static Expected<SmallVector<OwnedTensor>>
+runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
+          const TensorRef &counts, const CodebookUpdateOptions &options,
+          bool inPlace) {
   Checker check;
   Argument keys = checkKeys(check, k), keyCodes("codes", codes);
   check.check(keyCodes.elementType == ElementType::I32,
@@ -79,7 +80,30 @@ fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
   call.attribute("rate", options.rate);
   call.result(check, "codebook", keys.elementType, keySums.shape,
               options.codebook);
-  call.update(check, keySums);
-  call.update(check, keyCounts);
-  return call.runFor<OwnedTensor, 1>(check);
+  call.update(check, keySums, inPlace);
+  call.update(check, keyCounts, inPlace);
+  return call.runChecked(check);
+}
+
+Expected<OwnedTensor>
+fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
+                       const TensorRef &sums, const TensorRef &counts,
+                       const CodebookUpdateOptions &options) {
+  Expected<SmallVector<OwnedTensor>> results =
+      runUpdate(k, codes, sums, counts, options, /*inPlace=*/true);
+  if (!results)
+    return results.takeError();
+  return std::move((*results)[0]);
+}
+
+Expected<CodebookStep>
+fovea::codebook_step(const TensorRef &k, const TensorRef &codes,
+                     const TensorRef &sums, const TensorRef &counts,
+                     const CodebookUpdateOptions &options) {
+  Expected<SmallVector<OwnedTensor>> results =
+      runUpdate(k, codes, sums, counts, options, /*inPlace=*/false);
+  if (!results)
+    return results.takeError();
+  return CodebookStep{std::move((*results)[0]), std::move((*results)[1]),
+                      std::move((*results)[2])};
 }

@@ -73,7 +73,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   Call call("vq", options.target);
   addVQInputs(call, arguments);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
-  call.operand(state ? checkVQState(check, parts, *state)
+  call.operand(state ? checkVQState(check, parts, *state, options.target)
                      : SmallVector<Argument>());
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
@@ -131,7 +131,8 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   call.result(check, "output", arguments.q.elementType, arguments.output(),
               options.output);
   if (!check.hasFailed())
-    call.update(check, checkVQState(check, parts, isFirst ? first : state));
+    call.update(check, checkVQState(check, parts, isFirst ? first : state,
+                                    options.target));
   Expected<OwnedTensor> output = call.runFor<OwnedTensor, 1>(check);
   if (output && isFirst)
     state = std::move(first);

@@ -116,7 +116,8 @@ functions::getVQState(const VQArguments &arguments) {
 
 SmallVector<Argument> functions::checkVQState(Checker &check,
                                               ArrayRef<VQStatePart> parts,
-                                              const VQState &state) {
+                                              const VQState &state,
+                                              Target target) {
   SmallVector<Argument> arguments;
   for (const VQStatePart &part : parts) {
     Argument argument((std::string("state.") + part.name),
@@ -128,7 +129,7 @@ SmallVector<Argument> functions::checkVQState(Checker &check,
     check.match(argument.name, "shape", argument.shape, part.shape);
     arguments.push_back(argument);
   }
-  if (check.hasFailed())
+  if (check.hasFailed() || isOnDevice(state.position.getData(), target))
     return arguments;
   int64_t position = *state.position.getDataAs<int64_t>();
   check.check(position >= 0, "state.position: found " + Twine(position) +

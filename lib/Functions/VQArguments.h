@@ -56,7 +56,7 @@ llvm::SmallVector<VQStatePart, 5> getVQState(const VQArguments &arguments);
 /// The parts of `state` as arguments.
 llvm::SmallVector<Argument> checkVQState(Checker &check,
                                          llvm::ArrayRef<VQStatePart> parts,
-                                         const VQState &state);
+                                         const VQState &state, Target target);
 
 } // namespace fovea::functions
 

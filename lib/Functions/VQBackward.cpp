@@ -73,7 +73,8 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   addVQInputs(call, arguments);
   const VQState *before =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
-  call.operand(before ? checkVQState(check, getVQState(arguments), *before)
+  call.operand(before ? checkVQState(check, getVQState(arguments), *before,
+                                     options.target)
                       : SmallVector<Argument>());
   call.operandIf(check.likeIf("out", options.out, type, output));
   call.operandIf(check.likeIf("lse", options.lse, state, rows));

@@ -37,20 +37,19 @@ from ._low_rank import (
     rope,
     rope_backward,
 )
-from ._quantize import codebook_update, quantize
+from ._quantize import (
+    codebook_update,
+    commitment_loss,
+    commitment_loss_backward,
+    quantize,
+)
 from ._tree_backward import (
     tree_build_backward,
     tree_fetch_backward,
     tree_materialize_backward,
     tree_update_backward,
 )
-from ._vq import VQState, vq, vq_decode
-from ._vq_backward import (
-    VQStateGradient,
-    commitment_loss,
-    commitment_loss_backward,
-    vq_backward,
-)
+from ._vq import VQState, VQStateGradient, vq, vq_backward, vq_decode
 from .compiler import (
     TARGETS,
     clear_cache,

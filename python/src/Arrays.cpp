@@ -352,14 +352,13 @@ void ArrayView::makeContiguous(StringRef name, bool needsWrite) {
   throw nb::python_error();
 }
 
-void ArrayView::makeReadable(StringRef name, bool needsWrite) {
+void ArrayView::makeReadable(StringRef name) {
   int64_t width = getByteWidth(elementType);
   bool isDescribed =
-      !onGPU && !needsWrite && !isSwapped &&
-      reinterpret_cast<uintptr_t>(data) % width == 0 &&
+      !onGPU && !isSwapped && reinterpret_cast<uintptr_t>(data) % width == 0 &&
       all_of(byteStrides, [&](int64_t stride) { return stride % width == 0; });
   if (isKernelLayout() || !isDescribed)
-    return makeContiguous(name, needsWrite);
+    return makeContiguous(name, /*needsWrite=*/false);
   for (int64_t stride : byteStrides)
     strides.push_back(stride / width);
 }

@@ -63,7 +63,7 @@ public:
   /// array that cannot be copied, or must not since it is written to.
   void makeContiguous(llvm::StringRef name, bool needsWrite);
   /// The same, but leaves what strides can describe as it is.
-  void makeReadable(llvm::StringRef name, bool needsWrite);
+  void makeReadable(llvm::StringRef name);
 
   /// What to pass on, once the layout is right.
   TensorRef getRef() const;

@@ -21,11 +21,13 @@ namespace fovea::python {
 void defineAttention(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
+void defineVQ(nanobind::module_ &m);
 
 inline void defineFunctions(nanobind::module_ &m) {
   defineAttention(m);
   defineConv(m);
   defineLowRank(m);
+  defineVQ(m);
 }
 
 } // namespace fovea::python

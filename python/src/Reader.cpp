@@ -117,20 +117,35 @@ size_t Reader::find(StringRef name, nb::handle object,
 // Arrays
 //===----------------------------------------------------------------------===//
 
-TensorRef Reader::load(nb::handle object, StringRef name, bool needsWrite) {
+ArrayView &Reader::loadArray(nb::handle object, StringRef name,
+                             bool needsWrite) {
   views.emplace_front();
   ArrayView &array = views.front();
   array.load(object, name, needsWrite, placement);
   // Before the work, rather than after: results will have the type.
   if (array.getElementType() == ElementType::BF16)
     getBFloat16Type();
-  array.makeReadable(name, needsWrite);
+  return array;
+}
+
+TensorRef Reader::load(nb::handle object, StringRef name) {
+  ArrayView &array = loadArray(object, name, /*needsWrite=*/false);
+  array.makeReadable(name);
   return array.getRef();
 }
 
-TensorRef Reader::array(StringRef name, bool needsWrite) {
-  return load(object(), name, needsWrite);
+OwnedTensor Reader::loadView(nb::handle object, StringRef name,
+                             bool needsWrite) {
+  ArrayView &array = loadArray(object, name, needsWrite);
+  array.makeContiguous(name, needsWrite);
+  TensorRef ref = array.getRef();
+  if (needsWrite && ref.isReadOnly)
+    raiseValueError(name + ": found a read-only array, needed a writable one");
+  return OwnedTensor(
+      nullptr, [](void *) {}, ref.data, ref.elementType, ref.shape);
 }
+
+TensorRef Reader::array(StringRef name) { return load(object(), name); }
 
 std::optional<TensorRef> Reader::optionalArray(StringRef name) {
   if (!nextIsNone())
@@ -149,8 +164,8 @@ SmallVector<TensorRef> Reader::arrays(StringRef name, int64_t needed) {
   }
   SmallVector<TensorRef> found;
   while (nb::object entry = nb::steal(PyIter_Next(iterator.ptr())))
-    found.push_back(load(entry, (name + "[" + Twine(found.size()) + "]").str(),
-                         /*needsWrite=*/false));
+    found.push_back(
+        load(entry, (name + "[" + Twine(found.size()) + "]").str()));
   if (PyErr_Occurred())
     throw nb::python_error();
   return found;
@@ -164,16 +179,20 @@ std::optional<SmallVector<TensorRef>> Reader::optionalArrays(StringRef name,
   return std::nullopt;
 }
 
-SmallVector<TensorRef> Reader::parts(StringRef name, ArrayRef<StringRef> names,
-                                     bool needsWrite) {
+std::optional<SmallVector<OwnedTensor>>
+Reader::optionalParts(StringRef name, ArrayRef<StringRef> names,
+                      bool needsWrite) {
   nb::handle tuple = object();
+  if (tuple.is_none())
+    return std::nullopt;
   size_t size = nb::len(tuple);
   if (size != names.size())
     raiseValueError(name + ": found " + Twine(size) + " parts, needed " +
                     Twine(names.size()));
-  SmallVector<TensorRef> found;
+  SmallVector<OwnedTensor> found;
   for (auto [index, part] : enumerate(names))
-    found.push_back(load(tuple[index], (name + "." + part).str(), needsWrite));
+    found.push_back(
+        loadView(tuple[index], (name + "." + part).str(), needsWrite));
   return found;
 }
 

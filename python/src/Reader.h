@@ -33,16 +33,16 @@ public:
   // The next argument.
 
   nanobind::handle object();
-  TensorRef array(llvm::StringRef name, bool needsWrite = false);
+  TensorRef array(llvm::StringRef name);
   std::optional<TensorRef> optionalArray(llvm::StringRef name);
   /// A list of arrays, of which `needed` are to be.
   llvm::SmallVector<TensorRef> arrays(llvm::StringRef name, int64_t needed);
   std::optional<llvm::SmallVector<TensorRef>>
   optionalArrays(llvm::StringRef name, int64_t needed);
-  /// A tuple of arrays, one for each of the names, as `state.mean`.
-  llvm::SmallVector<TensorRef> parts(llvm::StringRef name,
-                                     llvm::ArrayRef<llvm::StringRef> names,
-                                     bool needsWrite = false);
+  /// Contiguous views of the arrays of a tuple, called as `state.mean`.
+  std::optional<llvm::SmallVector<OwnedTensor>>
+  optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
+                bool needsWrite);
 
   bool flag(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t least);
@@ -69,8 +69,12 @@ public:
 
 private:
   bool nextIsNone() const { return given[next].is_none(); }
-  TensorRef load(nanobind::handle object, llvm::StringRef name,
-                 bool needsWrite);
+  TensorRef load(nanobind::handle object, llvm::StringRef name);
+  /// The same array, contiguous.
+  OwnedTensor loadView(nanobind::handle object, llvm::StringRef name,
+                       bool needsWrite);
+  ArrayView &loadArray(nanobind::handle object, llvm::StringRef name,
+                       bool needsWrite);
   static size_t find(llvm::StringRef name, nanobind::handle object,
                      llvm::ArrayRef<llvm::StringRef> choices);
 

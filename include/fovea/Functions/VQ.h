@@ -49,6 +49,29 @@ codebook_update(const TensorRef &k, const TensorRef &codes,
                 const TensorRef &sums, const TensorRef &counts,
                 const CodebookUpdateOptions &options = {});
 
+struct CodebookStep {
+  OwnedTensor codebook, sums, counts;
+};
+
+/// The same step, which leaves `sums` and `counts` as they are and returns new
+/// ones.
+llvm::Expected<CodebookStep>
+codebook_step(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
+              const TensorRef &counts,
+              const CodebookUpdateOptions &options = {});
+
+/// The mean over all keys of |k - k_hat|^2, an array of rank 0 of the type of
+/// sums. k is [B,G,N,D]; k_hat are the codewords that `quantize` found for it,
+/// which count as constants.
+llvm::Expected<OwnedTensor> commitment_loss(const TensorRef &k,
+                                            const TensorRef &kHat,
+                                            Target target = Target::CPU);
+
+/// The gradient of `commitment_loss` for k, times `dLoss`.
+llvm::Expected<OwnedTensor>
+commitment_loss_backward(double dLoss, const TensorRef &k,
+                         const TensorRef &kHat, Target target = Target::CPU);
+
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//

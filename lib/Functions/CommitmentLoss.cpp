@@ -1,0 +1,148 @@
+//===- CommitmentLoss.cpp - The distance of keys and codewords ------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "fovea/Functions/VQ.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::functions;
+using utils::IteratorType;
+
+/// k [B,G,N,D] and codewords like it, checked and added.
+static Argument addKeys(Call &call, Checker &check, const TensorRef &k,
+                        const TensorRef &kHat) {
+  Argument keys = check.tensor("k", k, 4, "[B,G,N,D]");
+  if (llvm::is_contained(keys.shape, 0))
+    check.fail("k: found shape " + toList(keys.shape) + ", needed keys");
+  call.addArgument(keys);
+  call.addArgument(check.like("k_hat", kHat, keys.elementType, keys.shape));
+  return keys;
+}
+
+static double countTokens(const Argument &keys) {
+  return double(keys.shape[0]) * double(keys.shape[1]) * double(keys.shape[2]);
+}
+
+/// left - right in the type of sums.
+static Value getDifference(ImplicitLocOpBuilder &b, Value left, Value right,
+                           Type state) {
+  auto widen = [&](Value value) -> Value {
+    if (value.getType() == state)
+      return value;
+    return arith::ExtFOp::create(b, state, value);
+  };
+  return arith::SubFOp::create(b, widen(left), widen(right));
+}
+
+static Value getNumber(ImplicitLocOpBuilder &b, Type type, double value) {
+  return arith::ConstantOp::create(b, type, b.getFloatAttr(type, value));
+}
+
+/// Adds up what `term` makes of elements of `inputs`, along the dimensions from
+/// `numParallel` on.
+static Value
+addUp(ImplicitLocOpBuilder &b, ValueRange inputs, Value init,
+      unsigned numParallel,
+      llvm::function_ref<Value(ImplicitLocOpBuilder &, ValueRange)> term) {
+  auto type = cast<RankedTensorType>(init.getType());
+  unsigned rank = cast<RankedTensorType>(inputs[0].getType()).getRank();
+  AffineMap all = b.getMultiDimIdentityMap(rank);
+  SmallVector<AffineMap> maps(inputs.size(), all);
+  maps.push_back(AffineMap::get(rank, /*symbolCount=*/0,
+                                all.getResults().take_front(numParallel),
+                                b.getContext()));
+  SmallVector<IteratorType> iterators(rank, IteratorType::reduction);
+  std::fill_n(iterators.begin(), numParallel, IteratorType::parallel);
+  Value zero =
+      linalg::FillOp::create(b, getNumber(b, type.getElementType(), 0), init)
+          .getResult(0);
+  return linalg::GenericOp::create(
+             b, type, inputs, zero, maps, iterators,
+             [&](OpBuilder &nested, Location loc, ValueRange arguments) {
+               ImplicitLocOpBuilder inner(loc, nested);
+               Value sum = arith::AddFOp::create(
+                   inner, arguments.back(), term(inner, arguments.drop_back()));
+               linalg::YieldOp::create(inner, sum);
+             })
+      .getResult(0);
+}
+
+llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
+                                                   const TensorRef &kHat,
+                                                   Target target) {
+  Checker check;
+  Call call("commitment_loss", target);
+  Argument keys = addKeys(call, check, k, kHat);
+  call.result(check, "loss", getStateType(keys.elementType), {});
+  call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
+    ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
+    Type state = cast<RankedTensorType>(inits[0].getType()).getElementType();
+    Value rows = tensor::EmptyOp::create(
+        b, llvm::ArrayRef(keys.shape).drop_back(), state);
+    // The sum of each row first: sums of sums are more accurate.
+    rows = addUp(b, arguments, rows, /*numParallel=*/3,
+                 [&](ImplicitLocOpBuilder &inner, ValueRange pair) -> Value {
+                   Value x = getDifference(inner, pair[0], pair[1], state);
+                   return arith::MulFOp::create(inner, x, x);
+                 });
+    Value sum = addUp(
+        b, rows, inits[0], /*numParallel=*/0,
+        [](ImplicitLocOpBuilder &, ValueRange row) -> Value { return row[0]; });
+    Value mean = arith::DivFOp::create(b, tensor::ExtractOp::create(b, sum),
+                                       getNumber(b, state, countTokens(keys)));
+    Value loss = tensor::FromElementsOp::create(b, inits[0].getType(), mean);
+    return SmallVector<Value>{loss};
+  });
+  return call.runFor<OwnedTensor, 1>(check);
+}
+
+llvm::Expected<OwnedTensor>
+fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
+                                const TensorRef &kHat, Target target) {
+  Checker check;
+  Call call("commitment_loss_backward", target);
+  Argument keys = addKeys(call, check, k, kHat);
+  check.number("d_loss", dLoss);
+  // An argument: another number is no other kernel.
+  ElementType state = getStateType(keys.elementType);
+  float narrow = float(dLoss);
+  call.addArgument(Argument("d_loss", {state == ElementType::F64
+                                           ? static_cast<void *>(&dLoss)
+                                           : static_cast<void *>(&narrow),
+                                       state,
+                                       {}}));
+  call.result(check, "d_k", keys.elementType, keys.shape);
+  call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
+    ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
+    auto type = cast<RankedTensorType>(inits[0].getType());
+    Type stateType = functions::convertType(b.getContext(), state);
+    Value factor = arith::MulFOp::create(
+        b, getNumber(b, stateType, 2.0 / countTokens(keys)),
+        tensor::ExtractOp::create(b, arguments[2]));
+    SmallVector<AffineMap> maps(3, b.getMultiDimIdentityMap(4));
+    SmallVector<IteratorType> iterators(4, IteratorType::parallel);
+    auto gradient = linalg::GenericOp::create(
+        b, type, arguments.take_front(2), inits[0], maps, iterators,
+        [&](OpBuilder &nested, Location loc, ValueRange pair) {
+          ImplicitLocOpBuilder inner(loc, nested);
+          Value x = arith::MulFOp::create(
+              inner, getDifference(inner, pair[0], pair[1], stateType), factor);
+          if (type.getElementType() != stateType)
+            x = arith::TruncFOp::create(inner, type.getElementType(), x);
+          linalg::YieldOp::create(inner, x);
+        });
+    return SmallVector<Value>{gradient.getResult(0)};
+  });
+  return call.runFor<OwnedTensor, 1>(check);
+}

@@ -1,0 +1,198 @@
+//===- VQ.cpp - Attention over quantized keys in Python -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/VQ.h"
+#include "Functions.h"
+#include "Reader.h"
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+//===----------------------------------------------------------------------===//
+// Codebooks
+//===----------------------------------------------------------------------===//
+
+static nb::object callQuantize(nb::args given) {
+  Reader in(given);
+  TensorRef k = in.array("k"), codebook = in.array("codebook");
+  QuantizeOptions options;
+  options.target = in.getTarget();
+  QuantizeResult result =
+      in.run([&] { return quantize(k, codebook, options); });
+  return in.giveAll(result.quantized, result.codes);
+}
+
+static nb::object callUpdate(nb::args given) {
+  Reader in(given);
+  TensorRef k = in.array("k"), codes = in.array("codes"),
+            sums = in.array("sums"), counts = in.array("counts");
+  CodebookUpdateOptions options;
+  options.target = in.getTarget();
+  options.rate = in.number("rate", "a number from 0 to 1");
+  CodebookStep step =
+      in.run([&] { return codebook_step(k, codes, sums, counts, options); });
+  return in.giveAll(step.codebook, step.sums, step.counts);
+}
+
+static nb::object callLoss(nb::args given) {
+  Reader in(given);
+  TensorRef k = in.array("k"), kHat = in.array("k_hat");
+  return in.give(
+      in.run([&] { return commitment_loss(k, kHat, in.getTarget()); }));
+}
+
+static nb::object callLossBackward(nb::args given) {
+  Reader in(given);
+  double dLoss = in.number("d_loss");
+  TensorRef k = in.array("k"), kHat = in.array("k_hat");
+  return in.give(in.run([&] {
+    return commitment_loss_backward(dLoss, k, kHat, in.getTarget());
+  }));
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+static constexpr OwnedTensor VQState::*kStateParts[] = {
+    &VQState::mean, &VQState::count, &VQState::codes, &VQState::values,
+    &VQState::position};
+static constexpr OwnedTensor VQStateGradient::*kGradientParts[] = {
+    &VQStateGradient::mean, &VQStateGradient::keys, &VQStateGradient::values};
+
+/// Views of the arrays of a tuple, whose names are `names`; nothing for None.
+template <typename State, size_t count>
+static std::optional<State>
+readState(Reader &in, StringRef name, OwnedTensor State::*const (&parts)[count],
+          ArrayRef<StringRef> names, bool needsWrite = false) {
+  std::optional<SmallVector<OwnedTensor>> views =
+      in.optionalParts(name, names, needsWrite);
+  if (!views)
+    return std::nullopt;
+  State state;
+  for (auto [part, view] : zip_equal(parts, *views))
+    state.*part = std::move(view);
+  return state;
+}
+
+static std::optional<VQState> readVQState(Reader &in, bool needsWrite) {
+  return readState(in, "state", kStateParts,
+                   {"mean", "count", "codes", "values", "position"},
+                   needsWrite);
+}
+
+template <typename State, size_t count>
+static nb::object giveState(Reader &in, State state,
+                            OwnedTensor State::*const (&parts)[count]) {
+  nb::list found;
+  for (OwnedTensor State::*part : parts)
+    found.append(in.give(std::move(state.*part)));
+  return nb::tuple(found);
+}
+
+namespace {
+/// The arguments that all functions have.
+struct VQCall {
+  explicit VQCall(Reader &in)
+      : q(in.array("q")), k(in.array("k")), v(in.array("v")),
+        codebook(in.array("codebook")), block(in.integer("block", 1)) {}
+  template <typename Options> Options readOptions(Reader &in) {
+    Options options;
+    options.target = in.getTarget();
+    options.bias = in.optionalArray("bias");
+    options.scale = in.number("scale");
+    options.weighting =
+        in.choice<VQWeighting>("weighting", {"softmax", "squared_relu"});
+    return options;
+  }
+
+  TensorRef q, k, v, codebook;
+  int64_t block;
+};
+} // namespace
+
+static nb::object callVQ(nb::args given) {
+  Reader in(given);
+  VQCall call(in);
+  auto options = call.readOptions<VQOptions>(in);
+  options.causal = in.flag("causal");
+  options.reduction = in.choice<VQReduction>(
+      "reduction", {"auto", "serial", "matmul", "associative", "input_scan"});
+  std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
+  options.state = state ? &*state : nullptr;
+  options.returnState = in.flag("return_state");
+  options.returnLse = in.flag("return_lse");
+  VQResult result = in.run([&] {
+    return vq(call.q, call.k, call.v, call.codebook, call.block, options);
+  });
+  nb::list found;
+  found.append(in.give(std::move(result.output)));
+  if (options.returnLse)
+    found.append(in.give(std::move(result.lse)));
+  if (options.returnState)
+    found.append(giveState(in, std::move(result.state), kStateParts));
+  return nb::tuple(found);
+}
+
+/// The output, and the state where none was given.
+static nb::object callDecode(nb::args given) {
+  Reader in(given);
+  VQCall call(in);
+  auto options = call.readOptions<VQDecodeOptions>(in);
+  std::optional<VQState> state = readVQState(in, /*needsWrite=*/true);
+  bool isFirst = !state;
+  if (isFirst)
+    state.emplace();
+  nb::object output = in.give(in.run([&] {
+    return vq_decode(call.q, call.k, call.v, call.codebook, *state, call.block,
+                     options);
+  }));
+  return nb::make_tuple(output,
+                        isFirst ? giveState(in, std::move(*state), kStateParts)
+                                : nb::none());
+}
+
+static nb::object callBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dOut = in.array("d_out");
+  VQCall call(in);
+  auto options = call.readOptions<VQBackwardOptions>(in);
+  options.causal = in.flag("causal");
+  options.out = in.optionalArray("out");
+  options.lse = in.optionalArray("lse");
+  options.dLse = in.optionalArray("d_lse");
+  std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
+  options.state = state ? &*state : nullptr;
+  std::optional<VQStateGradient> next =
+      readState(in, "d_next_state", kGradientParts, {"mean", "keys", "values"});
+  options.dNextState = next ? &*next : nullptr;
+  VQGradients gradients = in.run([&] {
+    return vq_backward(dOut, call.q, call.k, call.v, call.codebook, call.block,
+                       options);
+  });
+  nb::list found;
+  for (OwnedTensor *gradient : {&gradients.q, &gradients.k, &gradients.v})
+    found.append(in.give(std::move(*gradient)));
+  if (options.bias)
+    found.append(in.give(std::move(gradients.bias)));
+  if (state)
+    found.append(giveState(in, std::move(gradients.state), kGradientParts));
+  return nb::tuple(found);
+}
+
+void python::defineVQ(nb::module_ &m) {
+  m.def("codebook_update", &callUpdate);
+  m.def("commitment_loss", &callLoss);
+  m.def("commitment_loss_backward", &callLossBackward);
+  m.def("quantize", &callQuantize);
+  m.def("vq", &callVQ);
+  m.def("vq_backward", &callBackward);
+  m.def("vq_decode", &callDecode);
+}

@@ -17,11 +17,9 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// Memory for an array, or none.
-static OwnedTensor reserve(ElementType type, ArrayRef<int64_t> shape,
-                           int64_t &bytes) {
+OwnedTensor functions::reserve(ElementType type, ArrayRef<int64_t> shape) {
   constexpr int64_t alignment = 64;
-  bytes = getByteWidth(type);
+  int64_t bytes = getByteWidth(type);
   bool isTooLarge = false;
   for (int64_t extent : shape)
     isTooLarge |= MulOverflow(bytes, extent, bytes);
@@ -34,13 +32,12 @@ static OwnedTensor reserve(ElementType type, ArrayRef<int64_t> shape,
 
 Expected<OwnedTensor> functions::allocate(ElementType type,
                                           ArrayRef<int64_t> shape) {
-  int64_t bytes;
-  OwnedTensor memory = reserve(type, shape, bytes);
+  OwnedTensor memory = reserve(type, shape);
   if (!memory.getData())
     return createStringError(std::make_error_code(std::errc::not_enough_memory),
                              "no memory for an array of shape " +
                                  toTuple(shape));
-  std::memset(memory.getData(), 0, bytes);
+  std::memset(memory.getData(), 0, memory.getNumBytes());
   return std::move(memory);
 }
 
@@ -94,8 +91,7 @@ functions::toContiguous(const Argument &argument, OwnedTensor &copy,
     return makeError(argument.name + ": found a null pointer, needed data");
   if (argument.isContiguous())
     return ref;
-  int64_t bytes;
-  copy = reserve(argument.elementType, argument.shape, bytes);
+  copy = reserve(argument.elementType, argument.shape);
   if (!copy.getData())
     return createStringError(std::make_error_code(std::errc::not_enough_memory),
                              getName() +

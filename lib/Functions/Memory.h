@@ -15,6 +15,8 @@
 
 namespace fovea::functions {
 
+/// Memory of any content, without data where there is none.
+OwnedTensor reserve(ElementType type, llvm::ArrayRef<int64_t> shape);
 /// Zeroed memory.
 llvm::Expected<OwnedTensor> allocate(ElementType type,
                                      llvm::ArrayRef<int64_t> shape);

@@ -21,16 +21,6 @@ using namespace fovea::functions;
 // tree_build and tree_materialize
 //===----------------------------------------------------------------------===//
 
-static constexpr int64_t kMaxNodes = std::numeric_limits<int32_t>::max();
-
-/// ratio^levels, or more than any tree has.
-static int64_t getPower(int64_t ratio, int64_t levels) {
-  int64_t power = 1;
-  for (int64_t i = 0; i < levels && power <= kMaxNodes; ++i)
-    power *= std::min(ratio, kMaxNodes);
-  return power;
-}
-
 /// How many levels a tree of `length` tokens has.
 static int64_t checkLevels(Checker &check, int64_t length, int64_t ratio,
                            std::optional<int64_t> levels) {
@@ -108,7 +98,7 @@ fovea::tree_materialize(const Tree &tree, Target target,
   call.operand(Argument("tree", tree.nodes.getRef()));
   addTreeShape(call, tree);
   call.result(check, "output", tree.nodes.getElementType(),
-              {tree.getBatch(), tree.getNumTokens(), tree.getWidth()}, output);
+              getSequenceShape(tree), output);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -126,8 +116,7 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
     return nodes.takeError();
   Call call("tree_fetch", options.target);
   call.operand(Argument("tree", tree.nodes.getRef()));
-  for (const Argument &list : nodes->getArguments())
-    call.operand(list);
+  addNodes(call, *nodes);
   addCounts(call, tree);
   addTreeShape(call, tree);
   ElementType type = tree.nodes.getElementType();
@@ -208,9 +197,10 @@ static Error sortNodes(ArrayRef<int64_t> order, NodeList &nodes, Argument &rows,
   return Error::success();
 }
 
-Error fovea::tree_update(Tree &tree, const TensorRef &level,
-                         const TensorRef &index, const TensorRef &rows,
-                         Target target) {
+/// The result is the new nodes, unless they lie in those of the tree.
+static Expected<SmallVector<OwnedTensor>>
+runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
+          const TensorRef &rows, Target target, bool inPlace) {
   Checker check;
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
@@ -237,16 +227,45 @@ Error fovea::tree_update(Tree &tree, const TensorRef &level,
   if (check.hasFailed())
     return check.takeError();
   OwnedTensor memory;
-  if (!llvm::is_sorted(order))
+  if (!llvm::is_sorted(order) && isOnDevice(rows.data, target))
+    check.fail(
+        "rows: found an array on a GPU, needed nodes in the order of the "
+        "sequence for that, or an array in CPU memory");
+  else if (!llvm::is_sorted(order))
     if (Error error = sortNodes(order, *nodes, newRows, memory))
       return error;
 
   Call call("tree_update", target);
   call.operand(newRows);
-  for (const Argument &list : nodes->getArguments())
-    call.operand(list);
+  addNodes(call, *nodes);
   addCounts(call, tree);
   addTreeShape(call, tree);
-  call.update(check, Argument("tree", tree.nodes.getRef()));
-  return call.runChecked(check).takeError();
+  call.update(check, Argument("tree", tree.nodes.getRef()), inPlace);
+  return call.runChecked(check);
+}
+
+Error fovea::tree_update(Tree &tree, const TensorRef &level,
+                         const TensorRef &index, const TensorRef &rows,
+                         Target target) {
+  return runUpdate(tree, level, index, rows, target, /*inPlace=*/true)
+      .takeError();
+}
+
+Expected<Tree> fovea::tree_updated(const Tree &tree, const TensorRef &level,
+                                   const TensorRef &index,
+                                   const TensorRef &rows, Target target) {
+  Expected<SmallVector<OwnedTensor>> nodes =
+      runUpdate(tree, level, index, rows, target, /*inPlace=*/false);
+  if (!nodes)
+    return nodes.takeError();
+  Tree updated{std::move((*nodes)[0]), {}, tree.ratio, tree.levels};
+  if (!tree.hasCounts())
+    return updated;
+  Expected<OwnedTensor> counts =
+      allocate(ElementType::I32, tree.counts.getShape());
+  if (!counts)
+    return counts.takeError();
+  std::memcpy(counts->getData(), tree.counts.getData(), counts->getNumBytes());
+  updated.counts = std::move(*counts);
+  return updated;
 }

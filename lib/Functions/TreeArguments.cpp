@@ -48,28 +48,88 @@ Expected<OwnedTensor> functions::allocateList(int64_t batch, int64_t size) {
   return allocate(ElementType::I32, {batch, size});
 }
 
-void functions::checkTree(Checker &check, const Tree &tree) {
-  check.check(tree.ratio >= 2 && tree.levels >= 1 &&
-                  tree.nodes.getShape().size() == 3,
-              "tree: found none, needed a tree of tree_build");
+int64_t functions::getPower(int64_t ratio, int64_t levels) {
+  int64_t power = 1;
+  for (int64_t i = 0; i < levels && power <= kMaxNodes; ++i)
+    power *= std::min(ratio, kMaxNodes);
+  return power;
 }
 
-/// Copies a list [r] or [B,r] to [B,r].
-static Expected<OwnedTensor> spread(const Argument &list, int64_t batch) {
+Shape functions::getSequenceShape(const Tree &tree) {
+  return {tree.getBatch(), tree.getNumTokens(), tree.getWidth()};
+}
+
+static void checkParts(Checker &check, const TensorRef &nodes,
+                       const std::optional<TensorRef> &counts, int64_t ratio,
+                       int64_t levels) {
+  Argument rows = check.tensor("nodes", nodes, 3, "[B,n,F]");
+  check.integer("ratio", ratio, 2);
+  check.integer("levels", levels, 1);
+  if (check.hasFailed())
+    return;
+  // A root and what is under it.
+  int64_t perRoot = 0;
+  for (int64_t level = 0; level <= levels && perRoot <= kMaxNodes; ++level)
+    perRoot += getPower(ratio, level);
+  if (rows.shape[1] == 0 || rows.shape[2] == 0 || perRoot > 2 * kMaxNodes ||
+      getPower(ratio, levels) > kMaxNodes || rows.shape[1] % perRoot)
+    check.fail("nodes: found shape " + toList(rows.shape) +
+               ", needed the nodes of a tree of ratio " + Twine(ratio) +
+               " with " + Twine(levels) + " levels");
+  if (!counts)
+    return;
+  Argument found("counts", *counts);
+  if (found.elementType != ElementType::I32)
+    check.fail("counts: found element type " +
+               getArrayTypeName(found.elementType) + ", needed int32");
+  check.match("counts", "shape", found.shape, ArrayRef(rows.shape).drop_back());
+}
+
+Error fovea::check_tree(const TensorRef &nodes,
+                        const std::optional<TensorRef> &counts, int64_t ratio,
+                        int64_t levels) {
+  Checker check;
+  checkParts(check, nodes, counts, ratio, levels);
+  return check.takeError();
+}
+
+void functions::checkTree(Checker &check, const Tree &tree) {
+  if (!tree.nodes.getData())
+    return check.fail("tree: found none, needed a tree of tree_build");
+  checkParts(check, tree.nodes.getRef(),
+             tree.hasCounts() ? std::optional(tree.counts.getRef())
+                              : std::nullopt,
+             tree.ratio, tree.levels);
+}
+
+/// The numbers of a list [r] or [B,r], for every batch entry.
+static Expected<SmallVector<int64_t>> spread(const Argument &list,
+                                             int64_t batch) {
   OwnedTensor copy;
   Expected<TensorRef> ref = toContiguous(list, copy, [&] { return list.name; });
   if (!ref)
     return ref.takeError();
   int64_t size = list.shape.back();
-  Expected<OwnedTensor> result = allocateList(batch, size);
-  if (!result)
-    return result.takeError();
-  const int32_t *from = static_cast<const int32_t *>(ref->data);
-  int64_t stride = list.shape.size() == 2 ? size : 0;
-  for (int64_t b = 0; b < batch; ++b)
-    std::copy_n(from + b * stride, size,
-                result->getDataAs<int32_t>() + b * size);
-  return result;
+  bool isShared = list.shape.size() == 1;
+  SmallVector<int64_t> numbers(batch * size);
+  for (auto [at, number] : enumerate(numbers)) {
+    int64_t from = isShared ? at % size : at;
+    number = list.elementType == ElementType::I64
+                 ? static_cast<const int64_t *>(ref->data)[from]
+                 : static_cast<const int32_t *>(ref->data)[from];
+  }
+  return numbers;
+}
+
+static void checkList(Checker &check, const Argument &list, int64_t batch) {
+  ArrayRef<int64_t> shape = list.shape;
+  if (list.elementType != ElementType::I32 &&
+      list.elementType != ElementType::I64)
+    check.fail(list.name + ": found element type " +
+               getArrayTypeName(list.elementType) + ", needed int32");
+  if (shape.size() != 1 && (shape.size() != 2 || shape[0] != batch))
+    check.fail(list.name + ": found shape " + toList(shape) +
+               ", needed [r] or [" + Twine(batch) + ", r]");
 }
 
 Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
@@ -79,57 +139,54 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
   if (check.hasFailed())
     return check.takeError();
   int64_t batch = tree.getBatch();
-  Argument lists[] = {Argument("level", level), Argument("index", index)};
-  for (const Argument &list : lists) {
-    check.check(list.elementType == ElementType::I32,
-                list.name + ": found element type " +
-                    getArrayTypeName(list.elementType) + ", needed int32");
-    ArrayRef<int64_t> shape = list.shape;
-    std::string text;
-    raw_string_ostream os(text);
-    interleaveComma(shape, os);
-    check.check(shape.size() == 1 || (shape.size() == 2 && shape[0] == batch),
-                list.name + ": found shape [" + text + "], needed [r] or [" +
-                    Twine(batch) + ", r]");
-  }
+  Argument levelList("level", level), indexList("index", index);
+  checkList(check, levelList, batch);
+  checkList(check, indexList, batch);
   if (check.hasFailed())
     return check.takeError();
-  check.check(lists[0].shape.back() == lists[1].shape.back(),
-              "index: found " + Twine(lists[1].shape.back()) +
-                  " nodes, needed " + Twine(lists[0].shape.back()) +
-                  ", as in level");
+  int64_t size = levelList.shape.back();
+  check.check(size == indexList.shape.back(),
+              "index: found " + Twine(indexList.shape.back()) +
+                  " nodes, needed " + Twine(size) + ", as in level");
   if (check.hasFailed())
     return check.takeError();
-  Expected<OwnedTensor> levels = spread(lists[0], batch);
+  Expected<SmallVector<int64_t>> levels = spread(levelList, batch);
   if (!levels)
     return levels.takeError();
-  Expected<OwnedTensor> indices = spread(lists[1], batch);
+  Expected<SmallVector<int64_t>> indices = spread(indexList, batch);
   if (!indices)
     return indices.takeError();
-  NodeList nodes{std::move(*levels), std::move(*indices)};
 
-  auto isAbsent = [&](int64_t at) {
-    return nodes.getLevel(at) == -1 && nodes.getIndex(at) == -1;
-  };
   auto checkRange = [&](StringRef name, int64_t at, int64_t found,
                         int64_t most) {
-    if (found >= 0 && found <= most)
-      return;
-    check.fail(name + "[" + Twine(at / nodes.size()) + ", " +
-               Twine(at % nodes.size()) + "]: found " + Twine(found) +
-               ", needed 0 to " + Twine(most));
+    if (found < 0 || found > most)
+      check.fail(name + "[" + Twine(at / size) + ", " + Twine(at % size) +
+                 "]: found " + Twine(found) + ", needed 0 to " + Twine(most));
   };
-  int64_t count = batch * nodes.size();
-  for (int64_t at = 0; at < count; ++at)
+  auto isAbsent = [&](int64_t at) {
+    return (*levels)[at] == -1 && (*indices)[at] == -1;
+  };
+  for (int64_t at = 0; at < batch * size; ++at)
     if (!isAbsent(at))
-      checkRange("level", at, nodes.getLevel(at), tree.levels);
-  for (int64_t at = 0; at < count && !check.hasFailed(); ++at)
+      checkRange("level", at, (*levels)[at], tree.levels);
+  SmallVector<int64_t> numNodes;
+  for (int64_t each = 0; each <= tree.levels; ++each)
+    numNodes.push_back(tree.getNumNodes(each));
+  for (int64_t at = 0; at < batch * size && !check.hasFailed(); ++at)
     if (!isAbsent(at))
-      checkRange("index", at, nodes.getIndex(at),
-                 tree.getNumNodes(nodes.getLevel(at)) - 1);
+      checkRange("index", at, (*indices)[at], numNodes[(*levels)[at]] - 1);
   if (check.hasFailed())
     return check.takeError();
+  NodeList nodes{reserve(ElementType::I32, {batch, size}),
+                 reserve(ElementType::I32, {batch, size})};
+  copy(*levels, nodes.level.getDataAs<int32_t>());
+  copy(*indices, nodes.index.getDataAs<int32_t>());
   return nodes;
+}
+
+void functions::addNodes(Call &call, const NodeList &nodes) {
+  call.operands({Argument("level", nodes.level.getRef()),
+                 Argument("index", nodes.index.getRef())});
 }
 
 void functions::addTreeShape(Call &call, const Tree &tree) {

@@ -21,15 +21,17 @@ struct NodeList {
   int64_t size() const { return level.getShape()[1]; }
   int32_t getLevel(int64_t at) const { return level.getDataAs<int32_t>()[at]; }
   int32_t getIndex(int64_t at) const { return index.getDataAs<int32_t>()[at]; }
-  /// As arguments of a function.
-  llvm::SmallVector<Argument, 2> getArguments() const {
-    return {Argument("level", level.getRef()),
-            Argument("index", index.getRef())};
-  }
 };
 
 /// An array [B,r] of i32, all zeros.
 llvm::Expected<OwnedTensor> allocateList(int64_t batch, int64_t size);
+
+constexpr int64_t kMaxNodes = std::numeric_limits<int32_t>::max();
+/// ratio^levels, or more than any tree has.
+int64_t getPower(int64_t ratio, int64_t levels);
+
+/// [B,N,F].
+Shape getSequenceShape(const Tree &tree);
 
 /// Checks that `tree` is one, as `tree_build` returns it.
 void checkTree(Checker &check, const Tree &tree);
@@ -39,6 +41,8 @@ llvm::Expected<NodeList> checkNodes(Checker &check, const Tree &tree,
                                     const TensorRef &level,
                                     const TensorRef &index);
 
+/// Level and index, an operand each.
+void addNodes(Call &call, const NodeList &nodes);
 /// `shape = #attn.tree<...>`.
 void addTreeShape(Call &call, const Tree &tree);
 /// The counts of a tree, if it has them.

@@ -142,18 +142,34 @@ Expected<OwnedTensor> Selection::fetchRows(int64_t at) {
 }
 
 Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
-  Expected<OwnedTensor> rows = fetchRows(at);
-  if (!rows)
-    return rows.takeError();
-  Expected<OwnedTensor> scores = score(rows->getRef(), at);
+  TreeRows given;
+  OwnedTensor memory;
+  if (!hasFrontier && tree.getBatch() == 1) {
+    // The roots, which lie first.
+    static_cast<TensorRef &>(given) = tree.nodes.getRef();
+  } else {
+    Expected<OwnedTensor> rows = fetchRows(at);
+    if (!rows)
+      return rows.takeError();
+    memory = std::move(*rows);
+    static_cast<TensorRef &>(given) = memory.getRef();
+    given.memory = &memory;
+  }
+  int64_t shape[] = {tree.getBatch(), getNumCandidates(), tree.getWidth()};
+  given.shape = shape;
+  Expected<OwnedTensor> scores = score(given, at);
   if (!scores)
     return scores.takeError();
   Checker check;
-  Argument argument = check.tensor("score", scores->getRef(), 2, "[B,c]");
-  check.match("score", "shape", argument.shape, candidates.getShape());
+  if (scores->getShape() != candidates.getShape())
+    check.fail("score: found shape " + toList(scores->getShape()) +
+               " at level " + Twine(at) + ", needed " +
+               toList(candidates.getShape()));
   if (check.hasFailed())
     return check.takeError();
   // Compared in f64, whatever they come in.
+  if (scores->getElementType() == ElementType::F64)
+    return scores;
   Expected<OwnedTensor> wide =
       allocate(ElementType::F64, candidates.getShape());
   if (!wide)

@@ -43,12 +43,6 @@ from ._quantize import (
     commitment_loss_backward,
     quantize,
 )
-from ._tree_backward import (
-    tree_build_backward,
-    tree_fetch_backward,
-    tree_materialize_backward,
-    tree_update_backward,
-)
 from ._vq import VQState, VQStateGradient, vq, vq_backward, vq_decode
 from .compiler import (
     TARGETS,
@@ -62,11 +56,15 @@ from .ops import dense, fast_multipole, fast_multipole_linear
 from .tree import (
     Tree,
     tree_build,
+    tree_build_backward,
     tree_fetch,
+    tree_fetch_backward,
     tree_materialize,
+    tree_materialize_backward,
     tree_score,
     tree_select,
     tree_update,
+    tree_update_backward,
 )
 
 __version__ = VERSION

@@ -21,12 +21,14 @@ namespace fovea::python {
 void defineAttention(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
+void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
 
 inline void defineFunctions(nanobind::module_ &m) {
   defineAttention(m);
   defineConv(m);
   defineLowRank(m);
+  defineTree(m);
   defineVQ(m);
 }
 

@@ -30,8 +30,6 @@ Reader::Reader(nb::args given) : given(given) {
     placement.stream = *stream;
 }
 
-nb::handle Reader::object() { return given[next++]; }
-
 [[noreturn]] static void raiseFound(StringRef name, nb::handle found,
                                     const Twine &needed) {
   PyErr_Clear();
@@ -57,8 +55,7 @@ bool Reader::flag(StringRef name) {
   return PyObject_IsTrue(found.ptr()) == 1;
 }
 
-int64_t Reader::integer(StringRef name, int64_t least) {
-  nb::handle found = object();
+int64_t Reader::toInteger(nb::handle found, StringRef name, int64_t least) {
   nb::object index;
   if (!PyBool_Check(found.ptr()))
     index = nb::steal(PyNumber_Index(found.ptr()));
@@ -177,6 +174,17 @@ std::optional<SmallVector<TensorRef>> Reader::optionalArrays(StringRef name,
     return arrays(name, needed);
   ++next;
   return std::nullopt;
+}
+
+OwnedTensor Reader::view(StringRef name) {
+  return loadView(object(), name, /*needsWrite=*/false);
+}
+
+OwnedTensor Reader::optionalView(StringRef name) {
+  if (!nextIsNone())
+    return view(name);
+  ++next;
+  return OwnedTensor();
 }
 
 std::optional<SmallVector<OwnedTensor>>

@@ -32,20 +32,27 @@ public:
 
   // The next argument.
 
-  nanobind::handle object();
+  nanobind::handle object() { return given[next++]; }
+  nanobind::handle peek() const { return given[next]; }
   TensorRef array(llvm::StringRef name);
   std::optional<TensorRef> optionalArray(llvm::StringRef name);
   /// A list of arrays, of which `needed` are to be.
   llvm::SmallVector<TensorRef> arrays(llvm::StringRef name, int64_t needed);
   std::optional<llvm::SmallVector<TensorRef>>
   optionalArrays(llvm::StringRef name, int64_t needed);
+  /// The same array, contiguous.
+  OwnedTensor view(llvm::StringRef name);
+  /// Without data where there is none.
+  OwnedTensor optionalView(llvm::StringRef name);
   /// Contiguous views of the arrays of a tuple, called as `state.mean`.
   std::optional<llvm::SmallVector<OwnedTensor>>
   optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                 bool needsWrite);
 
   bool flag(llvm::StringRef name);
-  int64_t integer(llvm::StringRef name, int64_t least);
+  int64_t integer(llvm::StringRef name, int64_t least) {
+    return toInteger(object(), name, least);
+  }
   std::optional<int64_t> optionalInteger(llvm::StringRef name, int64_t least);
   /// `kind` is what errors say is needed.
   double number(llvm::StringRef name, llvm::StringRef kind = "a finite number");
@@ -56,6 +63,13 @@ public:
               std::initializer_list<llvm::StringRef> choices) {
     return Enum(find(name, object(), llvm::ArrayRef(choices)));
   }
+
+  // What is no argument.
+
+  static int64_t toInteger(nanobind::handle object, llvm::StringRef name,
+                           int64_t least);
+  OwnedTensor loadView(nanobind::handle object, llvm::StringRef name,
+                       bool needsWrite);
 
   /// Runs `function`, and raises what it fails with.
   template <typename Function> auto run(Function function) {
@@ -68,11 +82,8 @@ public:
   }
 
 private:
-  bool nextIsNone() const { return given[next].is_none(); }
+  bool nextIsNone() const { return peek().is_none(); }
   TensorRef load(nanobind::handle object, llvm::StringRef name);
-  /// The same array, contiguous.
-  OwnedTensor loadView(nanobind::handle object, llvm::StringRef name,
-                       bool needsWrite);
   ArrayView &loadArray(nanobind::handle object, llvm::StringRef name,
                        bool needsWrite);
   static size_t find(llvm::StringRef name, nanobind::handle object,

@@ -53,13 +53,21 @@ void python::setStream(std::optional<intptr_t> stream) {
   fovea_rt_gpu_set_stream(reinterpret_cast<void *>(stream.value_or(0)));
 }
 
+/// Where the innermost call of this thread runs that has arrays on a GPU.
+static thread_local const Placement *current = nullptr;
+
+static void choose(int device, intptr_t stream) {
+  // It exists: there is an array on it.
+  (void)fovea_rt_gpu_set_device(device);
+  fovea_rt_gpu_set_stream(reinterpret_cast<void *>(stream));
+}
+
 PlaceScope::PlaceScope(const Placement &placement)
-    : isActive(placement.device.has_value()) {
+    : isActive(placement.device.has_value()), outer(current) {
   if (!isActive)
     return;
-  // It exists: there is an array on it.
-  (void)fovea_rt_gpu_set_device(*placement.device);
-  fovea_rt_gpu_set_stream(reinterpret_cast<void *>(placement.stream));
+  current = &placement;
+  choose(*placement.device, placement.stream);
 }
 
 PlaceScope::~PlaceScope() {
@@ -68,8 +76,9 @@ PlaceScope::~PlaceScope() {
   // Whoever reads the results knows the stream only if it chose it.
   if (!chosenStream)
     (void)fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA);
-  (void)fovea_rt_gpu_set_device(0);
-  fovea_rt_gpu_set_stream(reinterpret_cast<void *>(chosenStream.value_or(0)));
+  current = outer;
+  choose(outer ? *outer->device : 0,
+         outer ? outer->stream : chosenStream.value_or(0));
 }
 
 std::optional<int> python::findGPU(const Placement &placement,
@@ -96,7 +105,16 @@ static int32_t checkSignals(void *) {
   return PyErr_CheckSignals() != 0;
 }
 
-SignalScope::SignalScope() {
+static thread_local bool hasSignals = false;
+
+SignalScope::SignalScope() : isOuter(!hasSignals) {
+  hasSignals = true;
   fovea_rt_set_interrupt_check(checkSignals, nullptr);
 }
-SignalScope::~SignalScope() { fovea_rt_set_interrupt_check(nullptr, nullptr); }
+
+SignalScope::~SignalScope() {
+  if (!isOuter)
+    return;
+  hasSignals = false;
+  fovea_rt_set_interrupt_check(nullptr, nullptr);
+}

@@ -17,7 +17,8 @@ namespace fovea::python {
 std::optional<intptr_t> getStream();
 void setStream(std::optional<intptr_t> stream);
 
-/// Runs kernels where the arrays of a call lie, while it lives.
+/// Runs kernels where the arrays of a call lie, while it lives. Functions of
+/// Python that a call calls may make calls of their own.
 class PlaceScope {
 public:
   explicit PlaceScope(const Placement &placement);
@@ -25,6 +26,7 @@ public:
 
 private:
   bool isActive;
+  const Placement *outer;
 };
 
 /// Lets handlers of signals run while a kernel does, and end it by an
@@ -33,6 +35,9 @@ class SignalScope {
 public:
   SignalScope();
   ~SignalScope();
+
+private:
+  bool isOuter;
 };
 
 /// The GPU that a result lies on, if it does.

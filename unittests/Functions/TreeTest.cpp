@@ -250,4 +250,76 @@ TEST_F(TreeFunctions, SaysWhatIsWrong) {
             "budgets[3]: found 2, needed at most 1, the candidates of level 3");
 }
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// A tree whose nodes lie in `nodes`.
+Tree makeTree(Array &nodes) {
+  Tree tree;
+  tree.nodes = OwnedTensor(
+      nullptr, [](void *) {}, nodes.bytes.data(), nodes.type, nodes.shape);
+  tree.ratio = kRatio;
+  tree.levels = 3;
+  return tree;
+}
+
+TEST_F(TreeFunctions, GradientsAreSlopes) {
+  constexpr ElementType f64 = ElementType::F64;
+  Array sequence = makeRandom({B, N, F}, 1, f64),
+        nodes = makeRandom({B, 40, F}, 2, f64),
+        rows = makeRandom({B, 3, F}, 3, f64),
+        dNodes = makeRandom({B, 40, F}, 4, f64),
+        dSequence = makeRandom({B, N, F}, 5, f64),
+        level = makeList({3}, {2, 2, 2}), index = makeList({3}, {2, 0, 1});
+  Tree tree = makeTree(nodes);
+  TreeBuildOptions options;
+  options.ratio = kRatio;
+  OwnedTensor gradient = get(tree_build_backward(dNodes, tree));
+  expectSlopes({&sequence}, {&gradient}, dNodes, [&] {
+    return std::move(get(tree_build(sequence, options)).nodes);
+  });
+  gradient = get(tree_materialize_backward(dSequence, tree));
+  expectSlopes({&nodes}, {&gradient}, dSequence,
+               [&] { return get(tree_materialize(tree)); });
+  gradient = get(tree_fetch_backward(rows, tree, level, index));
+  expectSlopes({&nodes}, {&gradient}, rows, [&] {
+    return std::move(get(tree_fetch(tree, level, index)).rows);
+  });
+}
+
+TEST_F(TreeFunctions, AnotherTreeAfterAnUpdateHasItsSlopes) {
+  constexpr ElementType f64 = ElementType::F64;
+  Array nodes = makeRandom({B, 40, F}, 2, f64),
+        rows = makeRandom({B, 3, F}, 3, f64),
+        dNodes = makeRandom({B, 40, F}, 4, f64),
+        level = makeList({3}, {2, 2, 2}), index = makeList({3}, {0, 1, 2});
+  Tree tree = makeTree(nodes);
+  auto run = [&] {
+    return std::move(get(tree_updated(tree, level, index, rows)).nodes);
+  };
+  std::vector<char> before = nodes.bytes;
+  OwnedTensor after = run();
+  EXPECT_EQ(nodes.bytes, before);
+  TreeUpdateGradients gradients =
+      get(tree_update_backward(dNodes, tree, level, index));
+  expectSlopes({&nodes, &rows}, {&gradients.nodes, &gradients.rows}, dNodes,
+               run);
+  EXPECT_EQ(getText(tree_update(tree, level, index, rows)), "");
+  expectNear(
+      after, nodes.size(), [&](int64_t i) { return nodes.get(i); }, 1e-12);
+}
+
+TEST_F(TreeFunctions, PartsThatAreNoTreeAreNamed) {
+  Array nodes = makeRandom({B, 40, F}, 2), counts({B, 40}, ElementType::I32);
+  EXPECT_EQ(getText(check_tree(nodes, TensorRef(counts), kRatio, 3)), "");
+  EXPECT_EQ(getText(check_tree(nodes, {}, kRatio, 2)),
+            "nodes: found shape [2, 40, 5], needed the nodes of a tree of "
+            "ratio 3 with 2 levels");
+  EXPECT_EQ(getText(check_tree(nodes, {}, 1, 3)),
+            "ratio: found 1, needed an integer of at least 2");
+  EXPECT_EQ(getText(check_tree(nodes, TensorRef(nodes), kRatio, 3)),
+            "counts: found element type float32, needed int32");
+}
+
 } // namespace

@@ -249,4 +249,35 @@ TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
       5e-6);
 }
 
+TEST_F(VQ, AStepOfACodebookIsAnUpdateElsewhere) {
+  Array codes = makeCodes({B, G, N}, S, 7), sums = makeRandom({G, S, D}, 8),
+        counts({G, S});
+  Array newSums = sums, newCounts = counts;
+  CodebookStep step = get(codebook_step(k, codes, sums, counts));
+  OwnedTensor words = get(codebook_update(k, codes, newSums, newCounts));
+  expectNear(step.codebook, words, 0);
+  expectNear(
+      step.sums, sums.size(), [&](int64_t i) { return newSums.get(i); }, 0);
+  expectNear(
+      step.counts, counts.size(), [&](int64_t i) { return newCounts.get(i); },
+      0);
+  EXPECT_EQ(counts.bytes, Array({G, S}).bytes);
+}
+
+TEST_F(VQ, TheCommitmentLossHasItsSlope) {
+  Array keys = makeRandom({B, G, N, D}, 6, ElementType::F64),
+        words = makeRandom({B, G, N, D}, 7, ElementType::F64);
+  auto run = [&] { return get(commitment_loss(keys, words)); };
+  double expected = 0;
+  for (int64_t i = 0; i < keys.size(); ++i)
+    expected += std::pow(keys.get(i) - words.get(i), 2) / (B * G * N);
+  expectNear(run(), 1, [&](int64_t) { return expected; }, 1e-12);
+  Array weight({}, ElementType::F64);
+  weight.set(0, 0.75);
+  OwnedTensor gradient = get(commitment_loss_backward(0.75, keys, words));
+  expectSlopes({&keys}, {&gradient}, weight, run);
+  EXPECT_EQ(getText(commitment_loss(Array({1, 0, 2, 3}), words)),
+            "k: found shape [1, 0, 2, 3], needed keys");
+}
+
 } // namespace

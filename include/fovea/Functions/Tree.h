@@ -80,6 +80,16 @@ llvm::Error tree_update(Tree &tree, const TensorRef &level,
                         const TensorRef &index, const TensorRef &rows,
                         Target target = Target::CPU);
 
+/// The same move, which leaves the tree as it is and returns another.
+llvm::Expected<Tree> tree_updated(const Tree &tree, const TensorRef &level,
+                                  const TensorRef &index, const TensorRef &rows,
+                                  Target target = Target::CPU);
+
+/// Fails unless these are the parts of a tree, which may have been stored.
+llvm::Error check_tree(const TensorRef &nodes,
+                       const std::optional<TensorRef> &counts, int64_t ratio,
+                       int64_t levels);
+
 /// The sequence [B,N,F] that a tree stands for, in new memory or in `output`.
 llvm::Expected<OwnedTensor>
 tree_materialize(const Tree &tree, Target target = Target::CPU,
@@ -103,9 +113,14 @@ llvm::Expected<OwnedTensor> tree_score(const TensorRef &query,
 
 /// Nodes to split, by level.
 using TreeBudgets = std::map<int64_t, int64_t>;
-/// The scores [B,c] of the candidates of a level, whose rows are [B,c,F].
+/// The rows [B,c,F] of the candidates of a level.
+struct TreeRows : TensorRef {
+  /// What owns them, for who wants to keep them; null where that is the tree.
+  OwnedTensor *memory = nullptr;
+};
+/// The scores [B,c] of candidates.
 using TreeScore = llvm::function_ref<llvm::Expected<OwnedTensor>(
-    const TensorRef &rows, int64_t level)>;
+    const TreeRows &rows, int64_t level)>;
 
 struct TreeSelection {
   /// [B,r] of i32 each, in the order of the sequence.
@@ -124,6 +139,41 @@ llvm::Expected<TreeSelection> tree_select(const Tree &tree,
                                           const TreeBudgets &budgets,
                                           const TensorRef &vip,
                                           Target target = Target::CPU);
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// The gradient of the sequence [B,N,F] that `tree` was built of, from that of
+/// its nodes, dTree [B,n,F].
+llvm::Expected<OwnedTensor> tree_build_backward(const TensorRef &dTree,
+                                                const Tree &tree,
+                                                Target target = Target::CPU);
+
+/// The gradient [B,n,F] of the nodes of a tree, from that of the sequence that
+/// it stands for, dC [B,N,F].
+llvm::Expected<OwnedTensor>
+tree_materialize_backward(const TensorRef &dC, const Tree &tree,
+                          Target target = Target::CPU);
+
+/// The gradient [B,n,F] of the nodes of a tree, from that of the rows of nodes
+/// (level, index), dRows [B,r,F].
+llvm::Expected<OwnedTensor> tree_fetch_backward(const TensorRef &dRows,
+                                                const Tree &tree,
+                                                const TensorRef &level,
+                                                const TensorRef &index,
+                                                Target target = Target::CPU);
+
+struct TreeUpdateGradients {
+  /// Of the nodes before the update, [B,n,F], and of the rows, [B,r,F].
+  OwnedTensor nodes, rows;
+};
+
+/// From the gradient of the nodes after the update, dTree [B,n,F].
+llvm::Expected<TreeUpdateGradients>
+tree_update_backward(const TensorRef &dTree, const Tree &tree,
+                     const TensorRef &level, const TensorRef &index,
+                     Target target = Target::CPU);
 
 } // namespace fovea
 

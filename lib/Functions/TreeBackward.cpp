@@ -1,0 +1,149 @@
+//===- TreeBackward.cpp - Gradients of functions on trees -----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The functions are linear: gradients are their transposes, sums over children
+// and shares of parents, level by level, which --attn-differentiate makes of
+// the operations.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TreeArguments.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+/// The gradients of the arguments `wanted`, unless a check has failed.
+static Expected<SmallVector<OwnedTensor>>
+runGradient(const Call &call, Checker &check, ArrayRef<int64_t> wanted,
+            const Argument &gradient) {
+  if (check.hasFailed())
+    return check.takeError();
+  return call.runGradient(wanted, gradient);
+}
+
+static Expected<OwnedTensor> runGradient(const Call &call, Checker &check,
+                                         const Argument &gradient) {
+  Expected<SmallVector<OwnedTensor>> gradients =
+      runGradient(call, check, {0}, gradient);
+  if (!gradients)
+    return gradients.takeError();
+  return std::move((*gradients)[0]);
+}
+
+/// Which tokens are present: those that count.
+static Expected<OwnedTensor> getMask(const Tree &tree) {
+  int64_t length = tree.getNumTokens(), numNodes = tree.nodes.getShape()[1],
+          first = tree.getFirstRow(0);
+  Expected<OwnedTensor> mask =
+      allocate(ElementType::I1, {tree.getBatch(), length});
+  if (!mask)
+    return mask.takeError();
+  for (int64_t b = 0; b < tree.getBatch(); ++b)
+    for (int64_t i = 0; i < length; ++i)
+      mask->getDataAs<char>()[b * length + i] =
+          tree.counts.getDataAs<int32_t>()[b * numNodes + first + i] > 0;
+  return mask;
+}
+
+Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
+                                                 const Tree &tree,
+                                                 Target target) {
+  Checker check;
+  checkTree(check, tree);
+  if (check.hasFailed())
+    return check.takeError();
+  ElementType type = tree.nodes.getElementType();
+  Argument gradient = check.like("d_tree", dTree, type, tree.nodes.getShape());
+  // What the sequence was does not matter.
+  OwnedTensor sequence = reserve(type, getSequenceShape(tree));
+  Call call("tree_build", target);
+  call.operand(Argument("c", sequence.getRef()));
+  OwnedTensor mask;
+  if (tree.hasCounts()) {
+    Expected<OwnedTensor> found = getMask(tree);
+    if (!found)
+      return found.takeError();
+    mask = std::move(*found);
+  }
+  call.operandIf(tree.hasCounts()
+                     ? std::optional(Argument("mask", mask.getRef()))
+                     : std::nullopt);
+  addTreeShape(call, tree);
+  call.result(check, "tree", type, tree.nodes.getShape());
+  call.resultIf(tree.hasCounts(), check, "counts", ElementType::I32,
+                ArrayRef(tree.nodes.getShape()).drop_back());
+  return runGradient(call, check, gradient);
+}
+
+Expected<OwnedTensor> fovea::tree_materialize_backward(const TensorRef &dC,
+                                                       const Tree &tree,
+                                                       Target target) {
+  Checker check;
+  checkTree(check, tree);
+  if (check.hasFailed())
+    return check.takeError();
+  ElementType type = tree.nodes.getElementType();
+  Argument gradient = check.like("d_c", dC, type, getSequenceShape(tree));
+  Call call("tree_materialize", target);
+  call.operand(Argument("tree", tree.nodes.getRef()));
+  addTreeShape(call, tree);
+  call.result(check, "output", type, gradient.shape);
+  return runGradient(call, check, gradient);
+}
+
+Expected<OwnedTensor> fovea::tree_fetch_backward(const TensorRef &dRows,
+                                                 const Tree &tree,
+                                                 const TensorRef &level,
+                                                 const TensorRef &index,
+                                                 Target target) {
+  Checker check;
+  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  if (!nodes)
+    return nodes.takeError();
+  ElementType type = tree.nodes.getElementType();
+  Argument gradient = check.like(
+      "d_rows", dRows, type, {tree.getBatch(), nodes->size(), tree.getWidth()});
+  Call call("tree_fetch", target);
+  call.operand(Argument("tree", tree.nodes.getRef()));
+  addNodes(call, *nodes);
+  call.operandIf(std::nullopt);
+  addTreeShape(call, tree);
+  call.result(check, "rows", type, gradient.shape);
+  call.resultIf(false, check, "log_weight", getStateType(type), {});
+  return runGradient(call, check, gradient);
+}
+
+Expected<TreeUpdateGradients>
+fovea::tree_update_backward(const TensorRef &dTree, const Tree &tree,
+                            const TensorRef &level, const TensorRef &index,
+                            Target target) {
+  Checker check;
+  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  if (!nodes)
+    return nodes.takeError();
+  ElementType type = tree.nodes.getElementType();
+  Argument gradient = check.like("d_tree", dTree, type, tree.nodes.getShape());
+  // What the rows were does not matter.
+  OwnedTensor rows =
+      reserve(type, {tree.getBatch(), nodes->size(), tree.getWidth()});
+  Call call("tree_update", target);
+  call.operand(Argument("rows", rows.getRef()));
+  addNodes(call, *nodes);
+  addCounts(call, tree);
+  addTreeShape(call, tree);
+  call.update(check, Argument("tree", tree.nodes.getRef()), /*inPlace=*/false);
+  int64_t numArguments = tree.hasCounts() ? 5 : 4;
+  Expected<SmallVector<OwnedTensor>> gradients =
+      runGradient(call, check, {0, numArguments - 1}, gradient);
+  if (!gradients)
+    return gradients.takeError();
+  return TreeUpdateGradients{std::move((*gradients)[1]),
+                             std::move((*gradients)[0])};
+}

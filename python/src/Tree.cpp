@@ -1,0 +1,196 @@
+//===- Tree.cpp - Trees of averages in Python -----------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/Tree.h"
+#include "Functions.h"
+#include "Reader.h"
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+/// The nodes, counts, ratio and levels of a tree, as views.
+static Tree readTree(Reader &in) {
+  Tree tree;
+  tree.nodes = in.view("nodes");
+  tree.counts = in.optionalView("counts");
+  tree.ratio = in.integer("ratio", 2);
+  tree.levels = in.integer("levels", 1);
+  return tree;
+}
+
+static void checkTree(nb::args given) {
+  Reader in(given);
+  TensorRef nodes = in.array("nodes");
+  std::optional<TensorRef> counts = in.optionalArray("counts");
+  int64_t ratio = in.integer("ratio", 2), levels = in.integer("levels", 1);
+  in.run([&] { return check_tree(nodes, counts, ratio, levels); });
+}
+
+/// Nodes, counts or None, and levels.
+static nb::object callBuild(nb::args given) {
+  Reader in(given);
+  TensorRef c = in.array("c");
+  TreeBuildOptions options;
+  options.target = in.getTarget();
+  options.ratio = in.integer("ratio", 2);
+  options.levels = in.optionalInteger("levels", 1);
+  options.mask = in.optionalArray("mask");
+  Tree tree = in.run([&] { return tree_build(c, options); });
+  nb::object counts =
+      options.mask ? in.give(std::move(tree.counts)) : nb::none();
+  return nb::make_tuple(in.give(std::move(tree.nodes)), counts, tree.levels);
+}
+
+static nb::object callFetch(nb::args given) {
+  Reader in(given);
+  Tree tree = readTree(in);
+  TensorRef level = in.array("level"), index = in.array("index");
+  TreeFetchOptions options;
+  options.target = in.getTarget();
+  options.returnLogWeight = in.flag("return_log_weight");
+  TreeFetchResult result =
+      in.run([&] { return tree_fetch(tree, level, index, options); });
+  nb::object rows = in.give(std::move(result.rows));
+  return options.returnLogWeight
+             ? nb::make_tuple(rows, in.give(std::move(result.logWeight)))
+             : rows;
+}
+
+/// The nodes of another tree.
+static nb::object callUpdate(nb::args given) {
+  Reader in(given);
+  Tree tree = readTree(in);
+  TensorRef level = in.array("level"), index = in.array("index"),
+            rows = in.array("rows");
+  Tree updated = in.run(
+      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); });
+  return in.give(std::move(updated.nodes));
+}
+
+static nb::object callMaterialize(nb::args given) {
+  Reader in(given);
+  Tree tree = readTree(in);
+  return in.give(
+      in.run([&] { return tree_materialize(tree, in.getTarget()); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+static nb::object callScore(nb::args given) {
+  Reader in(given);
+  TensorRef query = in.array("query"), key = in.array("key");
+  TreeScoreOptions options;
+  options.target = in.getTarget();
+  options.scale = in.optionalNumber("scale");
+  options.logWeight = in.optionalArray("log_weight");
+  options.exponential = in.flag("exponential");
+  return in.give(in.run([&] { return tree_score(query, key, options); }));
+}
+
+/// Calls `score`, a function of Python, from one of C++, which no exception may
+/// pass. It is given None where the rows are those of the roots.
+static Expected<OwnedTensor> callBack(Reader &in, nb::handle score,
+                                      const TreeRows &rows, int64_t level) {
+  nb::gil_scoped_acquire acquire;
+  try {
+    nb::object found = score(
+        rows.memory ? in.give(std::move(*rows.memory)) : nb::none(), level);
+    return in.loadView(found, "score", /*needsWrite=*/false);
+  } catch (nb::python_error &error) {
+    error.restore();
+  } catch (const std::exception &error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  }
+  return createStringError("a function of Python has failed");
+}
+
+static nb::object callSelect(nb::args given) {
+  Reader in(given);
+  Tree tree = readTree(in);
+  TreeBudgets budgets;
+  for (auto [level, budget] : nb::cast<nb::dict>(in.object())) {
+    int64_t at = Reader::toInteger(level, "budgets", 0);
+    budgets[at] =
+        Reader::toInteger(budget, "budgets[" + std::to_string(at) + "]", 0);
+  }
+  TreeSelection selection;
+  if (nb::handle score = in.peek(); PyCallable_Check(score.ptr())) {
+    selection = in.run([&] {
+      return tree_select(
+          tree, budgets,
+          [&](const TreeRows &rows, int64_t level) {
+            return callBack(in, score, rows, level);
+          },
+          in.getTarget());
+    });
+  } else {
+    TensorRef vip = in.array("score");
+    selection =
+        in.run([&] { return tree_select(tree, budgets, vip, in.getTarget()); });
+  }
+  return in.giveAll(selection.level, selection.index);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+static nb::object callBuildBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dTree = in.array("d_tree");
+  Tree tree = readTree(in);
+  return in.give(
+      in.run([&] { return tree_build_backward(dTree, tree, in.getTarget()); }));
+}
+
+static nb::object callMaterializeBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dC = in.array("d_c");
+  Tree tree = readTree(in);
+  return in.give(in.run(
+      [&] { return tree_materialize_backward(dC, tree, in.getTarget()); }));
+}
+
+static nb::object callFetchBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dRows = in.array("d_rows");
+  Tree tree = readTree(in);
+  TensorRef level = in.array("level"), index = in.array("index");
+  return in.give(in.run([&] {
+    return tree_fetch_backward(dRows, tree, level, index, in.getTarget());
+  }));
+}
+
+static nb::object callUpdateBackward(nb::args given) {
+  Reader in(given);
+  TensorRef dTree = in.array("d_tree");
+  Tree tree = readTree(in);
+  TensorRef level = in.array("level"), index = in.array("index");
+  TreeUpdateGradients gradients = in.run([&] {
+    return tree_update_backward(dTree, tree, level, index, in.getTarget());
+  });
+  return in.giveAll(gradients.nodes, gradients.rows);
+}
+
+void python::defineTree(nb::module_ &m) {
+  m.def("check_tree", &checkTree);
+  m.def("tree_build", &callBuild);
+  m.def("tree_build_backward", &callBuildBackward);
+  m.def("tree_fetch", &callFetch);
+  m.def("tree_fetch_backward", &callFetchBackward);
+  m.def("tree_materialize", &callMaterialize);
+  m.def("tree_materialize_backward", &callMaterializeBackward);
+  m.def("tree_score", &callScore);
+  m.def("tree_select", &callSelect);
+  m.def("tree_update", &callUpdate);
+  m.def("tree_update_backward", &callUpdateBackward);
+}

@@ -16,13 +16,15 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from ._backward import (
-    dense_backward,
-    fast_multipole_backward,
-    fast_multipole_linear_backward,
+from ._conv import (
+    SlidingGroup,
+    conv,
+    conv_apply,
+    conv_apply_backward,
+    conv_backward,
+    conv_recover,
+    conv_recover_backward,
 )
-from ._conv import SlidingGroup, conv, conv_apply, conv_recover
-from ._conv_backward import conv_apply_backward, conv_backward, conv_recover_backward
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import (
     Causal,
@@ -52,7 +54,14 @@ from .compiler import (
     num_threads,
     set_num_threads,
 )
-from .ops import dense, fast_multipole, fast_multipole_linear
+from .ops import (
+    dense,
+    dense_backward,
+    fast_multipole,
+    fast_multipole_backward,
+    fast_multipole_linear,
+    fast_multipole_linear_backward,
+)
 from .tree import (
     Tree,
     tree_build,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,28 +16,11 @@ __all__ = ["TARGETS", "clear_cache", "compile", "gpu_stream", "num_threads", "se
 #: The targets that kernels can be compiled for.
 TARGETS: tuple[str, ...] = _fovea.TARGETS
 
-#: Kernels of the functions in ops.py by what they were called with. Kernels are
-#: also shared, by their text, with everything else that runs in the process;
-#: this cache saves making the text.
-_callables: dict[tuple[Any, ...], Callable[..., Any]] = {}
-_MAX_CALLABLES = 1024
-
 
 def check_target(target: str) -> None:
     if not isinstance(target, str) or target not in TARGETS:
         *names, last = map(repr, TARGETS)
         raise ValueError(f"target: found {target!r}, needed {', '.join(names)} or {last}")
-
-
-def remember(key: tuple[Any, ...], function: Callable[..., Any]) -> None:
-    """Keeps `function` for the next call with `key`."""
-    # Insertion order: the oldest makes room.
-    while len(_callables) >= _MAX_CALLABLES:
-        try:
-            _callables.pop(next(iter(_callables)), None)
-        except (StopIteration, RuntimeError):  # another thread was faster
-            continue
-    _callables[key] = function
 
 
 def compile(
@@ -73,7 +56,6 @@ def clear_cache() -> None:
 
     Kernels that are still referenced stay valid.
     """
-    _callables.clear()
     _fovea.clear_cache()
 
 

@@ -1,133 +1,29 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The attention functions: those of C++, which check the arguments."""
+"""dense and fast_multipole, and their gradients.
+
+Gradients take that of the output, the arguments of the forward function and its
+results, and return gradients in the order of the arguments, with their shapes and
+types.  Sums are kept in float32 (float64) and rounded once; they have the same
+bits on any number of threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from . import _arguments as check
 from . import _fovea
-from ._arguments import Tensor, tensor_type
-from .compiler import _callables, check_target, remember
 
-__all__ = ["dense", "fast_multipole", "fast_multipole_linear"]
-
-
-# ----------------------------------------------------------------------------
-# Keys
-# ----------------------------------------------------------------------------
-
-
-def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Types and shapes; TypeError or AttributeError for what is no array, or is one
-    that the checks have to refuse."""
-    for array in arrays:
-        if type(array) is not np.ndarray and getattr(array, "requires_grad", False):
-            raise TypeError
-    return tuple([part for array in arrays for part in (array.dtype, array.shape)])
-
-
-def _find(options: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[tuple[Any, ...] | None, Any]:
-    """The key of a call, None when it has none, and the kernel, if known."""
-    try:
-        # Types of options as well: 2 == 2.0 == True, but they are not checked alike.
-        key = (options, tuple(map(type, options)), _key(arrays))
-        return key, _callables.get(key)
-    except (AttributeError, TypeError):
-        # No array with a type and a shape of its own: the checks will say so,
-        # or read it through DLPack alone.
-        return None, None
-
-
-def _remembered(
-    options: tuple[Any, ...], arrays: Sequence[Any], make: Callable[[], Any]
-) -> Any:
-    """The kernel of a call, which is made if it is not known."""
-    key, kernel = _find(options, arrays)
-    if kernel is None:
-        kernel = make()
-        if key is not None:
-            remember(key, kernel)
-    return kernel
-
-
-# ----------------------------------------------------------------------------
-# Kernels
-# ----------------------------------------------------------------------------
-
-
-def _list(tensors: Sequence[Tensor]) -> str:
-    values = ", ".join(tensor.value for tensor in tensors)
-    types = ", ".join(tensor.type for tensor in tensors)
-    return f"({values} : {types})"
-
-
-def _build(
-    op: str,
-    inputs: Sequence[Tensor],
-    clauses: Sequence[tuple[str, Sequence[Tensor]]],
-    results: Sequence[tuple[str, Sequence[str]]],
-    attributes: Sequence[str],
-    target: str,
-) -> _fovea.Kernel:
-    """Compiles a function that is one operation.
-
-    Its arguments are `inputs` and then those of `clauses` in their order;
-    `results` are the types of its destinations, by clause.  A clause without
-    operands is left out.
-    """
-    clauses = [("ins", inputs)] + [clause for clause in clauses if clause[1]]
-    arguments = [tensor for _, tensors in clauses for tensor in tensors]
-    parameters = ", ".join(f"{tensor.value}: {tensor.type}" for tensor in arguments)
-    operands = " ".join(f"{name}{_list(tensors)}" for name, tensors in clauses)
-    types = [type for _, group in results for type in group]
-    empties, outs = "", []
-    for name, group in results:
-        inits = []
-        for type in group:
-            inits.append(f"%init{len(empties.splitlines())}")
-            empties += f"  {inits[-1]} = tensor.empty() : {type}\n"
-        if inits:
-            outs.append(f"{name}({', '.join(inits)} : {', '.join(group)})")
-    single = len(types) == 1
-    bundle = "%result" if single else f"%result:{len(types)}"
-    values = ["%result"] if single else [f"%result#{index}" for index in range(len(types))]
-    all_types = ", ".join(types)
-    text = (
-        f"func.func @{op}({parameters}) -> ({all_types}) {{\n"
-        f"{empties}"
-        f"  {bundle} = attn.{op} {operands}\n"
-        f"      {' '.join(outs)} {{{', '.join(attributes)}}} -> {all_types}\n"
-        f"  return {', '.join(values)} : {all_types}\n"
-        "}\n"
-    )
-    return _fovea.compile(text, target, "native", None)
-
-
-def _float(value: float) -> str:
-    # All digits, and always the point that IR wants.
-    return f"{value:.17e} : f64"
-
-
-# ----------------------------------------------------------------------------
-# Dense
-# ----------------------------------------------------------------------------
-
-
-def _with_rank(name: str, array: Any, rank: int) -> Any:
-    """`array` with leading axes of extent 1, as NumPy broadcasts."""
-    missing = rank - len(getattr(array, "shape", (0,) * rank))
-    if missing <= 0:
-        return array
-    if not hasattr(array, "reshape"):
-        _fovea.describe(name, array)
-        array = np.from_dlpack(array)
-    return array.reshape((1,) * missing + tuple(array.shape))
+__all__ = [
+    "dense",
+    "dense_backward",
+    "fast_multipole",
+    "fast_multipole_backward",
+    "fast_multipole_linear",
+    "fast_multipole_linear_backward",
+]
 
 
 def dense(
@@ -159,9 +55,33 @@ def dense(
     return _fovea.dense(q, k, v, scale, causal, window, log_weight, bias, return_lse, target)
 
 
-# ----------------------------------------------------------------------------
-# Fast multipole
-# ----------------------------------------------------------------------------
+def dense_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    *,
+    d_lse: Any = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    log_weight: Any = None,
+    bias: Any = None,
+    target: str = "cpu",
+) -> tuple[Any, ...]:
+    """Gradients of `dense`: (dq, dk, dv), then those of log_weight and bias where
+    these are given.
+
+    Each has the shape and type of what it is for.  `out` and `lse` are what
+    `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
+    without `d_lse` nothing depends on `lse`.  All other arguments are those of
+    `dense`.
+    """
+    return _fovea.dense_backward(
+        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, target
+    )
 
 
 def fast_multipole(
@@ -201,6 +121,39 @@ def fast_multipole(
     )  # fmt: skip
 
 
+def fast_multipole_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    key_weights: Sequence[Any],
+    value_weights: Sequence[Any],
+    out: Any,
+    lse: Any,
+    *,
+    group: int,
+    d_lse: Any = None,
+    causal: bool = False,
+    key_biases: Sequence[Any] | None = None,
+    value_biases: Sequence[Any] | None = None,
+    scale: float | None = None,
+    multiplicity: bool = True,
+    target: str = "cpu",
+) -> tuple[Any, ...]:
+    """Gradients of `fast_multipole`: (dq, dk, dv, d_key_weights, d_value_weights),
+    then those of key_biases and value_biases where these are given.  Weights and
+    biases have lists of gradients, level 1 first.
+
+    Each has the shape and type of what it is for.  `out` and `lse` are what
+    `fast_multipole` gave with `return_lse`, `d_out` and `d_lse` the gradients
+    for them.
+    """
+    return _fovea.fast_multipole_backward(
+        d_out, q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
+        multiplicity, out, lse, d_lse, target,
+    )  # fmt: skip
+
+
 def fast_multipole_linear(
     q: Any,
     k: Any,
@@ -232,5 +185,35 @@ def fast_multipole_linear(
     """
     return _fovea.fast_multipole_linear(
         q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
+        value_biases, scale, causal, allow_query_lookahead, target,
+    )  # fmt: skip
+
+
+def fast_multipole_linear_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    query_weights: Sequence[Any],
+    key_weights: Sequence[Any],
+    value_weights: Sequence[Any],
+    *,
+    group: int,
+    causal: bool = False,
+    allow_query_lookahead: bool = False,
+    query_biases: Sequence[Any] | None = None,
+    key_biases: Sequence[Any] | None = None,
+    value_biases: Sequence[Any] | None = None,
+    scale: float | None = None,
+    target: str = "cpu",
+) -> tuple[Any, ...]:
+    """Gradients of `fast_multipole_linear`: (dq, dk, dv, d_query_weights,
+    d_key_weights, d_value_weights), then those of the biases that are given.
+
+    Each has the shape and type of what it is for, and `d_out` those of the result.
+    The output is no argument: its parts, one for each level, are computed again.
+    """
+    return _fovea.fast_multipole_linear_backward(
+        d_out, q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
         value_biases, scale, causal, allow_query_lookahead, target,
     )  # fmt: skip

@@ -9,6 +9,7 @@
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"
+#include <atomic>
 #include <condition_variable>
 
 using namespace llvm;
@@ -35,19 +36,15 @@ struct KernelCache::Entry {
 
   std::mutex mutex;
   std::condition_variable finished;
-  bool isFinished = false;
+  std::atomic<bool> isFinished = false;
   Kernel kernel;
   std::string error;
 };
 
+/// What is seldom different alone is compared only.
 static uint64_t hashKey(StringRef text, const CompileOptions &options) {
-  uint64_t hash =
-      hash_combine(xxh3_64bits(text), options.target, options.optLevel,
-                   xxh3_64bits(options.cpu), xxh3_64bits(options.chip),
-                   xxh3_64bits(options.f32), xxh3_64bits(options.entry));
-  if (options.vjp)
-    hash = hash_combine(hash, options.vjp->primalResults,
-                        hash_combine_range(options.vjp->arguments));
+  uint64_t hash = hash_combine(xxh3_64bits(text), options.target,
+                               options.vjp.has_value());
   // The highest values are reserved by the map.
   return hash >> 2;
 }
@@ -139,8 +136,10 @@ KernelCache::getOrCompile(StringRef text, const CompileOptions &options,
     entry->finished.notify_all();
   }
 
-  std::unique_lock<std::mutex> lock(entry->mutex);
-  entry->finished.wait(lock, [&] { return entry->isFinished; });
+  if (!entry->isFinished) {
+    std::unique_lock<std::mutex> lock(entry->mutex);
+    entry->finished.wait(lock, [&] { return bool(entry->isFinished); });
+  }
   if (!entry->error.empty())
     return createStringError(entry->error);
   return entry->kernel;

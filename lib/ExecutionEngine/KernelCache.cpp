@@ -43,8 +43,8 @@ struct KernelCache::Entry {
 
 /// What is seldom different alone is compared only.
 static uint64_t hashKey(StringRef text, const CompileOptions &options) {
-  uint64_t hash = hash_combine(xxh3_64bits(text), options.target,
-                               options.vjp.has_value());
+  uint64_t hash =
+      hash_combine(xxh3_64bits(text), options.target, options.vjp.has_value());
   // The highest values are reserved by the map.
   return hash >> 2;
 }

@@ -169,34 +169,17 @@ Argument Checker::like(StringRef name, const TensorRef &array, ElementType type,
   return argument;
 }
 
-void Checker::heads(const Argument &argument, const Argument &queries) {
-  int64_t heads = queries.shape[1], groups = argument.shape[1];
-  check(groups != 0 && heads % groups == 0,
-        argument.name + ": found " + Twine(groups) +
-            " heads, needed a divisor of the " + Twine(heads) + " heads of " +
-            queries.name);
-}
-
 Checker::Attention Checker::attention(const TensorRef &queries,
                                       const TensorRef &keys,
-                                      const TensorRef &values,
-                                      bool sameLength) {
+                                      const TensorRef &values) {
   Attention arguments{tensor("q", queries, 4, "[B,H,N,D]"),
                       tensor("k", keys, 4, "[B,G,M,D]"),
                       tensor("v", values, 4, "[B,G,M,E]")};
   const auto &[q, k, v] = arguments;
   elementType(k, q.elementType);
   elementType(v, q.elementType);
-  match("k", "batch", k.shape[0], q.shape[0]);
-  match("v", "batch", v.shape[0], q.shape[0]);
-  heads(k, q);
-  match("v", "head count", v.shape[1], k.shape[1]);
   notEmpty(q);
   notEmpty(v);
-  match("k", "head width", k.shape[3], q.shape[3]);
-  match("v", "length", v.shape[2], k.shape[2]);
-  if (sameLength)
-    match("k", "length", k.shape[2], q.shape[2]);
   return arguments;
 }
 

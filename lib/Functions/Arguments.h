@@ -112,14 +112,12 @@ public:
       return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
     }
   };
-  /// q [B,H,N,D], k [B,G,M,D] and v [B,G,M,E], checked against each other.
+  /// q [B,H,N,D], k [B,G,M,D] and v [B,G,M,E], whose shapes the operation
+  /// compares.
   Attention attention(const TensorRef &q, const TensorRef &k,
-                      const TensorRef &v, bool sameLength);
+                      const TensorRef &v);
   /// Fails unless an array can be written to where it lies.
   void writable(const Argument &argument);
-  /// Heads of `argument`, of which those of `queries` must be a multiple.
-  void heads(const Argument &argument, const Argument &queries);
-
   /// An array that is added to scores of shape `shape`: of the type of `data`
   /// or of sums. Missing leading axes and extents of 1 broadcast.
   Argument scoreTerm(llvm::StringRef name, const TensorRef &array,

@@ -183,8 +183,20 @@ Error Call::checkOverlaps() const {
 }
 
 Expected<Kernel> Call::getKernel(const CompileOptions &options) const {
-  return KernelCache::getGlobal().getOrCompile(
-      key, options, [&] { return compileFunction(options); });
+  Expected<Kernel> kernel = KernelCache::getGlobal().getOrCompile(
+      key, options, [&]() -> Expected<Kernel> {
+        if (Error error = checkShapes())
+          return error;
+        return compileFunction(options);
+      });
+  if (kernel)
+    return kernel;
+  // Of an error, the cache keeps the text only.
+  if (Error error = checkShapes()) {
+    consumeError(kernel.takeError());
+    return error;
+  }
+  return kernel;
 }
 
 Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
@@ -284,5 +296,9 @@ Expected<SmallVector<OwnedTensor>>
 Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) const {
   if (check.hasFailed())
     return check.takeError();
-  return isEmpty ? fill(values) : run();
+  if (!isEmpty)
+    return run();
+  if (Error error = checkShapes())
+    return error;
+  return fill(values);
 }

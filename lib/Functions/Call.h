@@ -153,6 +153,8 @@ private:
   bool isInBuffer(const Destination &destination) const {
     return destination.buffer && (destination.isUpdated || writesToBuffers());
   }
+  /// Fails where shapes are not what the operation declares.
+  llvm::Error checkShapes() const;
   /// Fails where a kernel would write to what it still has to read.
   llvm::Error checkOverlaps() const;
   llvm::Expected<Kernel> getKernel(const CompileOptions &options) const;

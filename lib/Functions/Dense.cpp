@@ -46,7 +46,7 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &v,
                                        const DenseOptions &options) {
   Checker check;
-  Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
+  Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target);
   std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);
@@ -59,7 +59,7 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
                       const TensorRef &out, const TensorRef &lse,
                       const DenseBackwardOptions &options) {
   Checker check;
-  Checker::Attention arguments = check.attention(q, k, v, /*sameLength=*/false);
+  Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense_backward", options.target);
   std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);

@@ -160,8 +160,7 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
                       const SummaryWeights &valueWeights, int64_t group,
                       const FastMultipoleOptions &options) {
   Checker check;
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/true);
+  Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("fast_multipole", options.target);
   addAttention(call, check, arguments, group, options);
@@ -182,8 +181,7 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
   Checker check;
   Call call("fast_multipole_linear", options.target);
   addLookahead(call, check, options);
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/true);
+  Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   addAttention(call, check, arguments, group, options);
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
@@ -228,8 +226,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
     const TensorRef &lse, int64_t group,
     const FastMultipoleBackwardOptions &options) {
   Checker check;
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/true);
+  Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("fast_multipole_backward", options.target);
   addAttention(call, check, arguments, group, options);
@@ -251,8 +248,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
   Checker check;
   Call call("fast_multipole_linear_backward", options.target);
   addLookahead(call, check, options);
-  Checker::Attention arguments =
-      check.attention(queries, keys, values, /*sameLength=*/true);
+  Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   addAttention(call, check, arguments, group, options);
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));

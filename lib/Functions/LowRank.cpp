@@ -209,11 +209,6 @@ static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
   const auto &[u1, u2, v] = factors;
   check.elementType(u2, u1.elementType);
   check.elementType(v, u1.elementType);
-  check.match("u2", "batch", u2.shape[0], u1.shape[0]);
-  check.match("u2", "rank", u2.shape[3], u1.shape[3]);
-  check.match("v", "shape", ArrayRef(v.shape).drop_back(),
-              ArrayRef(u2.shape).drop_back());
-  check.heads(u2, u1);
   SmallVector<Argument> parts;
   for (const auto &[part, array] :
        zip_equal(getParts(mask.getKind(), u1.shape[2], u2.shape[2]),

@@ -43,29 +43,16 @@ VQArguments functions::checkVQArguments(Checker &check,
   Argument codebook = check.tensor("codebook", words, 3, "[G,S,D] or [1,S,D]");
   check.elementType(v, {q.elementType});
   check.elementType(codebook, {q.elementType});
-  check.match("v", "batch", v.shape[0], q.shape[0]);
-  check.heads(v, q);
-  check.match("v", "length", v.shape[2], q.shape[2]);
-  check.match("k", "batch, heads and length", ArrayRef(k.shape).take_front(3),
-              ArrayRef(v.shape).take_front(3));
-  if (k.elementType != ElementType::I32)
-    check.match("k", "head width", k.shape[3], q.shape[3]);
   check.notEmpty(q);
   check.notEmpty(v);
-  check.check(codebook.shape[0] == 1 || codebook.shape[0] == v.shape[1],
-              "codebook: found " + Twine(codebook.shape[0]) +
-                  " heads, needed 1 or the " + Twine(v.shape[1]) + " of v");
   check.check(codebook.shape[1] != 0,
               "codebook: found no codewords, needed at least 1");
-  check.match("codebook", "width", codebook.shape[2], q.shape[3]);
   VQArguments arguments{q,        k,  v,
                         codebook, {}, check.integer("block", block, 1)};
   if (bias) {
     arguments.bias = check.scoreTerm(
         "bias", *bias, q.elementType,
         {q.shape[0], q.shape[1], q.shape[2], arguments.keptTokens()});
-    check.match("bias", "width", arguments.bias->shape[3],
-                arguments.keptTokens());
   }
   return arguments;
 }

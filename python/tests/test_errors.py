@@ -267,7 +267,7 @@ def test_diagnostics_of_the_verifier():
     text = DENSE.replace("mask<causal>", "mask<causal>, scale = 0x7FF8000000000000 : f64")
     fails(
         lambda: fovea.compile(text, entry="attend"),
-        "'attn.dense' op expects a finite scale",
+        "attribute 'scale' failed to satisfy constraint",
         error=fovea.FoveaError,
     )
 

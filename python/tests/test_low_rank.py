@@ -173,7 +173,7 @@ def test_bad_arrays():
     u1, u2, v = factors(N=5, M=6)
     mask = fovea.Causal()
     refused("u2: found element type float64, needed float32", fovea.low_rank, u1, u2.astype(float), v, mask=mask)
-    refused("u2: found rank 8, needed 9", fovea.low_rank, u1, u2[..., :8], v, mask=mask)
+    refused("u2: found extent 8 in dimension 3, needed 9", fovea.low_rank, u1, u2[..., :8], v, mask=mask)
     refused("v: found shape", fovea.low_rank, u1, u2, v[:, :, :5], mask=mask)
     refused("u2: found 2 heads, needed a divisor of the 3 heads", fovea.low_rank, u1[:, :3], u2, v, mask=mask)
     x = np.ones((1, 1, 3, 4), np.float32)

@@ -134,7 +134,7 @@ def test_bad_input():
     refuses(r"d_out: found shape \(2, 4, 4, 11\), needed \(2, 4, 5, 11\)", d_out=out[:, :, :4])
     refuses("d_out: found element type float64, needed float32", d_out=out.astype(float))
     refuses(r"out: found shape \(2, 4, 5, 10\), needed \(2, 4, 5, 11\)", out=out[..., :10].copy())
-    refuses("u2: found rank 8, needed 9", u2=u2[..., :8])
+    refuses("u2: found extent 8 in dimension 3, needed 9", u2=u2[..., :8])
     refuses("first: found extent 4 in dimension 2, needed 5", mask=fovea.RowInterval([0] * 4, [0] * 4))
     refuses("mask: found None, needed Causal", mask=None)
     refused(r"attn.low_rank_backward: interval\[0, 0, 2\] must have 0 <= first <= last < 6, but got 3 and 2",

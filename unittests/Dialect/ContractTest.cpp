@@ -37,7 +37,7 @@ public:
 
   std::string check() const {
     std::optional<Mismatch> mismatch = operands.findMismatch();
-    return mismatch ? mismatch->text : "";
+    return mismatch ? mismatch->describe() : "";
   }
 
 private:

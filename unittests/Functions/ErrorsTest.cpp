@@ -206,10 +206,10 @@ TEST(VQErrors, Arguments) {
     return getText(vq(q, keys, v, words, block, options));
   };
   EXPECT_EQ(run(k, Array({3, 6, 8})),
-            "codebook: found 3 heads, needed 1 or the 2 of v");
+            "codebook: found head count 3, needed 2 or 1");
   EXPECT_EQ(run(k, Array({2, 0, 8})),
             "codebook: found no codewords, needed at least 1");
-  EXPECT_EQ(run(k, Array({2, 6, 7})), "codebook: found width 7, needed 8");
+  EXPECT_EQ(run(k, Array({2, 6, 7})), "codebook: found head width 7, needed 8");
   EXPECT_EQ(run(k, codebook, 0),
             "block: found 0, needed an integer of at least 1");
   EXPECT_EQ(
@@ -218,7 +218,7 @@ TEST(VQErrors, Arguments) {
   EXPECT_EQ(run(Array({1, 2, 12, 8}, ElementType::I32), codebook),
             "k: found rank 4, needed rank 3 [B,G,N] of codes");
   EXPECT_EQ(run(Array({1, 2, 11, 8}), codebook),
-            "k: found batch, heads and length (1, 2, 11), needed (1, 2, 12)");
+            "k: found length 11, needed 12");
   VQOptions options;
   Array bias({1, 1, 12, 7});
   options.bias = TensorRef(bias);

@@ -178,7 +178,7 @@ TEST_F(LowRank, Errors) {
             "u2: found 3 heads, needed a divisor of the 4 heads of u1");
   EXPECT_EQ(getText(low_rank(u1, makeRandom({B, G, M, r + 1}, 1), v,
                              RowMask::causal())),
-            "u2: found rank 6, needed 5");
+            "u2: found extent 6 in dimension 3, needed 5");
   Array first({N + 1}, ElementType::I32), last({N}, ElementType::I32);
   EXPECT_EQ(getText(low_rank(u1, u2, v, RowMask::rowInterval(first, last))),
             "first: found extent 10 in dimension 2, needed 9");

@@ -17,10 +17,6 @@ using namespace fovea::attn;
 
 static bool isKnown(int64_t extent) { return !ShapedType::isDynamic(extent); }
 
-static std::string describe(OperandExtent extent) {
-  return llvm::formatv("extent {0} of {1}", extent.dim, extent.operand->name);
-}
-
 //===----------------------------------------------------------------------===//
 // Operands
 //===----------------------------------------------------------------------===//
@@ -123,14 +119,31 @@ int64_t ContractOperands::getNumber(const ExtentSpec &spec) const {
 // Mismatches
 //===----------------------------------------------------------------------===//
 
-/// "expects extent 0 of key to be 2 (extent 0 of query), but got 3".
-static Mismatch makeMismatch(OperandExtent found, int64_t needed,
-                             StringRef origin, bool mayBroadcast = false) {
-  return {found,
-          llvm::formatv(
-              "expects {0} to be {1}{2}{3}, but got {4}", describe(found),
-              needed, mayBroadcast && needed != 1 ? " or 1" : "",
-              origin.empty() ? "" : (" (" + origin + ")").str(), found.get())};
+/// Compares `own` with the first extent of its symbol that is known, which need
+/// not be that of the first operand.
+static std::optional<Mismatch> compare(ArrayRef<ShapedOperand> operands,
+                                       const ExtentSpec &extent,
+                                       OperandExtent own) {
+  for (const ShapedOperand &other : operands) {
+    if (&other == own.operand && !extent.mayBroadcast)
+      break;
+    if ((extent.isLocal() && other.index != own.operand->index) ||
+        other.shape.size() != other.spec->extents.size())
+      continue;
+    for (auto [dim, otherExtent] : llvm::enumerate(other.spec->extents)) {
+      if (otherExtent.symbol != extent.symbol || otherExtent.mayBroadcast)
+        continue;
+      OperandExtent needed = {&other, static_cast<unsigned>(dim)};
+      if (isKnown(needed.get()) && needed.get() != own.get())
+        return Mismatch{Mismatch::Extent,
+                        own,
+                        needed,
+                        needed.get(),
+                        extent.mayBroadcast,
+                        attn::describe(needed)};
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<Mismatch>
@@ -139,49 +152,32 @@ ContractOperands::findWrongExtent(const ShapedOperand &operand) const {
   if (!spec.hasExtents)
     return std::nullopt;
   if (operand.shape.size() != spec.extents.size())
-    return Mismatch{{&operand, 0},
-                    llvm::formatv("expects {0} to have rank {1}, but got {2}",
-                                  operand.name, spec.extents.size(),
-                                  operand.shape.size())};
+    return Mismatch{Mismatch::Rank,
+                    {&operand, 0},
+                    {},
+                    static_cast<int64_t>(spec.extents.size())};
   for (auto [dim, extent] : llvm::enumerate(spec.extents)) {
     OperandExtent own = {&operand, static_cast<unsigned>(dim)};
     if (extent.isStatic && !isKnown(own.get()))
-      return Mismatch{own, llvm::formatv("expects {0} to be static, but got a "
-                                         "dynamic extent",
-                                         describe(own))};
+      return Mismatch{Mismatch::Dynamic, own};
     if (extent.isStatic && own.get() == 0)
-      return Mismatch{own, llvm::formatv("expects {0} to be at least 1, but "
-                                         "got 0",
-                                         describe(own))};
-    if (!isKnown(own.get()))
+      return Mismatch{Mismatch::Zero, own};
+    if (!isKnown(own.get()) || (extent.mayBroadcast && own.get() == 1))
       continue;
     if (extent.factor) {
       int64_t needed = getNumber(extent);
       if (isKnown(needed) && own.get() != needed)
-        return makeMismatch(own, needed,
-                            extent.attribute.empty() ? "" : extent.getText());
+        return Mismatch{Mismatch::Extent,
+                        own,
+                        {},
+                        needed,
+                        false,
+                        extent.attribute.empty() ? "" : extent.getText()};
       continue;
     }
-    if (extent.mayBroadcast && own.get() == 1)
-      continue;
-    // The first that is known, which need not be the first of the operands.
-    for (const ShapedOperand &other : operands) {
-      if (&other == &operand && !extent.mayBroadcast)
-        break;
-      if (extent.isLocal() && other.index != operand.index)
-        continue;
-      for (auto [otherDim, otherExtent] :
-           llvm::enumerate(other.spec->extents)) {
-        if (otherExtent.symbol != extent.symbol || extent.symbol.empty() ||
-            otherExtent.mayBroadcast ||
-            other.shape.size() != other.spec->extents.size())
-          continue;
-        OperandExtent needed = {&other, static_cast<unsigned>(otherDim)};
-        if (isKnown(needed.get()) && needed.get() != own.get())
-          return makeMismatch(own, needed.get(), describe(needed),
-                              extent.mayBroadcast);
-      }
-    }
+    if (!extent.symbol.empty())
+      if (auto mismatch = compare(operands, extent, own))
+        return mismatch;
   }
   return std::nullopt;
 }
@@ -192,86 +188,75 @@ ContractOperands::findWrongLikeness(const ShapedOperand &operand) const {
     return std::nullopt;
   const ShapedOperand *like = find(operand.spec->like, operand.index);
   if (!like)
-    return Mismatch{{&operand, 0},
-                    llvm::formatv("expects {0} beside {1}", operand.spec->like,
-                                  operand.name)};
+    return Mismatch{Mismatch::Missing, {&operand, 0}, {}, 0, false,
+                    operand.spec->like};
   if (operand.shape.size() != like->shape.size())
-    return Mismatch{
-        {&operand, 0},
-        llvm::formatv("expects {0} to have rank {1} as {2} has, but got {3}",
-                      operand.name, like->shape.size(), like->name,
-                      operand.shape.size())};
+    return Mismatch{Mismatch::Rank,
+                    {&operand, 0},
+                    {like, 0},
+                    static_cast<int64_t>(like->shape.size())};
   for (auto [dim, found, needed] :
        llvm::enumerate(operand.shape, like->shape)) {
     // Where an extent of 1 broadcasts, both have to say so.
-    if ((found == 1) == (needed == 1) &&
-        (!isKnown(found) || !isKnown(needed) || found == needed))
-      continue;
-    auto print = [](int64_t extent) {
-      return isKnown(extent) ? std::to_string(extent) : std::string("?");
-    };
-    return Mismatch{{&operand, static_cast<unsigned>(dim)},
-                    llvm::formatv("expects {0} to have the shape of {1}: "
-                                  "extent {2} to be {3}, but got {4}",
-                                  operand.name, like->name, dim, print(needed),
-                                  print(found))};
+    auto number = static_cast<unsigned>(dim);
+    if ((found == 1) != (needed == 1) ||
+        (isKnown(found) && isKnown(needed) && found != needed))
+      return Mismatch{
+          Mismatch::Shape, {&operand, number}, {like, number}, needed};
   }
   return std::nullopt;
 }
 
-std::optional<Mismatch> ContractOperands::findWrongRelation() const {
-  std::optional<Mismatch> mismatch;
-  forEachRelation([&](const Relation &relation) {
-    int64_t found = relation.first.get();
-    if (mismatch ||
-        (!isKnown(found) && relation.kind != ConditionSpec::Summaries))
-      return;
-    if (relation.kind == ConditionSpec::MultipleOfNumber) {
-      if (found % relation.number != 0)
-        mismatch = {relation.first,
-                    llvm::formatv("expects {0} to be a multiple of {1}, but "
-                                  "got {2}",
-                                  describe(relation.first), relation.number,
-                                  found)};
-      return;
-    }
-    int64_t second = relation.second.get();
-    if (!isKnown(second))
-      return;
-    std::string origin = describe(relation.second);
-    switch (relation.kind) {
-    case ConditionSpec::Multiple:
-      if (second == 0 ? found != 0 : found % second != 0)
-        mismatch = {relation.first,
-                    llvm::formatv("expects {0} to be a multiple of {1}, but "
-                                  "got {2} and {3}",
-                                  describe(relation.first), origin, found,
-                                  second)};
-      return;
-    case ConditionSpec::Broadcast:
-      if (found != 1 && found != second)
-        mismatch = makeMismatch(relation.first, second, origin,
-                                /*mayBroadcast=*/true);
-      return;
-    case ConditionSpec::Summaries: {
-      int64_t count;
-      if (llvm::MulOverflow<int64_t>(
-              llvm::divideCeil(second, relation.interval), relation.rank,
-              count))
-        mismatch = {relation.first,
-                    llvm::formatv("expects a number of summaries below 2^63, "
-                                  "but got {0} for each {1} of {2} rows",
-                                  relation.rank, relation.interval, second)};
-      else if (isKnown(found) && found != count)
-        mismatch =
-            makeMismatch(relation.first, count, "the summaries of " + origin);
-      return;
-    }
-    case ConditionSpec::MultipleOfNumber:
-      return;
-    }
-  });
-  return mismatch;
+/// Compares numbers of summaries.
+static std::optional<Mismatch>
+compareSummaries(const ContractOperands::Relation &relation) {
+  int64_t rows = relation.second.get(), count;
+  if (llvm::MulOverflow<int64_t>(llvm::divideCeil(rows, relation.interval),
+                                 relation.rank, count))
+    return Mismatch{Mismatch::Overflow,
+                    relation.first,
+                    relation.second,
+                    0,
+                    false,
+                    llvm::formatv("{0} for each {1} of {2} rows", relation.rank,
+                                  relation.interval, rows)};
+  if (isKnown(relation.first.get()) && relation.first.get() != count)
+    return Mismatch{Mismatch::Extent,
+                    relation.first,
+                    relation.second,
+                    count,
+                    false,
+                    "the summaries of " + attn::describe(relation.second)};
+  return std::nullopt;
+}
+
+static std::optional<Mismatch>
+compare(const ContractOperands::Relation &relation) {
+  int64_t found = relation.first.get();
+  if (relation.kind == ConditionSpec::MultipleOfNumber) {
+    if (isKnown(found) && found % relation.number != 0)
+      return Mismatch{
+          Mismatch::MultipleOfNumber, relation.first, {}, relation.number};
+    return std::nullopt;
+  }
+  int64_t second = relation.second.get();
+  if (!isKnown(second))
+    return std::nullopt;
+  if (relation.kind == ConditionSpec::Summaries)
+    return compareSummaries(relation);
+  if (!isKnown(found))
+    return std::nullopt;
+  if (relation.kind == ConditionSpec::Broadcast) {
+    if (found != 1 && found != second)
+      return Mismatch{
+          Mismatch::Extent, relation.first, relation.second,
+          second,           true,           attn::describe(relation.second)};
+    return std::nullopt;
+  }
+  if (second == 0 ? found != 0 : found % second != 0)
+    return Mismatch{Mismatch::Multiple, relation.first, relation.second,
+                    second};
+  return std::nullopt;
 }
 
 std::optional<Mismatch> ContractOperands::findMismatch() const {
@@ -281,5 +266,10 @@ std::optional<Mismatch> ContractOperands::findMismatch() const {
     if (auto mismatch = findWrongLikeness(operand))
       return mismatch;
   }
-  return findWrongRelation();
+  std::optional<Mismatch> mismatch;
+  forEachRelation([&](const Relation &relation) {
+    if (!mismatch)
+      mismatch = compare(relation);
+  });
+  return mismatch;
 }

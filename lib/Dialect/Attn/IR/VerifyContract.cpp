@@ -9,11 +9,36 @@
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// All contracts
+//===----------------------------------------------------------------------===//
+
+template <typename OpTy>
+static void addContract(llvm::StringMap<const Contract *> &contracts) {
+  if constexpr (std::is_base_of_v<ContractOpInterface::Trait<OpTy>, OpTy>)
+    contracts[OpTy::getOperationName()] = &OpTy::getContract();
+}
+
+template <typename... OpTys> static auto collectContracts() {
+  llvm::StringMap<const Contract *> contracts;
+  (addContract<OpTys>(contracts), ...);
+  return contracts;
+}
+
+const Contract *attn::findContract(StringRef operation) {
+  static const auto contracts = collectContracts<
+#define GET_OP_LIST
+#include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"
+      >();
+  return contracts.lookup(operation);
+}
 
 //===----------------------------------------------------------------------===//
 // Numbers of operands
@@ -177,7 +202,7 @@ LogicalResult attn::detail::verifyContract(Operation *operation) {
         if (failed(::verifyElements(operation, operands)))
           return failure();
         if (std::optional<Mismatch> mismatch = operands.findMismatch())
-          return LogicalResult(operation->emitOpError(mismatch->text));
+          return LogicalResult(operation->emitOpError(mismatch->describe()));
         return success();
       });
   if (failed(result))
@@ -188,14 +213,6 @@ LogicalResult attn::detail::verifyContract(Operation *operation) {
 //===----------------------------------------------------------------------===//
 // Rules for run time
 //===----------------------------------------------------------------------===//
-
-std::string ExtentRule::describe() const {
-  StringRef relation = kind == Equal      ? "must be"
-                       : kind == Multiple ? "must be a multiple of"
-                                          : "must count the summaries of";
-  return llvm::formatv("extent {0} of {1} {2} extent {3} of {4}", first.dim,
-                       first.name, relation, second.dim, second.name);
-}
 
 static ExtentRule makeRule(ExtentRule::Kind kind, OperandExtent first,
                            OperandExtent second) {

@@ -115,6 +115,9 @@ private:
   llvm::SmallVector<ConditionSpec, 2> conditions;
 };
 
+/// What the operation of that full name declares, or null.
+const Contract *findContract(llvm::StringRef operation);
+
 /// Something with a shape that is checked against a declaration: an operand, or
 /// an array that a function was given.
 struct ShapedOperand {
@@ -136,10 +139,38 @@ struct OperandExtent {
   int64_t get() const { return operand->shape[dim]; }
 };
 
+/// "extent 0 of query".
+std::string describe(OperandExtent extent);
+
 /// An extent that is not what its declaration asks for.
 struct Mismatch {
-  OperandExtent found;
-  std::string text;
+  enum Kind {
+    /// The number of extents, `needed`.
+    Rank,
+    /// An extent that the type does not tell, or tells to be 0.
+    Dynamic,
+    Zero,
+    /// The extent `needed`, which `origin` explains.
+    Extent,
+    /// A multiple of `other`, or of `needed`.
+    Multiple,
+    MultipleOfNumber,
+    /// The shape of `other`.
+    Shape,
+    /// The operand `origin`, without which it has no meaning.
+    Missing,
+    /// More summaries than numbers can count.
+    Overflow,
+  } kind;
+  OperandExtent found, other = {};
+  int64_t needed = 0;
+  bool mayBroadcast = false;
+  std::string origin = {};
+
+  /// "expects extent 0 of key to be 2 (extent 0 of query), but got 3".
+  std::string describe() const;
+  /// "k: found batch 3, needed 2": in words for arrays.
+  std::string describeArgument() const;
 };
 
 /// The operands of one call, by which contracts are checked.
@@ -177,7 +208,7 @@ public:
       llvm::function_ref<void(OperandExtent, OperandExtent)> visit) const;
   /// Calls `visit` for each condition whose operands are there.
   void forEachRelation(llvm::function_ref<void(const Relation &)> visit) const;
-  /// The first mismatch of extents that are known, in words of IR, if any.
+  /// The first mismatch of extents that are known, if any.
   std::optional<Mismatch> findMismatch() const;
 
 private:
@@ -186,7 +217,6 @@ private:
                                           unsigned index) const;
   std::optional<Mismatch> findWrongExtent(const ShapedOperand &operand) const;
   std::optional<Mismatch> findWrongLikeness(const ShapedOperand &operand) const;
-  std::optional<Mismatch> findWrongRelation() const;
   int64_t getNumber(const ExtentSpec &spec) const;
 
   const Contract &contract;

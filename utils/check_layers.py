@@ -29,7 +29,8 @@ def read_targets(path):
 
 def find_cycle(targets):
     """Names along a cycle of links, or nothing."""
-    done, path = set(), []
+    done: set[str] = set()
+    path: list[str] = []
 
     def visit(name):
         if name in path:

@@ -238,7 +238,7 @@ Expected<SmallVector<OwnedTensor>> Call::run() const {
     return error;
 
   SmallVector<OwnedTensor> results;
-  auto next = returned.begin();
+  auto *next = returned.begin();
   for (const Destination &destination : destinations) {
     if (destination.isUpdated)
       continue;

@@ -117,7 +117,7 @@ void Families::addGradients() {
 
 void Families::takeGradients(MutableArrayRef<OwnedTensor> results,
                              ArrayRef<SummaryGradients *> gradients) const {
-  auto next = results.begin();
+  auto *next = results.begin();
   auto take = [&](const auto &lists,
                   SmallVector<OwnedTensor> SummaryGradients::*member) {
     for (const auto &[list, gradient] : zip_equal(lists, gradients))

@@ -85,7 +85,7 @@ static void checkParts(Checker &check, const TensorRef &nodes,
   check.match("counts", "shape", found.shape, ArrayRef(rows.shape).drop_back());
 }
 
-Error fovea::check_tree(const TensorRef &nodes,
+Error fovea::tree_check(const TensorRef &nodes,
                         const std::optional<TensorRef> &counts, int64_t ratio,
                         int64_t levels) {
   Checker check;

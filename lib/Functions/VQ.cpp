@@ -94,7 +94,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   if (!results)
     return results.takeError();
   VQResult result;
-  auto next = results->begin();
+  auto *next = results->begin();
   result.output = std::move(*next++);
   if (options.returnLse)
     result.lse = std::move(*next++);

@@ -116,7 +116,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
     found.bias = std::move((*results)[3]);
   if (!before)
     return found;
-  auto last = results->end() - 3;
+  auto *last = results->end() - 3;
   for (const Part &part : parts) {
     OwnedTensor &gradient = found.state.*part.member;
     gradient = std::move(*last++);

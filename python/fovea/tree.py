@@ -52,7 +52,7 @@ class Tree:
 
     def __init__(self, nodes: np.ndarray, counts: np.ndarray | None, ratio: int, levels: int):
         # Nodes may lie on a GPU, whatever runs on them.
-        _fovea.check_tree(nodes, counts, ratio, levels, "gpu")
+        _fovea.tree_check(nodes, counts, ratio, levels, "gpu")
         ratio, levels = operator.index(ratio), operator.index(levels)
         self.nodes, self.counts, self.ratio, self.levels = nodes, counts, ratio, levels
 

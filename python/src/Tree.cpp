@@ -30,7 +30,7 @@ static void checkTree(nb::args given) {
   TensorRef nodes = in.array("nodes");
   std::optional<TensorRef> counts = in.optionalArray("counts");
   int64_t ratio = in.integer("ratio", 2), levels = in.integer("levels", 1);
-  in.run([&] { return check_tree(nodes, counts, ratio, levels); });
+  in.run([&] { return tree_check(nodes, counts, ratio, levels); });
 }
 
 /// Nodes, counts or None, and levels.
@@ -182,7 +182,7 @@ static nb::object callUpdateBackward(nb::args given) {
 }
 
 void python::defineTree(nb::module_ &m) {
-  m.def("check_tree", &checkTree);
+  m.def("tree_check", &checkTree);
   m.def("tree_build", &callBuild);
   m.def("tree_build_backward", &callBuildBackward);
   m.def("tree_fetch", &callFetch);

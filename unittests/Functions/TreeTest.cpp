@@ -312,13 +312,13 @@ TEST_F(TreeFunctions, AnotherTreeAfterAnUpdateHasItsSlopes) {
 
 TEST_F(TreeFunctions, PartsThatAreNoTreeAreNamed) {
   Array nodes = makeRandom({B, 40, F}, 2), counts({B, 40}, ElementType::I32);
-  EXPECT_EQ(getText(check_tree(nodes, TensorRef(counts), kRatio, 3)), "");
-  EXPECT_EQ(getText(check_tree(nodes, {}, kRatio, 2)),
+  EXPECT_EQ(getText(tree_check(nodes, TensorRef(counts), kRatio, 3)), "");
+  EXPECT_EQ(getText(tree_check(nodes, {}, kRatio, 2)),
             "nodes: found shape [2, 40, 5], needed the nodes of a tree of "
             "ratio 3 with 2 levels");
-  EXPECT_EQ(getText(check_tree(nodes, {}, 1, 3)),
+  EXPECT_EQ(getText(tree_check(nodes, {}, 1, 3)),
             "ratio: found 1, needed an integer of at least 2");
-  EXPECT_EQ(getText(check_tree(nodes, TensorRef(nodes), kRatio, 3)),
+  EXPECT_EQ(getText(tree_check(nodes, TensorRef(nodes), kRatio, 3)),
             "counts: found element type float32, needed int32");
 }
 

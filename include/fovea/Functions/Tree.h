@@ -86,7 +86,7 @@ llvm::Expected<Tree> tree_updated(const Tree &tree, const TensorRef &level,
                                   Target target = Target::CPU);
 
 /// Fails unless these are the parts of a tree, which may have been stored.
-llvm::Error check_tree(const TensorRef &nodes,
+llvm::Error tree_check(const TensorRef &nodes,
                        const std::optional<TensorRef> &counts, int64_t ratio,
                        int64_t levels);
 

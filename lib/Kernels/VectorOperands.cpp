@@ -8,26 +8,14 @@
 
 #include "fovea/Kernels/VectorOperands.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 LogicalResult fovea::attn::detail::verifyVectorOperands(Operation *op) {
-  if (op->getNumResults() != 0)
-    return op->emitOpError("expects operands to be memrefs, but got tensors");
   for (Value operand : op->getOperands())
     if (auto type = dyn_cast<MemRefType>(operand.getType()))
       if (type.getRank() != 0 && !type.isLastDimUnitStride())
         return op->emitOpError("expects unit stride along the width, but got ")
                << type;
   return success();
-}
-
-LogicalResult fovea::attn::detail::verifyVectorBits(Operation *op,
-                                                    int64_t vectorBits) {
-  if (vectorBits >= 64 && llvm::isPowerOf2_64(vectorBits))
-    return success();
-  return op->emitError("expects vector-bits to be a power of two of at least "
-                       "64, but got ")
-         << vectorBits;
 }

@@ -19,21 +19,14 @@
 
 using namespace mlir;
 
-namespace {
-/// The options of any pass whose register tiles depend on the CPU.
-struct RegisterOptions {
-  template <typename OptionsTy> operator OptionsTy() const {
-    OptionsTy options;
-    options.vectorBits = cpu.vectorBits;
-    options.numRegisters = cpu.numRegisters;
-    return options;
-  }
-  const fovea::CPUInfo &cpu;
-};
-} // namespace
-
 void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
-  const RegisterOptions registers{cpu};
+  attn::SetTargetPassOptions target;
+  target.vectorBits = cpu.vectorBits;
+  target.numRegisters = cpu.numRegisters;
+  target.separateAdds = cpu.hasSeparateAdds;
+  target.splitVectors = cpu.splitsVectors;
+  target.bf16Pairs = cpu.hasFastBF16Dot;
+  pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
@@ -48,7 +41,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  pm.addNestedPass<func::FuncOp>(attn::createSelectTilesPass(registers));
+  pm.addNestedPass<func::FuncOp>(attn::createSelectTilesPass());
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -59,38 +52,10 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
       bufferization::createOptimizeAllocationLivenessPass());
   pm.addPass(attn::createCheckNodesPass());
   pm.addPass(attn::createCheckSizesPass());
-  attn::VectorizeTreePassOptions trees;
-  trees.vectorBits = cpu.vectorBits;
-  pm.addPass(attn::createVectorizeTreePass(trees));
-  attn::VectorizeConvPassOptions convolutions = registers;
-  convolutions.separateAdds = cpu.hasSeparateAdds;
-  convolutions.splitVectors = cpu.splitsVectors;
-  pm.addPass(attn::createVectorizeConvPass(convolutions));
-  attn::VectorizeConvBackwardPassOptions correlations = registers;
-  correlations.separateAdds = cpu.hasSeparateAdds;
-  correlations.splitVectors = cpu.splitsVectors;
-  pm.addPass(attn::createVectorizeConvBackwardPass(correlations));
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass(registers));
+  pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass());
   // Now, while kernels are single operations, which these passes skip.
   addLowerToLoopsPasses(pm);
-  pm.addPass(attn::createVectorizeSummarizePass(registers));
-  pm.addNestedPass<func::FuncOp>(
-      attn::createVectorizeSummarizeBackwardPass(registers));
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeQuantizePass(registers));
-  pm.addNestedPass<func::FuncOp>(
-      attn::createVectorizeConvRecoverPass(registers));
-  pm.addPass(attn::createVectorizeLowRankPass(registers));
-  attn::VectorizeVQBackwardPassOptions gradients;
-  gradients.vectorBits = cpu.vectorBits;
-  pm.addNestedPass<func::FuncOp>(
-      attn::createVectorizeVQBackwardPass(gradients));
-  attn::VectorizeCodebookPassOptions codebooks;
-  codebooks.vectorBits = cpu.vectorBits;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeCodebookPass(codebooks));
-  attn::VectorizeStreamPassOptions streams;
-  streams.bf16Pairs = cpu.hasFastBF16Dot;
-  pm.addNestedPass<func::FuncOp>(attn::createVectorizeStreamPass(streams));
-  pm.addPass(attn::createVectorizeStreamBackwardPass());
+  pm.addPass(attn::createConvertAttnToVectorPass());
   pm.addPass(attn::createOutlineParallelPass());
   // Keys and values of one shape are summarised by the same code.
   pm.addPass(func::createDuplicateFunctionEliminationPass());

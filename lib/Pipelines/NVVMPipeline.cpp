@@ -35,6 +35,11 @@ static std::unique_ptr<Pass> createKernelCanonicalizerPass() {
 /// Tensors to launches of kernels on buffers.
 static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
                             const NVVMPipelineOptions &options) {
+  attn::SetTargetPassOptions target;
+  target.gpu = true;
+  target.sharedBytes = gpu.sharedBytes;
+  target.warpgroups = gpu.isExact && gpu.capability == 90;
+  pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
   pm.addPass(createInlinerPass());
   pm.addPass(createCanonicalizerPass());
@@ -53,45 +58,17 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  attn::SelectGPUTilesPassOptions tiles;
-  tiles.sharedBytes = gpu.sharedBytes;
-  tiles.warpgroups = gpu.isExact && gpu.capability == 90;
-  pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass(tiles));
+  pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass());
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
   addDeallocationPasses(pm);
-  attn::CheckNodesPassOptions checks;
-  checks.copyLists = true;
-  pm.addPass(attn::createCheckNodesPass(checks));
-  attn::CheckSizesPassOptions sizes;
-  sizes.copyLists = true;
-  pm.addPass(attn::createCheckSizesPass(sizes));
-  attn::StreamToGPUPassOptions streams;
-  streams.f32 = options.f32;
-  pm.addNestedPass<func::FuncOp>(attn::createStreamToGPUPass(streams));
-  attn::StreamBackwardToGPUPassOptions gradients;
-  gradients.f32 = options.f32;
-  pm.addNestedPass<func::FuncOp>(
-      attn::createStreamBackwardToGPUPass(gradients));
-  pm.addNestedPass<func::FuncOp>(attn::createSummarizeToGPUPass());
-  pm.addNestedPass<func::FuncOp>(attn::createSummarizeBackwardToGPUPass());
-  attn::QuantizeToGPUPassOptions quantize;
-  quantize.f32 = options.f32;
-  quantize.sharedBytes = gpu.sharedBytes;
-  pm.addNestedPass<func::FuncOp>(attn::createQuantizeToGPUPass(quantize));
-  attn::VQBackwardToGPUPassOptions vq;
-  vq.f32 = options.f32;
-  pm.addNestedPass<func::FuncOp>(attn::createVQBackwardToGPUPass(vq));
-  pm.addNestedPass<func::FuncOp>(attn::createCodebookToGPUPass());
-  pm.addNestedPass<func::FuncOp>(attn::createTreeToGPUPass());
-  attn::LowRankToGPUPassOptions lowRank;
-  lowRank.f32 = options.f32;
-  pm.addPass(attn::createLowRankToGPUPass(lowRank));
-  attn::ConvToGPUPassOptions conv;
-  conv.f32 = options.f32;
-  pm.addPass(attn::createConvToGPUPass(conv));
+  pm.addPass(attn::createCheckNodesPass());
+  pm.addPass(attn::createCheckSizesPass());
+  attn::ConvertAttnToGPUPassOptions kernels;
+  kernels.f32 = options.f32;
+  pm.addPass(attn::createConvertAttnToGPUPass(kernels));
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   // Most of what kernels repeat goes at once, which halves the next pass's

@@ -6,6 +6,7 @@
 
 // The order in which a pattern becomes code; a change of it has to be made here.
 
+// PASSES: attn-set-target{bf16-pairs=false gpu=false num-registers=16 separate-adds=false shared-bytes=166912 split-vectors=false vector-bits=256
 // PASSES: attn-expand-conv
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
@@ -13,27 +14,19 @@
 // PASSES: convert-elementwise-to-linalg
 // PASSES: attn-fuse-elementwise
 // PASSES: empty-tensor-to-alloc-tensor
-// ZEN: attn-vectorize-conv{num-registers=32 separate-adds=true split-vectors=true vector-bits=512}
-// ZEN: attn-vectorize-conv-backward{num-registers=32 separate-adds=true split-vectors=true vector-bits=512}
+// ZEN: attn-set-target{bf16-pairs=true gpu=false num-registers=32 separate-adds=true shared-bytes=166912 split-vectors=true vector-bits=512
 
-// PASSES: attn-select-tiles{num-registers=16 vector-bits=256}
+// PASSES: attn-select-tiles
 // PASSES: attn-tile-stream
 // PASSES: attn-check-memory
 // PASSES: attn-prepare-entry-points
 // PASSES: one-shot-bufferize
 // PASSES: optimize-allocation-liveness
-// PASSES: attn-vectorize-conv{num-registers=16 separate-adds=false split-vectors=false vector-bits=256}
-// PASSES: attn-vectorize-conv-backward{num-registers=16 separate-adds=false split-vectors=false vector-bits=256}
-// PASSES: attn-vectorize-linalg{num-registers=16 vector-bits=256}
-// PASSES: attn-vectorize-summarize
-// PASSES: attn-vectorize-summarize-backward
-// PASSES: attn-vectorize-quantize
-// PASSES: attn-vectorize-conv-recover{num-registers=16 vector-bits=256}
-// PASSES: attn-vectorize-low-rank{num-registers=16 vector-bits=256}
-// PASSES: attn-vectorize-vq-backward{vector-bits=256}
-// PASSES: attn-vectorize-codebook
-// PASSES: attn-vectorize-stream
-// PASSES: attn-vectorize-stream-backward
+// PASSES: attn-check-nodes
+// PASSES: attn-check-sizes
+// PASSES: attn-vectorize-linalg
+// PASSES: convert-linalg-to-loops
+// PASSES: convert-attn-to-vector{manage-cache=true min-tasks=2
 // PASSES: attn-outline-parallel
 // PASSES: duplicate-function-elimination
 // PASSES: attn-convert-to-llvm

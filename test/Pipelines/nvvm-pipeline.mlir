@@ -8,6 +8,7 @@
 // The order in which a pattern becomes kernels; a change of it has to be made
 // here.
 
+// PASSES: attn-set-target{bf16-pairs=false gpu=true {{.*}}shared-bytes=232448 {{.*}}warpgroups=false}
 // PASSES: attn-expand-tree-select
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
@@ -15,21 +16,12 @@
 // PASSES: attn-expand-conv
 // PASSES: attn-narrow-sources
 // PASSES: attn-fuse-elementwise
-// PASSES: attn-select-gpu-tiles{shared-bytes=232448 warpgroups=false}
+// PASSES: attn-select-gpu-tiles
 // PASSES: attn-tile-stream
 // PASSES: one-shot-bufferize
-// PASSES: attn-check-nodes{copy-lists=true}
-// PASSES: attn-check-sizes{copy-lists=true}
-// PASSES: attn-stream-to-gpu{f32=tf32x3}
-// PASSES: attn-stream-backward-to-gpu{f32=tf32x3}
-// PASSES: attn-summarize-to-gpu
-// PASSES: attn-summarize-backward-to-gpu
-// PASSES: attn-quantize-to-gpu{f32=tf32x3 shared-bytes=232448}
-// PASSES: attn-vq-backward-to-gpu{f32=tf32x3}
-// PASSES: attn-codebook-to-gpu
-// PASSES: attn-tree-to-gpu
-// PASSES: attn-low-rank-to-gpu{f32=tf32x3}
-// PASSES: attn-conv-to-gpu{f32=tf32x3}
+// PASSES: attn-check-nodes
+// PASSES: attn-check-sizes
+// PASSES: convert-attn-to-gpu{f32=tf32x3
 // PASSES: attn-loops-to-gpu
 // PASSES: gpu-launch-sink-index-computations
 // PASSES: gpu-kernel-outlining

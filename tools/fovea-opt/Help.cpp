@@ -43,6 +43,7 @@ static constexpr StringLiteral usefulOptions[] = {
 
 static bool isFoveas(StringRef passArgument) {
   return passArgument.starts_with("attn-") ||
+         passArgument.starts_with("convert-attn-") ||
          passArgument.starts_with("fovea-");
 }
 

@@ -9,7 +9,7 @@
 #ifndef FOVEA_CONVERSION_VECTORPASSES_TD
 #define FOVEA_CONVERSION_VECTORPASSES_TD
 
-include "fovea/Conversion/PassOptions.td"
+include "mlir/Pass/PassBase.td"
 
 def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
   let summary = "choose tile sizes of attn.stream from the target CPU";
@@ -19,7 +19,6 @@ def SelectTilesPass : Pass<"attn-select-tiles", "::mlir::func::FuncOp"> {
     cost model is in docs/Pipelines.md; every decision is a remark of category
     `attn-select-tiles` (`--remarks-filter='attn.*' --remark-policy=all`).
   }];
-  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = ["::fovea::attn::AttnDialect"];
 }
 
@@ -35,176 +34,43 @@ def TileStreamPass : Pass<"attn-tile-stream", "::mlir::func::FuncOp"> {
   ];
 }
 
-def VectorizeStreamPass
-    : Pass<"attn-vectorize-stream", "::mlir::func::FuncOp"> {
-  let summary = "lower tiles of attn.stream on memrefs to vector code";
+def ConvertAttnToVectorPass : Pass<"convert-attn-to-vector", "::mlir::ModuleOp"> {
+  let summary = "lower attention on memrefs to parallel vector code for a CPU";
   let description = [{
-    Replaces every `attn.stream` on memrefs by loops over register tiles,
-    vectorised over queries. See docs/Lowering for the structure of the code.
-    With `manage-cache`, prefetches of what is read next are spread over the inner
-    loops, and patterns of linear time write their output past the caches. With
-    `bf16-pairs`, bf16 data of even head width is multiplied by `vdpbf16ps`
-    instead of being converted to f32.
+    Replaces every operation that implements `LowerToVectorOpInterface` by parallel
+    loops of vector code, planned for the registers that `--attn-set-target` names.
+    See docs/Lowering for the structure of the code.
+
+    | operation | code |
+    |---|---|
+    | `attn.stream` | register tiles, vectorised over queries, in the loop that `--attn-tile-stream` made |
+    | `attn.stream_backward` | the same; blocks of queries that add to the same rows take turns, in one order whatever the number of threads |
+    | `attn.summarize`, `attn.summarize_backward` | register tiles, vectorised over columns; one loop for all levels of an input |
+    | `attn.quantize` | register tiles of codewords and keys; the best score of every key and its code are kept |
+    | `attn.codebook_*`, `attn.log_count` | loops vectorised over columns, in the order of the tokens |
+    | `attn.vq_backward` | a loop over the blocks of queries in reverse, with one sum for each codeword; an `attn.codebook_scan` before it |
+    | `attn.conv_apply`, `attn.conv_apply_backward` | loops over columns, by the algorithm that a model of the registers chooses |
+    | `attn.conv_recover`, `attn.conv_recover_backward` | searches of every head, then scores of all queries with the keys found; products of register tiles |
+    | `attn.low_rank`, `attn.low_rank_backward` | running sums of outer products over chunks of rows; sums by group, or trees of sums, under other masks |
+    | `attn.rope`, `attn.polynomial_features` and gradients | loops vectorised over columns |
+    | `attn.tree_*` | loops over nodes in the order of the sequence, vectorised over columns; `attn.tree_split` is a call of the runtime |
+
+    How work is divided among threads has no effect on results. What was planned is a
+    remark whose category is the name of the operation.
   }];
   let options = [
-    ManageCacheOption,
-    Option<"bf16Pairs", "bf16-pairs", "bool", /*default=*/"false",
-           "multiply bf16 data with AVX-512's dot product of pairs">
+    ListOption<"ops", "ops", "std::string",
+               "operations to lower, such as attn.rope; by default all">,
+    Option<"manageCache", "manage-cache", "bool", /*default=*/"true",
+           "manage the caches: prefetches, streaming stores">,
+    Option<"minTasks", "min-tasks", "int64_t", /*default=*/"2",
+           "tasks of a parallel loop to aim at; no effect on results">
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect", "::mlir::x86vector::X86VectorDialect"
-  ];
-}
-
-def VectorizeStreamBackwardPass
-    : Pass<"attn-vectorize-stream-backward", "::mlir::ModuleOp"> {
-  let summary = "lower attn.stream_backward on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.stream_backward` on memrefs by a parallel loop over
-    register tiles, vectorised over queries. Blocks of queries that add to the
-    same rows take turns: calls of the runtime keep them in one order, whatever
-    the number of threads. Destinations hold the type that sums are kept in. See
-    docs/Lowering.
-  }];
-  let options = [ManageCacheOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeQuantizePass
-    : Pass<"attn-vectorize-quantize", "::mlir::func::FuncOp"> {
-  let summary = "lower attn.quantize on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.quantize` on memrefs by a parallel loop over batch, head
-    and runs of keys. Blocks of keys are transposed; register tiles of codewords
-    and keys start from half the squared norms of the codewords, and only the
-    best score of every key and its code are kept. With `manage-cache`, a block
-    prefetches the keys of the next one.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption, ManageCacheOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeCodebookPass
-    : Pass<"attn-vectorize-codebook", "::mlir::func::FuncOp"> {
-  let summary = "lower summaries and updates of codebooks on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.codebook_accumulate`, `attn.codebook_scan`,
-    `attn.codebook_update` and `attn.log_count` on memrefs by loops vectorised
-    along the width of values and keys, parallel over batch and heads; blocks of a
-    scan by `associative` or `matmul`, and slices of the width of an update, are
-    parallel, too. Tokens are taken in in order, so results do not depend on the
-    number of threads.
-  }];
-  let options = [VectorBitsOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeConvRecoverPass
-    : Pass<"attn-vectorize-conv-recover", "::mlir::func::FuncOp"> {
-  let summary = "lower attn.conv_recover on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.conv_recover` on memrefs by three parallel loops: the binary
-    searches of every head, then the scores of all queries with the keys that were
-    found, which reads the queries once, then differences along the bases.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeLowRankPass
-    : Pass<"attn-vectorize-low-rank", "::mlir::ModuleOp"> {
-  let summary = "lower low-rank attention on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.low_rank`, `attn.polynomial_features`, `attn.rope` and
-    their gradients on memrefs by parallel loops of vector code.
-
-    A causal `attn.low_rank` goes through chunks of rows with running sums of outer
-    products: products of register tiles with the sums, with the triangle of
-    weights on the diagonal, and of keys and values for the next sums. A task is a
-    head or, with few heads for the threads there are, a segment of its rows, which
-    waits for its turn to add to the sums. Other masks make sums by group, or a tree
-    of sums, and apply them to rows. The gradient is three such sums, two of them
-    under the transposed mask. See docs/Lowering.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect",
-    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeVQBackwardPass
-    : Pass<"attn-vectorize-vq-backward", "::mlir::func::FuncOp"> {
-  let summary = "lower attn.vq_backward on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.vq_backward` on memrefs by a loop over the blocks of
-    queries in reverse, parallel over batch and key heads, in which one sum for
-    each codeword carries what older values are owed. Means and counts of the
-    values before every block come from an `attn.codebook_scan`, which
-    `--attn-vectorize-codebook` lowers.
-  }];
-  let options = [VectorBitsOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeSummarizePass
-    : Pass<"attn-vectorize-summarize", "::mlir::ModuleOp"> {
-  let summary = "lower attn.summarize on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.summarize` on memrefs by a parallel loop of register
-    tiles, vectorised over the columns. Weights are shared by several intervals
-    and by all heads of a chunk of rows. How the work is divided is decided when it
-    runs, by the number of threads, and has no effect on results.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeSummarizeBackwardPass
-    : Pass<"attn-vectorize-summarize-backward", "::mlir::func::FuncOp"> {
-  let summary = "lower attn.summarize_backward on memrefs to parallel vector code";
-  let description = [{
-    Replaces the `attn.summarize_backward` of all levels of an input by one
-    parallel loop of register tiles, vectorised over the columns: a chunk of rows
-    and its gradient stay in the caches for all levels.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption, MinTasksOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
   ];
 }
 
@@ -250,64 +116,10 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> 
 
     What is neither is left for upstream's conversion to loops.
   }];
-  let options = [VectorBitsOption, NumRegistersOption];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeTreePass : Pass<"attn-vectorize-tree", "::mlir::ModuleOp"> {
-  let summary = "lower trees of averages on memrefs to parallel vector code";
-  let description = [{
-    Replaces `attn.tree_build`, `tree_fetch`, `tree_update` and `tree_materialize`
-    on memrefs by parallel loops, vectorised over the columns, that touch the data
-    once, and `attn.tree_split` by a call of the runtime for each batch entry. See
-    docs/Lowering.
-  }];
-  let options = [VectorBitsOption, MinTasksOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeConvPass : Pass<"attn-vectorize-conv", "::mlir::ModuleOp"> {
-  let summary = "lower sums of convolutions on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.conv_apply` on memrefs by parallel loops vectorised along
-    the width of values. The algorithm, where it is `auto`, and the sizes of the
-    loops are chosen by a model of the target's registers; the choice is a remark
-    of category `attn-vectorize-conv`. See docs/Lowering.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
-def VectorizeConvBackwardPass
-    : Pass<"attn-vectorize-conv-backward", "::mlir::ModuleOp"> {
-  let summary = "lower gradients of sums of convolutions on memrefs to parallel vector code";
-  let description = [{
-    Replaces every `attn.conv_apply_backward` on memrefs by parallel loops vectorised
-    along the width of values, which evaluate two correlations by the algorithm of the
-    forward operation, and every `attn.conv_recover_backward` by products of register
-    tiles. The choice of an algorithm is a remark of category
-    `attn-vectorize-conv-backward`. See docs/Lowering.
-  }];
-  let options = [VectorBitsOption, NumRegistersOption, SeparateAddsOption, SplitVectorsOption];
-  let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -17,9 +17,6 @@ namespace fovea::attn::detail {
 /// vectors are read along, is contiguous.
 mlir::LogicalResult verifyVectorOperands(mlir::Operation *op);
 
-/// Checks the option `vector-bits` of a pass on `op`.
-mlir::LogicalResult verifyVectorBits(mlir::Operation *op, int64_t vectorBits);
-
 } // namespace fovea::attn::detail
 
 #endif // FOVEA_KERNELS_VECTOROPERANDS_H

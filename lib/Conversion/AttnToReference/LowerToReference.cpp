@@ -13,12 +13,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReferenceBuilder.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOWERTOREFERENCEPASS
@@ -28,34 +28,38 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+void fovea::attn::registerLowerToReferenceExternalModels(
+    DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
+    attachBackwardToReference(*context);
+    attachConvToReference(*context);
+    attachConvRecoverToReference(*context);
+    attachHierarchicalToReference(*context);
+    attachLowRankToReference(*context);
+    attachLowRankBackwardToReference(*context);
+    attachQuantizeToReference(*context);
+    attachSoftmaxToReference(*context);
+    attachTreeToReference(*context);
+    attachVQToReference(*context);
+    attachVQBackwardToReference(*context);
+  });
+}
+
 namespace {
 struct LowerToReferencePass
     : fovea::attn::impl::LowerToReferencePassBase<LowerToReferencePass> {
   using LowerToReferencePassBase::LowerToReferencePassBase;
 
   void runOnOperation() override {
-    WalkResult result = getOperation().walk([](Operation *op) {
-      if (!isa_and_present<AttnDialect>(op->getDialect()))
-        return WalkResult::advance();
-      if (op->getNumResults() != 0) {
-        op->emitOpError("expects operands to be memrefs, but got tensors");
-        return WalkResult::interrupt();
-      }
-      llvm::TypeSwitch<Operation *>(op)
-          .Case<DenseOp, StreamOp, SummarizeOp, FastMultipoleOp,
-                FastMultipoleLinearOp, DenseBackwardOp, StreamBackwardOp,
-                SummarizeBackwardOp, FastMultipoleBackwardOp,
-                FastMultipoleLinearBackwardOp, QuantizeOp, CodebookAccumulateOp,
-                CodebookScanOp, LogCountOp, CodebookUpdateOp, VQOp, VQDecodeOp,
-                VQBackwardOp, ConvRecoverOp, ConvApplyOp, ConvApplyBackwardOp,
-                ConvRecoverBackwardOp, RopeBackwardOp, LowRankOp,
-                LowRankBackwardOp, PolynomialFeaturesOp,
-                PolynomialFeaturesBackwardOp, RopeOp, TreeBuildOp, TreeFetchOp,
-                TreeUpdateOp, TreeMaterializeOp, TreeSplitOp, TreeScoreOp>(
-              [](auto op) { fovea::attn::lowerToReference(op); });
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
+    auto hasForm = [](OperationName name) {
+      return name.hasInterface<LowerToReferenceOpInterface>();
+    };
+    auto lower = [](ArrayRef<Operation *> ops) {
+      for (Operation *op : ops)
+        cast<LowerToReferenceOpInterface>(op).lowerToReference();
+      return success();
+    };
+    if (failed(lowerOps(getOperation(), /*names=*/{}, hasForm, lower)))
       signalPassFailure();
   }
 };

@@ -131,7 +131,7 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
   };
 }
 
-void fovea::attn::lowerToReference(DenseBackwardOp op) {
+static void lowerDenseBackward(DenseBackwardOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScaleOrDefault();
   StreamSource source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
@@ -154,7 +154,7 @@ void fovea::attn::lowerToReference(DenseBackwardOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(StreamBackwardOp op) {
+static void lowerStreamBackward(StreamBackwardOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
   Gradients dQuery(ref, op.getDQuery()), dKeys(ref, op.getDKeys()),
@@ -219,7 +219,7 @@ static void emitSummariesBackward(ReferenceBuilder &ref, Value input,
   });
 }
 
-void fovea::attn::lowerToReference(SummarizeBackwardOp op) {
+static void lowerSummarizeBackward(SummarizeBackwardOp op) {
   ReferenceBuilder ref(op);
   SmallVector<Value> destinations(op.getDpsInits());
   Gradients gradients(ref, destinations);
@@ -280,7 +280,7 @@ static void addLevel(const Multipole &pattern, const GradientRow &row,
                     });
 }
 
-void fovea::attn::lowerToReference(FastMultipoleBackwardOp op) {
+static void lowerFastMultipoleBackward(FastMultipoleBackwardOp op) {
   ReferenceBuilder ref(op);
   Levels keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases()),
       values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases());
@@ -299,7 +299,7 @@ void fovea::attn::lowerToReference(FastMultipoleBackwardOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(FastMultipoleLinearBackwardOp op) {
+static void lowerFastMultipoleLinearBackward(FastMultipoleLinearBackwardOp op) {
   ReferenceBuilder ref(op);
   Levels queries(ref, op.getQuery(), op.getQueryWeights(), op.getQueryBiases()),
       keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases()),
@@ -342,4 +342,10 @@ void fovea::attn::lowerToReference(FastMultipoleLinearBackwardOp op) {
   keys.store(op.getDKey(), op.getDKeyWeights(), op.getDKeyBiases());
   values.store(op.getDValue(), op.getDValueWeights(), op.getDValueBiases());
   op.erase();
+}
+
+void fovea::attn::attachBackwardToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerDenseBackward, lowerStreamBackward,
+                  lowerSummarizeBackward, lowerFastMultipoleBackward,
+                  lowerFastMultipoleLinearBackward>(context);
 }

@@ -55,7 +55,7 @@ private:
 };
 } // namespace
 
-void fovea::attn::lowerToReference(ConvApplyOp op) {
+static void lowerConvApply(ConvApplyOp op) {
   ReferenceBuilder ref(op);
   Value basis = op.getBasis(), value = op.getValue();
   Value row = ref.allocate({cast<MemRefType>(value.getType()).getDimSize(3)});
@@ -82,7 +82,7 @@ void fovea::attn::lowerToReference(ConvApplyOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(ConvApplyBackwardOp op) {
+static void lowerConvApplyBackward(ConvApplyBackwardOp op) {
   ReferenceBuilder ref(op);
   Value basis = op.getBasis(), value = op.getValue(), dOutput = op.getDOutput();
   Value dBasis = ref.allocateZeros(op.getDBasis()),
@@ -126,4 +126,9 @@ void fovea::attn::lowerToReference(ConvApplyBackwardOp op) {
   ref.storeAll(dBasis, op.getDBasis());
   ref.storeAll(dValue, op.getDValue());
   op.erase();
+}
+
+void fovea::attn::attachConvToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerConvApply, lowerConvApplyBackward>(
+      context);
 }

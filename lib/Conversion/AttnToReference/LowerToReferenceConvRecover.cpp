@@ -128,7 +128,7 @@ void Search::run(Value b, Value h, Value g) {
   });
 }
 
-void fovea::attn::lowerToReference(ConvRecoverOp op) {
+static void lowerConvRecover(ConvRecoverOp op) {
   ReferenceBuilder ref(op);
   Value query = op.getQuery(), key = op.getKey();
   Search search(ref, op);
@@ -140,7 +140,7 @@ void fovea::attn::lowerToReference(ConvRecoverOp op) {
 }
 
 /// Every entry of every column that a basis begins in, by itself.
-void fovea::attn::lowerToReference(ConvRecoverBackwardOp op) {
+static void lowerConvRecoverBackward(ConvRecoverBackwardOp op) {
   ReferenceBuilder ref(op);
   Value query = op.getQuery(), key = op.getKey(), dBasis = op.getDBasis();
   Value dQuery = ref.allocateZeros(op.getDQuery()),
@@ -181,4 +181,9 @@ void fovea::attn::lowerToReference(ConvRecoverBackwardOp op) {
   ref.storeAll(dQuery, op.getDQuery());
   ref.storeAll(dKey, op.getDKey());
   op.erase();
+}
+
+void fovea::attn::attachConvRecoverToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerConvRecover, lowerConvRecoverBackward>(
+      context);
 }

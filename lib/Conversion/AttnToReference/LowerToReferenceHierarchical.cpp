@@ -44,7 +44,7 @@ static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
   });
 }
 
-void fovea::attn::lowerToReference(SummarizeOp op) {
+static void lowerSummarize(SummarizeOp op) {
   ReferenceBuilder ref(op);
   emitSummaries(ref, op.getInput(), op.getWeights(), op.getBias(),
                 op.getOutput());
@@ -160,7 +160,7 @@ Value Multipole::walkSummaries(Value i, int64_t level, Value first,
 // The operations
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(FastMultipoleOp op) {
+static void lowerFastMultipole(FastMultipoleOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
   SmallVector<Value> keys =
@@ -193,7 +193,7 @@ void fovea::attn::lowerToReference(FastMultipoleOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
+static void lowerFastMultipoleLinear(FastMultipoleLinearOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
   SmallVector<Value> queries =
@@ -231,4 +231,9 @@ void fovea::attn::lowerToReference(FastMultipoleLinearOp op) {
         ref.storeRow(total, op.getOutput(), {at.batch, at.head, at.row});
       });
   op.erase();
+}
+
+void fovea::attn::attachHierarchicalToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerSummarize, lowerFastMultipole,
+                  lowerFastMultipoleLinear>(context);
 }

@@ -47,11 +47,11 @@ static void emitTurns(OpTy op, Value input, Value output, double sign) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(RopeOp op) {
+static void lowerRope(RopeOp op) {
   emitTurns(op, op.getInput(), op.getOutput(), /*sign=*/1.0);
 }
 
-void fovea::attn::lowerToReference(RopeBackwardOp op) {
+static void lowerRopeBackward(RopeBackwardOp op) {
   emitTurns(op, op.getDOutput(), op.getDInput(), /*sign=*/-1.0);
 }
 
@@ -91,7 +91,7 @@ struct Monomials {
 };
 } // namespace
 
-void fovea::attn::lowerToReference(PolynomialFeaturesOp op) {
+static void lowerPolynomialFeatures(PolynomialFeaturesOp op) {
   ReferenceBuilder ref(op);
   Value input = op.getInput();
   forEachRow(ref, input, [&](Value b, Value h, Value n) {
@@ -114,7 +114,7 @@ void fovea::attn::lowerToReference(PolynomialFeaturesOp op) {
 // LowRankOp
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(LowRankOp op) {
+static void lowerLowRank(LowRankOp op) {
   ReferenceBuilder ref(op);
   Value u1 = op.getU1(), u2 = op.getU2(), value = op.getValue();
   int64_t width = cast<MemRefType>(value.getType()).getDimSize(3);
@@ -155,4 +155,9 @@ void fovea::attn::lowerToReference(LowRankOp op) {
     });
   });
   op.erase();
+}
+
+void fovea::attn::attachLowRankToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerRope, lowerRopeBackward,
+                  lowerPolynomialFeatures, lowerLowRank>(context);
 }

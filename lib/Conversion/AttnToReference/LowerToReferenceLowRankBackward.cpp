@@ -50,7 +50,7 @@ struct MonomialDerivatives {
 };
 } // namespace
 
-void fovea::attn::lowerToReference(PolynomialFeaturesBackwardOp op) {
+static void lowerPolynomialFeaturesBackward(PolynomialFeaturesBackwardOp op) {
   ReferenceBuilder ref(op);
   Value sum = ref.allocate({1});
   forEachRow(ref, op.getInput(), [&](Value b, Value h, Value n) {
@@ -148,8 +148,13 @@ private:
 };
 } // namespace
 
-void fovea::attn::lowerToReference(LowRankBackwardOp op) {
+static void lowerLowRankBackward(LowRankBackwardOp op) {
   ReferenceBuilder ref(op);
   LowRankGradient(ref, op).emit();
   op.erase();
+}
+
+void fovea::attn::attachLowRankBackwardToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerPolynomialFeaturesBackward,
+                  lowerLowRankBackward>(context);
 }

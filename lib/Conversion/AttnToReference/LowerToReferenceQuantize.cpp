@@ -25,7 +25,7 @@ forEachHead(ReferenceBuilder &ref, Value tokens,
 // QuantizeOp
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(QuantizeOp op) {
+static void lowerQuantize(QuantizeOp op) {
   ReferenceBuilder ref(op);
   Value key = op.getKey(), codebook = op.getCodebook();
   Value width = ref.extent(key, 3);
@@ -149,7 +149,7 @@ private:
 };
 } // namespace
 
-void fovea::attn::lowerToReference(CodebookAccumulateOp op) {
+static void lowerCodebookAccumulate(CodebookAccumulateOp op) {
   ReferenceBuilder ref(op);
   CodebookState state(ref, op.getMean());
   forEachHead(ref, op.getCodes(), [&](Value b, Value g) {
@@ -161,7 +161,7 @@ void fovea::attn::lowerToReference(CodebookAccumulateOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(CodebookScanOp op) {
+static void lowerCodebookScan(CodebookScanOp op) {
   ReferenceBuilder ref(op);
   CodebookState state(ref, op.getInitialMean());
   Value block = ref.index(op.getBlock());
@@ -197,7 +197,7 @@ static void emitLogCounts(ReferenceBuilder &ref, LogCountOp op,
   });
 }
 
-void fovea::attn::lowerToReference(LogCountOp op) {
+static void lowerLogCount(LogCountOp op) {
   ReferenceBuilder ref(op);
   emitLogCounts(ref, op, {});
   op.erase();
@@ -207,7 +207,7 @@ void fovea::attn::lowerToReference(LogCountOp op) {
 // CodebookUpdateOp
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(CodebookUpdateOp op) {
+static void lowerCodebookUpdate(CodebookUpdateOp op) {
   ReferenceBuilder ref(op);
   Value key = op.getKey(), codes = op.getCodes(), codebook = op.getCodebook();
   auto type = cast<MemRefType>(codebook.getType());
@@ -258,4 +258,10 @@ void fovea::attn::lowerToReference(CodebookUpdateOp op) {
     });
   });
   op.erase();
+}
+
+void fovea::attn::attachQuantizeToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerQuantize, lowerCodebookAccumulate,
+                  lowerCodebookScan, lowerLogCount, lowerCodebookUpdate>(
+      context);
 }

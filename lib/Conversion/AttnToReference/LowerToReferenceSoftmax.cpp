@@ -148,7 +148,7 @@ static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
     ref.store(sum, lse, to);
 }
 
-void fovea::attn::lowerToReference(DenseOp op) {
+static void lowerDense(DenseOp op) {
   ReferenceBuilder ref(op);
   StreamSource source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
                          op.getBias(), /*codes=*/Value(), SourceAttr()};
@@ -166,7 +166,7 @@ void fovea::attn::lowerToReference(DenseOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(StreamOp op) {
+static void lowerStream(StreamOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
   SmallVector<StreamSource> sources = op.getSourceList();
@@ -183,4 +183,8 @@ void fovea::attn::lowerToReference(StreamOp op) {
                             });
                   });
   op.erase();
+}
+
+void fovea::attn::attachSoftmaxToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerDense, lowerStream>(context);
 }

@@ -121,7 +121,7 @@ void ReferenceTree::build(function_ref<Value(Value)> load,
     });
 }
 
-void fovea::attn::lowerToReference(TreeBuildOp op) {
+static void lowerTreeBuild(TreeBuildOp op) {
   ReferenceBuilder ref(op);
   ReferenceTree tree(ref, op.getShape(), extent(op.getTree(), 1));
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
@@ -159,7 +159,7 @@ void fovea::attn::lowerToReference(TreeBuildOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(TreeFetchOp op) {
+static void lowerTreeFetch(TreeFetchOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
   ReferenceTree tree(ref, shape, extent(op.getTree(), 1));
@@ -194,7 +194,7 @@ void fovea::attn::lowerToReference(TreeFetchOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(TreeMaterializeOp op) {
+static void lowerTreeMaterialize(TreeMaterializeOp op) {
   ReferenceBuilder ref(op);
   ReferenceTree tree(ref, op.getShape(), extent(op.getTree(), 1));
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
@@ -208,7 +208,7 @@ void fovea::attn::lowerToReference(TreeMaterializeOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(TreeUpdateOp op) {
+static void lowerTreeUpdate(TreeUpdateOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
   ReferenceTree tree(ref, shape, extent(op.getTree(), 1));
@@ -261,7 +261,7 @@ void fovea::attn::lowerToReference(TreeUpdateOp op) {
 // Selection
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::lowerToReference(TreeSplitOp op) {
+static void lowerTreeSplit(TreeSplitOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
   int64_t roots = op.getNumRoots(), at = op.getAt();
@@ -367,7 +367,7 @@ void fovea::attn::lowerToReference(TreeSplitOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(TreeScoreOp op) {
+static void lowerTreeScore(TreeScoreOp op) {
   ReferenceBuilder ref(op);
   Value query = op.getQuery(), key = op.getKey(), output = op.getOutput();
   Value zero = ref.index(0), candidates = ref.extent(key, 2);
@@ -432,4 +432,10 @@ void fovea::attn::lowerToReference(TreeScoreOp op) {
     });
   });
   op.erase();
+}
+
+void fovea::attn::attachTreeToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerTreeBuild, lowerTreeFetch,
+                  lowerTreeMaterialize, lowerTreeUpdate, lowerTreeSplit,
+                  lowerTreeScore>(context);
 }

@@ -252,7 +252,7 @@ private:
 };
 } // namespace
 
-void fovea::attn::lowerToReference(VQOp op) {
+static void lowerVQ(VQOp op) {
   ReferenceBuilder ref(op);
   Quantized parts = {op.getQuery(),    op.getCodes(),
                      op.getValue(),    op.getCodebook(),
@@ -269,7 +269,7 @@ void fovea::attn::lowerToReference(VQOp op) {
   op.erase();
 }
 
-void fovea::attn::lowerToReference(VQDecodeOp op) {
+static void lowerVQDecode(VQDecodeOp op) {
   ReferenceBuilder ref(op);
   State state(op.getState());
   Quantized parts = {op.getQuery(),
@@ -287,4 +287,8 @@ void fovea::attn::lowerToReference(VQDecodeOp op) {
                      op.getWeighting()};
   QuantizedReference(ref, parts).emit();
   op.erase();
+}
+
+void fovea::attn::attachVQToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerVQ, lowerVQDecode>(context);
 }

@@ -296,8 +296,12 @@ private:
 };
 } // namespace
 
-void fovea::attn::lowerToReference(VQBackwardOp op) {
+static void lowerVQBackward(VQBackwardOp op) {
   ReferenceBuilder ref(op);
   QuantizedGradient(ref, op).emit();
   op.erase();
+}
+
+void fovea::attn::attachVQBackwardToReference(MLIRContext &context) {
+  attachLowerings<ReferenceModel, lowerVQBackward>(context);
 }

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEBUILDER_H
 #define FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEBUILDER_H
 
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -146,40 +147,18 @@ mlir::Value emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
 void emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,
                         mlir::Value row);
 
-void lowerToReference(DenseOp op);
-void lowerToReference(StreamOp op);
-void lowerToReference(SummarizeOp op);
-void lowerToReference(FastMultipoleOp op);
-void lowerToReference(FastMultipoleLinearOp op);
-void lowerToReference(StreamBackwardOp op);
-void lowerToReference(DenseBackwardOp op);
-void lowerToReference(SummarizeBackwardOp op);
-void lowerToReference(FastMultipoleBackwardOp op);
-void lowerToReference(FastMultipoleLinearBackwardOp op);
-void lowerToReference(QuantizeOp op);
-void lowerToReference(CodebookAccumulateOp op);
-void lowerToReference(CodebookScanOp op);
-void lowerToReference(LogCountOp op);
-void lowerToReference(CodebookUpdateOp op);
-void lowerToReference(ConvApplyOp op);
-void lowerToReference(ConvApplyBackwardOp op);
-void lowerToReference(ConvRecoverOp op);
-void lowerToReference(ConvRecoverBackwardOp op);
-void lowerToReference(LowRankOp op);
-void lowerToReference(LowRankBackwardOp op);
-void lowerToReference(PolynomialFeaturesOp op);
-void lowerToReference(PolynomialFeaturesBackwardOp op);
-void lowerToReference(RopeOp op);
-void lowerToReference(RopeBackwardOp op);
-void lowerToReference(TreeBuildOp op);
-void lowerToReference(TreeFetchOp op);
-void lowerToReference(TreeMaterializeOp op);
-void lowerToReference(TreeScoreOp op);
-void lowerToReference(TreeSplitOp op);
-void lowerToReference(TreeUpdateOp op);
-void lowerToReference(VQOp op);
-void lowerToReference(VQBackwardOp op);
-void lowerToReference(VQDecodeOp op);
+/// Attach the lowerings of each file.
+void attachBackwardToReference(mlir::MLIRContext &context);
+void attachConvToReference(mlir::MLIRContext &context);
+void attachConvRecoverToReference(mlir::MLIRContext &context);
+void attachHierarchicalToReference(mlir::MLIRContext &context);
+void attachLowRankToReference(mlir::MLIRContext &context);
+void attachLowRankBackwardToReference(mlir::MLIRContext &context);
+void attachQuantizeToReference(mlir::MLIRContext &context);
+void attachSoftmaxToReference(mlir::MLIRContext &context);
+void attachTreeToReference(mlir::MLIRContext &context);
+void attachVQToReference(mlir::MLIRContext &context);
+void attachVQBackwardToReference(mlir::MLIRContext &context);
 
 } // namespace fovea::attn
 

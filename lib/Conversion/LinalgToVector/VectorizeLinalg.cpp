@@ -8,7 +8,7 @@
 
 #include "LinalgKernels.h"
 #include "fovea/Conversion/Passes.h"
-#include "fovea/Kernels/VectorOperands.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -29,14 +29,13 @@ using namespace fovea::attn;
 namespace {
 struct VectorizeLinalgPass
     : fovea::attn::impl::VectorizeLinalgPassBase<VectorizeLinalgPass> {
-  using VectorizeLinalgPassBase::VectorizeLinalgPassBase;
   void runOnOperation() override {
-    if (failed(
-            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+    FailureOr<CPUFacts> cpu = CPUFacts::of(getOperation());
+    if (failed(cpu))
       return signalPassFailure();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    RegisterFile registers = {vectorBits, numRegisters};
+    RegisterFile registers = cpu->getRegisters();
     // What is neither stays for the conversion to plain loops.
     for (linalg::LinalgOp op : ops)
       if (emitLinalgContraction(op, registers) ||

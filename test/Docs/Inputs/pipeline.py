@@ -30,7 +30,7 @@ def main():
     parser.add_argument("page", type=Path, help="docs/Pipelines.md")
     args = parser.parse_args()
     table, pipeline = read_table(args.page), read_pipeline(args.opt)
-    own = [name for name in pipeline if name.startswith("attn-")]
+    own = [name for name in pipeline if "attn-" in name]
 
     errors = [f"{name} is not in the table" for name in own if name not in table]
     rest = iter(pipeline)

@@ -12,30 +12,8 @@
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace fovea::attn {
-
-/// Puts what `emit(builder, op)` makes in the place of each operation of these
-/// types that is on memrefs. The first failure ends it.
-template <typename... OpTys, typename EmitFn>
-mlir::LogicalResult replaceOnMemrefs(mlir::Operation *root, EmitFn emit) {
-  mlir::WalkResult result =
-      root->walk([&](mlir::Operation *op) -> mlir::WalkResult {
-        if (!mlir::isa<OpTys...>(op) || op->getNumResults() != 0)
-          return mlir::WalkResult::advance();
-        mlir::OpBuilder builder(op);
-        mlir::LogicalResult isDone =
-            llvm::TypeSwitch<mlir::Operation *, mlir::LogicalResult>(op)
-                .template Case<OpTys...>(
-                    [&](auto op) { return emit(builder, op); });
-        if (mlir::failed(isDone))
-          return mlir::WalkResult::interrupt();
-        op->erase();
-        return mlir::WalkResult::advance();
-      });
-  return mlir::failure(result.wasInterrupted());
-}
 
 /// An error for an operation on tensors or memrefs of f64.
 mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUConvLoops.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -18,14 +19,8 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_CONVTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -80,26 +75,34 @@ static void emitConvApply(OpBuilder &builder, ConvApplyOp op, F32Math math) {
       [&] { product(b); });
 }
 
-namespace {
-struct ConvToGPUPass : fovea::attn::impl::ConvToGPUPassBase<ConvToGPUPass> {
-  using ConvToGPUPassBase::ConvToGPUPassBase;
+static LogicalResult lowerApply(ConvApplyOp op, OpBuilder &builder,
+                                GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitConvApply(builder, op, lowering.f32);
+  return success();
+}
 
-  void runOnOperation() override {
-    auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)))
-        return failure();
-      llvm::TypeSwitch<Operation *>(op)
-          .Case([&](ConvApplyOp op) { emitConvApply(builder, op, f32); })
-          .Case([&](ConvApplyBackwardOp op) {
-            emitConvGradientLoops(builder, op, f32);
-          })
-          .Case<ConvRecoverOp, ConvRecoverBackwardOp>(
-              [&](auto op) { emitConvRecoverLoops(builder, op, f32); });
-      return success();
-    };
-    if (failed(replaceOnMemrefs<ConvApplyOp, ConvRecoverOp, ConvApplyBackwardOp,
-                                ConvRecoverBackwardOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
+                                        OpBuilder &builder,
+                                        GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitConvGradientLoops(builder, op, lowering.f32);
+  return success();
+}
+
+template <typename OpTy>
+static LogicalResult lowerRecover(OpTy op, OpBuilder &builder,
+                                  GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitConvRecoverLoops(builder, op, lowering.f32);
+  return success();
+}
+
+void fovea::attn::attachConvToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerApply, lowerApplyBackward,
+                  lowerRecover<ConvRecoverOp>,
+                  lowerRecover<ConvRecoverBackwardOp>>(context);
+}

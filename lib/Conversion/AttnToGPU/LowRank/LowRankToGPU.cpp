@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULowRankKernels.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferUtils.h"
@@ -19,12 +20,6 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/ADT/TypeSwitch.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_LOWRANKTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -51,39 +46,45 @@ static Value makeFrequencies(OpTy op, SymbolTableCollection &symbols) {
                                      global->getName());
 }
 
-namespace {
-struct LowRankToGPUPass
-    : fovea::attn::impl::LowRankToGPUPassBase<LowRankToGPUPass> {
-  using LowRankToGPUPassBase::LowRankToGPUPassBase;
+template <typename OpTy>
+static LogicalResult lowerRope(OpTy op, OpBuilder &builder,
+                               GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  Value frequencies = makeFrequencies(op, lowering.symbols);
+  if (!frequencies)
+    return failure();
+  emitRopeLoops(builder, op, frequencies);
+  return success();
+}
 
-  void runOnOperation() override {
-    SymbolTableCollection symbols;
-    auto emit = [&](OpBuilder &builder, Operation *op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)))
-        return failure();
-      return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-          .Case<RopeOp, RopeBackwardOp>([&](auto op) {
-            Value frequencies = makeFrequencies(op, symbols);
-            if (frequencies)
-              emitRopeLoops(builder, op, frequencies);
-            return success(frequencies != nullptr);
-          })
-          .Case([&](PolynomialFeaturesOp op) {
-            emitPolynomialLoops(builder, op);
-            return success();
-          })
-          .Case([&](PolynomialFeaturesBackwardOp op) {
-            return emitPolynomialLoops(builder, op);
-          })
-          .Case<LowRankOp, LowRankBackwardOp>([&](auto op) {
-            emitLowRankLoops(builder, op, f32);
-            return success();
-          });
-    };
-    if (failed(replaceOnMemrefs<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
-                                PolynomialFeaturesBackwardOp, LowRankOp,
-                                LowRankBackwardOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+static LogicalResult lowerFeatures(PolynomialFeaturesOp op, OpBuilder &builder,
+                                   GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitPolynomialLoops(builder, op);
+  return success();
+}
+
+static LogicalResult lowerFeaturesBackward(PolynomialFeaturesBackwardOp op,
+                                           OpBuilder &builder,
+                                           GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  return emitPolynomialLoops(builder, op);
+}
+
+template <typename OpTy>
+static LogicalResult lowerLowRank(OpTy op, OpBuilder &builder,
+                                  GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitLowRankLoops(builder, op, lowering.f32);
+  return success();
+}
+
+void fovea::attn::attachLowRankToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerRope<RopeOp>, lowerRope<RopeBackwardOp>,
+                  lowerFeatures, lowerFeaturesBackward, lowerLowRank<LowRankOp>,
+                  lowerLowRank<LowRankBackwardOp>>(context);
+}

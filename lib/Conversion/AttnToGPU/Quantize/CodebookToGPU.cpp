@@ -13,7 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
@@ -25,11 +26,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_CODEBOOKTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -447,20 +443,18 @@ static void emitKernels(OpBuilder &builder, CodebookScanOp op) {
     kernel.scanByBlocks(op);
 }
 
-namespace {
-struct CodebookToGPUPass
-    : fovea::attn::impl::CodebookToGPUPassBase<CodebookToGPUPass> {
-  void runOnOperation() override {
-    auto emit = [](OpBuilder &builder, auto op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)))
-        return failure();
-      emitKernels(builder, op);
-      return success();
-    };
-    if (failed(replaceOnMemrefs<CodebookAccumulateOp, CodebookScanOp,
-                                CodebookUpdateOp, LogCountOp>(getOperation(),
-                                                              emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+template <typename OpTy>
+static LogicalResult lowerCodebook(OpTy op, OpBuilder &builder,
+                                   GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitKernels(builder, op);
+  return success();
+}
+
+void fovea::attn::attachCodebookToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerCodebook<CodebookAccumulateOp>,
+                  lowerCodebook<CodebookScanOp>,
+                  lowerCodebook<CodebookUpdateOp>, lowerCodebook<LogCountOp>>(
+      context);
+}

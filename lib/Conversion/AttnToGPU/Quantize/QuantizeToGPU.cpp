@@ -14,7 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPURowCopies.h"
@@ -29,11 +30,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_QUANTIZETOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -325,20 +321,16 @@ void QuantizeGPUKernel::copyCodewords(ValueRange at) {
       });
 }
 
-namespace {
-struct QuantizeToGPUPass
-    : fovea::attn::impl::QuantizeToGPUPassBase<QuantizeToGPUPass> {
-  using QuantizeToGPUPassBase::QuantizeToGPUPassBase;
+static LogicalResult lowerQuantize(QuantizeOp op, OpBuilder &builder,
+                                   GPULowering &lowering) {
+  if (failed(verifyQuantize(op)))
+    return failure();
+  QuantizeGPUKernel(op, builder, lowering.f32,
+                    chooseLayout(op, lowering.gpu.sharedBytes))
+      .emit();
+  return success();
+}
 
-  void runOnOperation() override {
-    auto emit = [&](OpBuilder &builder, QuantizeOp op) -> LogicalResult {
-      if (failed(verifyQuantize(op)))
-        return failure();
-      QuantizeGPUKernel(op, builder, f32, chooseLayout(op, sharedBytes)).emit();
-      return success();
-    };
-    if (failed(replaceOnMemrefs<QuantizeOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+void fovea::attn::attachQuantizeToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerQuantize>(context);
+}

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUVQBackward.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -19,11 +20,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_VQBACKWARDTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -476,21 +472,15 @@ void VQBackwardLoops::emit() {
     memref::DeallocOp::create(b, buffer);
 }
 
-namespace {
-struct VQBackwardToGPUPass
-    : fovea::attn::impl::VQBackwardToGPUPassBase<VQBackwardToGPUPass> {
-  using VQBackwardToGPUPassBase::VQBackwardToGPUPassBase;
+static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
+                                     GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)) ||
+      failed(verifyGPUWidths(op, {op.getQuery()})))
+    return failure();
+  VQBackwardLoops(builder, op, lowering.f32).emit();
+  return success();
+}
 
-  void runOnOperation() override {
-    auto emit = [&](OpBuilder &builder, VQBackwardOp op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)) ||
-          failed(verifyGPUWidths(op, {op.getQuery()})))
-        return failure();
-      VQBackwardLoops(builder, op, f32).emit();
-      return success();
-    };
-    if (failed(replaceOnMemrefs<VQBackwardOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+void fovea::attn::attachVQBackwardToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerVQBackward>(context);
+}

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
@@ -170,20 +171,11 @@ static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
 namespace {
 struct SelectGPUTilesPass
     : fovea::attn::impl::SelectGPUTilesPassBase<SelectGPUTilesPass> {
-  using SelectGPUTilesPassBase::SelectGPUTilesPassBase;
-
   void runOnOperation() override {
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
       bool isKnown =
-          isa<StreamOp, StreamBackwardOp, SummarizeOp, SummarizeBackwardOp,
-              VQBackwardOp, QuantizeOp, CodebookAccumulateOp, CodebookScanOp,
-              CodebookUpdateOp, LogCountOp, CheckCodesOp, CheckIntervalsOp,
-              RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
-              PolynomialFeaturesBackwardOp, LowRankOp, LowRankBackwardOp,
-              ConvApplyOp, ConvApplyBackwardOp, ConvRecoverOp,
-              ConvRecoverBackwardOp, TreeBuildOp, TreeFetchOp, TreeUpdateOp,
-              TreeMaterializeOp, TreeSplitOp>(op);
+          isa<LowerToGPUOpInterface, CheckCodesOp, CheckIntervalsOp>(op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");
@@ -191,19 +183,20 @@ struct SelectGPUTilesPass
     if (known.wasInterrupted())
       return signalPassFailure();
 
+    GPUFacts gpu = GPUFacts::of(getOperation());
     WalkResult result = getOperation().walk([&](StreamOp op) -> WalkResult {
       if (failed(verifyGPUStream(op)))
         return WalkResult::interrupt();
       if (op.getTiles())
-        return verifyTiles(op, warpgroups, sharedBytes);
+        return verifyTiles(op, gpu.warpgroups, gpu.sharedBytes);
       TilesAttr tiles;
-      if (warpgroups)
-        tiles = chooseWarpgroupTiles(op, sharedBytes);
+      if (gpu.warpgroups)
+        tiles = chooseWarpgroupTiles(op, gpu.sharedBytes);
       if (!tiles)
-        tiles = chooseTiles(op, sharedBytes);
+        tiles = chooseTiles(op, gpu.sharedBytes);
       if (!tiles)
         return op.emitOpError("needs more shared memory than the ")
-               << sharedBytes.getValue()
+               << gpu.sharedBytes
                << " bytes of a block, even for 16 queries and "
                << "16 keys";
       remark::passed(op.getLoc(), remark::RemarkOpts::name("TilesSelected")

@@ -19,7 +19,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamBackward.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,11 +33,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_STREAMBACKWARDTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -358,21 +354,16 @@ void StreamBackwardLoops::emit() {
   memref::DeallocOp::create(b, deltas);
 }
 
-namespace {
-struct StreamBackwardToGPUPass
-    : fovea::attn::impl::StreamBackwardToGPUPassBase<StreamBackwardToGPUPass> {
-  using StreamBackwardToGPUPassBase::StreamBackwardToGPUPassBase;
+static LogicalResult lowerStreamBackward(StreamBackwardOp op,
+                                         OpBuilder &builder,
+                                         GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)) ||
+      failed(verifyGPUWidths(op, {op.getQuery()})))
+    return failure();
+  StreamBackwardLoops(builder, op, lowering.f32).emit();
+  return success();
+}
 
-  void runOnOperation() override {
-    auto emit = [&](OpBuilder &builder, StreamBackwardOp op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)) ||
-          failed(verifyGPUWidths(op, {op.getQuery()})))
-        return failure();
-      StreamBackwardLoops(builder, op, f32).emit();
-      return success();
-    };
-    if (failed(replaceOnMemrefs<StreamBackwardOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+void fovea::attn::attachStreamBackwardToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerStreamBackward>(context);
+}

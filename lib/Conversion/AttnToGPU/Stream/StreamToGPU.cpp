@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
@@ -23,11 +24,6 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_STREAMTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -140,33 +136,30 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
 }
 
 namespace {
-struct StreamToGPUPass
-    : fovea::attn::impl::StreamToGPUPassBase<StreamToGPUPass> {
-  using StreamToGPUPassBase::StreamToGPUPassBase;
-
-  void runOnOperation() override {
-    SmallVector<StreamOp> ops;
-    getOperation().walk([&](StreamOp op) {
-      if (isa<MemRefType>(op.getQuery().getType()))
-        ops.push_back(op);
-    });
-    for (StreamOp op : ops) {
-      if (failed(verifyGPUStream(op)))
-        return signalPassFailure();
-      int64_t lanes = op.getTiles() ? op.getTiles()->getLanes() : 0;
-      if (lanes != kWarpRows && lanes != kWarpgroupRows) {
-        op.emitOpError("has no tiles for a GPU; run --attn-select-gpu-tiles "
-                       "first");
-        return signalPassFailure();
-      }
-      StreamOp inside = launchAround(op);
-      OpBuilder builder(inside);
-      if (lanes == kWarpRows)
-        GPUStreamKernel(inside, builder, f32).emit();
-      else if (failed(emitWarpgroups(inside, builder)))
-        return signalPassFailure();
-      inside.erase();
-    }
+/// The launch may have a copy of the operation, which goes with its loop.
+struct StreamModel
+    : LowerToGPUOpInterface::ExternalModel<StreamModel, StreamOp> {
+  LogicalResult lowerToGPU(Operation *stream, OpBuilder &,
+                           GPULowering &lowering) const {
+    auto op = cast<StreamOp>(stream);
+    if (failed(verifyGPUStream(op)))
+      return failure();
+    int64_t lanes = op.getTiles() ? op.getTiles()->getLanes() : 0;
+    if (lanes != kWarpRows && lanes != kWarpgroupRows)
+      return op.emitOpError("has no tiles for a GPU; run "
+                            "--attn-select-gpu-tiles first");
+    StreamOp inside = launchAround(op);
+    OpBuilder builder(inside);
+    if (lanes == kWarpRows)
+      GPUStreamKernel(inside, builder, lowering.f32).emit();
+    else if (failed(emitWarpgroups(inside, builder)))
+      return failure();
+    inside.erase();
+    return success();
   }
 };
 } // namespace
+
+void fovea::attn::attachStreamToGPU(MLIRContext &context) {
+  StreamOp::attachInterface<StreamModel>(context);
+}

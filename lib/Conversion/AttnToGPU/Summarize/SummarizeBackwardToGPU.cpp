@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,11 +15,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_SUMMARIZEBACKWARDTOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -116,20 +112,15 @@ void SummarizeBackwardLoops::emitSums(Value sums, ArrayRef<Value> extents) {
   });
 }
 
-namespace {
-struct SummarizeBackwardToGPUPass
-    : fovea::attn::impl::SummarizeBackwardToGPUPassBase<
-          SummarizeBackwardToGPUPass> {
-  void runOnOperation() override {
-    auto emit = [](OpBuilder &builder,
-                   SummarizeBackwardOp op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)))
-        return failure();
-      SummarizeBackwardLoops(builder, op).emit();
-      return success();
-    };
-    if (failed(replaceOnMemrefs<SummarizeBackwardOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+static LogicalResult lowerSummarizeBackward(SummarizeBackwardOp op,
+                                            OpBuilder &builder,
+                                            GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  SummarizeBackwardLoops(builder, op).emit();
+  return success();
+}
+
+void fovea::attn::attachSummarizeBackwardToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerSummarizeBackward>(context);
+}

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
@@ -16,11 +17,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
-
-namespace fovea::attn {
-#define GEN_PASS_DEF_SUMMARIZETOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -121,18 +117,16 @@ private:
   Value lane, warp, batch, head, number, set, column, isColumn, firstRow,
       length, shared;
 };
-
-struct SummarizeToGPUPass
-    : fovea::attn::impl::SummarizeToGPUPassBase<SummarizeToGPUPass> {
-  void runOnOperation() override {
-    auto emit = [](OpBuilder &builder, SummarizeOp op) -> LogicalResult {
-      if (failed(verifyGPUElementTypes(op)))
-        return failure();
-      SummarizeGPUKernel(op, builder).emit();
-      return success();
-    };
-    if (failed(replaceOnMemrefs<SummarizeOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
 } // namespace
+
+static LogicalResult lowerSummarize(SummarizeOp op, OpBuilder &builder,
+                                    GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  SummarizeGPUKernel(op, builder).emit();
+  return success();
+}
+
+void fovea::attn::attachSummarizeToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerSummarize>(context);
+}

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUTreeKernels.h"
-#include "fovea/Conversion/Passes.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -15,28 +16,21 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
-namespace fovea::attn {
-#define GEN_PASS_DEF_TREETOGPUPASS
-#include "fovea/Conversion/Passes.h.inc"
-} // namespace fovea::attn
-
 using namespace mlir;
 using namespace fovea::attn;
 
-namespace {
-struct TreeToGPUPass : fovea::attn::impl::TreeToGPUPassBase<TreeToGPUPass> {
-  void runOnOperation() override {
-    auto emit = [](OpBuilder &builder, auto op) -> LogicalResult {
-      // Scores are only compared, in any type.
-      if (!isa<TreeSplitOp>(op) && failed(verifyGPUElementTypes(op)))
-        return failure();
-      emitTreeLoops(builder, op);
-      return success();
-    };
-    if (failed(
-            replaceOnMemrefs<TreeBuildOp, TreeMaterializeOp, TreeFetchOp,
-                             TreeUpdateOp, TreeSplitOp>(getOperation(), emit)))
-      signalPassFailure();
-  }
-};
-} // namespace
+template <typename OpTy>
+static LogicalResult lowerTree(OpTy op, OpBuilder &builder,
+                               GPULowering &lowering) {
+  // Scores are only compared, in any type.
+  if (!std::is_same_v<OpTy, TreeSplitOp> && failed(verifyGPUElementTypes(op)))
+    return failure();
+  emitTreeLoops(builder, op);
+  return success();
+}
+
+void fovea::attn::attachTreeToGPU(MLIRContext &context) {
+  attachLowerings<GPUModel, lowerTree<TreeBuildOp>,
+                  lowerTree<TreeMaterializeOp>, lowerTree<TreeFetchOp>,
+                  lowerTree<TreeUpdateOp>, lowerTree<TreeSplitOp>>(context);
+}

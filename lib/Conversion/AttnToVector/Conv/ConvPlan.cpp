@@ -92,13 +92,13 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
 }
 
 template <typename OpTy>
-ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
-                               int64_t numRegisters, bool splitVectors) {
+ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
   auto value = cast<MemRefType>(op.getValue().getType());
   auto basis = cast<MemRefType>(op.getBasis().getType());
   int64_t width = value.getDimSize(3);
   ConvPlan plan;
-  plan.lanes = vectorBits / getStateType(value.getElementType()).getWidth();
+  plan.separateAdds = cpu.separateAdds;
+  plan.lanes = cpu.vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
   constexpr bool isForward = std::is_same_v<OpTy, ConvApplyOp>;
   int64_t bases = basis.isDynamicDim(2) ? 8 : basis.getDimSize(2);
@@ -106,7 +106,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   // by side, and if there are few windows, fewer are transformed together.
   int64_t half = plan.lanes / 2;
   bool isNarrow =
-      isForward && splitVectors && width > half && width <= plan.lanes;
+      isForward && cpu.splitVectors && width > half && width <= plan.lanes;
   int64_t windowLanes = isNarrow && 2 * bases <= width ? half : plan.lanes;
   auto [block, isFaster] =
       chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width,
@@ -117,7 +117,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
         isFaster ? ConvAlgorithm::Partitioned : ConvAlgorithm::Toeplitz;
   plan.columnLanes = plan.lanes;
   plan.block = plan.piece = 0;
-  plan.accumulators = numRegisters >= 32 ? 16 : 8;
+  plan.accumulators = cpu.numRegisters >= 32 ? 16 : 8;
   if (plan.algorithm == ConvAlgorithm::Toeplitz) {
     plan.vectors = chooseVectors(llvm::divideCeil(width, plan.lanes));
     plan.rows = plan.accumulators / plan.vectors;
@@ -144,7 +144,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   } else {
     bool isBetter = isForward ? width <= plan.lanes && 2 * bases <= width
                               : (width - 1) % plan.getColumns() < plan.lanes;
-    if (splitVectors && isBetter)
+    if (cpu.splitVectors && isBetter)
       plan.lanes /= 2;
     while (width <= (sharesRows ? plan.lanes / 2 : plan.lanes) &&
            plan.lanes > 4)
@@ -158,7 +158,7 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
   // Windows of the first lags of a segment begin up to a transform before.
   plan.front = 2 * plan.block;
   plan.lagMultiple = std::max(plan.block, plan.lanes);
-  plan.radices = chooseRadices(2 * plan.block, numRegisters);
+  plan.radices = chooseRadices(2 * plan.block, cpu.numRegisters);
   plan.piece = plan.block;
   if (isForward && !op.getBlock() &&
       plan.algorithm == ConvAlgorithm::Partitioned) {
@@ -167,10 +167,9 @@ ConvPlan fovea::attn::planConv(OpTy op, int64_t vectorBits,
     plan.block = 2 * plan.block - plan.piece;
   }
   plan.outputs = 4;
-  plan.productGroups = numRegisters >= 32 ? 2 : 1;
+  plan.productGroups = cpu.numRegisters >= 32 ? 2 : 1;
   return plan;
 }
 
-template ConvPlan fovea::attn::planConv(ConvApplyOp, int64_t, int64_t, bool);
-template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, int64_t, int64_t,
-                                        bool);
+template ConvPlan fovea::attn::planConv(ConvApplyOp, const CPUFacts &);
+template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, const CPUFacts &);

@@ -10,6 +10,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_CONV_CONVPLAN_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/TargetFacts.h"
 
 namespace fovea::attn {
 
@@ -42,11 +43,8 @@ struct ConvPlan {
 };
 
 /// Chooses the algorithm of an attn.conv_apply on memrefs, or of its gradient,
-/// and plans its loops for a CPU. `splitVectors` says that vectors of half the
-/// width get as much done.
-template <typename OpTy>
-ConvPlan planConv(OpTy op, int64_t vectorBits, int64_t numRegisters,
-                  bool splitVectors);
+/// and plans its loops for a CPU.
+template <typename OpTy> ConvPlan planConv(OpTy op, const CPUFacts &cpu);
 
 } // namespace fovea::attn
 

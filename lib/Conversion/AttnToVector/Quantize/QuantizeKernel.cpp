@@ -30,15 +30,15 @@ static constexpr int64_t kMaxCodes = 8;
 static constexpr int64_t kMaxPrefetches = 8;
 static constexpr int64_t kLineBytes = 64;
 
-QuantizePlan fovea::attn::planQuantize(QuantizeOp op, int64_t vectorBits,
-                                       int64_t numRegisters) {
+QuantizePlan fovea::attn::planQuantize(QuantizeOp op, RegisterFile registers) {
   auto key = cast<MemRefType>(op.getKey().getType());
   QuantizePlan plan;
-  plan.lanes = vectorBits / getStateType(key.getElementType()).getWidth();
+  plan.lanes =
+      registers.vectorBits / getStateType(key.getElementType()).getWidth();
   // As in attn-select-tiles: square, as large as the registers allow, and no
   // wider than there are keys.
-  int64_t accumulators = numRegisters >= 32 ? 16 : 8;
-  plan.vectors = numRegisters >= 32 ? 4 : 2;
+  int64_t accumulators = registers.count >= 32 ? 16 : 8;
+  plan.vectors = registers.count >= 32 ? 4 : 2;
   int64_t rows = key.getDimSize(2);
   if (!ShapedType::isDynamic(rows))
     plan.vectors = std::clamp<int64_t>(llvm::divideCeil(rows, plan.lanes), 1,

@@ -30,6 +30,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/RegisterFile.h"
 
 namespace fovea::attn {
 
@@ -46,8 +47,7 @@ struct QuantizePlan {
 };
 
 /// Plans the loops for a CPU.
-QuantizePlan planQuantize(QuantizeOp op, int64_t vectorBits,
-                          int64_t numRegisters);
+QuantizePlan planQuantize(QuantizeOp op, RegisterFile registers);
 
 /// Emits the loops that compute `op` at the insertion point of `builder`.
 void emitQuantize(mlir::OpBuilder &builder, QuantizeOp op,

@@ -8,7 +8,7 @@
 
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "fovea/Kernels/VectorOperands.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -43,12 +43,11 @@ static constexpr int64_t kMaxWidth = 1 << 20;
 /// accumulators of 32 registers, 8 of 16. Queries beyond the sequence, or the
 /// block that ranges depend on, would be wasted lanes.
 template <typename OpTy>
-static TilesAttr chooseTiles(OpTy op, int64_t vectorBits, int64_t numRegisters,
-                             int64_t maxKeyTile) {
+static TilesAttr chooseTiles(OpTy op, const CPUFacts &cpu, int64_t maxKeyTile) {
   auto query = cast<ShapedType>(op.getQuery().getType());
-  int64_t lanes = vectorBits / (query.getElementType().isF64() ? 64 : 32);
-  int64_t accumulators = numRegisters >= 32 ? 16 : 8;
-  int64_t vectors = numRegisters >= 32 ? 4 : 2;
+  int64_t lanes = cpu.vectorBits / (query.getElementType().isF64() ? 64 : 32);
+  int64_t accumulators = cpu.numRegisters >= 32 ? 16 : 8;
+  int64_t vectors = cpu.numRegisters >= 32 ? 4 : 2;
 
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   int64_t useful = ShapedType::isDynamic(rows) ? lanes * vectors : rows;
@@ -75,11 +74,11 @@ static TilesAttr chooseTiles(OpTy op, int64_t vectorBits, int64_t numRegisters,
 namespace {
 struct SelectTilesPass
     : fovea::attn::impl::SelectTilesPassBase<SelectTilesPass> {
-  using SelectTilesPassBase::SelectTilesPassBase;
   void runOnOperation() override {
-    if (failed(
-            fovea::attn::detail::verifyVectorBits(getOperation(), vectorBits)))
+    FailureOr<CPUFacts> found = CPUFacts::of(getOperation());
+    if (failed(found))
       return signalPassFailure();
+    cpu = *found;
     WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
       if (auto stream = dyn_cast<StreamOp>(op))
         return select(stream, kKeyTile);
@@ -102,7 +101,7 @@ private:
     }
     if (op.getTiles())
       return success();
-    TilesAttr tiles = chooseTiles(op, vectorBits, numRegisters, maxKeyTile);
+    TilesAttr tiles = chooseTiles(op, cpu, maxKeyTile);
     op.setTilesAttr(tiles);
     remark::passed(
         op.getLoc(),
@@ -115,5 +114,7 @@ private:
         << remark::metric("Columns", tiles.getColumns());
     return success();
   }
+
+  CPUFacts cpu;
 };
 } // namespace

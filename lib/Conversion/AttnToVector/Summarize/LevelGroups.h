@@ -19,41 +19,29 @@ namespace fovea::attn {
 bool mayRunAfter(mlir::DestinationStyleOpInterface first, mlir::Operation *op,
                  mlir::Value shared, mlir::AliasAnalysis &aliases);
 
-/// Sorts `ops` into groups that are computed together where the last one
-/// stands: later ops of the block past which all the earlier ones may be moved.
-/// `isNext(last, next)` says whether `next` continues a group that ends in
-/// `last`; `getShared` which destination all ops of a group add to, or null.
+/// `first` and the operations after it in its block that continue it level by
+/// level, each the next one of the one before by `isNext`, if all may run where
+/// the last one is. Levels share what `getShared` says.
 template <typename OpTy>
-llvm::SmallVector<llvm::SmallVector<OpTy>>
-groupLevels(llvm::ArrayRef<OpTy> ops, mlir::AliasAnalysis &aliases,
-            llvm::function_ref<bool(OpTy, OpTy)> isNext,
-            llvm::function_ref<mlir::Value(OpTy)> getShared) {
-  llvm::DenseSet<mlir::Operation *> done;
-  llvm::SmallVector<llvm::SmallVector<OpTy>> groups;
-  for (OpTy first : ops) {
-    if (!done.insert(first).second)
-      continue;
-    llvm::SmallVector<OpTy> &levels = groups.emplace_back();
-    levels.push_back(first);
-    for (mlir::Operation *op = first->getNextNode(); op;
-         op = op->getNextNode()) {
-      auto next = llvm::dyn_cast<OpTy>(op);
-      bool continues =
-          next && !done.contains(next) && isNext(levels.back(), next);
-      mlir::Value shared = continues ? getShared(next) : mlir::Value();
-      if (!llvm::all_of(levels, [&](OpTy level) {
-            return mayRunAfter(llvm::cast<mlir::DestinationStyleOpInterface>(
-                                   level.getOperation()),
-                               op, shared, aliases);
-          }))
-        break;
-      if (continues) {
-        levels.push_back(next);
-        done.insert(next);
-      }
-    }
+llvm::SmallVector<OpTy>
+findLevels(OpTy first, mlir::AliasAnalysis &aliases,
+           llvm::function_ref<bool(OpTy, OpTy)> isNext,
+           llvm::function_ref<mlir::Value(OpTy)> getShared) {
+  llvm::SmallVector<OpTy> levels = {first};
+  for (mlir::Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
+    auto next = llvm::dyn_cast<OpTy>(op);
+    bool continues = next && isNext(levels.back(), next);
+    mlir::Value shared = continues ? getShared(next) : mlir::Value();
+    if (!llvm::all_of(levels, [&](OpTy level) {
+          return mayRunAfter(llvm::cast<mlir::DestinationStyleOpInterface>(
+                                 level.getOperation()),
+                             op, shared, aliases);
+        }))
+      break;
+    if (continues)
+      levels.push_back(next);
   }
-  return groups;
+  return levels;
 }
 
 } // namespace fovea::attn

@@ -42,7 +42,7 @@ static constexpr int64_t kRowBitsPerTask = 8192;
 
 SummarizeBackwardKernel::SummarizeBackwardKernel(
     OpBuilder &builder, ArrayRef<SummarizeBackwardOp> ops,
-    const SummarizeTarget &target, int64_t minTasks)
+    RegisterFile registers, int64_t minTasks)
     : b(SummarizeBackwardOp(ops.front()).getLoc(), builder,
         getStateType(
             getElementTypeOrSelf(SummarizeBackwardOp(ops.front()).getInput())),
@@ -50,7 +50,7 @@ SummarizeBackwardKernel::SummarizeBackwardKernel(
         [&] {
           auto type = cast<MemRefType>(
               SummarizeBackwardOp(ops.front()).getInput().getType());
-          int64_t lanes = target.vectorBits /
+          int64_t lanes = registers.vectorBits /
                           getStateType(type.getElementType()).getWidth();
           // Vectors must not overlap, since sums are added to.
           while (type.getDimSize(3) % lanes != 0)

@@ -48,7 +48,7 @@ public:
   /// `minTasks` tasks if the shapes allow it.
   SummarizeBackwardKernel(mlir::OpBuilder &builder,
                           llvm::ArrayRef<SummarizeBackwardOp> levels,
-                          const SummarizeTarget &target, int64_t minTasks);
+                          RegisterFile registers, int64_t minTasks);
   void emit();
 
 private:

@@ -38,6 +38,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/RegisterFile.h"
 
 namespace fovea::attn {
 
@@ -68,11 +69,6 @@ struct SummarizePlan {
   }
 };
 
-/// What the loops are planned for.
-struct SummarizeTarget {
-  int64_t vectorBits, numRegisters;
-};
-
 /// Which elements of a vector are NaN or infinities, and whether any is.
 mlir::Value areNotFinite(KernelBuilder &b, mlir::Value vector);
 mlir::Value isAnyNotFinite(KernelBuilder &b, mlir::Value vector);
@@ -80,7 +76,7 @@ mlir::Value isAnyNotFinite(KernelBuilder &b, mlir::Value vector);
 /// Plans the loops for `levels`, which read the same input with intervals that
 /// double.
 SummarizePlan planSummaries(llvm::ArrayRef<SummarizeOp> levels,
-                            const SummarizeTarget &target);
+                            RegisterFile registers);
 
 /// Emits the loops that compute `levels` at the insertion point of `builder`.
 void emitSummaries(mlir::OpBuilder &builder, llvm::ArrayRef<SummarizeOp> levels,

@@ -43,7 +43,7 @@ static int64_t balance(int64_t count, int64_t limit) {
 }
 
 SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
-                                         const SummarizeTarget &target) {
+                                         RegisterFile registers) {
   SummarizeOp finest = levels.front(), coarsest = levels.back();
   int64_t longest = coarsest.getInterval();
   auto input = cast<MemRefType>(finest.getInput().getType());
@@ -52,7 +52,7 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
   SummarizePlan plan;
 
   plan.lanes =
-      target.vectorBits / getStateType(input.getElementType()).getWidth();
+      registers.vectorBits / getStateType(input.getElementType()).getWidth();
   while (plan.lanes > width)
     plan.lanes /= 2;
   plan.vectors = llvm::divideCeil(width, plan.lanes);
@@ -65,7 +65,7 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
         std::max<int64_t>(1, llvm::divideCeil(rows, longest)), kMaxStreams);
   // Besides the sums, a tile needs a register for every stream and a weight.
   int64_t maxRankBlock =
-      std::max<int64_t>(1, (target.numRegisters - 2) / kMaxStreams - 1);
+      std::max<int64_t>(1, (registers.count - 2) / kMaxStreams - 1);
   plan.rankBlock = balance(finest.getRank(), maxRankBlock);
 
   int64_t maxChunk = longest <= kMaxWholeChunk ? kMaxWholeChunk : kMaxChunk;

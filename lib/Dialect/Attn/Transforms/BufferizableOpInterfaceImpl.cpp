@@ -87,24 +87,29 @@ struct CheckOpInterface
 };
 } // namespace
 
-template <template <typename> typename Model, typename... OpTys>
-static void attach(MLIRContext *context) {
-  (OpTys::template attachInterface<Model<OpTys>>(*context), ...);
+/// Attaches the model of each operation of the dialect but those that have a
+/// region, or end one, which are expanded before.
+template <typename... OpTys> static void attachModels(MLIRContext *context) {
+  auto attach = [&](auto op) {
+    using OpTy = decltype(op);
+    if constexpr (!OpTy::template hasTrait<OpTrait::ZeroRegions>() ||
+                  OpTy::template hasTrait<OpTrait::IsTerminator>())
+      return;
+    else if constexpr (OpTy::template hasTrait<
+                           DestinationStyleOpInterface::Trait>())
+      OpTy::template attachInterface<AttnOpInterface<OpTy>>(*context);
+    else
+      OpTy::template attachInterface<CheckOpInterface<OpTy>>(*context);
+  };
+  (attach(OpTys()), ...);
 }
 
 void fovea::attn::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    attach<AttnOpInterface, CodebookAccumulateOp, CodebookScanOp,
-           CodebookUpdateOp, ConvApplyBackwardOp, ConvApplyOp, ConvBackwardOp,
-           ConvOp, ConvRecoverBackwardOp, ConvRecoverOp, DenseBackwardOp,
-           DenseOp, FastMultipoleBackwardOp, FastMultipoleLinearBackwardOp,
-           FastMultipoleLinearOp, FastMultipoleOp, LogCountOp,
-           LowRankBackwardOp, LowRankOp, PolynomialFeaturesBackwardOp,
-           PolynomialFeaturesOp, QuantizeOp, RopeBackwardOp, RopeOp,
-           StreamBackwardOp, StreamOp, SummarizeBackwardOp, SummarizeOp,
-           TreeBuildOp, TreeFetchOp, TreeMaterializeOp, TreeScoreOp,
-           TreeSplitOp, TreeUpdateOp, VQBackwardOp, VQDecodeOp, VQOp>(context);
-    attach<CheckOpInterface, CheckCodesOp, CheckIntervalsOp>(context);
+    attachModels<
+#define GET_OP_LIST
+#include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"
+        >(context);
   });
 }

@@ -11,9 +11,39 @@
 
 include "mlir/Pass/PassBase.td"
 
-def CopyListsOption
-    : Option<"copyLists", "copy-lists", "bool", /*default=*/"false",
-             "copy lists from a device to the host to check them">;
+def SetTargetPass : Pass<"attn-set-target", "::mlir::ModuleOp"> {
+  let summary = "describe the target in the module";
+  let description = [{
+    Writes what kernels ask of their target to the module's
+    `dlti.target_system_spec`, where every later pass reads it:
+
+    ```mlir
+    module attributes {dlti.target_system_spec = #dlti.target_system_spec<
+      "CPU" = #dlti.target_device_spec<"vector_bits" = 512, "num_registers" = 32, ...>>} {
+    ```
+
+    Without such an entry, passes take the defaults of the options. A module whose
+    spec has a `GPU` is compiled for that.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "number of vector registers">,
+    Option<"separateAdds", "separate-adds", "bool", /*default=*/"false",
+           "whether additions have ports of their own beside multiply-adds">,
+    Option<"splitVectors", "split-vectors", "bool", /*default=*/"false",
+           "whether vectors of half the width get as much done">,
+    Option<"bf16Pairs", "bf16-pairs", "bool", /*default=*/"false",
+           "whether AVX-512's dot product of bf16 pairs is the fastest">,
+    Option<"gpu", "gpu", "bool", /*default=*/"false", "describe a GPU instead">,
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
+           "shared memory that a block can have, in bytes">,
+    Option<"warpgroups", "warpgroups", "bool", /*default=*/"false",
+           "whether kernels may have tiles of warpgroups, for sm_90a">
+  ];
+  let dependentDialects = ["::mlir::DLTIDialect"];
+}
 
 def PrepareInputPass : Pass<"attn-prepare-input", "::mlir::ModuleOp"> {
   let summary = "refuse what upstream's passes cannot take, and name its place";
@@ -228,9 +258,9 @@ def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
     it and of `attn.conv_recover`, on memrefs. Sizes above the number of tokens,
     negative ones, and sizes that do not decrease down to zeros fail the invocation
     before anything is written, as does a head without any basis. Sizes that an
-    `attn.conv_recover` of the same function has written need no check.
+    `attn.conv_recover` of the same function has written need no check. For a GPU,
+    sizes are copied to memory of the host.
   }];
-  let options = [CopyListsOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"
@@ -245,10 +275,9 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     update lists that do not cover the sequence in order, fail the invocation
     before anything is written. Absent nodes, -1 in both lists, are allowed.
 
-    With `copy-lists`, lists lie on a device: they, and the codes of
-    `attn.check_codes`, are copied to memory of the host and checked there.
+    For a GPU, lists lie on the device: they, and the codes of `attn.check_codes`,
+    are copied to memory of the host and checked there.
   }];
-  let options = [CopyListsOption];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect"

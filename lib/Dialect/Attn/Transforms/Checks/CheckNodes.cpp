@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/ListCalls.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -26,8 +27,8 @@ namespace {
 /// Lists where the host can read them: copies, or the lists themselves.
 class HostLists {
 public:
-  HostLists(ModuleOp module, Operation *op, bool copies)
-      : calls(module), builder(op), loc(op->getLoc()), copies(copies) {}
+  HostLists(ModuleOp module, Operation *op)
+      : calls(module), builder(op), loc(op->getLoc()), copies(isForGPU(op)) {}
 
   Value get(Value list) {
     if (!list || !copies)
@@ -50,9 +51,8 @@ private:
 } // namespace
 
 static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
-                       Value tree, TreeAttr shape, bool mustCover,
-                       bool copyLists) {
-  HostLists lists(module, op, copyLists);
+                       Value tree, TreeAttr shape, bool mustCover) {
+  HostLists lists(module, op);
   level = lists.get(level);
   index = lists.get(index);
   ListCalls calls(module, op);
@@ -72,7 +72,7 @@ static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
 /// --attn-lower-checks turns the check of codes or intervals into a call on
 /// copies.
 static void copyChecked(ModuleOp module, Operation *op) {
-  HostLists lists(module, op, /*copies=*/true);
+  HostLists lists(module, op);
   for (OpOperand &operand : op->getOpOperands())
     if (isa<MemRefType>(operand.get().getType()))
       operand.set(lists.get(operand.get()));
@@ -82,7 +82,6 @@ static void copyChecked(ModuleOp module, Operation *op) {
 
 namespace {
 struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
-  using CheckNodesPassBase::CheckNodesPassBase;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -100,17 +99,15 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
       }
       if (auto fetch = dyn_cast<TreeFetchOp>(op))
         checkNodes(module, op, fetch.getLevel(), fetch.getIndex(),
-                   fetch.getTree(), fetch.getShape(), /*mustCover=*/false,
-                   copyLists);
+                   fetch.getTree(), fetch.getShape(), /*mustCover=*/false);
       else if (auto update = dyn_cast<TreeUpdateOp>(op))
         checkNodes(module, op, update.getLevel(), update.getIndex(),
-                   update.getTree(), update.getShape(), /*mustCover=*/true,
-                   copyLists);
+                   update.getTree(), update.getShape(), /*mustCover=*/true);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
       return signalPassFailure();
-    if (copyLists)
+    if (isForGPU(module))
       module.walk([&](Operation *op) {
         if (isa<CheckCodesOp, CheckIntervalsOp>(op))
           copyChecked(module, op);

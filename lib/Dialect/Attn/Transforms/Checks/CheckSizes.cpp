@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/RuntimeCalls.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -39,18 +40,17 @@ static bool isRecovered(ConvApplyOp op) {
 
 namespace {
 struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
-  using CheckSizesPassBase::CheckSizesPassBase;
-
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
     GPURuntimeCalls gpuCalls(getOperation());
+    bool isOnDevice = isForGPU(getOperation());
     auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
       Value sizes = op.getSizes();
-      if (copyLists)
+      if (isOnDevice)
         sizes = gpuCalls.copyToHost(b, op.getLoc(), sizes);
       SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
       Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
@@ -59,7 +59,7 @@ struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
       calls.emitCheck(b, "fovea_rt_check_sizes",
                       (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
-      if (copyLists)
+      if (isOnDevice)
         gpuCalls.freeOnHost(b, op.getLoc(), sizes);
       return WalkResult::advance();
     };

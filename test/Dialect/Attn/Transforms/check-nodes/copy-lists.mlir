@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-check-nodes=copy-lists | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target=gpu --attn-check-nodes | FileCheck %s
 
 #tree = #attn.tree<ratio = 2, levels = 2>
 

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-codebook-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
 // A warp for each of 16 codes, 8 to a block, of each of 2 heads; its 64 columns
 // are 2 for each lane. 32 codes are looked at in one vote.

@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-low-rank-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --attn-low-rank-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
 // MATH: for the --f32 option: Cannot find option named 'half'!
 
 // Turns of a position in units of 2^-64: 1 / (2 pi), and a hundredth of it.

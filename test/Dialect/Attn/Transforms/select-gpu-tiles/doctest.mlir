@@ -1,6 +1,6 @@
 // RUN: fovea-opt %s --attn-select-gpu-tiles | FileCheck %s --check-prefixes=CHECK,SM80
-// RUN: fovea-opt %s --attn-select-gpu-tiles=shared-bytes=49152 | FileCheck %s --check-prefixes=CHECK,SMALL
-// RUN: not fovea-opt %s --attn-select-gpu-tiles=shared-bytes=1024 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: fovea-opt %s --attn-set-target="gpu shared-bytes=49152" --attn-select-gpu-tiles | FileCheck %s --check-prefixes=CHECK,SMALL
+// RUN: not fovea-opt %s --attn-set-target="gpu shared-bytes=1024" --attn-select-gpu-tiles 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: fovea-opt %s --attn-select-gpu-tiles --remarks-filter='attn.*' --remark-policy=all --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // NONE: error: 'attn.stream' op needs more shared memory than the 1024 bytes of a block, even for 16 queries and 16 keys

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-select-gpu-tiles="warpgroups shared-bytes=232448" | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="gpu warpgroups shared-bytes=232448" --attn-select-gpu-tiles | FileCheck %s
 
 // Two warpgroups of 64 queries share tiles of 112 keys.
 // CHECK-LABEL: func @dense

@@ -1,8 +1,8 @@
-// RUN: fovea-opt %s --attn-select-tiles="vector-bits=512 num-registers=32" | FileCheck %s --check-prefixes=CHECK,WIDE
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-select-tiles | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: fovea-opt %s --attn-select-tiles | FileCheck %s --check-prefixes=CHECK,AVX2
-// RUN: fovea-opt %s --attn-select-tiles="vector-bits=128" | FileCheck %s --check-prefixes=CHECK,SSE
-// RUN: fovea-opt %s --attn-select-tiles="vector-bits=512 num-registers=32" --remarks-filter='attn.*' --remark-policy=all --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
-// RUN: not fovea-opt %s --attn-select-tiles="vector-bits=96" 2>&1 | FileCheck %s --check-prefix=BITS
+// RUN: fovea-opt %s --attn-set-target=vector-bits=128 --attn-select-tiles | FileCheck %s --check-prefixes=CHECK,SSE
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-select-tiles --remarks-filter='attn.*' --remark-policy=all --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: not fovea-opt %s --attn-set-target=vector-bits=96 --attn-select-tiles 2>&1 | FileCheck %s --check-prefix=BITS
 
 // BITS: error: expects vector-bits to be a power of two of at least 64, but got 96
 

@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-stream-to-gpu | FileCheck %s
-// RUN: not fovea-opt %s --attn-stream-to-gpu=f32=half 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: fovea-opt %s --convert-attn-to-gpu | FileCheck %s
+// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half 2>&1 | FileCheck %s --check-prefix=OPTION
 // OPTION: for the --f32 option: Cannot find option named 'half'!
 
 !rows = memref<2x4x100x64xf16>

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-summarize-backward-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
 // A thread for each number of the input, the weights and the bias, which adds to
 // what is there.

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-summarize-to-gpu --canonicalize | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize | FileCheck %s
 
 // 2 heads, 8 intervals, one part of 32 columns; 8 warps share an interval.
 // CHECK-LABEL: func.func @summarize

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-tree-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
 #tree = #attn.tree<ratio = 2, levels = 2>
 

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-codebook="vector-bits=512" -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target=vector-bits=512 --convert-attn-to-vector -canonicalize | FileCheck %s
 
 // A token moves the mean of its code; the first one becomes it.
 

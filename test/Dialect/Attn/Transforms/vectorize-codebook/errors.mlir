@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-codebook -split-input-file -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -split-input-file -verify-diagnostics
 
 func.func @tensors(%n: tensor<4xi32>, %w: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{'attn.log_count' op expects operands to be memrefs, but got tensors}}

@@ -1,8 +1,8 @@
-// RUN: fovea-opt %s --attn-vectorize-conv-backward="vector-bits=512 num-registers=32" -canonicalize -cse | FileCheck %s
-// RUN: fovea-opt %s --attn-vectorize-conv-backward="vector-bits=512 num-registers=32" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize -cse | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv-backward | Algorithm=toeplitz
-// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv-backward | Algorithm=partitioned, Block=64, Lanes=16
+// REMARK: remark: [Passed] ConvPlanned | Category:attn.conv_apply_backward | Algorithm=toeplitz
+// REMARK: remark: [Passed] ConvPlanned | Category:attn.conv_apply_backward | Algorithm=partitioned, Block=64, Lanes=16
 
 // Rows of d_output are divided by their normalisers, d_output . output with them.
 // CHECK-LABEL: func.func @toeplitz(

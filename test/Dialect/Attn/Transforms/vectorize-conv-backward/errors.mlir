@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-conv-backward --split-input-file --verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector --split-input-file --verify-diagnostics
 
 func.func @tensors(%b: tensor<2x4x3x9xf32>, %m: tensor<2x4x3xi32>, %v: tensor<2x2x9x5xf32>, %o: tensor<2x4x9x5xf32>, %d: tensor<2x4x9x5xf32>, %ib: tensor<2x4x3x9xf32>, %iv: tensor<2x2x9x5xf32>) {
   // expected-error @below {{'attn.conv_apply_backward' op expects operands to be memrefs, but got tensors}}

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-conv-recover="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
 
 // Searches, then scores, then differences in f64.
 

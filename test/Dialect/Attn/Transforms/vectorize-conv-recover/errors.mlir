@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-conv-recover -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -verify-diagnostics
 
 func.func @tensors(%q: tensor<1x1x9x6xf32>, %b: tensor<1x1x2x9xf32>, %m: tensor<1x1x2xi32>, %n: tensor<1x1xi32>) -> tensor<1x1x2x9xf32> {
   // expected-error @below {{'attn.conv_recover' op expects operands to be memrefs, but got tensors}}

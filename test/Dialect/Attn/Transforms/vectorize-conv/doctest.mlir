@@ -1,7 +1,7 @@
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32" | FileCheck %s
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=256 num-registers=16" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --convert-attn-to-vector --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: remark: [Passed] ConvPlanned | Category:attn-vectorize-conv | Algorithm=toeplitz
+// REMARK: remark: [Passed] ConvPlanned | Category:attn.conv_apply | Algorithm=toeplitz
 
 // A task is 64 queries and a tile of columns. Weights are neighbours in a
 // profile, each broadcast from memory.

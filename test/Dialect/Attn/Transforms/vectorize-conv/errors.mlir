@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-conv --split-input-file --verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector --split-input-file --verify-diagnostics
 
 func.func @tensors(%b: tensor<1x2x3x9xf32>, %m: tensor<1x2x3xi32>, %v: tensor<1x2x9x5xf32>, %o: tensor<1x2x9x5xf32>, %c: tensor<1x2xi32>) {
   // expected-error @below {{'attn.conv_apply' op expects operands to be memrefs, but got tensors}}

@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefixes=CHECK,WHOLE
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32 split-vectors" --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefixes=CHECK,WHOLE
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32 split-vectors" --convert-attn-to-vector --remarks-filter='attn.*' --remark-policy=all 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 // Columns that fill half a row, two pieces to a row; or two rows of half vectors
 // side by side, if these get as much done.

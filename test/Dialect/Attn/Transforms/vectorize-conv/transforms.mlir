@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32" | FileCheck %s
-// RUN: fovea-opt %s --attn-vectorize-conv="vector-bits=512 num-registers=32 separate-adds" | FileCheck %s --check-prefix=ADDS
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32 separate-adds" --convert-attn-to-vector | FileCheck %s --check-prefix=ADDS
 
 // A transform of 32 rows, by radices 8 and 4, there and back.
 // CHECK-LABEL: func @one_block(

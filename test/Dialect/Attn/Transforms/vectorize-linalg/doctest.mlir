@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-linalg="vector-bits=512 num-registers=32" --canonicalize --cse | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-vectorize-linalg --canonicalize --cse | FileCheck %s
 
 // 384 rows in 4 chunks of 96, 1536 columns in 24 panels of 64. A panel of the
 // right operand is packed once for 16 register tiles of 6 rows by 4 vectors.

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-low-rank="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
 
 // Segments of 16 chunks of 16 rows. For each chunk weights on the diagonal, dot
 // products of rows where they lie unless there are too few, and the sum of its

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-low-rank -split-input-file -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -split-input-file -verify-diagnostics
 
 func.func @tensors(%x: tensor<1x1x9x8xf32>, %p: tensor<1x1x9xi32>) -> tensor<1x1x9x8xf32> {
   // expected-error @below {{'attn.rope' op expects operands to be memrefs, but got tensors}}

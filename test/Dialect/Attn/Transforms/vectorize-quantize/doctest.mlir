@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s -attn-vectorize-quantize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
-// RUN: fovea-opt %s -attn-vectorize-quantize="vector-bits=512 num-registers=32" -canonicalize -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
 
 // 8192 keys of two heads in tasks of 256; 510 codewords are 127 tiles of four
 // and a rest of two.

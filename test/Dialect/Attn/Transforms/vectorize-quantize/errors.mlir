@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-quantize -split-input-file -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -split-input-file -verify-diagnostics
 
 func.func @tensors(%k: tensor<1x1x9x8xf32>, %c: tensor<1x4x8xf32>, %z: tensor<1x1x9xi32>) -> tensor<1x1x9xi32> {
   // expected-error @below {{'attn.quantize' op expects operands to be memrefs, but got tensors}}

@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s -attn-vectorize-quantize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
-// RUN: fovea-opt %s -attn-vectorize-quantize="vector-bits=256 num-registers=16 manage-cache=false" -canonicalize | FileCheck %s --check-prefix=AVX2
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --convert-attn-to-vector=manage-cache=false -canonicalize | FileCheck %s --check-prefix=AVX2
 
 // Narrow types are converted once, to rows of whole vectors.
 

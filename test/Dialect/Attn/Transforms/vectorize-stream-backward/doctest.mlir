@@ -1,6 +1,6 @@
-// RUN: fovea-opt %s --attn-vectorize-stream-backward | FileCheck %s
-// RUN: fovea-opt %s --attn-vectorize-stream-backward | FileCheck %s --check-prefix=MANAGED
-// RUN: fovea-opt %s --attn-vectorize-stream-backward=manage-cache=false | FileCheck %s --check-prefix=PLAIN
+// RUN: fovea-opt %s --convert-attn-to-vector | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector | FileCheck %s --check-prefix=MANAGED
+// RUN: fovea-opt %s --convert-attn-to-vector=manage-cache=false | FileCheck %s --check-prefix=PLAIN
 
 // MANAGED: memref.prefetch
 // PLAIN-NOT: memref.prefetch

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-stream-backward --split-input-file --verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector --split-input-file --verify-diagnostics
 
 func.func @no_tiles(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %dq: memref<1x1x8x4xf32>, %dk: memref<1x1x8x4xf32>, %dv: memref<1x1x8x4xf32>) {
   // expected-error @below {{'attn.stream_backward' op has no tiles; run --attn-select-tiles first}}

@@ -1,6 +1,6 @@
-// RUN: fovea-opt %s --attn-vectorize-stream --canonicalize --cse --split-input-file | FileCheck %s
-// RUN: fovea-opt %s --attn-vectorize-stream=manage-cache=false --split-input-file | FileCheck %s --check-prefix=PLAIN
-// RUN: not fovea-opt %S/Inputs/no-tiles.mlir --attn-vectorize-stream 2>&1 | FileCheck %s --check-prefix=NOTILES
+// RUN: fovea-opt %s --convert-attn-to-vector --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector=manage-cache=false --split-input-file | FileCheck %s --check-prefix=PLAIN
+// RUN: not fovea-opt %S/Inputs/no-tiles.mlir --convert-attn-to-vector 2>&1 | FileCheck %s --check-prefix=NOTILES
 
 // PLAIN-NOT: memref.prefetch
 // PLAIN-NOT: nontemporal

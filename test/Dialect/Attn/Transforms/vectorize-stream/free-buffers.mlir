@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s -attn-vectorize-stream | FileCheck %s --implicit-check-not=memref.alloc --implicit-check-not=memref.dealloc
-// RUN: fovea-opt %s -attn-vectorize-stream -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
+// RUN: fovea-opt %s --convert-attn-to-vector | FileCheck %s --implicit-check-not=memref.alloc --implicit-check-not=memref.dealloc
+// RUN: fovea-opt %s --convert-attn-to-vector -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
 
 // A tile outside a parallel loop, which is what a loop of one iteration leaves
 // behind, frees its working memory.

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-stream --canonicalize --cse | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector --canonicalize --cse | FileCheck %s
 
 // Scores of the table are looked up and squares of the bias transposed: those of
 // the first tile are copied, those of the next one in each turn of the products

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-stream | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector | FileCheck %s
 
 // One query for each head: the table's 20 rows are scored 16 at a time, added up
 // by transposing, and then one by one; weights along the rows; values along their

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-stream --canonicalize | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector --canonicalize | FileCheck %s
 
 // The only query block reads no row of the second source, which then has no
 // table of rows, and no use.

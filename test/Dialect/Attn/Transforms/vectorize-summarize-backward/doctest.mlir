@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward="vector-bits=512 num-registers=32" | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector | FileCheck %s
 
 // Two levels of one input, in one parallel loop: chunks of 16 rows, tiles of 4
 // rows by 4 strips and of 4 rows by 4 sums.

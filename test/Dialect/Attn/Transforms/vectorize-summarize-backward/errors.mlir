@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward --verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector --verify-diagnostics
 
 func.func @stride(%x: memref<1x2x64x16xf32, strided<[4096, 2048, 32, 2]>>, %w: memref<1x4x16x16xf32>, %g: memref<1x2x16x16xf32>,
                   %dx: memref<1x2x64x16xf32>, %dw: memref<1x4x16x16xf32>) {

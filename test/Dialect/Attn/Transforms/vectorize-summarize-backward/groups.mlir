@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-vector | FileCheck %s
 
 !x = memref<1x1x16x8xf32>
 !w1 = memref<1x1x4x8xf32>

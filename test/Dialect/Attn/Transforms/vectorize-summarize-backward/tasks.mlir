@@ -1,6 +1,6 @@
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward="vector-bits=512 min-tasks=1" | FileCheck %s --check-prefixes=CHECK,ONE
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward="vector-bits=512 min-tasks=2" | FileCheck %s --check-prefixes=CHECK,TWO
-// RUN: fovea-opt %s --attn-vectorize-summarize-backward="vector-bits=512 min-tasks=8" | FileCheck %s --check-prefixes=CHECK,EIGHT
+// RUN: fovea-opt %s --attn-set-target=vector-bits=512 --convert-attn-to-vector=min-tasks=1 | FileCheck %s --check-prefixes=CHECK,ONE
+// RUN: fovea-opt %s --attn-set-target=vector-bits=512 --convert-attn-to-vector=min-tasks=2 | FileCheck %s --check-prefixes=CHECK,TWO
+// RUN: fovea-opt %s --attn-set-target=vector-bits=512 --convert-attn-to-vector=min-tasks=8 | FileCheck %s --check-prefixes=CHECK,EIGHT
 
 // Tasks are sets of weights, parts of the finest interval and slices of the
 // columns. Rows are divided last.

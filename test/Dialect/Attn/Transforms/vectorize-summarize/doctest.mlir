@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
 
 // Intervals of 64 rows, shorter than the longest chunk: the 4 heads of 16
 // intervals each are 16 instances of 4 neighbouring intervals, and no sums are

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-summarize -split-input-file -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -split-input-file -verify-diagnostics
 
 func.func @tensors(%x: tensor<1x2x64x16xf32>, %w: tensor<1x4x16x16xf32>,
                    %o: tensor<1x2x16x16xf32>) -> tensor<1x2x16x16xf32> {

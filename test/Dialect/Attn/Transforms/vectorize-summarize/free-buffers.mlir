@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s --implicit-check-not=memref.alloc --implicit-check-not=memref.dealloc
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s --implicit-check-not=memref.alloc --implicit-check-not=memref.dealloc
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize -attn-outline-parallel | FileCheck %s --check-prefix=OUTLINED
 
 // A single task is no parallel loop, and frees its working memory: rows, carried
 // sums and weights.

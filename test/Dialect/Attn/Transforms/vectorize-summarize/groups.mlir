@@ -1,7 +1,7 @@
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" \
-// RUN:     --remarks-filter='attn-vectorize-summarize' --remark-policy=all 2>&1 >/dev/null \
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector \
+// RUN:     --remarks-filter='attn.summarize' --remark-policy=all 2>&1 >/dev/null \
 // RUN:   | FileCheck %s --implicit-check-not=remark:
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" \
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector \
 // RUN:   | FileCheck %s --check-prefix=CODE
 
 // Two levels of one input.

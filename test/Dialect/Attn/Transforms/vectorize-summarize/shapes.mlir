@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=512 num-registers=32" -canonicalize | FileCheck %s
-// RUN: fovea-opt %s -attn-vectorize-summarize="vector-bits=256 num-registers=16" -canonicalize | FileCheck %s --check-prefix=AVX2
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector -canonicalize | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --convert-attn-to-vector -canonicalize | FileCheck %s --check-prefix=AVX2
 
 // bf16 is summed in f32 and rounded when an interval is complete. Fewer
 // registers hold fewer sums.

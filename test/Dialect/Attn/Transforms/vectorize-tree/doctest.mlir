@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vectorize-tree=vector-bits=256 | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target=vector-bits=256 --convert-attn-to-vector | FileCheck %s
 
 #tree = #attn.tree<ratio = 2, levels = 2>
 

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-vq-backward="vector-bits=512" -canonicalize -cse | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target=vector-bits=512 --convert-attn-to-vector=ops=attn.vq_backward -canonicalize -cse | FileCheck %s
 
 // Means before every block come first. Then blocks, and tiles of 64 queries in
 // them, in reverse.

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s -attn-vectorize-vq-backward -split-input-file -verify-diagnostics
+// RUN: fovea-opt %s --convert-attn-to-vector -split-input-file -verify-diagnostics
 
 func.func @tensors(%q: tensor<1x1x7x8xf32>, %z: tensor<1x1x7xi32>, %c: tensor<1x5x8xf32>) -> tensor<1x1x7x8xf32> {
   // expected-error @below {{'attn.vq_backward' op expects operands to be memrefs, but got tensors}}

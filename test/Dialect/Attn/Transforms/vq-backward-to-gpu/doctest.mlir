@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-vq-backward-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --attn-vq-backward-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
+// RUN: fovea-opt %s --convert-attn-to-gpu=ops=attn.vq_backward --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
 // MATH: for the --f32 option: Cannot find option named 'half'!
 
 // Products of rows; means of older tokens; 4 heads and 3 blocks of 2 tiles of

@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-vq-backward-to-gpu --canonicalize --split-input-file | FileCheck %s
+// RUN: fovea-opt %s --convert-attn-to-gpu=ops=attn.vq_backward --canonicalize --split-input-file | FileCheck %s
 
 // The tokens that the state keeps come before those of the window; the scan of
 // means begins with that of the state. Gradients of keys and of values go to the

@@ -1,0 +1,68 @@
+//===- ConvToVector.cpp - Vector code of sums of convolutions -------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvGradient.h"
+#include "ConvKernel.h"
+#include "RecoverKernel.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Plans the loops of an operation, and says how.
+template <typename OpTy> static ConvPlan plan(OpTy op, const CPUFacts &cpu) {
+  ConvPlan plan = planConv(op, cpu);
+  remark::passed(op.getLoc(), remark::RemarkOpts::name("ConvPlanned")
+                                  .category(OpTy::getOperationName()))
+      << remark::metric("Algorithm", stringifyConvAlgorithm(plan.algorithm))
+      << remark::metric("Lanes", plan.lanes)
+      << remark::metric("Block", plan.block)
+      << remark::metric("PiecesAbreast", plan.abreast);
+  return plan;
+}
+
+static LogicalResult lowerApply(ConvApplyOp op, OpBuilder &builder,
+                                VectorLowering &lowering) {
+  ConvPlan loops = plan(op, lowering.cpu);
+  if (loops.algorithm == ConvAlgorithm::Toeplitz)
+    emitConvToeplitz(builder, op, loops);
+  else
+    emitConvPartitioned(builder, op, loops);
+  return success();
+}
+
+static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
+                                        OpBuilder &builder,
+                                        VectorLowering &lowering) {
+  ConvPlan loops = plan(op, lowering.cpu);
+  if (loops.algorithm == ConvAlgorithm::Toeplitz)
+    emitConvGradientToeplitz(builder, op, loops);
+  else
+    emitConvGradientPartitioned(builder, op, loops);
+  return success();
+}
+
+static LogicalResult lowerRecover(ConvRecoverOp op, OpBuilder &builder,
+                                  VectorLowering &lowering) {
+  emitConvRecover(builder, op, lowering.cpu.getRegisters());
+  return success();
+}
+
+static LogicalResult lowerRecoverBackward(ConvRecoverBackwardOp op,
+                                          OpBuilder &builder,
+                                          VectorLowering &lowering) {
+  emitConvRecoverBackward(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+void fovea::attn::attachConvToVector(MLIRContext &context) {
+  attachLowerings<VectorModel, lowerApply, lowerApplyBackward, lowerRecover,
+                  lowerRecoverBackward>(context);
+}

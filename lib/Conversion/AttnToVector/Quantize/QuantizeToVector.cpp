@@ -1,0 +1,68 @@
+//===- QuantizeToVector.cpp - Vector code of quantized attention ----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CodebookKernel.h"
+#include "QuantizeKernel.h"
+#include "VQBackwardKernel.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static LogicalResult lowerQuantize(QuantizeOp op, OpBuilder &builder,
+                                   VectorLowering &lowering) {
+  QuantizePlan plan = planQuantize(op, lowering.cpu.getRegisters());
+  remark::passed(op.getLoc(), remark::RemarkOpts::name("QuantizePlanned")
+                                  .category(op.getOperationName()))
+      << remark::metric("Lanes", plan.lanes)
+      << remark::metric("Vectors", plan.vectors)
+      << remark::metric("Codes", plan.codes) << remark::metric("Run", plan.run);
+  if (plan.fewKeys)
+    emitQuantizeFewKeys(builder, op, plan);
+  else
+    emitQuantize(builder, op, plan, lowering.manageCache);
+  return success();
+}
+
+static LogicalResult lowerAccumulate(CodebookAccumulateOp op,
+                                     OpBuilder &builder,
+                                     VectorLowering &lowering) {
+  emitAccumulate(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+static LogicalResult lowerScan(CodebookScanOp op, OpBuilder &builder,
+                               VectorLowering &lowering) {
+  emitScan(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+static LogicalResult lowerUpdate(CodebookUpdateOp op, OpBuilder &builder,
+                                 VectorLowering &lowering) {
+  emitUpdate(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+static LogicalResult lowerLogCount(LogCountOp op, OpBuilder &builder,
+                                   VectorLowering &lowering) {
+  emitLogCount(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
+                                     VectorLowering &lowering) {
+  emitBackward(builder, op, lowering.cpu.vectorBits);
+  return success();
+}
+
+void fovea::attn::attachQuantizeToVector(MLIRContext &context) {
+  attachLowerings<VectorModel, lowerQuantize, lowerAccumulate, lowerScan,
+                  lowerUpdate, lowerLogCount, lowerVQBackward>(context);
+}

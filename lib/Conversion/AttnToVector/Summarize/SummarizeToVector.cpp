@@ -1,0 +1,100 @@
+//===- SummarizeToVector.cpp - Vector code of summaries -------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LevelGroups.h"
+#include "SummarizeBackwardKernel.h"
+#include "SummarizeKernel.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Kernels/VectorOperands.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// What several levels of an input have as one, and must not differ in.
+static Value getShared(SummarizeOp) { return Value(); }
+static Value getShared(SummarizeBackwardOp op) { return op.getDInput(); }
+
+template <typename OpTy> static bool isNextLevel(OpTy last, OpTy next) {
+  auto sets = [](OpTy op) {
+    return cast<MemRefType>(op.getWeights().getType()).getDimSize(0);
+  };
+  return next.getInput() == last.getInput() &&
+         getShared(next) == getShared(last) &&
+         next.getRank() == last.getRank() && sets(next) == sets(last) &&
+         next.getInterval() == 2 * last.getInterval();
+}
+
+static void emitLevels(ArrayRef<SummarizeOp> levels, OpBuilder &builder,
+                       VectorLowering &lowering) {
+  SummarizeOp last = levels.back();
+  SummarizePlan plan = planSummaries(levels, lowering.cpu.getRegisters());
+  std::string intervals =
+      llvm::join(llvm::map_range(levels,
+                                 [](SummarizeOp op) {
+                                   return std::to_string(op.getInterval());
+                                 }),
+                 ", ");
+  remark::passed(last.getLoc(), remark::RemarkOpts::name("summaries")
+                                    .category(SummarizeOp::getOperationName()))
+      << llvm::formatv("one nest for intervals of {0} rows: chunks of {1} "
+                       "rows, tiles of {2} sums by {3} intervals by {4} "
+                       "columns",
+                       intervals, plan.chunk, plan.rankBlock, plan.streams,
+                       plan.lanes)
+             .str();
+  emitSummaries(builder, levels, plan);
+}
+
+static void emitLevels(ArrayRef<SummarizeBackwardOp> levels, OpBuilder &builder,
+                       VectorLowering &lowering) {
+  SummarizeBackwardKernel(builder, levels, lowering.cpu.getRegisters(),
+                          lowering.minTasks)
+      .emit();
+}
+
+namespace {
+/// One loop nest computes several levels of an input.
+template <typename OpTy>
+struct LevelsModel
+    : LowerToVectorOpInterface::ExternalModel<LevelsModel<OpTy>, OpTy> {
+  void claimOthers(Operation *op, VectorLowering &lowering) const {
+    SmallVector<OpTy> levels =
+        findLevels<OpTy>(cast<OpTy>(op), lowering.aliases, isNextLevel<OpTy>,
+                         [](OpTy op) { return getShared(op); });
+    for (OpTy level : ArrayRef(levels).drop_front()) {
+      lowering.claimed.insert(level);
+      lowering.groups[op].push_back(level);
+    }
+  }
+
+  LogicalResult lowerToVector(Operation *op, OpBuilder &builder,
+                              VectorLowering &lowering) const {
+    SmallVector<OpTy> levels = {cast<OpTy>(op)};
+    for (Operation *level : lowering.groups.lookup(op))
+      levels.push_back(cast<OpTy>(level));
+    for (OpTy level : levels)
+      if (failed(fovea::attn::detail::verifyVectorOperands(level)))
+        return failure();
+    builder.setInsertionPoint(levels.back());
+    emitLevels(levels, builder, lowering);
+    for (OpTy level : levels)
+      level.erase();
+    return success();
+  }
+};
+} // namespace
+
+void fovea::attn::attachSummarizeToVector(MLIRContext &context) {
+  SummarizeOp::attachInterface<LevelsModel<SummarizeOp>>(context);
+  SummarizeBackwardOp::attachInterface<LevelsModel<SummarizeBackwardOp>>(
+      context);
+}

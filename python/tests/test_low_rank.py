@@ -174,7 +174,7 @@ def test_bad_arrays():
     mask = fovea.Causal()
     refused("u2: found element type float64, needed float32", fovea.low_rank, u1, u2.astype(float), v, mask=mask)
     refused("u2: found extent 8 in dimension 3, needed 9", fovea.low_rank, u1, u2[..., :8], v, mask=mask)
-    refused("v: found shape", fovea.low_rank, u1, u2, v[:, :, :5], mask=mask)
+    refused("v: found length", fovea.low_rank, u1, u2, v[:, :, :5], mask=mask)
     refused("u2: found 2 heads, needed a divisor of the 3 heads", fovea.low_rank, u1[:, :3], u2, v, mask=mask)
     x = np.ones((1, 1, 3, 4), np.float32)
     refused("x: found width 3, needed an even width", fovea.rope, x[..., :3], np.arange(3))

@@ -119,6 +119,12 @@ bool functions::isOnDevice(const void *data, Target target) {
          device >= 0;
 }
 
+void functions::checkOnHost(Checker &check, StringRef name, const void *data,
+                            Target target) {
+  if (isOnDevice(data, target))
+    check.fail(name + ": found an array on a GPU, needed one in CPU memory");
+}
+
 /// The bytes from the first element to behind the last one.
 static std::pair<uintptr_t, uintptr_t> getSpan(const Argument &array) {
   auto begin = reinterpret_cast<uintptr_t>(array.data);

@@ -33,6 +33,10 @@ OwnedTensor getView(const TensorRef &array);
 /// Whether only kernels for `target` can read the memory.
 bool isOnDevice(const void *data, Target target);
 
+/// Fails where the host cannot read memory that it has to.
+void checkOnHost(Checker &check, llvm::StringRef name, const void *data,
+                 Target target);
+
 /// Whether two arrays have an address in common.
 bool overlap(const Argument &left, const Argument &right);
 

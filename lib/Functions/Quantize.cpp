@@ -56,10 +56,11 @@ Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
 }
 
 /// The results are the codebook and, unless `inPlace`, sums and counts.
-static Expected<SmallVector<OwnedTensor>>
+template <typename Result, size_t count>
+static Expected<Result>
 runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
-          const TensorRef &counts, const CodebookUpdateOptions &options,
-          bool inPlace) {
+          const TensorRef &counts, const CodebookUpdateOptions &options) {
+  constexpr bool inPlace = count == 1;
   Checker check;
   Argument keys = checkKeys(check, k), keyCodes("codes", codes);
   check.check(keyCodes.elementType == ElementType::I32,
@@ -82,28 +83,19 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
               options.codebook);
   call.update(check, keySums, inPlace);
   call.update(check, keyCounts, inPlace);
-  return call.runChecked(check);
+  return call.runFor<Result, count>(check);
 }
 
 Expected<OwnedTensor>
 fovea::codebook_update(const TensorRef &k, const TensorRef &codes,
                        const TensorRef &sums, const TensorRef &counts,
                        const CodebookUpdateOptions &options) {
-  Expected<SmallVector<OwnedTensor>> results =
-      runUpdate(k, codes, sums, counts, options, /*inPlace=*/true);
-  if (!results)
-    return results.takeError();
-  return std::move((*results)[0]);
+  return runUpdate<OwnedTensor, 1>(k, codes, sums, counts, options);
 }
 
 Expected<CodebookStep>
 fovea::codebook_step(const TensorRef &k, const TensorRef &codes,
                      const TensorRef &sums, const TensorRef &counts,
                      const CodebookUpdateOptions &options) {
-  Expected<SmallVector<OwnedTensor>> results =
-      runUpdate(k, codes, sums, counts, options, /*inPlace=*/false);
-  if (!results)
-    return results.takeError();
-  return CodebookStep{std::move((*results)[0]), std::move((*results)[1]),
-                      std::move((*results)[2])};
+  return runUpdate<CodebookStep, 3>(k, codes, sums, counts, options);
 }

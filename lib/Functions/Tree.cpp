@@ -227,13 +227,13 @@ runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
   if (check.hasFailed())
     return check.takeError();
   OwnedTensor memory;
-  if (!llvm::is_sorted(order) && isOnDevice(rows.data, target))
-    check.fail(
-        "rows: found an array on a GPU, needed nodes in the order of the "
-        "sequence for that, or an array in CPU memory");
-  else if (!llvm::is_sorted(order))
+  if (!llvm::is_sorted(order)) {
+    checkOnHost(check, "rows", rows.data, target);
+    if (check.hasFailed())
+      return check.takeError();
     if (Error error = sortNodes(order, *nodes, newRows, memory))
       return error;
+  }
 
   Call call("tree_update", target);
   call.operand(newRows);
@@ -251,21 +251,14 @@ Error fovea::tree_update(Tree &tree, const TensorRef &level,
       .takeError();
 }
 
-Expected<Tree> fovea::tree_updated(const Tree &tree, const TensorRef &level,
-                                   const TensorRef &index,
-                                   const TensorRef &rows, Target target) {
+Expected<OwnedTensor> fovea::tree_updated(const Tree &tree,
+                                          const TensorRef &level,
+                                          const TensorRef &index,
+                                          const TensorRef &rows,
+                                          Target target) {
   Expected<SmallVector<OwnedTensor>> nodes =
       runUpdate(tree, level, index, rows, target, /*inPlace=*/false);
   if (!nodes)
     return nodes.takeError();
-  Tree updated{std::move((*nodes)[0]), {}, tree.ratio, tree.levels};
-  if (!tree.hasCounts())
-    return updated;
-  Expected<OwnedTensor> counts =
-      allocate(ElementType::I32, tree.counts.getShape());
-  if (!counts)
-    return counts.takeError();
-  std::memcpy(counts->getData(), tree.counts.getData(), counts->getNumBytes());
-  updated.counts = std::move(*counts);
-  return updated;
+  return std::move((*nodes)[0]);
 }

@@ -61,6 +61,10 @@ Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
     return check.takeError();
   ElementType type = tree.nodes.getElementType();
   Argument gradient = check.like("d_tree", dTree, type, tree.nodes.getShape());
+  if (tree.hasCounts())
+    checkOnHost(check, "counts", tree.counts.getData(), target);
+  if (check.hasFailed())
+    return check.takeError();
   // What the sequence was does not matter.
   OwnedTensor sequence = reserve(type, getSequenceShape(tree));
   Call call("tree_build", target);

@@ -85,6 +85,11 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   call.resultIf(options.returnLse, check, "lse", getStateType(type),
                 ArrayRef(output).drop_back(), options.lse);
   bool isEmpty = is_contained(ArrayRef(output).drop_back(), 0);
+  // The host passes the state on.
+  if (isEmpty && options.returnState && state)
+    for (const VQStatePart &part : parts)
+      checkOnHost(check, part.name, (state->*part.member).getData(),
+                  options.target);
   SmallVector<Argument> following;
   if (options.returnState && !isEmpty)
     for (const VQStatePart &part : parts)

@@ -105,6 +105,11 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
           part.name, TensorRef{nullptr, part.elementType, part.shape});
   call.results(check, "d_state_", stateGradients);
   bool isEmpty = is_contained(rows, 0);
+  // The host passes the gradient on.
+  if (isEmpty && before && options.dNextState)
+    for (const Part &part : parts)
+      checkOnHost(check, part.name,
+                  (options.dNextState->*part.member).getData(), options.target);
   Expected<SmallVector<OwnedTensor>> results = call.runChecked(check, isEmpty);
   if (!results)
     return results.takeError();

@@ -27,8 +27,7 @@ static nb::object giveAttention(Reader &in, AttentionResult result,
 //===----------------------------------------------------------------------===//
 
 template <typename Options> static Options readDenseOptions(Reader &in) {
-  Options options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<Options>();
   options.scale = in.optionalNumber("scale");
   options.causal = in.flag("causal");
   options.window = in.optionalInteger("window", 0);
@@ -91,8 +90,7 @@ struct Multipole {
     flag = in.flag(isLinear ? "allow_query_lookahead" : "multiplicity");
   }
   template <typename Options> Options getOptions(Reader &in) const {
-    Options options;
-    options.target = in.getTarget();
+    auto options = in.makeOptions<Options>();
     options.scale = scale;
     options.causal = causal;
     return options;

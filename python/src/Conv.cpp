@@ -32,8 +32,7 @@ static ConvSearch readSearch(Reader &in) {
 }
 
 template <typename Options> static Options readOptions(Reader &in) {
-  Options options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<Options>();
   options.slidingGroup = in.optionalInteger("group", 1);
   options.algorithm = readAlgorithm(in);
   return options;
@@ -42,8 +41,7 @@ template <typename Options> static Options readOptions(Reader &in) {
 static nb::object callApply(nb::args given) {
   Reader in(given);
   TensorRef b = in.array("b"), sizes = in.array("sizes"), v = in.array("v");
-  ConvApplyOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<ConvApplyOptions>();
   options.algorithm = readAlgorithm(in);
   options.block = in.optionalInteger("block", 8);
   ConvApplyResult result =
@@ -55,8 +53,7 @@ static nb::object callApplyBackward(nb::args given) {
   Reader in(given);
   TensorRef dOut = in.array("d_out"), b = in.array("b"),
             sizes = in.array("sizes"), v = in.array("v"), out = in.array("out");
-  ConvApplyBackwardOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<ConvApplyBackwardOptions>();
   options.algorithm = readAlgorithm(in);
   options.block = in.optionalInteger("block", 8);
   ConvApplyGradients gradients = in.run(
@@ -68,8 +65,7 @@ static nb::object callRecover(nb::args given) {
   Reader in(given);
   TensorRef q = in.array("q"), k = in.array("k");
   ConvSearch search = readSearch(in);
-  ConvRecoverOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<ConvRecoverOptions>();
   ConvBases bases = in.run([&] { return conv_recover(q, k, search, options); });
   return in.giveAll(bases.b, bases.sizes, bases.found);
 }
@@ -78,8 +74,7 @@ static nb::object callRecoverBackward(nb::args given) {
   Reader in(given);
   TensorRef dB = in.array("d_b"), q = in.array("q"), k = in.array("k"),
             sizes = in.array("sizes");
-  ConvRecoverBackwardOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<ConvRecoverBackwardOptions>();
   options.scale = in.optionalNumber("scale");
   ConvGradients gradients =
       in.run([&] { return conv_recover_backward(dB, q, k, sizes, options); });

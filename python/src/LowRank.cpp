@@ -16,8 +16,7 @@ using namespace fovea;
 using namespace fovea::python;
 
 static RopeOptions readRopeOptions(Reader &in) {
-  RopeOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<RopeOptions>();
   options.base = in.number("base", "a finite number above 0");
   return options;
 }
@@ -42,8 +41,7 @@ static nb::object callFeatures(nb::args given) {
   TensorRef x = in.array("x");
   int64_t degree = in.integer("degree", 0);
   double scale = in.number("scale", "a finite number of at least 0");
-  PolynomialFeaturesOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<PolynomialFeaturesOptions>();
   return in.give(
       in.run([&] { return polynomial_features(x, degree, scale, options); }));
 }
@@ -53,8 +51,7 @@ static nb::object callFeaturesBackward(nb::args given) {
   TensorRef dOut = in.array("d_out"), x = in.array("x");
   int64_t degree = in.integer("degree", 0);
   double scale = in.number("scale", "a finite number of at least 0");
-  PolynomialFeaturesOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<PolynomialFeaturesOptions>();
   return in.give(in.run([&] {
     return polynomial_features_backward(dOut, x, degree, scale, options);
   }));
@@ -88,8 +85,7 @@ static nb::object callLowRank(nb::args given) {
   Reader in(given);
   TensorRef u1 = in.array("u1"), u2 = in.array("u2"), v = in.array("v");
   RowMask mask = readMask(in);
-  LowRankOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<LowRankOptions>();
   return in.give(in.run([&] { return low_rank(u1, u2, v, mask, options); }));
 }
 
@@ -98,8 +94,7 @@ static nb::object callLowRankBackward(nb::args given) {
   TensorRef dOut = in.array("d_out"), u1 = in.array("u1"), u2 = in.array("u2"),
             v = in.array("v"), out = in.array("out");
   RowMask mask = readMask(in);
-  LowRankBackwardOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<LowRankBackwardOptions>();
   LowRankGradients gradients = in.run(
       [&] { return low_rank_backward(dOut, u1, u2, v, out, mask, options); });
   return in.giveAll(gradients.u1, gradients.u2, gradients.v);

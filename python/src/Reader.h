@@ -28,6 +28,12 @@ public:
   explicit Reader(nanobind::args given);
 
   Target getTarget() const { return target; }
+  /// Options with the target set.
+  template <typename Options> Options makeOptions() const {
+    Options options;
+    options.target = target;
+    return options;
+  }
   const Placement &getPlacement() const { return placement; }
 
   // The next argument.

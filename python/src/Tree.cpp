@@ -37,8 +37,7 @@ static void checkTree(nb::args given) {
 static nb::object callBuild(nb::args given) {
   Reader in(given);
   TensorRef c = in.array("c");
-  TreeBuildOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<TreeBuildOptions>();
   options.ratio = in.integer("ratio", 2);
   options.levels = in.optionalInteger("levels", 1);
   options.mask = in.optionalArray("mask");
@@ -52,8 +51,7 @@ static nb::object callFetch(nb::args given) {
   Reader in(given);
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
-  TreeFetchOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<TreeFetchOptions>();
   options.returnLogWeight = in.flag("return_log_weight");
   TreeFetchResult result =
       in.run([&] { return tree_fetch(tree, level, index, options); });
@@ -69,9 +67,8 @@ static nb::object callUpdate(nb::args given) {
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index"),
             rows = in.array("rows");
-  Tree updated = in.run(
-      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); });
-  return in.give(std::move(updated.nodes));
+  return in.give(in.run(
+      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); }));
 }
 
 static nb::object callMaterialize(nb::args given) {
@@ -88,8 +85,7 @@ static nb::object callMaterialize(nb::args given) {
 static nb::object callScore(nb::args given) {
   Reader in(given);
   TensorRef query = in.array("query"), key = in.array("key");
-  TreeScoreOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<TreeScoreOptions>();
   options.scale = in.optionalNumber("scale");
   options.logWeight = in.optionalArray("log_weight");
   options.exponential = in.flag("exponential");

@@ -22,8 +22,7 @@ using namespace fovea::python;
 static nb::object callQuantize(nb::args given) {
   Reader in(given);
   TensorRef k = in.array("k"), codebook = in.array("codebook");
-  QuantizeOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<QuantizeOptions>();
   QuantizeResult result =
       in.run([&] { return quantize(k, codebook, options); });
   return in.giveAll(result.quantized, result.codes);
@@ -33,8 +32,7 @@ static nb::object callUpdate(nb::args given) {
   Reader in(given);
   TensorRef k = in.array("k"), codes = in.array("codes"),
             sums = in.array("sums"), counts = in.array("counts");
-  CodebookUpdateOptions options;
-  options.target = in.getTarget();
+  auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
   CodebookStep step =
       in.run([&] { return codebook_step(k, codes, sums, counts, options); });
@@ -104,8 +102,7 @@ struct VQCall {
       : q(in.array("q")), k(in.array("k")), v(in.array("v")),
         codebook(in.array("codebook")), block(in.integer("block", 1)) {}
   template <typename Options> Options readOptions(Reader &in) {
-    Options options;
-    options.target = in.getTarget();
+    auto options = in.makeOptions<Options>();
     options.bias = in.optionalArray("bias");
     options.scale = in.number("scale");
     options.weighting =

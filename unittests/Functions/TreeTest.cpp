@@ -295,9 +295,7 @@ TEST_F(TreeFunctions, AnotherTreeAfterAnUpdateHasItsSlopes) {
         dNodes = makeRandom({B, 40, F}, 4, f64),
         level = makeList({3}, {2, 2, 2}), index = makeList({3}, {0, 1, 2});
   Tree tree = makeTree(nodes);
-  auto run = [&] {
-    return std::move(get(tree_updated(tree, level, index, rows)).nodes);
-  };
+  auto run = [&] { return get(tree_updated(tree, level, index, rows)); };
   std::vector<char> before = nodes.bytes;
   OwnedTensor after = run();
   EXPECT_EQ(nodes.bytes, before);

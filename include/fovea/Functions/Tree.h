@@ -80,10 +80,11 @@ llvm::Error tree_update(Tree &tree, const TensorRef &level,
                         const TensorRef &index, const TensorRef &rows,
                         Target target = Target::CPU);
 
-/// The same move, which leaves the tree as it is and returns another.
-llvm::Expected<Tree> tree_updated(const Tree &tree, const TensorRef &level,
-                                  const TensorRef &index, const TensorRef &rows,
-                                  Target target = Target::CPU);
+/// The same move, which leaves the tree as it is and returns the nodes of the
+/// one after it.
+llvm::Expected<OwnedTensor>
+tree_updated(const Tree &tree, const TensorRef &level, const TensorRef &index,
+             const TensorRef &rows, Target target = Target::CPU);
 
 /// Fails unless these are the parts of a tree, which may have been stored.
 llvm::Error tree_check(const TensorRef &nodes,

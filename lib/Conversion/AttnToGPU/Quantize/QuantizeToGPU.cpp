@@ -70,9 +70,10 @@ struct QuantizeLayout {
     nearest = place(getNumKeys() * sizeof(int32_t));
   }
 };
+} // namespace
 
 /// As many keys as a block can have: they share each tile of codewords.
-QuantizeLayout chooseLayout(QuantizeOp op, int64_t sharedBytes) {
+static QuantizeLayout chooseLayout(QuantizeOp op, int64_t sharedBytes) {
   MemRefType key = getMemRefType(op.getKey());
   int64_t elementBytes = key.getElementTypeBitWidth() / 8;
   int64_t rowBytes =
@@ -87,6 +88,7 @@ QuantizeLayout chooseLayout(QuantizeOp op, int64_t sharedBytes) {
   return QuantizeLayout(1, 16, rowBytes);
 }
 
+namespace {
 class QuantizeGPUKernel {
 public:
   QuantizeGPUKernel(QuantizeOp op, OpBuilder &builder, F32Math math,

@@ -17,11 +17,11 @@ using namespace fovea::attn;
 using llvm::StringRef;
 using mlir::ShapedType;
 
-namespace {
-
-std::optional<int64_t> getAttribute(StringRef name) {
+static std::optional<int64_t> getAttribute(StringRef name) {
   return name == "block" ? std::optional<int64_t>(4) : std::nullopt;
 }
+
+namespace {
 
 /// Arrays, by name, that are checked against a contract.
 class Arrays {
@@ -55,6 +55,21 @@ TEST(Contract, EveryOperationOfTheDialectHasOne) {
     if (!contract)
       continue;
     ++count;
+    // Letters that only broadcast would be compared with nothing.
+    auto operands = contract->getContract().getOperands();
+    for (const OperandSpec &operand : operands)
+      for (const ExtentSpec &extent : operand.extents)
+        EXPECT_TRUE(extent.symbol.empty() ||
+                    llvm::any_of(operands,
+                                 [&](const OperandSpec &other) {
+                                   return llvm::any_of(
+                                       other.extents,
+                                       [&](const ExtentSpec &own) {
+                                         return own.symbol == extent.symbol &&
+                                                !own.mayBroadcast;
+                                       });
+                                 }))
+            << name.getStringRef().str() << ": " << operand.name;
     EXPECT_EQ(contract->getContract().getOperation(), name.getStringRef());
     EXPECT_FALSE(contract->getContract().getOperands().empty());
   }
@@ -136,6 +151,9 @@ TEST(ContractDeathTest, MalformedDeclarationsEndTheProcess) {
     EXPECT_DEATH(Contract("attn.test", spec), "malformed declaration");
   EXPECT_DEATH(Contract("attn.test", "a: [B]", "B == floor(B / 2) * B"),
                "malformed declaration");
+  EXPECT_DEATH(Contract("attn.test", "a: [B]", "H % B == 0"), "no extent 'H'");
+  EXPECT_DEATH(Contract("attn.test", "a: [B~]", "B % 2 == 0"), "no extent 'B'");
+  EXPECT_DEATH(Contract("attn.test", "d_a: gradient of a"), "no operand 'a'");
 }
 
 } // namespace

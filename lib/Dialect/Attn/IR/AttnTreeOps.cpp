@@ -247,8 +247,13 @@ LogicalResult TreeSelectOp::verify() {
   }
   if (!isa<TensorType>(getTree().getType()))
     return emitOpError("expects tensors: expand it before bufferization");
-  return verifyExtent(*this, "level", getLevel(), 1, listed,
-                      "nodes that the budgets leave");
+  for (auto [name, operand] : {std::pair<StringRef, Value>{"level", getLevel()},
+                               {"index", getIndex()},
+                               {"factor", getFactor()}})
+    if (operand && failed(verifyExtent(*this, name, operand, 1, listed,
+                                       "nodes that the budgets leave")))
+      return failure();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -279,6 +284,12 @@ LogicalResult TreeSplitOp::verify() {
   int64_t at = getAt(), split = getSplit(), ratio = shape.getRatio();
   if (!getCandidates() != !getLevel() || !getLevel() != !getIndex())
     return emitOpError("expects a frontier of candidates, level and index");
+  // Both may be empty.
+  for (auto [name, operand] :
+       {std::pair<StringRef, Value>{"children", getChildren()},
+        {"candidates", getCandidates()}})
+    if (operand && ShapedType::isDynamic(extent(operand, 1)))
+      return emitOpError() << "expects a static extent 1 of " << name;
   if (extent(getNewLevel(), 1) > INT32_MAX)
     return emitOpError() << "expects at most 2147483647 nodes of new_level, "
                             "but got "

@@ -154,6 +154,40 @@ std::string ExtentSpec::getText() const {
   return attribute.empty() ? number : number + " * " + attribute;
 }
 
+/// Whether an operand has the letters of `extent`, and does not only broadcast
+/// to them.
+static bool isDeclared(ArrayRef<OperandSpec> operands,
+                       const ExtentSpec &extent) {
+  return extent.symbol.empty() ||
+         llvm::any_of(operands, [&](const OperandSpec &operand) {
+           return llvm::any_of(operand.extents, [&](const ExtentSpec &other) {
+             return other.symbol == extent.symbol && !other.mayBroadcast;
+           });
+         });
+}
+
+/// Ends the process where a rule is about nothing: it would never be checked.
+static void verify(const Contract &contract) {
+  auto fail = [&](const Twine &what) {
+    llvm::report_fatal_error("malformed declaration of " +
+                             contract.getOperation() + ": " + what);
+  };
+  for (const OperandSpec &operand : contract.getOperands())
+    if (!operand.like.empty() && !contract.find(operand.like))
+      fail("no operand '" + operand.like + "'");
+  // Lists without a declaration get theirs from code.
+  if (llvm::any_of(contract.getOperands(), [](const OperandSpec &operand) {
+        return operand.isList && !operand.hasExtents && operand.like.empty() &&
+               operand.parts.empty();
+      }))
+    return;
+  for (const ConditionSpec &condition : contract.getConditions())
+    for (const ExtentSpec *extent : {&condition.first, &condition.second,
+                                     &condition.interval, &condition.rank})
+      if (!isDeclared(contract.getOperands(), *extent))
+        fail("no extent '" + extent->symbol + "'");
+}
+
 Contract::Contract(StringRef operation, StringRef operandLines,
                    StringRef conditionLines)
     : operation(operation) {
@@ -166,6 +200,7 @@ Contract::Contract(StringRef operation, StringRef operandLines,
   conditionLines.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
   for (StringRef line : lines)
     conditions.push_back(parser.parseCondition(line));
+  verify(*this);
 }
 
 const OperandSpec *Contract::find(StringRef name) const {

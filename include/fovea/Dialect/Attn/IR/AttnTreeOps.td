@@ -372,8 +372,8 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Optional<Attn_TreeNumbers>, "[B, C!]">:$scores,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, C!]">:$candidates,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "[B, C]">:$scores,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, C]">:$candidates,
     Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]", "the frontier">:$level,
     Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]">:$index,
     Attn_Arg<Optional<Attn_Int2>, "i32[B, T!]">:$counts,

@@ -561,3 +561,22 @@ func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x9223372036854775807xi32>, %c:
   %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x9223372036854775807xi32>, tensor<1x9223372036854775807xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 1073741824, levels = 1>, at = 1 : i64, split = 9223372036854775807 : i64} -> tensor<1x9223372036854775807xi32>, tensor<1x9223372036854775807xi32>, tensor<1x2xi32>
   return
 }
+
+// -----
+
+func.func @dynamic_children(%s: tensor<1x1xf32>, %r: tensor<1x2xi32>, %c: tensor<1x?xi32>) {
+  // expected-error @below {{'attn.tree_split' op expects a static extent 1 of children}}
+  %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x?xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 2 : i64, split = 1 : i64} -> tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x?xi32>
+  return
+}
+
+// -----
+
+func.func @select_index(%t: tensor<1x7x4xf32>, %l: tensor<1x?xi32>, %i: tensor<1x4xi32>, %s: tensor<1x?xf32>, %f: tensor<1x?xf32>) -> tensor<1x?xi32> {
+  // expected-error @below {{'attn.tree_select' op expects extent 1 of index to be 3 (nodes that the budgets leave), but got 4}}
+  %0, %1, %2 = attn.tree_select ins(%t : tensor<1x7x4xf32>) outs(%l, %i : tensor<1x?xi32>, tensor<1x4xi32>) straight_through(%f : tensor<1x?xf32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 1, 1>} -> tensor<1x?xi32>, tensor<1x4xi32>, tensor<1x?xf32> score {
+  ^bb0(%rows: tensor<1x?x4xf32>):
+    attn.yield %s : tensor<1x?xf32>
+  }
+  return %0 : tensor<1x?xi32>
+}

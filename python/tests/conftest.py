@@ -85,7 +85,25 @@ def check(found, expected, type="float32"):
         bound = 1e-12 if type == "float64" else 1e-5
         np.testing.assert_allclose(lse[finite], expected_lse[finite], rtol=0, atol=bound)
         return
-    assert found.dtype == TYPES[type]
-    assert found.shape == expected.shape
+    near(found, expected, type, BOUNDS[type])
+
+
+def near(found, expected, type, bound=None):
+    """Twice the forward's bound: a gradient is made of two of its sums."""
+    assert found.dtype == TYPES[type] and found.shape == expected.shape
     error = np.abs(found.astype(np.float64) - expected).max(initial=0)
-    assert error <= BOUNDS[type] * np.abs(expected).max(initial=0)
+    assert error <= (bound or 2 * BOUNDS[type]) * np.abs(expected).max(initial=0)
+
+
+def refused(match, function, *arguments, error=ValueError, **options):
+    with pytest.raises(error, match=match):
+        function(*arguments, **options)
+
+
+def agree(gradient, *arguments, **options):
+    """The emulated GPU computes what the CPU does."""
+    found, expected = (gradient(*arguments, target=target, **options) for target in ("gpu-sim", "cpu"))
+    if not isinstance(found, tuple):
+        found, expected = (found,), (expected,)
+    for one, other in zip(found, expected, strict=True):
+        near(one, other, "float32")

@@ -8,6 +8,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from conftest import agree
 from ml_dtypes import bfloat16
 
 import fovea
@@ -158,64 +159,10 @@ def test_tree_gradients(type):
         assert error(a, b) < (5e-6 if type == np.float32 else 1e-2)
 
 
-def test_low_rank():
-    q, k, v = normal(1, 2, 40, 4), normal(1, 2, 40, 4), normal(1, 2, 40, 9)
-    positions = np.arange(40, dtype=np.int32)
-    found = [fovea.rope(x, positions, target="gpu-sim") for x in (q, k)]
-    for x, turned in zip((q, k), found):
-        assert error(turned, reference.rope(x, positions)) < 2e-3
-    features = [fovea.polynomial_features(x, degree=2, scale=0.5, target="gpu-sim") for x in found]
-    out = fovea.low_rank(*features, v, mask=fovea.Causal(), target="gpu-sim")
-    expected = reference.low_rank(*features, v, reference.causal_mask(40, 40))
-    assert error(out, expected) < 2e-3
-
-
-@pytest.mark.parametrize("scores", ["rising", "falling"])
-def test_conv_apply(scores):
-    N = 200
-    b = normal(1, 2, 2, N, dtype=np.float32) + np.linspace(0, {"rising": 120, "falling": -120}[scores], N, dtype=np.float32)
-    sizes = np.array([[[N, 0], [N - 3, 9]]], np.int32)
-    v = normal(1, 1, N, 5, dtype=np.float32)
-    (found, count), (expected, as_many) = (
-        fovea.conv_apply(b, sizes, v, algorithm="toeplitz", return_recomputed=True, target=target)
-        for target in ("gpu-sim", "cpu")
-    )
-    assert error(found, reference.conv_apply(b, sizes, v)) < 5e-6
-    # The first rows of rising scores weigh nothing next to the last.
-    assert np.array_equal(count, as_many) and (count.min() > 0) == (scores == "rising")
-
-
-def test_conv():
-    N = 90
-    row = np.repeat(normal(1, 2, 1, 8, dtype=np.float32), N, axis=2)
-    q = k = reference.rope(row, np.arange(N)).astype(np.float32)
-    v = normal(1, 2, N, 8, dtype=np.float32)
-    for mask in ("causal", fovea.SlidingGroup(24)):
-        options = dict(num_basis=2, window=4, delta=1.0, epsilon=0.01, mask=mask)
-        found = fovea.conv(q, k, v, target="gpu-sim", **options)
-        assert error(found, fovea.conv(q, k, v, **options)) < 5e-6
-
-
 def test_gradients():
     """Of operations with kernels of their own for them: as on the CPU."""
-
-    def agree(gradient, *arguments, **options):
-        found, expected = (gradient(*arguments, target=target, **options) for target in ("gpu-sim", "cpu"))
-        if not isinstance(found, tuple):
-            found, expected = (found,), (expected,)
-        for a, b in zip(found, expected, strict=True):
-            assert error(a, b) < 1e-5
-
     q, k = (normal(1, heads, 40, 6, dtype=np.float32) for heads in (4, 2))
     v, d = k + 1, q[..., ::-1].copy()
-    agree(fovea.rope_backward, d, np.arange(40, dtype=np.int32))
-    u1, u2 = (fovea.polynomial_features(x, degree=2, scale=0.5) for x in (q, k))
-    agree(fovea.polynomial_features_backward, u1[..., ::-1].copy(), q, degree=2, scale=0.5)
-    mask = fovea.Causal()
-    out = fovea.low_rank(u1, u2, v, mask=mask)
-    agree(fovea.low_rank_backward, d, u1, u2, v, out, mask=mask)
-    options = dict(num_basis=3, window=2, delta=1.0, epsilon=0.01)
-    agree(fovea.conv_backward, d, q, k, v, fovea.conv(q, k, v, **options), **options)
     codebook = normal(2, 5, 6, dtype=np.float32)
     out, lse = fovea.vq(q, k, v, codebook, block=8, return_lse=True)
     agree(fovea.vq_backward, d, q, k, v, codebook, out, lse, block=8)

@@ -6,7 +6,7 @@
 
 import numpy as np
 import pytest
-from conftest import BOUNDS, TYPES, make
+from conftest import TYPES, make, near
 from test_vq import make_codebook
 
 import fovea
@@ -22,13 +22,6 @@ CASES = {
     "squared relu, bias": ({}, {"weighting": "squared_relu", "bias": (2, 1, 16)}),
     "one row": ({"N": 1}, {}),
 }
-
-
-def near(found, expected, type):
-    """Twice the forward's bound: a gradient is made of two of its sums."""
-    assert found.dtype == TYPES[type] and found.shape == expected.shape
-    error = np.abs(found.astype(np.float64) - expected).max(initial=0)
-    assert error <= 2 * BOUNDS[type] * np.abs(expected).max(initial=0)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -34,7 +34,7 @@ class Checker:
         parser = argparse.ArgumentParser()
         parser.add_argument("library")
         parser.add_argument("source")
-        # For the canaries: every bound is multiplied by this.
+        # For canaries: every bound is multiplied by this, and the first check that fails ends the run.
         parser.add_argument("--bound-factor", type=float, default=1.0)
         parser.add_argument("--only", type=int)
         parser.add_argument("--target", default="cpu")
@@ -51,7 +51,8 @@ class Checker:
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
         self.only, self.seed = arguments.only, arguments.seed
-        self.every = arguments.every * int(os.environ.get("FOVEA_EVERY", 1))
+        self.is_canary = self.factor != 1
+        self.every = 1 if self.is_canary else arguments.every * int(os.environ.get("FOVEA_EVERY", 1))
         self.count = self.failures = 0
         self.worst = {}
 
@@ -85,6 +86,8 @@ class Checker:
         if not holds:
             self.failures += 1
             print(f"FAILED: {what}")
+            if self.is_canary:
+                self.finish()
 
     def close(self, found, expected, bound, what, absolute=False):
         """Same NaNs and infinities, and the rest within the bound."""

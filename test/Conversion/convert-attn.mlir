@@ -9,6 +9,7 @@
 
 // RUN: not fovea-opt %s --convert-attn-to-vector=ops=attn.rope,attn.dense 2>&1 | FileCheck %s --check-prefix=PATTERN
 // RUN: not fovea-opt %s --convert-attn-to-gpu=ops=rope 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half 2>&1 | FileCheck %s --check-prefix=MATH
 
 // ALL-LABEL: func.func @rope(
 // ALL-NOT: attn.
@@ -20,6 +21,7 @@
 // COUNT-NOT: attn.log_count
 
 // PATTERN: error: ops: found 'attn.dense', needed an operation that this pass lowers
+// MATH: for the --f32 option: Cannot find option named 'half'!
 // UNKNOWN: error: ops: found 'rope', needed an operation that this pass lowers
 func.func @rope(%x: memref<1x2x8x16xf32>, %p: memref<1x1x8xi32>, %y: memref<1x2x8x16xf32>, %n: memref<1x2x8xi32>, %w: memref<1x2x8xf32>) {
   attn.rope ins(%x, %p : memref<1x2x8x16xf32>, memref<1x1x8xi32>) outs(%y : memref<1x2x8x16xf32>)

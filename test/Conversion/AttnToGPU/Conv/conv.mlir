@@ -1,7 +1,4 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: for the --f32 option: Cannot find option named 'half'!
-
 // Segments; the greatest score in two steps; profiles; sums of 16 and 256
 // weights; normalisers; marks and their list; the product; exact rows.
 // CHECK-LABEL: func.func @toeplitz

@@ -1,7 +1,4 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: for the --f32 option: Cannot find option named 'half'!
-
 // Turns of a position in units of 2^-64: 1 / (2 pi), and a hundredth of it.
 // CHECK: memref.global "private" constant @[[$TABLE:.*]] : memref<2xi64> = dense<[2935890503282001227, 29358905032820012]>
 // CHECK-LABEL: func.func @rope

@@ -1,7 +1,4 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: for the --f32 option: Cannot find option named 'half'!
-
 // Half norms, then 2 heads of 200 keys, 64 keys to a block of 4 warps. Of every
 // score only the best and its code are kept.
 // CHECK-LABEL: func.func @quantize

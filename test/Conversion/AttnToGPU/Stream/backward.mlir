@@ -1,7 +1,4 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --cse --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half --split-input-file 2>&1 | FileCheck %s --check-prefix=MATH
-// MATH: for the --f32 option: Cannot find option named 'half'!
-
 // Sums of outputs times their gradients; queries, in 2 tiles for each of 2 heads;
 // rows, in 2 tiles; the gradient of the log weight; what is rounded.
 // CHECK-LABEL: func.func @gradient

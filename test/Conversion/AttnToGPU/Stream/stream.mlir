@@ -1,7 +1,4 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu | FileCheck %s
-// RUN: not fovea-opt %s --convert-attn-to-gpu=f32=half 2>&1 | FileCheck %s --check-prefix=OPTION
-// OPTION: for the --f32 option: Cannot find option named 'half'!
-
 !rows = memref<2x4x100x64xf16>
 !tile = memref<1x1x?x64xf16, strided<[25600, 6400, 64, 1], offset: ?>>
 !keys = memref<1x1x100x64xf16, strided<[25600, 6400, 64, 1], offset: ?>>

@@ -56,22 +56,3 @@ func.func @partitioned(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: mem
       outs(%db, %dv : memref<1x2x3x200xf32>, memref<1x1x200x64xf32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64}
   return
 }
-
-// Products of register tiles with the keys where bases begin, then with queries.
-// CHECK-LABEL: func.func @recover(
-//  CHECK-SAME:   %[[Q:[a-z0-9]+]]: memref<1x4x200x64xbf16>, %[[K:[a-z0-9]+]]: memref<1x2x200x64xbf16>,
-//       CHECK:   scf.forall {{.*}} in (4, 4) {
-//       CHECK:     vector.load %[[K]]
-//       CHECK:     vector.fma
-// The heads that share a key head, one after the other.
-//       CHECK:   scf.for %{{.*}} = %c0 to %c2 step %c1 {
-//       CHECK:     scf.forall {{.*}} in (2, 5) {
-//       CHECK:       vector.load %[[Q]]
-//       CHECK:       vector.fma
-//   CHECK-NOT:   attn.
-func.func @recover(%q: memref<1x4x200x64xbf16>, %k: memref<1x2x200x64xbf16>, %m: memref<1x4x20xi32>, %d: memref<1x4x20x200xf32>,
-                   %dq: memref<1x4x200x64xf32>, %dk: memref<1x2x200x64xf32>) {
-  attn.conv_recover_backward ins(%q, %k, %m : memref<1x4x200x64xbf16>, memref<1x2x200x64xbf16>, memref<1x4x20xi32>)
-      gradient(%d : memref<1x4x20x200xf32>) outs(%dq, %dk : memref<1x4x200x64xf32>, memref<1x2x200x64xf32>)
-  return
-}

@@ -1,19 +1,16 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.low_rank_backward and attn.polynomial_features_backward against all entries
-in NumPy, the reference pipeline against the same, and the bits of threads."""
-
-import math
+"""attn.low_rank_backward against all entries in NumPy, the reference pipeline
+against the same, and the bits of threads."""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state, tensor
 from hidden import check_hidden, plant, somewhere
 from kernels import NAMES
-from low_rank_cases import HEADS, hidden_bound, in_columns, make_factors, make_mask, part_types, reading_rows
+from low_rank_cases import HEADS, MASKS, hidden_bound, in_columns, make_factors, make_mask, mask_heads, part_types, reading_rows
 
 check = Checker()
-MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
 
 FACTORS = {
     "mask": MASKS,
@@ -91,7 +88,7 @@ def run(index, case):
     if M == 0 and case["mask"] != "causal":
         return
     u1, u2, v = make_factors(rng, case, N, M)
-    lead = (B, H) if case["per_head"] else (1, 1)
+    lead = mask_heads(case, M)
     parts, entries = make_mask(check.reference, rng, case["mask"], lead, N, M)
     entries = np.broadcast_to(entries, (B, H, N, M))
     out = check.reference.low_rank(u1, u2, v, entries).astype(NAMES[dtype])
@@ -135,27 +132,5 @@ def check_number(kernel, mask, arrays, parts, clean, entries, name, at, number, 
     check_hidden(check, found, clean, reads, what, hidden_bound(mask, dtype, BOUNDS))
 
 
-def check_features():
-    rng = np.random.default_rng(2)
-    cases = [((1, 1, 1, 1), 0), ((1, 2, 3, 1), 5), ((2, 2, 9, 3), 3), ((1, 2, 33, 16), 2), ((1, 1, 5, 17), 3),
-             ((1, 1, 2, 64), 2), ((1, 1, 70, 7), 4), ((1, 0, 3, 4), 1)]
-    for (shape, degree), dtype, cpu in ((c, d, p) for c in cases for d in check.types() for p in check.usable_cpus()):
-        if cpu != "native" and dtype not in ("f32", "f64"):
-            continue
-        x = normal(rng, shape, dtype)
-        d_out = normal(rng, (*shape[:3], math.comb(shape[3] + degree, degree)), dtype)
-        kind, features = tensor(shape, dtype), tensor(d_out.shape, dtype)
-        text = (f"func.func @f(%x: {kind}, %g: {features}) -> {kind} {{\n  %o = tensor.empty() : {kind}\n"
-                f"  %r = attn.polynomial_features_backward ins(%x : {kind}) gradient(%g : {features})"
-                f" outs(%o : {kind}) {{degree = {degree} : i64, scale = 0.25 : f64}} -> {kind}\n"
-                f"  return %r : {kind}\n}}\n")
-        expected = check.reference.polynomial_features_backward(d_out, x, degree=degree, scale=0.25)
-        for target in check.targets():
-            found = check.library.compile(text, target=target, cpu=cpu)(x, d_out)[0]
-            check.close(found, expected, BOUNDS[dtype], f"features {shape} {degree} {dtype} {cpu} {target}")
-
-
 check.matrix(FACTORS, 11, run)
-if check.only is None:
-    check_features()
 check.finish()

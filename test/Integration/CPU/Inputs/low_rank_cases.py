@@ -11,6 +11,7 @@ from kernels import NAMES
 
 # Batch entries, heads, key heads.
 HEADS = [(1, 1, 1), (2, 3, 3), (2, 4, 2), (1, 4, 1), (0, 2, 1), (1, 0, 1)]
+MASKS = ["causal", "row_change", "row_interval", "distinct_rows", "distinct_columns"]
 
 
 def part_types(parts, kind=tensor):
@@ -37,6 +38,12 @@ def make_factors(rng, case, N, M):
     # One positive feature.
     u1[..., 0] = u2[..., 0] = 4 * math.sqrt(r)
     return u1, u2, v
+
+
+def mask_heads(case, columns):
+    """Batch entries and heads of a mask; heads share the changes of no column."""
+    shared = not case["per_head"] or (case["mask"] == "row_change" and columns == 0)
+    return (1, 1) if shared else case["heads"][:2]
 
 
 def make_mask(ref, rng, mask, lead, N, M):

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
@@ -24,9 +25,13 @@ KernelBuilder::KernelBuilder(Location loc, OpBuilder &builder,
   setLanes(lanes);
 }
 
+Type KernelBuilder::getVectorType(Type elementType) const {
+  return lanes ? Type(VectorType::get({lanes}, elementType)) : elementType;
+}
+
 void KernelBuilder::setLanes(int64_t count) {
   lanes = count;
-  vectorType = count ? Type(VectorType::get({count}, stateType)) : stateType;
+  vectorType = getVectorType(stateType);
 }
 
 //===----------------------------------------------------------------------===//
@@ -183,16 +188,20 @@ static FloatType getElementType(Value memref) {
 }
 
 Value KernelBuilder::loadVector(Value memref, ValueRange indices) {
-  FloatType type = getElementType(memref);
-  Value vector = vector::LoadOp::create(*this, VectorType::get({lanes}, type),
-                                        memref, indices);
-  if (type == stateType)
+  if (!lanes)
+    return loadScalar(memref, indices);
+  Type type = cast<MemRefType>(memref.getType()).getElementType();
+  Value vector =
+      vector::LoadOp::create(*this, getVectorType(type), memref, indices);
+  if (type == stateType || isa<IntegerType>(type))
     return vector;
   return arith::ExtFOp::create(*this, vectorType, vector);
 }
 
 void KernelBuilder::storeVector(Value vector, Value memref, ValueRange indices,
                                 bool streaming) {
+  if (!lanes)
+    return storeScalar(vector, memref, indices);
   FloatType type = getElementType(memref);
   if (type != stateType)
     vector =
@@ -206,7 +215,7 @@ void KernelBuilder::storeVector(Value vector, Value memref, ValueRange indices,
 
 Value KernelBuilder::loadScalar(Value memref, ValueRange indices) {
   Value value = memref::LoadOp::create(*this, memref, indices);
-  if (value.getType() == stateType)
+  if (value.getType() == stateType || isa<IntegerType>(value.getType()))
     return value;
   return arith::ExtFOp::create(*this, stateType, value);
 }
@@ -216,6 +225,73 @@ void KernelBuilder::storeScalar(Value value, Value memref, ValueRange indices) {
   if (type != stateType)
     value = arith::TruncFOp::create(*this, type, value);
   memref::StoreOp::create(*this, value, memref, indices);
+}
+
+std::pair<Value, Value> KernelBuilder::loadPairs(Value memref,
+                                                 ValueRange indices) {
+  if (!lanes) {
+    SmallVector<Value> next(indices);
+    next.back() = add(next.back(), 1);
+    return {loadScalar(memref, indices), loadScalar(memref, next)};
+  }
+  KernelBuilder both(getLoc(), *this, stateType, 2 * lanes);
+  auto parts =
+      vector::DeinterleaveOp::create(*this, both.loadVector(memref, indices));
+  return {parts.getRes1(), parts.getRes2()};
+}
+
+void KernelBuilder::storePairs(Value first, Value second, Value memref,
+                               ValueRange indices) {
+  if (!lanes) {
+    SmallVector<Value> next(indices);
+    next.back() = add(next.back(), 1);
+    storeScalar(first, memref, indices);
+    return storeScalar(second, memref, next);
+  }
+  KernelBuilder both(getLoc(), *this, stateType, 2 * lanes);
+  both.storeVector(vector::InterleaveOp::create(*this, first, second), memref,
+                   indices);
+}
+
+Value KernelBuilder::loadIndex(Value memref, ValueRange indices) {
+  Value element = memref::LoadOp::create(*this, memref, indices);
+  return arith::IndexCastOp::create(*this, getIndexType(), element);
+}
+
+void KernelBuilder::storeIndex(Value value, Value memref, ValueRange indices) {
+  Value element = arith::IndexCastOp::create(*this, getI32Type(), value);
+  memref::StoreOp::create(*this, element, memref, indices);
+}
+
+Value KernelBuilder::toNumber(Value index) {
+  Value integer = arith::IndexCastOp::create(*this, getI32Type(), index);
+  return arith::SIToFPOp::create(*this, getStateType(), integer);
+}
+
+Value KernelBuilder::allocate(ArrayRef<Value> leading,
+                              ArrayRef<int64_t> trailing, Type elementType) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamicExtents;
+  for (Value extent : leading) {
+    std::optional<int64_t> known = getConstantIntValue(extent);
+    shape.push_back(known.value_or(ShapedType::kDynamic));
+    if (!known)
+      dynamicExtents.push_back(extent);
+  }
+  llvm::append_range(shape, trailing);
+  return memref::AllocOp::create(*this, MemRefType::get(shape, elementType),
+                                 dynamicExtents, getI64IntegerAttr(64));
+}
+
+Value KernelBuilder::allocateLike(Value like, Type elementType, unsigned drop) {
+  auto type = cast<MemRefType>(like.getType());
+  SmallVector<Value> dynamicExtents;
+  for (int64_t dim = drop; dim < type.getRank(); ++dim)
+    if (type.isDynamicDim(dim))
+      dynamicExtents.push_back(extent(like, dim));
+  return memref::AllocOp::create(
+      *this, MemRefType::get(type.getShape().drop_front(drop), elementType),
+      dynamicExtents, getI64IntegerAttr(64));
 }
 
 void KernelBuilder::prefetch(Value memref, ValueRange indices,
@@ -279,6 +355,16 @@ void KernelBuilder::loop(Value low, Value high, int64_t step,
     body(iv);
     return Values();
   });
+}
+
+void KernelBuilder::forAll(ArrayRef<Value> bounds,
+                           function_ref<void(ValueRange)> body) {
+  SmallVector<OpFoldResult> mixed = getAsOpFoldResult(bounds);
+  auto forall = scf::ForallOp::create(*this, mixed, /*outputs=*/ValueRange(),
+                                      /*mapping=*/std::nullopt);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPoint(forall.getTerminator());
+  body(forall.getInductionVars());
 }
 
 void KernelBuilder::overVectors(int64_t width, function_ref<void(Value)> body) {

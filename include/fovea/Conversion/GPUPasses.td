@@ -69,7 +69,7 @@ def ConvertAttnToGPUPass : Pass<"convert-attn-to-gpu", "::mlir::ModuleOp"> {
     | `attn.vq_backward` | summaries of older tokens, then kernels of tiles of 64 queries by 64 tokens or codewords |
     | `attn.conv_apply`, `attn.conv_recover` and gradients | loops over lags and rows, products of tiles whose elements are looked up, or transforms by the runtime |
     | `attn.low_rank` and its gradient | products of tiles, of chunks of keys or the keys of a group; scans of the sums of chunks |
-    | `attn.rope`, `attn.polynomial_features` and gradients | a thread for each pair of columns; a warp for each row |
+    | `attn.rope`, `attn.polynomial_features` and gradients | a warp for each row |
     | `attn.tree_*` | a thread for each column of a node, level by level; a kernel lists the new frontier of `attn.tree_split` |
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and

@@ -32,6 +32,8 @@ public:
 
   mlir::FloatType getStateType() const { return stateType; }
   mlir::Type getVectorType() const { return vectorType; }
+  /// A vector of as many elements of another type.
+  mlir::Type getVectorType(mlir::Type elementType) const;
   int64_t getLanes() const { return lanes; }
 
   /// Vectors have another number of lanes as long as one of these lives.
@@ -106,7 +108,8 @@ public:
   /// A polynomial in `x`, constant term first.
   mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
 
-  /// Loads or stores one vector; elements of another type are converted.
+  /// Loads or stores one vector, or the scalar where there are no lanes;
+  /// floating-point elements of another type are converted.
   mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices);
   /// A streaming store goes past the caches; its address must be aligned.
   void storeVector(mlir::Value vector, mlir::Value memref,
@@ -115,6 +118,29 @@ public:
   mlir::Value loadScalar(mlir::Value memref, mlir::ValueRange indices);
   void storeScalar(mlir::Value scalar, mlir::Value memref,
                    mlir::ValueRange indices);
+
+  /// Loads or stores two vectors whose elements alternate in memory.
+  std::pair<mlir::Value, mlir::Value> loadPairs(mlir::Value memref,
+                                                mlir::ValueRange indices);
+  void storePairs(mlir::Value first, mlir::Value second, mlir::Value memref,
+                  mlir::ValueRange indices);
+
+  /// Codes and counts: `i32` in memory, `index` in arithmetic.
+  mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
+  void storeIndex(mlir::Value value, mlir::Value memref,
+                  mlir::ValueRange indices);
+  /// An index as a number of the state type.
+  mlir::Value toNumber(mlir::Value index);
+
+  /// An uninitialised buffer of extents `leading`, which may be constants, and
+  /// `trailing`; the caller frees it.
+  mlir::Value allocate(llvm::ArrayRef<mlir::Value> leading,
+                       llvm::ArrayRef<int64_t> trailing,
+                       mlir::Type elementType);
+  /// An uninitialised buffer of the shape of `like` without its first `drop`
+  /// dimensions and with elements of another type; the caller frees it.
+  mlir::Value allocateLike(mlir::Value like, mlir::Type elementType,
+                           unsigned drop = 0);
 
   /// Asks for the cache line at `indices` to be brought to the first cache
   /// level (locality 3) or to the second (2), to be written if `isWrite`.
@@ -143,6 +169,9 @@ public:
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);
+  /// A parallel loop.
+  void forAll(llvm::ArrayRef<mlir::Value> bounds,
+              llvm::function_ref<void(mlir::ValueRange)> body);
   /// Calls `body` with the first column of every whole vector of a row of
   /// `width` columns, in a loop where they are many.
   void overVectors(int64_t width, llvm::function_ref<void(mlir::Value)> body);

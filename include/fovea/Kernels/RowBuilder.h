@@ -37,24 +37,6 @@ public:
                Value row, int64_t columns);
   /// `sum_c a[aRow, c] b[bRow, c]` over `columns` columns of packed rows.
   Value dotPacked(Value a, Value aRow, Value b, Value bRow, int64_t columns);
-
-  /// A parallel loop.
-  void forAll(llvm::ArrayRef<Value> bounds,
-              llvm::function_ref<void(ValueRange)> body);
-
-  /// Codes and counts: `i32` in memory, `index` in arithmetic.
-  Value loadIndex(Value memref, ValueRange indices);
-  void storeIndex(Value value, Value memref, ValueRange indices);
-  /// An index as a number of the state type.
-  Value toNumber(Value index);
-
-  /// An uninitialised buffer of extents `leading`, which may be constants, and
-  /// `trailing`; the caller frees it.
-  Value allocate(llvm::ArrayRef<Value> leading,
-                 llvm::ArrayRef<int64_t> trailing, mlir::Type elementType);
-  /// An uninitialised buffer of the shape of `like` without its first `drop`
-  /// dimensions and with elements of another type; the caller frees it.
-  Value allocateLike(Value like, mlir::Type elementType, unsigned drop = 0);
 };
 
 } // namespace fovea::attn

@@ -6,12 +6,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
+#include "fovea/Conversion/Interfaces/TeamLowering.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.cpp.inc"
+
+FloatType fovea::attn::getComputeType(Operation *op) {
+  for (Type type : op->getOperandTypes())
+    if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
+      return getStateType(element);
+  llvm_unreachable("operations that compute have data");
+}
 
 LogicalResult fovea::attn::lowerOps(
     Operation *root, ArrayRef<std::string> names,

@@ -20,6 +20,8 @@ namespace fovea::attn {
 /// --convert-attn-to-gpu and --attn-lower-to-reference know.
 void registerLowerToVectorExternalModels(mlir::DialectRegistry &registry);
 void registerLowerToGPUExternalModels(mlir::DialectRegistry &registry);
+/// Of operations whose kernels are the same for the first two.
+void registerLowerToTeamsExternalModels(mlir::DialectRegistry &registry);
 void registerLowerToReferenceExternalModels(mlir::DialectRegistry &registry);
 
 /// Attach those of a folder of AttnToVector.
@@ -29,6 +31,8 @@ void attachQuantizeToVector(mlir::MLIRContext &context);
 void attachStreamToVector(mlir::MLIRContext &context);
 void attachSummarizeToVector(mlir::MLIRContext &context);
 void attachTreeToVector(mlir::MLIRContext &context);
+
+void attachLowRankToTeams(mlir::MLIRContext &context);
 
 /// Attach those of some operations, in AttnToGPU.
 void attachCodebookToGPU(mlir::MLIRContext &context);

@@ -16,14 +16,6 @@ namespace fovea::attn {
 
 // Each emits its code before the operation, on memrefs.
 
-/// `frequencies` has the turns that a pair of columns makes for a position, in
-/// units of 2^-64 and without whole turns, as i64.
-void emitRopeLoops(mlir::OpBuilder &builder, RopeOp op,
-                   mlir::Value frequencies);
-void emitRopeLoops(mlir::OpBuilder &builder, RopeBackwardOp op,
-                   mlir::Value frequencies);
-/// What `frequencies` holds for pair `pair` of `pairs`.
-uint64_t getFrequencyFraction(double base, int64_t pair, int64_t pairs);
 void emitPolynomialLoops(mlir::OpBuilder &builder, PolynomialFeaturesOp op);
 
 /// Fails, with an error, if rows are too wide.

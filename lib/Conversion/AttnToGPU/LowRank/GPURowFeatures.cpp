@@ -1,4 +1,4 @@
-//===- GPURowFeatures.cpp - Angles and features of rows on a GPU ----------===//
+//===- GPURowFeatures.cpp - Features of rows on a GPU ---------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULowRankKernels.h"
-#include "fovea/Kernels/CosineSine.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/Monomials.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,67 +15,6 @@
 
 using namespace mlir;
 using namespace fovea::attn;
-
-//===----------------------------------------------------------------------===//
-// Rope
-//===----------------------------------------------------------------------===//
-
-uint64_t fovea::attn::getFrequencyFraction(double base, int64_t pair,
-                                           int64_t pairs) {
-  long double turns = std::pow(static_cast<long double>(base),
-                               -static_cast<long double>(pair) / pairs) /
-                      (2 * std::acos(-1.0L));
-  return static_cast<uint64_t>(std::ldexp(turns - std::floor(turns), 64) +
-                               0.5L);
-}
-
-/// Products of integers modulo 2^64 drop whole turns: angles are exact at any
-/// position. A thread turns one pair of columns; back if `sign` is -1.
-static void emitTurns(OpBuilder &builder, Location loc, Value input,
-                      Value positions, Value output, Value frequencies,
-                      double sign) {
-  RowBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
-  Value extents[] = {b.extent(input, 0), b.extent(input, 1), b.extent(input, 2),
-                     b.div(b.extent(input, 3), 2)};
-  parallelLoop(b, extents, [&](ValueRange at) {
-    SmallVector<Value> place;
-    for (int64_t dim = 0; dim < 3; ++dim)
-      place.push_back(b.broadcastIndex(positions, dim, at[dim]));
-    Value position = arith::ExtSIOp::create(
-        b, b.getI64Type(),
-        memref::LoadOp::create(b, positions, place).getResult());
-    Value turns = b.mul(
-        position, memref::LoadOp::create(b, frequencies, at[3]).getResult());
-    // The nearest quarter, and what is left: at most an eighth of a turn.
-    Value quarters = arith::ShRUIOp::create(b, b.add(turns, int64_t(1) << 61),
-                                            b.like(turns, 62));
-    Value left =
-        b.sub(turns, arith::ShLIOp::create(b, quarters, b.like(turns, 62)));
-    Value angle = b.fmul(arith::SIToFPOp::create(b, b.getF32Type(), left),
-                         b.scalar(std::ldexp(2 * std::acos(-1.0), -64)));
-    auto [cosine, sine] = emitCosineSine(b, angle, quarters);
-    if (sign < 0)
-      sine = arith::NegFOp::create(b, sine);
-    Value even = b.mul(at[3], 2);
-    Value first[] = {at[0], at[1], at[2], even};
-    Value second[] = {at[0], at[1], at[2], b.add(even, 1)};
-    Value x = b.loadScalar(input, first), y = b.loadScalar(input, second);
-    b.storeScalar(b.fsub(b.fmul(x, cosine), b.fmul(y, sine)), output, first);
-    b.storeScalar(b.fma(x, sine, b.fmul(y, cosine)), output, second);
-  });
-}
-
-void fovea::attn::emitRopeLoops(OpBuilder &builder, RopeOp op,
-                                Value frequencies) {
-  emitTurns(builder, op.getLoc(), op.getInput(), op.getPositions(),
-            op.getOutput(), frequencies, /*sign=*/1.0);
-}
-
-void fovea::attn::emitRopeLoops(OpBuilder &builder, RopeBackwardOp op,
-                                Value frequencies) {
-  emitTurns(builder, op.getLoc(), op.getDOutput(), op.getPositions(),
-            op.getDInput(), frequencies, /*sign=*/-1.0);
-}
 
 //===----------------------------------------------------------------------===//
 // Polynomial features

@@ -24,40 +24,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// The frequencies of a rope, in a constant of the module.
-template <typename OpTy>
-static Value makeFrequencies(OpTy op, SymbolTableCollection &symbols) {
-  OpBuilder builder(op);
-  Value rows = op.getDpsInits().front();
-  int64_t pairs = cast<MemRefType>(rows.getType()).getDimSize(3) / 2;
-  SmallVector<int64_t> frequencies;
-  for (int64_t pair = 0; pair < pairs; ++pair)
-    frequencies.push_back(
-        getFrequencyFraction(op.getBase().convertToDouble(), pair, pairs));
-  auto type = RankedTensorType::get({pairs}, builder.getI64Type());
-  auto constant = arith::ConstantOp::create(
-      builder, op.getLoc(),
-      DenseElementsAttr::get(type, ArrayRef<int64_t>(frequencies)));
-  auto global = bufferization::getGlobalFor(constant, symbols, /*alignment=*/0);
-  constant.erase();
-  if (failed(global))
-    return {};
-  return memref::GetGlobalOp::create(builder, op.getLoc(), global->getType(),
-                                     global->getName());
-}
-
-template <typename OpTy>
-static LogicalResult lowerRope(OpTy op, OpBuilder &builder,
-                               GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
-    return failure();
-  Value frequencies = makeFrequencies(op, lowering.symbols);
-  if (!frequencies)
-    return failure();
-  emitRopeLoops(builder, op, frequencies);
-  return success();
-}
-
 static LogicalResult lowerFeatures(PolynomialFeaturesOp op, OpBuilder &builder,
                                    GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
@@ -84,7 +50,7 @@ static LogicalResult lowerLowRank(OpTy op, OpBuilder &builder,
 }
 
 void fovea::attn::attachLowRankToGPU(MLIRContext &context) {
-  attachLowerings<GPUModel, lowerRope<RopeOp>, lowerRope<RopeBackwardOp>,
-                  lowerFeatures, lowerFeaturesBackward, lowerLowRank<LowRankOp>,
-                  lowerLowRank<LowRankBackwardOp>>(context);
+  attachLowerings<GPUModel, lowerFeatures, lowerFeaturesBackward,
+                  lowerLowRank<LowRankOp>, lowerLowRank<LowRankBackwardOp>>(
+      context);
 }

@@ -99,8 +99,6 @@ protected:
   RowBuilder b;
 };
 
-void emitRope(mlir::OpBuilder &builder, RopeOp op, int64_t vectorBits);
-void emitRope(mlir::OpBuilder &builder, RopeBackwardOp op, int64_t vectorBits);
 void emitPolynomialFeatures(mlir::OpBuilder &builder, PolynomialFeaturesOp op,
                             int64_t vectorBits);
 void emitPolynomialFeaturesBackward(mlir::OpBuilder &builder,

@@ -13,13 +13,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-template <typename OpTy>
-static LogicalResult lowerRope(OpTy op, OpBuilder &builder,
-                               VectorLowering &lowering) {
-  emitRope(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
 static LogicalResult lowerFeatures(PolynomialFeaturesOp op, OpBuilder &builder,
                                    VectorLowering &lowering) {
   emitPolynomialFeatures(builder, op, lowering.cpu.vectorBits);
@@ -48,7 +41,6 @@ static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
 }
 
 void fovea::attn::attachLowRankToVector(MLIRContext &context) {
-  attachLowerings<VectorModel, lowerRope<RopeOp>, lowerRope<RopeBackwardOp>,
-                  lowerFeatures, lowerFeaturesBackward, lowerLowRank,
-                  lowerLowRankBackward>(context);
+  attachLowerings<VectorModel, lowerFeatures, lowerFeaturesBackward,
+                  lowerLowRank, lowerLowRankBackward>(context);
 }

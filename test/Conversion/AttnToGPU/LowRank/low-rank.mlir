@@ -1,9 +1,10 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// Turns of a position in units of 2^-64: 1 / (2 pi), and a hundredth of it.
+// Turns of a position in units of 2^-64: 1 / (2 pi), and a hundredth of it. A
+// warp for each head and row.
 // CHECK: memref.global "private" constant @[[$TABLE:.*]] : memref<2xi64> = dense<[2935890503282001227, 29358905032820012]>
 // CHECK-LABEL: func.func @rope
 // CHECK: memref.get_global @[[$TABLE]]
-// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c16, {{.*}} threads({{.*}}) in (%{{.*}} = %c32
 // CHECK: arith.extsi {{.*}} : i32 to i64
 // CHECK: arith.muli {{.*}} : i64
 // CHECK-NOT: f64
@@ -88,7 +89,7 @@ func.func @changes(%u: memref<1x1x8x4xf32>, %e: memref<1x1x8xi32>, %o: memref<1x
 // Angles of the same table, turned back.
 // CHECK-LABEL: func.func @rope_backward
 // CHECK: memref.get_global @[[$TABLE]]
-// CHECK: scf.parallel
+// CHECK: gpu.launch
 // CHECK: arith.negf
 func.func @rope_backward(%p: memref<1x1x8xi32>, %d: memref<1x2x8x4xf16>, %o: memref<1x2x8x4xf16>) {
   attn.rope_backward ins(%p : memref<1x1x8xi32>) gradient(%d : memref<1x2x8x4xf16>) outs(%o : memref<1x2x8x4xf16>)

@@ -107,8 +107,8 @@ func.func @changes(%u: memref<1x2x100x8xf32>, %e: memref<1x1x100xi32>, %c: memre
 
 // CHECK-LABEL: func.func @rope(
 //       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (2, 2)
-//       CHECK:     vector.fma {{.*}} : vector<16xf64>
-//       CHECK:     arith.truncf %{{.*}} : vector<16xf64> to vector<16xf32>
+//       CHECK:     arith.muli {{.*}} : vector<16xi64>
+//       CHECK:     arith.sitofp %{{.*}} : vector<16xi32> to vector<16xf32>
 //       CHECK:     scf.for %{{.*}} = %c0 to %c4
 //       CHECK:       vector.deinterleave
 //       CHECK:       vector.interleave

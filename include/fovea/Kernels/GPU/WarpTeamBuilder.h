@@ -1,0 +1,49 @@
+//===- WarpTeamBuilder.h - Teams that are warps of a GPU --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_GPU_WARPTEAMBUILDER_H
+#define FOVEA_KERNELS_GPU_WARPTEAMBUILDER_H
+
+#include "fovea/Kernels/TeamBuilder.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace fovea::attn {
+
+/// A team is a warp, and a block of threads. A grid is a launch. Column c is
+/// lane c % 32's.
+class WarpTeamBuilder : public TeamBuilder {
+public:
+  WarpTeamBuilder(mlir::Location loc, mlir::OpBuilder &builder);
+
+  void forTeams(llvm::ArrayRef<Value> grid,
+                llvm::function_ref<void(ValueRange)> body) override;
+  bool hasManyTeams() const override { return true; }
+  int64_t getMinTeams() const override;
+  using TeamBuilder::forColumns;
+  void forColumns(Value begin, Value end, ColumnBody body) override;
+  Value reduceColumns(mlir::vector::CombiningKind kind, double init,
+                      Value begin, Value end, ColumnValue body) override;
+  void single(llvm::function_ref<void()> body) override;
+  void barrier() override;
+  /// Small ones are in shared memory.
+  Value teamBuffer(llvm::ArrayRef<int64_t> shape,
+                   mlir::Type elementType) override;
+
+private:
+  /// The first column of the lane from `begin` on.
+  Value firstColumn(Value begin);
+
+  /// Of the launch that is being emitted.
+  mlir::gpu::LaunchOp launch;
+  Value lane;
+  int64_t sharedBytes = 0;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_GPU_WARPTEAMBUILDER_H

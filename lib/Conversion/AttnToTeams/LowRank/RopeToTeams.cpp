@@ -1,0 +1,205 @@
+//===- RopeToTeams.cpp - Loops of attn.rope and its gradient --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   a team for each (batch, chunk of rows)
+//     cosines, sines = of every row and pair of columns, for all heads
+//     for each head, row
+//       turn the pairs
+//
+// Angles are products of a position and a frequency, counted in turns. The
+// frequency is an integer in units of 2^-64 turns: products modulo 2^64 drop
+// whole turns exactly, at any position.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LowRankTeams.h"
+#include "fovea/Kernels/CosineSine.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferUtils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Numbers in the tables of a team, and rows of one.
+static constexpr int64_t kTableNumbers = 4096, kMaxRows = 64;
+
+namespace {
+class RopeKernel {
+public:
+  /// Turns pairs of `input` by their angles; back if `sign` is -1.
+  RopeKernel(TeamBuilder &builder, Value input, Value positions, Value output,
+             const APFloat &base, double sign)
+      : b(builder), input(input), positions(positions), output(output),
+        base(base.convertToDouble()), sign(sign),
+        pairs(cast<MemRefType>(input.getType()).getDimSize(3) / 2) {}
+
+  void emit();
+
+private:
+  void makeFrequencies();
+  Value makeConstant(DenseElementsAttr numbers);
+  void emitTables(Value batch, Value head, Value firstRow, Value count);
+  void emitAngles(KernelBuilder &k, Value position, Value row, Value pair);
+  void turnRow(Value batch, Value head, Value row, Value tableRow);
+
+  TeamBuilder &b;
+  Value input, positions, output;
+  double base, sign;
+  int64_t pairs;
+  /// What pairs turn for a position, and in f64 what that is too small by.
+  Value frequencies, rests;
+  Value cosines, sines;
+};
+} // namespace
+
+void RopeKernel::makeFrequencies() {
+  SmallVector<int64_t> whole;
+  SmallVector<double> rest;
+  for (int64_t i = 0; i < pairs; ++i) {
+    long double turns = std::pow(static_cast<long double>(base),
+                                 -static_cast<long double>(i) / pairs) /
+                        (2 * std::acos(-1.0L));
+    turns = std::ldexp(turns - std::floor(turns), 64);
+    uint64_t units = static_cast<uint64_t>(turns + 0.5L);
+    whole.push_back(static_cast<int64_t>(units));
+    rest.push_back(std::ldexp(double(turns - units), -64));
+  }
+  frequencies = makeConstant(DenseElementsAttr::get(
+      RankedTensorType::get(pairs, b.getI64Type()), ArrayRef(whole)));
+  if (b.getStateType().isF64())
+    rests = makeConstant(DenseElementsAttr::get(
+        RankedTensorType::get(pairs, b.getF64Type()), ArrayRef(rest)));
+}
+
+/// The numbers as a constant of the module, which operations share.
+Value RopeKernel::makeConstant(DenseElementsAttr numbers) {
+  SymbolTableCollection symbols;
+  auto constant = arith::ConstantOp::create(b, numbers);
+  memref::GlobalOp global =
+      *bufferization::getGlobalFor(constant, symbols, /*alignment=*/64);
+  constant.erase();
+  return memref::GetGlobalOp::create(b, global.getType(), global.getName());
+}
+
+/// Cosines and sines of one row's angles for the pairs from `pair` on.
+void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
+                            Value pair) {
+  Type unitType = k.getVectorType(k.getI64Type());
+  auto number = [&](int64_t value) -> Value {
+    Value constant = arith::ConstantIntOp::create(k, value, /*width=*/64);
+    return k.getLanes() ? vector::BroadcastOp::create(k, unitType, constant)
+                        : constant;
+  };
+  Value at = k.getLanes() ? vector::BroadcastOp::create(k, unitType, position)
+                          : position;
+  Value turns = k.mul(at, k.loadVector(frequencies, pair));
+  // The nearest quarter, and what is left: at most an eighth of a turn.
+  Value quarters = arith::ShRUIOp::create(
+      k, k.add(turns, number(int64_t(1) << 61)), number(62));
+  Value left =
+      k.sub(turns, arith::ShLIOp::create(k, quarters, number(62)).getResult());
+  Value angle;
+  if (rests) {
+    Value rest = arith::SIToFPOp::create(k, k.getVectorType(), at);
+    angle = arith::SIToFPOp::create(k, k.getVectorType(), left);
+    angle = k.fma(rest, k.loadVector(rests, pair),
+                  k.fmul(angle, k.splat(std::ldexp(1.0, -64))));
+  } else {
+    // The upper half is as much as f32 takes.
+    left = arith::TruncIOp::create(
+        k, k.getVectorType(k.getI32Type()),
+        arith::ShRSIOp::create(k, left, number(32)).getResult());
+    angle = arith::SIToFPOp::create(k, k.getVectorType(), left);
+    angle = k.fmul(angle, k.splat(std::ldexp(1.0, -32)));
+  }
+  angle = k.fmul(angle, k.splat(2 * std::acos(-1.0)));
+  auto [cosine, sine] = emitCosineSine(k, angle, quarters);
+  if (sign < 0)
+    sine = arith::NegFOp::create(k, sine);
+  k.storeVector(cosine, cosines, {row, pair});
+  k.storeVector(sine, sines, {row, pair});
+}
+
+void RopeKernel::emitTables(Value batch, Value head, Value firstRow,
+                            Value count) {
+  b.loop(b.index(0), count, 1, [&](Value row) {
+    Value at[] = {batch, head, b.add(firstRow, row)};
+    for (int64_t dim = 0; dim < 3; ++dim)
+      at[dim] = b.broadcastIndex(positions, dim, at[dim]);
+    Value position = arith::ExtSIOp::create(
+        b, b.getI64Type(),
+        memref::LoadOp::create(b, positions, at).getResult());
+    b.forColumns(pairs, [&](KernelBuilder &k, Value pair) {
+      emitAngles(k, position, row, pair);
+    });
+  });
+}
+
+void RopeKernel::turnRow(Value batch, Value head, Value row, Value tableRow) {
+  b.forColumns(pairs, [&](KernelBuilder &k, Value pair) {
+    Value at[] = {batch, head, row, b.mul(pair, 2)};
+    auto [x, y] = k.loadPairs(input, at);
+    Value cosine = k.loadVector(cosines, {tableRow, pair});
+    Value sine = k.loadVector(sines, {tableRow, pair});
+    Value first = k.fsub(k.fmul(x, cosine), k.fmul(y, sine));
+    Value second = k.fma(x, sine, k.fmul(y, cosine));
+    k.storePairs(first, second, output, at);
+  });
+}
+
+void RopeKernel::emit() {
+  Value zero = b.index(0);
+  Value batches = b.extent(input, 0), heads = b.extent(input, 1),
+        rows = b.extent(input, 2);
+  bool hasHeads = cast<MemRefType>(positions.getType()).getDimSize(1) != 1;
+  int64_t chunk =
+      b.getRowsPerTeam(std::clamp<int64_t>(kTableNumbers / pairs, 1, kMaxRows));
+  makeFrequencies();
+  SmallVector<Value> grid = {batches, b.ceilDiv(rows, chunk)};
+  if (b.hasManyTeams())
+    grid.push_back(heads);
+  b.forTeams(grid, [&](ValueRange point) {
+    Value batch = point[0], firstRow = b.mul(point[1], chunk);
+    Value count = b.min(b.sub(rows, firstRow), chunk);
+    cosines = b.teamBuffer({chunk, pairs}, b.getStateType());
+    sines = b.teamBuffer({chunk, pairs}, b.getStateType());
+    auto turnHead = [&](Value head) {
+      b.loop(zero, count, 1, [&](Value row) {
+        turnRow(batch, head, b.add(firstRow, row), row);
+      });
+    };
+    if (b.hasManyTeams()) {
+      emitTables(batch, point[2], firstRow, count);
+      return turnHead(point[2]);
+    }
+    if (!hasHeads)
+      emitTables(batch, zero, firstRow, count);
+    b.loop(zero, heads, 1, [&](Value head) {
+      if (hasHeads)
+        emitTables(batch, head, firstRow, count);
+      turnHead(head);
+    });
+  });
+}
+
+LogicalResult fovea::attn::lowerToTeams(RopeOp op, TeamBuilder &builder) {
+  RopeKernel(builder, op.getInput(), op.getPositions(), op.getOutput(),
+             op.getBase(), /*sign=*/1.0)
+      .emit();
+  return success();
+}
+
+LogicalResult fovea::attn::lowerToTeams(RopeBackwardOp op,
+                                        TeamBuilder &builder) {
+  RopeKernel(builder, op.getDOutput(), op.getPositions(), op.getDInput(),
+             op.getBase(), /*sign=*/-1.0)
+      .emit();
+  return success();
+}

@@ -1,0 +1,105 @@
+//===- WarpTeamBuilder.cpp - Teams that are warps of a GPU ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/GPU/WarpTeamBuilder.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Buffers of a team that take more are in global memory, so that an SM still
+/// holds 16 teams.
+static constexpr int64_t kMaxSharedBytes = 12 << 10;
+
+WarpTeamBuilder::WarpTeamBuilder(Location loc, OpBuilder &builder)
+    : TeamBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0) {}
+
+int64_t WarpTeamBuilder::getMinTeams() const { return 2048; }
+
+void WarpTeamBuilder::forTeams(ArrayRef<Value> grid,
+                               function_ref<void(ValueRange)> body) {
+  OpBuilder::InsertionGuard guard(*this);
+  Value total = index(1);
+  for (Value extent : grid)
+    total = mul(total, extent);
+  launch = createLaunch(*this, getLoc(), total, kWarpSize, /*sharedBytes=*/0);
+  sharedBytes = 0;
+  setInsertionPointToStart(&launch.getBody().front());
+  lane = launch.getThreadIds().x;
+  body(splitNumber(*this, launch.getBlockIds().x, grid));
+  if (sharedBytes == 0)
+    return;
+  setInsertionPoint(launch);
+  Value bytes =
+      arith::ConstantOp::create(*this, getI32IntegerAttr(sharedBytes));
+  launch.getDynamicSharedMemorySizeMutable().assign(bytes);
+}
+
+Value WarpTeamBuilder::firstColumn(Value begin) {
+  if (isConstantIntValue(begin, 0))
+    return lane;
+  // Lanes before that of `begin` start with the next 32 columns.
+  Value column = add(roundDown(begin, kWarpSize), lane);
+  return select(less(column, begin), add(column, kWarpSize), column);
+}
+
+void WarpTeamBuilder::forColumns(Value begin, Value end, ColumnBody body) {
+  loop(firstColumn(begin), end, kWarpSize,
+       [&](Value column) { body(*this, column); });
+}
+
+Value WarpTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
+                                     Value begin, Value end, ColumnValue body) {
+  auto combine = [&](Value a, Value b) {
+    return vector::makeArithReduction(*this, getLoc(), kind, a, b);
+  };
+  Value total = loop(firstColumn(begin), end, kWarpSize, {scalar(init)},
+                     [&](Value column, ValueRange running) -> Values {
+                       return {combine(running.front(), body(*this, column))};
+                     })
+                    .front();
+  GPUKernelBuilder k(getLoc(), *this, kWarpSize);
+  for (int64_t mask = kWarpSize / 2; mask; mask /= 2)
+    total = combine(total, k.shuffleXor(total, mask));
+  return total;
+}
+
+void WarpTeamBuilder::single(function_ref<void()> body) {
+  ifThen(equal(lane, index(0)), body);
+  barrier();
+}
+
+void WarpTeamBuilder::barrier() {
+  GPUKernelBuilder(getLoc(), *this, kWarpSize).warpBarrier();
+}
+
+Value WarpTeamBuilder::teamBuffer(ArrayRef<int64_t> shape, Type elementType) {
+  int64_t bytes = llvm::divideCeil(elementType.getIntOrFloatBitWidth(), 8);
+  for (int64_t extent : shape)
+    bytes *= extent;
+  if (sharedBytes + bytes <= kMaxSharedBytes) {
+    GPUKernelBuilder k(getLoc(), *this, kWarpSize);
+    Value buffer = k.sharedBuffer(sharedBytes, shape, elementType);
+    sharedBytes = llvm::alignTo(sharedBytes + bytes, 16);
+    return buffer;
+  }
+  Value buffers;
+  {
+    OpBuilder::InsertionGuard guard(*this);
+    setInsertionPoint(launch);
+    buffers = allocate({launch.getGridSizeX()}, shape, elementType);
+    setInsertionPointAfter(launch);
+    memref::DeallocOp::create(*this, buffers);
+  }
+  return rowView(buffers, launch.getBlockIds().x);
+}

@@ -1,0 +1,75 @@
+//===- TeamBuilder.cpp - Teams that are threads of a CPU ------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/TeamBuilder.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+ThreadTeamBuilder::ThreadTeamBuilder(Location loc, OpBuilder &builder,
+                                     FloatType stateType, int64_t vectorBits,
+                                     int64_t minTeams)
+    : TeamBuilder(loc, builder, stateType, vectorBits / stateType.getWidth()),
+      minTeams(minTeams) {}
+
+void ThreadTeamBuilder::forTeams(ArrayRef<Value> grid,
+                                 function_ref<void(ValueRange)> body) {
+  forAll(grid, [&](ValueRange point) {
+    body(point);
+    freeScratch();
+  });
+}
+
+void ThreadTeamBuilder::forVectors(
+    Value begin, Value end, function_ref<void(int64_t, Value, Value)> body) {
+  std::optional<int64_t> from = getConstantIntValue(begin),
+                         last = getConstantIntValue(end);
+  if (!from || !last) {
+    Value whole = add(begin, roundDown(sub(end, begin), getLanes()));
+    body(getLanes(), begin, whole);
+    return body(1, whole, end);
+  }
+  for (int64_t lanes = getLanes(); *from < *last; lanes /= 2) {
+    int64_t to = *from + llvm::alignDown(*last - *from, lanes);
+    if (*from < to)
+      body(lanes, index(*from), index(to));
+    from = to;
+  }
+}
+
+void ThreadTeamBuilder::forColumns(Value begin, Value end, ColumnBody body) {
+  forVectors(begin, end, [&](int64_t lanes, Value from, Value to) {
+    loop(from, to, lanes, [&](Value column) {
+      KernelBuilder k(getLoc(), *this, getStateType(), lanes);
+      body(k, column);
+    });
+  });
+}
+
+Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
+                                       Value begin, Value end,
+                                       ColumnValue body) {
+  Value total = scalar(init);
+  forVectors(begin, end, [&](int64_t lanes, Value from, Value to) {
+    KernelBuilder outer(getLoc(), *this, getStateType(), lanes);
+    Value parts =
+        loop(from, to, lanes, outer.splat(init),
+             [&](Value column, ValueRange running) -> Values {
+               KernelBuilder k(getLoc(), *this, getStateType(), lanes);
+               return {vector::makeArithReduction(
+                   *this, getLoc(), kind, running.front(), body(k, column))};
+             })
+            .front();
+    total = vector::makeArithReduction(
+        *this, getLoc(), kind, total,
+        vector::ReductionOp::create(*this, kind, parts));
+  });
+  return total;
+}

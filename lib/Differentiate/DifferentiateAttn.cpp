@@ -7,8 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "DifferentiateRules.h"
+#include "fovea/Dialect/Attn/IR/Contract.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -29,10 +33,6 @@ public:
   Value overwrite(Value operand, Value init) {
     return remember(operand, init, /*accumulates=*/false);
   }
-  SmallVector<Value> overwrite(ValueRange operands) {
-    return llvm::map_to_vector(
-        operands, [&](Value operand) { return overwrite(operand); });
-  }
   /// One that is given what the adjoint is so far.
   Value accumulate(Value operand) {
     Value init = adjoints.find(operand);
@@ -42,12 +42,6 @@ public:
   }
 
   bool isActive(Value operand) { return operand && adjoints.isActive(operand); }
-  /// None unless one of `operands` is active.
-  SmallVector<Value> overwriteActive(ValueRange operands) {
-    bool isAnyActive =
-        llvm::any_of(operands, [&](Value value) { return isActive(value); });
-    return isAnyActive ? overwrite(operands) : SmallVector<Value>();
-  }
   Value overwriteActive(Value operand) {
     return isActive(operand) ? overwrite(operand) : Value();
   }
@@ -113,43 +107,146 @@ template <typename OpTy> static OpTy withLse(OpTy op) {
   return extended;
 }
 
-/// What the results of the forward operation get.
-namespace {
-struct Cotangents {
-  Value output, dOutput, dLse;
+/// Operations whose gradients start from an lse have one.
+static ContractOpInterface withLseIfNeeded(ContractOpInterface op) {
+  return TypeSwitch<Operation *, ContractOpInterface>(op)
+      .Case<DenseOp, FastMultipoleOp, StreamOp>(
+          [](auto op) { return withLse(op); })
+      .Default(op);
+}
 
-  template <typename OpTy>
-  Cotangents(OpTy op, OpBuilder &b, const Adjoints &adjoints)
-      : output(op->getResult(0)),
-        dOutput(adjoints.getRounded(b, op.getLoc(), output)) {
-    if (op->getNumResults() > 1)
-      dLse = adjoints.find(op->getResult(1));
-  }
+namespace {
+/// Emits the backward operation of `op`, whose operands are told by their
+/// names: `x` is that operand of `op`, or the result that takes its place;
+/// `d_x` is the adjoint of that result, or takes the gradient of that operand.
+class BackwardEmitter {
+public:
+  BackwardEmitter(ContractOpInterface op, OpBuilder &b, Adjoints &adjoints)
+      : op(op), b(b), adjoints(adjoints),
+        name((op->getName().getStringRef() + "_backward").str(),
+             op->getContext()),
+        contract(*findContract(name.getStringRef())) {}
+
+  /// With `accumulates`, gradients start from what adjoints are so far.
+  void emit(bool accumulates);
+
+private:
+  /// Where the operands of that name are, and how many.
+  std::pair<unsigned, unsigned> findOperands(StringRef operand);
+  /// The result that takes the place of an operand, or null.
+  Value findResult(unsigned operand);
+  void findSeeds();
+  SmallVector<Value> getOperands(const OperandSpec &spec);
+  SmallVector<Value> getGradients(const OperandSpec &spec, StringRef operand,
+                                  Gradients &gradients, bool accumulates);
+  SmallVector<NamedAttribute> getAttributes();
+
+  ContractOpInterface op;
+  OpBuilder &b;
+  Adjoints &adjoints;
+  OperationName name;
+  const Contract &contract;
+  /// Adjoints of results, by the names of the operands whose place they take.
+  llvm::StringMap<Value> seeds;
 };
 } // namespace
 
-static LogicalResult differentiate(DenseOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  // Before the operation, and its results with it, may be replaced.
-  Cotangents seeds(op, b, adjoints);
-  op = withLse(op);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  Value dKey = gradients.overwrite(op.getKey());
-  Value dValue = gradients.overwrite(op.getValue());
-  Value dLogWeight = gradients.overwriteActive(op.getLogWeight());
-  Value dBias = gradients.overwriteActive(op.getBias());
-  auto backward = DenseBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
-      op.getValue(), op.getLogWeight(), op.getBias(), op->getResult(0),
-      op->getResult(1), seeds.dOutput, seeds.dLse, dQuery, dKey, dValue,
-      dLogWeight, dBias, op.getScaleAttr(), op.getMaskAttr());
-  gradients.assign(backward.getResults());
-  return success();
+std::pair<unsigned, unsigned> BackwardEmitter::findOperands(StringRef operand) {
+  const Contract &forward = op.getContract();
+  const OperandSpec *spec = forward.find(operand);
+  if (!spec)
+    return {0, 0};
+  return op.getOperandGroup(spec - forward.getOperands().data());
 }
 
-static LogicalResult differentiate(StreamOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
+Value BackwardEmitter::findResult(unsigned operand) {
+  auto forward = cast<DestinationStyleOpInterface>(op.getOperation());
+  OpOperand &use = op->getOpOperand(operand);
+  return forward.isDpsInit(&use) ? forward.getTiedOpResult(&use) : Value();
+}
+
+void BackwardEmitter::findSeeds() {
+  for (const OperandSpec &spec : contract.getOperands()) {
+    StringRef operand = spec.name;
+    if (!operand.consume_front("d_"))
+      continue;
+    auto [first, count] = findOperands(operand);
+    if (Value result = count ? findResult(first) : Value())
+      seeds[operand] = spec.isOptional
+                           ? adjoints.find(result)
+                           : adjoints.getRounded(b, op.getLoc(), result);
+  }
+}
+
+SmallVector<Value> BackwardEmitter::getOperands(const OperandSpec &spec) {
+  auto [first, count] = findOperands(spec.name);
+  SmallVector<Value> operands;
+  for (unsigned operand = first; operand < first + count; ++operand) {
+    Value result = findResult(operand);
+    operands.push_back(result ? result : op->getOperand(operand));
+  }
+  return operands;
+}
+
+/// Gradients that may be left out are, unless an operand of theirs is active.
+SmallVector<Value> BackwardEmitter::getGradients(const OperandSpec &spec,
+                                                 StringRef operand,
+                                                 Gradients &gradients,
+                                                 bool accumulates) {
+  auto [first, count] = findOperands(operand);
+  auto operands = op->getOperands().slice(first, count);
+  bool isLeftOut = spec.isOptional || spec.mayBeEmpty;
+  if (isLeftOut && llvm::none_of(operands, [&](Value value) {
+        return gradients.isActive(value);
+      }))
+    return {};
+  return llvm::map_to_vector(operands, [&](Value value) {
+    return accumulates ? gradients.accumulate(value)
+                       : gradients.overwrite(value);
+  });
+}
+
+/// Tiles are chosen for each operation.
+SmallVector<NamedAttribute> BackwardEmitter::getAttributes() {
+  SmallVector<NamedAttribute> attributes;
+  for (StringAttr attribute : name.getAttributeNames())
+    if (Attribute value = op->getAttr(attribute);
+        value && attribute != "operandSegmentSizes" && attribute != "tiles")
+      attributes.emplace_back(attribute, value);
+  return attributes;
+}
+
+void BackwardEmitter::emit(bool accumulates) {
+  // Before the operation, and its results with it, may be replaced.
+  findSeeds();
+  op = withLseIfNeeded(op);
+  Gradients gradients(b, op.getLoc(), adjoints);
+  OperationState state(op.getLoc(), name);
+  SmallVector<int32_t> segments;
+  for (const OperandSpec &spec : contract.getOperands()) {
+    StringRef operand = spec.name;
+    bool isGradient = operand.consume_front("d_");
+    auto seed = seeds.find(operand);
+    SmallVector<Value> group;
+    if (!isGradient)
+      group = getOperands(spec);
+    else if (seed == seeds.end())
+      group = getGradients(spec, operand, gradients, accumulates);
+    else if (seed->second)
+      group = {seed->second};
+    state.addOperands(group);
+    segments.push_back(group.size());
+  }
+  state.addTypes(gradients.getTypes());
+  state.addAttributes(getAttributes());
+  if (name.hasTrait<OpTrait::AttrSizedOperandSegments>())
+    state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  gradients.assign(b.create(state)->getResults());
+}
+
+static LogicalResult verifyHasGradient(Operation *) { return success(); }
+
+static LogicalResult verifyHasGradient(StreamOp op) {
   if (op.getFirstRow())
     return op.emitOpError("has no gradient as a tile of another");
   if (op.getWeighting() != Weighting::Softmax)
@@ -160,143 +257,12 @@ static LogicalResult differentiate(StreamOp op, OpBuilder &b,
         source.hasLogWeightBlocks() || source.attr.getHasLocalBias())
       return op.emitOpError("has no gradient for sources with codes, a local "
                             "bias or an axis of query blocks");
-  Cotangents seeds(op, b, adjoints);
-  op = withLse(op);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  SmallVector<Value> dKeys = gradients.overwrite(op.getKeys());
-  SmallVector<Value> dValues = gradients.overwrite(op.getValues());
-  SmallVector<Value> dLogWeights =
-      gradients.overwriteActive(op.getLogWeights());
-  SmallVector<Value> dBiases = gradients.overwriteActive(op.getBiases());
-  auto backward = StreamBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKeys(),
-      op.getValues(), op.getLogWeights(), op.getBiases(), op->getResult(0),
-      op->getResult(1), seeds.dOutput, seeds.dLse, dQuery, dKeys, dValues,
-      dLogWeights, dBiases, op.getSourcesAttr(), op.getBlockAttr(),
-      op.getScaleAttr(), /*tiles=*/TilesAttr());
-  gradients.assign(backward.getResults());
   return success();
 }
 
-static LogicalResult differentiate(SummarizeOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dInput = gradients.accumulate(op.getInput());
-  Value dWeights = gradients.accumulate(op.getWeights());
-  Value dBias = op.getBias() ? gradients.accumulate(op.getBias()) : Value();
-  auto backward = SummarizeBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getInput(), op.getWeights(),
-      seeds.dOutput, dInput, dWeights, dBias);
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(FastMultipoleOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  op = withLse(op);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  Value dKey = gradients.overwrite(op.getKey());
-  Value dValue = gradients.overwrite(op.getValue());
-  SmallVector<Value> dKeyWeights = gradients.overwrite(op.getKeyWeights());
-  SmallVector<Value> dValueWeights = gradients.overwrite(op.getValueWeights());
-  SmallVector<Value> dKeyBiases = gradients.overwrite(op.getKeyBiases());
-  SmallVector<Value> dValueBiases = gradients.overwrite(op.getValueBiases());
-  auto backward = FastMultipoleBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
-      op.getValue(), op.getKeyWeights(), op.getValueWeights(),
-      op.getKeyBiases(), op.getValueBiases(), op->getResult(0),
-      op->getResult(1), seeds.dOutput, seeds.dLse, dQuery, dKey, dValue,
-      dKeyWeights, dValueWeights, dKeyBiases, dValueBiases, op.getGroupAttr(),
-      op.getCausalAttr(), op.getScaleAttr(), op.getMultiplicityAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(FastMultipoleLinearOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  Value dKey = gradients.overwrite(op.getKey());
-  Value dValue = gradients.overwrite(op.getValue());
-  SmallVector<Value> dQueryWeights = gradients.overwrite(op.getQueryWeights());
-  SmallVector<Value> dKeyWeights = gradients.overwrite(op.getKeyWeights());
-  SmallVector<Value> dValueWeights = gradients.overwrite(op.getValueWeights());
-  SmallVector<Value> dQueryBiases = gradients.overwrite(op.getQueryBiases());
-  SmallVector<Value> dKeyBiases = gradients.overwrite(op.getKeyBiases());
-  SmallVector<Value> dValueBiases = gradients.overwrite(op.getValueBiases());
-  auto backward = FastMultipoleLinearBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
-      op.getValue(), op.getQueryWeights(), op.getKeyWeights(),
-      op.getValueWeights(), op.getQueryBiases(), op.getKeyBiases(),
-      op.getValueBiases(), seeds.dOutput, dQuery, dKey, dValue, dQueryWeights,
-      dKeyWeights, dValueWeights, dQueryBiases, dKeyBiases, dValueBiases,
-      op.getGroupAttr(), op.getCausalAttr(), op.getAllowQueryLookaheadAttr(),
-      op.getScaleAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-/// Sizes, where bases begin, are constants.
-static LogicalResult differentiate(ConvApplyOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dBasis = gradients.overwrite(op.getBasis());
-  Value dValue = gradients.overwrite(op.getValue());
-  auto backward = ConvApplyBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getBasis(), op.getSizes(),
-      op.getValue(), seeds.output, seeds.dOutput, dBasis, dValue,
-      op.getAlgorithmAttr(), op.getBlockAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(ConvRecoverOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  Value dKey = gradients.overwrite(op.getKey());
-  auto backward = ConvRecoverBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
-      op->getResult(1), seeds.dOutput, dQuery, dKey, op.getScaleAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(ConvOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dQuery = gradients.overwrite(op.getQuery());
-  Value dKey = gradients.overwrite(op.getKey());
-  Value dValue = gradients.overwrite(op.getValue());
-  auto backward = ConvBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getQuery(), op.getKey(),
-      op.getValue(), seeds.output, seeds.dOutput, dQuery, dKey, dValue,
-      op.getNumBasisAttr(), op.getWindowAttr(), op.getDeltaAttr(),
-      op.getEpsilonAttr(), op.getScaleAttr(), op.getGroupAttr(),
-      op.getAlgorithmAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(RopeOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dInput = gradients.overwrite(op.getInput());
-  auto backward = RopeBackwardOp::create(b, op.getLoc(), gradients.getTypes(),
-                                         op.getPositions(), seeds.dOutput,
-                                         dInput, op.getBaseAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
+//===----------------------------------------------------------------------===//
+// Vector quantization
+//===----------------------------------------------------------------------===//
 
 /// A tensor of uninitialised gradients for the keys that `codes` stand for.
 static Value createKeysLike(OpBuilder &b, VQOp op, Value codes) {
@@ -335,9 +301,8 @@ static SmallVector<Value> getNextStateAdjoints(VQOp op, OpBuilder &b,
 /// The adjoint of codes is that of the keys which they stand for: it goes
 /// straight through attn.quantize.
 static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  if (!op.getLse())
-    seeds.dLse = Value();
+  Value dOutput = adjoints.getRounded(b, op.getLoc(), op->getResult(0));
+  Value dLse = op.getLse() ? adjoints.find(op->getResult(1)) : Value();
   SmallVector<Value> dNextState = getNextStateAdjoints(op, b, adjoints);
   bool isSoftmax = op.getWeighting() == Weighting::Softmax;
   if (isSoftmax)
@@ -362,36 +327,9 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
       b, loc, gradients.getTypes(), op.getQuery(), op.getCodes(), op.getValue(),
       op.getCodebook(), op.getBias(), op.getState(),
       isSoftmax ? op->getResult(0) : Value(),
-      isSoftmax ? op->getResult(1) : Value(), seeds.dOutput, seeds.dLse,
-      dNextState, dQuery, dKey, dValue, dBias, dState, op.getBlockAttr(),
-      op.getCausalAttr(), op.getScaleAttr(), op.getWeightingAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(LowRankOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dU1 = gradients.overwrite(op.getU1());
-  Value dU2 = gradients.overwrite(op.getU2());
-  Value dValue = gradients.overwrite(op.getValue());
-  auto backward = LowRankBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getU1(), op.getU2(),
-      op.getValue(), op.getMaskParts(), seeds.output, seeds.dOutput, dU1, dU2,
-      dValue, op.getMaskAttr());
-  gradients.assign(backward.getResults());
-  return success();
-}
-
-static LogicalResult differentiate(PolynomialFeaturesOp op, OpBuilder &b,
-                                   Adjoints &adjoints) {
-  Cotangents seeds(op, b, adjoints);
-  Gradients gradients(b, op.getLoc(), adjoints);
-  Value dInput = gradients.overwrite(op.getInput());
-  auto backward = PolynomialFeaturesBackwardOp::create(
-      b, op.getLoc(), gradients.getTypes(), op.getInput(), seeds.dOutput,
-      dInput, op.getDegreeAttr(), op.getScaleAttr());
+      isSoftmax ? op->getResult(1) : Value(), dOutput, dLse, dNextState, dQuery,
+      dKey, dValue, dBias, dState, op.getBlockAttr(), op.getCausalAttr(),
+      op.getScaleAttr(), op.getWeightingAttr());
   gradients.assign(backward.getResults());
   return success();
 }
@@ -416,7 +354,11 @@ struct AttnModel
     : DifferentiableOpInterface::ExternalModel<AttnModel<OpTy>, OpTy> {
   LogicalResult emitVJP(Operation *op, OpBuilder &builder,
                         Adjoints &adjoints) const {
-    return differentiate(cast<OpTy>(op), builder, adjoints);
+    if (failed(verifyHasGradient(cast<OpTy>(op))))
+      return failure();
+    BackwardEmitter(cast<ContractOpInterface>(op), builder, adjoints)
+        .emit(/*accumulates=*/isa<SummarizeOp>(op));
+    return success();
   }
 };
 

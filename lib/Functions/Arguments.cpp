@@ -145,14 +145,78 @@ Argument Checker::tensor(StringRef name, const TensorRef &array, unsigned rank,
     fail(name + ": found element type " +
          getArrayTypeName(argument.elementType) + ", needed one of " +
          join(map_range(kDataTypes, getArrayTypeName), ", "));
+  checkRank(argument, rank, layout);
+  return argument;
+}
+
+void Checker::checkRank(Argument &argument, unsigned rank, StringRef layout) {
   check(argument.shape.size() == rank,
-        name + ": found rank " + Twine(argument.shape.size()) +
+        argument.name + ": found rank " + Twine(argument.shape.size()) +
             ", needed rank " + Twine(rank) + " " + layout);
   if (any_of(argument.shape, [](int64_t extent) { return extent < 0; }))
-    fail(name + ": found shape " + toList(argument.shape) +
+    fail(argument.name + ": found shape " + toList(argument.shape) +
          ", needed extents of at least 0");
   if (failed)
     argument.shape.assign(rank, 1);
+}
+
+Checker::Checker(StringRef op)
+    : contract(attn::findContract(("attn." + op).str())) {}
+
+SmallVector<ElementType, 4> Checker::getTypes(attn::ElementRule rule) const {
+  switch (rule) {
+  case attn::ElementRule::I32:
+    return {ElementType::I32};
+  case attn::ElementRule::I64:
+    return {ElementType::I64};
+  default:
+    break;
+  }
+  if (!data)
+    return {};
+  ElementType sum = getStateType(*data);
+  switch (rule) {
+  case attn::ElementRule::Data:
+    return {*data};
+  case attn::ElementRule::Sum:
+    return {sum};
+  case attn::ElementRule::DataOrSum:
+    return {*data, sum};
+  case attn::ElementRule::SameSum:
+    if (sum == ElementType::F64)
+      return {sum};
+    return {ElementType::F16, ElementType::BF16, ElementType::F32};
+  default:
+    return {};
+  }
+}
+
+static std::string describe(const attn::ExtentSpec &extent) {
+  return extent.getText() + (extent.mayBroadcast ? " or 1" : "");
+}
+
+Argument Checker::operand(StringRef operand, StringRef name,
+                          const TensorRef &array) {
+  const attn::OperandSpec *spec = contract->find(operand), *shape = spec;
+  while (!shape->like.empty())
+    shape = contract->find(shape->like);
+  unsigned rank = shape->extents.size();
+  std::string layout;
+  if (array.shape.size() != rank)
+    layout = "[" + join(map_range(shape->extents, describe), ",") + "]";
+  SmallVector<ElementType, 4> types = getTypes(spec->elements);
+  if (is_contained({attn::ElementRule::I32, attn::ElementRule::I64},
+                   spec->elements)) {
+    Argument argument(name, array);
+    elementType(argument, types);
+    checkRank(argument, rank, layout);
+    return argument;
+  }
+  Argument argument = tensor(name, array, rank, layout);
+  if (!types.empty())
+    elementType(argument, types);
+  else if (!data && spec->elements == attn::ElementRule::Data)
+    data = argument.elementType;
   return argument;
 }
 
@@ -172,12 +236,9 @@ Argument Checker::like(StringRef name, const TensorRef &array, ElementType type,
 Checker::Attention Checker::attention(const TensorRef &queries,
                                       const TensorRef &keys,
                                       const TensorRef &values) {
-  Attention arguments{tensor("q", queries, 4, "[B,H,N,D]"),
-                      tensor("k", keys, 4, "[B,G,M,D]"),
-                      tensor("v", values, 4, "[B,G,M,E]")};
+  Attention arguments{operand("query", "q", queries), operand("key", "k", keys),
+                      operand("value", "v", values)};
   const auto &[q, k, v] = arguments;
-  elementType(k, q.elementType);
-  elementType(v, q.elementType);
   notEmpty(q);
   notEmpty(v);
   return arguments;

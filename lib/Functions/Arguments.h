@@ -14,6 +14,7 @@
 #ifndef FOVEA_LIB_FUNCTIONS_ARGUMENTS_H
 #define FOVEA_LIB_FUNCTIONS_ARGUMENTS_H
 
+#include "fovea/Dialect/Attn/IR/Contract.h"
 #include "fovea/ExecutionEngine/Kernel.h"
 #include "llvm/ADT/Twine.h"
 
@@ -62,6 +63,8 @@ llvm::Error toArgumentError(llvm::Error error);
 class Checker {
 public:
   Checker() = default;
+  /// For the arguments of `op`, an operation without its "attn.".
+  explicit Checker(llvm::StringRef op);
   ~Checker() { llvm::consumeError(std::move(error)); }
 
   bool hasFailed() const { return failed; }
@@ -92,6 +95,16 @@ public:
   /// An array of numbers.
   Argument tensor(llvm::StringRef name, const TensorRef &array, unsigned rank,
                   llvm::StringRef layout);
+  /// An array of the rank and the element type that the operation declares for
+  /// `operand`; the first one of data decides what type data has.
+  Argument operand(llvm::StringRef operand, llvm::StringRef name,
+                   const TensorRef &array);
+  std::optional<Argument> operandIf(llvm::StringRef operand,
+                                    llvm::StringRef name,
+                                    const std::optional<TensorRef> &array) {
+    return array ? std::optional(this->operand(operand, name, *array))
+                 : std::nullopt;
+  }
   void notEmpty(const Argument &argument);
   /// An array of type `type` and shape `shape`, such as a gradient.
   Argument like(llvm::StringRef name, const TensorRef &array, ElementType type,
@@ -129,6 +142,13 @@ public:
                   unsigned numFree);
 
 private:
+  /// Fails unless there are `rank` extents, and makes it so many.
+  void checkRank(Argument &argument, unsigned rank, llvm::StringRef layout);
+  /// The types that an operand may have; empty for any of data.
+  llvm::SmallVector<ElementType, 4> getTypes(attn::ElementRule rule) const;
+
+  const attn::Contract *contract = nullptr;
+  std::optional<ElementType> data;
   bool failed = false;
   llvm::Error error = llvm::Error::success();
 };

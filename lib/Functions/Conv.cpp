@@ -79,9 +79,10 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
                                         const TensorRef &keys,
                                         const ConvSearch &search,
                                         const ConvRecoverOptions &options) {
-  Checker check;
-  // The keys stand in for the values, which there are none of.
-  const auto [q, k, v] = check.attention(queries, keys, keys);
+  Checker check("conv_recover");
+  Argument q = check.operand("query", "q", queries),
+           k = check.operand("key", "k", keys);
+  check.notEmpty(q);
   Call call("conv_recover", options.target);
   call.operands({q, k});
   addSearch(call, check, search, q);
@@ -99,10 +100,7 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
 /// sizes [B,H,R] of bases [B,H,R,N].
 static Argument checkSizes(Checker &check, const TensorRef &array,
                            const Argument &bases) {
-  Argument sizes("sizes", array);
-  check.check(sizes.elementType == ElementType::I32,
-              "sizes: found element type " +
-                  getArrayTypeName(sizes.elementType) + ", needed int32");
+  Argument sizes = check.operand("sizes", "sizes", array);
   check.match("sizes", "shape", sizes.shape, ArrayRef(bases.shape).drop_back());
   return sizes;
 }
@@ -111,16 +109,8 @@ static Argument checkSizes(Checker &check, const TensorRef &array,
 static Checker::Attention checkBases(Checker &check, const TensorRef &b,
                                      const TensorRef &sizes,
                                      const TensorRef &v) {
-  Argument bases = check.tensor("b", b, 4, "[B,H,R,N]");
-  Argument values = check.tensor("v", v, 4, "[B,G,N,E]");
-  ElementType state = getStateType(values.elementType);
-  if (getStateType(bases.elementType) != state) {
-    if (state == ElementType::F64)
-      check.elementType(bases, {state});
-    else
-      check.elementType(
-          bases, {ElementType::F16, ElementType::BF16, ElementType::F32});
-  }
+  Argument values = check.operand("value", "v", v);
+  Argument bases = check.operand("basis", "b", b);
   check.check(bases.shape[2] != 0, "b: found no bases, needed at least 1");
   Argument numKeys = checkSizes(check, sizes, bases);
   check.notEmpty(values);
@@ -131,7 +121,7 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
                                             const TensorRef &basisSizes,
                                             const TensorRef &values,
                                             const ConvApplyOptions &options) {
-  Checker check;
+  Checker check("conv_apply");
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
   Call call("conv_apply", options.target);
   call.operands({b, sizes, v});
@@ -164,7 +154,7 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
                                  const TensorRef &keys, const TensorRef &values,
                                  const ConvSearch &search,
                                  const ConvOptions &options) {
-  Checker check;
+  Checker check("conv");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("conv", options.target);
@@ -187,7 +177,7 @@ fovea::conv_apply_backward(const TensorRef &dOut, const TensorRef &bases,
                            const TensorRef &basisSizes, const TensorRef &values,
                            const TensorRef &out,
                            const ConvApplyBackwardOptions &options) {
-  Checker check;
+  Checker check("conv_apply_backward");
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
   Call call("conv_apply_backward", options.target);
   call.operands({b, sizes, v});
@@ -205,9 +195,11 @@ Expected<ConvGradients>
 fovea::conv_recover_backward(const TensorRef &dB, const TensorRef &queries,
                              const TensorRef &keys, const TensorRef &basisSizes,
                              const ConvRecoverBackwardOptions &options) {
-  Checker check;
-  const auto [q, k, v] = check.attention(queries, keys, keys);
-  Argument gradient = check.tensor("d_b", dB, 4, "[B,H,R,N]");
+  Checker check("conv_recover_backward");
+  Argument q = check.operand("query", "q", queries),
+           k = check.operand("key", "k", keys);
+  check.notEmpty(q);
+  Argument gradient = check.operand("d_basis", "d_b", dB);
   check.elementType(gradient, getStateType(q.elementType));
   check.match("d_b", "shape", gradient.shape,
               {q.shape[0], q.shape[1], gradient.shape[2], q.shape[2]});
@@ -226,7 +218,7 @@ fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
                      const TensorRef &keys, const TensorRef &values,
                      const TensorRef &out, const ConvSearch &search,
                      const ConvBackwardOptions &options) {
-  Checker check;
+  Checker check("conv_backward");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("conv_backward", options.target);

@@ -45,7 +45,7 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
 Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &v,
                                        const DenseOptions &options) {
-  Checker check;
+  Checker check("dense");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target);
   std::optional<Argument> terms[2];
@@ -58,7 +58,7 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
                       const TensorRef &k, const TensorRef &v,
                       const TensorRef &out, const TensorRef &lse,
                       const DenseBackwardOptions &options) {
-  Checker check;
+  Checker check("dense_backward");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense_backward", options.target);
   std::optional<Argument> terms[2];

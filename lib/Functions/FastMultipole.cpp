@@ -59,7 +59,6 @@ void Families::checkCount(const Twine &name, size_t found) {
 
 void Families::checkWeight(const Argument &weight, const Argument &of,
                            int64_t level) {
-  check.elementType(weight, {of.elementType});
   int64_t sets = weight.shape[0], heads = of.shape[1];
   check.check(sets != 0 && heads % sets == 0,
               weight.name + ": found W = " + Twine(sets) +
@@ -88,15 +87,16 @@ void Families::add(StringRef name, const SummaryWeights &family,
   biases.push_back({(name + "_biases").str(), {}});
   for (int64_t level = 0; level < levels; ++level) {
     std::string index = "[" + std::to_string(level) + "]";
-    Argument weight = check.tensor(weights.back().first + index,
-                                   family.weights[level], 4, "[W,p,m_l,D]");
+    Argument weight =
+        check.operand(weights.back().first, weights.back().first + index,
+                      family.weights[level]);
     checkWeight(weight, of, level);
     weights.back().second.push_back(weight);
     if (!family.biases)
       continue;
-    Argument bias = check.tensor(biases.back().first + index,
-                                 (*family.biases)[level], 3, "[W,p,D]");
-    check.elementType(bias, {of.elementType});
+    Argument bias =
+        check.operand(biases.back().first, biases.back().first + index,
+                      (*family.biases)[level]);
     check.match(bias.name, "shape", bias.shape,
                 {weight.shape[0], *rank, of.shape[3]});
     biases.back().second.push_back(bias);
@@ -159,7 +159,7 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
                       const TensorRef &values, const SummaryWeights &keyWeights,
                       const SummaryWeights &valueWeights, int64_t group,
                       const FastMultipoleOptions &options) {
-  Checker check;
+  Checker check("fast_multipole");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("fast_multipole", options.target);
@@ -178,7 +178,7 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
     const SummaryWeights &queryWeights, const SummaryWeights &keyWeights,
     const SummaryWeights &valueWeights, int64_t group,
     const FastMultipoleLinearOptions &options) {
-  Checker check;
+  Checker check("fast_multipole_linear");
   Call call("fast_multipole_linear", options.target);
   addLookahead(call, check, options);
   Checker::Attention arguments = check.attention(queries, keys, values);
@@ -225,7 +225,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
     const SummaryWeights &valueWeights, const TensorRef &out,
     const TensorRef &lse, int64_t group,
     const FastMultipoleBackwardOptions &options) {
-  Checker check;
+  Checker check("fast_multipole_backward");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
   Call call("fast_multipole_backward", options.target);
@@ -245,7 +245,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
     const TensorRef &values, const SummaryWeights &queryWeights,
     const SummaryWeights &keyWeights, const SummaryWeights &valueWeights,
     int64_t group, const FastMultipoleLinearBackwardOptions &options) {
-  Checker check;
+  Checker check("fast_multipole_linear_backward");
   Call call("fast_multipole_linear_backward", options.target);
   addLookahead(call, check, options);
   Checker::Attention arguments = check.attention(queries, keys, values);

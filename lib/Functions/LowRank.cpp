@@ -15,9 +15,9 @@ using namespace fovea;
 using namespace fovea::functions;
 
 /// An array [B,H,N,D] that has columns.
-static Argument checkRows(Checker &check, StringRef name,
+static Argument checkRows(Checker &check, StringRef operand, StringRef name,
                           const TensorRef &array) {
-  Argument rows = check.tensor(name, array, 4, "[B,H,N,D]");
+  Argument rows = check.operand(operand, name, array);
   check.notEmpty(rows);
   return rows;
 }
@@ -42,10 +42,10 @@ static Argument checkPart(Checker &check, StringRef name,
 //===----------------------------------------------------------------------===//
 
 /// x or its gradient, and positions.
-static std::pair<Argument, Argument> checkRope(Checker &check, StringRef name,
-                                               const TensorRef &x,
-                                               const TensorRef &positions) {
-  Argument rows = checkRows(check, name, x);
+static std::pair<Argument, Argument>
+checkRope(Checker &check, StringRef operand, StringRef name, const TensorRef &x,
+          const TensorRef &positions) {
+  Argument rows = checkRows(check, operand, name, x);
   check.check(rows.shape[3] % 2 == 0, name + ": found width " +
                                           Twine(rows.shape[3]) +
                                           ", needed an even width");
@@ -66,8 +66,8 @@ static Expected<OwnedTensor> runRope(Call &call, Checker &check,
 Expected<OwnedTensor> fovea::rope(const TensorRef &x,
                                   const TensorRef &positions,
                                   const RopeOptions &options) {
-  Checker check;
-  const auto [rows, part] = checkRope(check, "x", x, positions);
+  Checker check("rope");
+  const auto [rows, part] = checkRope(check, "input", "x", x, positions);
   Call call("rope", options.target);
   call.operands({rows, part});
   return runRope(call, check, rows, options);
@@ -76,8 +76,9 @@ Expected<OwnedTensor> fovea::rope(const TensorRef &x,
 Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
                                            const TensorRef &positions,
                                            const RopeOptions &options) {
-  Checker check;
-  const auto [rows, part] = checkRope(check, "d_out", dOut, positions);
+  Checker check("rope_backward");
+  const auto [rows, part] =
+      checkRope(check, "d_output", "d_out", dOut, positions);
   Call call("rope_backward", options.target);
   call.operand(part);
   call.operand(rows);
@@ -104,7 +105,7 @@ static std::optional<int64_t> countFeatures(int64_t width, int64_t degree) {
 static std::pair<Argument, Shape> addFeatures(Call &call, Checker &check,
                                               const TensorRef &x,
                                               int64_t degree, double scale) {
-  Argument rows = checkRows(check, "x", x);
+  Argument rows = checkRows(check, "input", "x", x);
   check.integer("degree", degree, 0);
   check.number("scale", scale, scale >= 0, "of at least 0");
   std::optional<int64_t> features;
@@ -124,7 +125,7 @@ static std::pair<Argument, Shape> addFeatures(Call &call, Checker &check,
 Expected<OwnedTensor>
 fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
                            const PolynomialFeaturesOptions &options) {
-  Checker check;
+  Checker check("polynomial_features");
   Call call("polynomial_features", options.target);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
   call.result(check, "output", rows.elementType, shape, options.output);
@@ -135,7 +136,7 @@ Expected<OwnedTensor>
 fovea::polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
                                     int64_t degree, double scale,
                                     const PolynomialFeaturesOptions &options) {
-  Checker check;
+  Checker check("polynomial_features_backward");
   Call call("polynomial_features_backward", options.target);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
   call.operand(check.like("d_out", dOut, rows.elementType, shape));
@@ -204,11 +205,10 @@ struct Factors {
 static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
                           const TensorRef &right, const TensorRef &values,
                           const RowMask &mask) {
-  Factors factors{checkRows(check, "u1", left), checkRows(check, "u2", right),
-                  checkRows(check, "v", values)};
+  Factors factors{checkRows(check, "u1", "u1", left),
+                  checkRows(check, "u2", "u2", right),
+                  checkRows(check, "value", "v", values)};
   const auto &[u1, u2, v] = factors;
-  check.elementType(u2, u1.elementType);
-  check.elementType(v, u1.elementType);
   SmallVector<Argument> parts;
   for (const auto &[part, array] :
        zip_equal(getParts(mask.getKind(), u1.shape[2], u2.shape[2]),
@@ -227,7 +227,7 @@ static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
 Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
                                       const TensorRef &v, const RowMask &mask,
                                       const LowRankOptions &options) {
-  Checker check;
+  Checker check("low_rank");
   Call call("low_rank", options.target);
   Factors factors = addFactors(call, check, u1, u2, v, mask);
   call.result(check, "output", factors.u1.elementType, factors.output(),
@@ -240,7 +240,7 @@ fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
                          const TensorRef &right, const TensorRef &values,
                          const TensorRef &out, const RowMask &mask,
                          const LowRankBackwardOptions &options) {
-  Checker check;
+  Checker check("low_rank_backward");
   Call call("low_rank_backward", options.target);
   Factors factors = addFactors(call, check, left, right, values, mask);
   const auto &[u1, u2, v] = factors;

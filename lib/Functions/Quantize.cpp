@@ -14,7 +14,7 @@ using namespace fovea;
 using namespace fovea::functions;
 
 static Argument checkKeys(Checker &check, const TensorRef &k) {
-  Argument keys = check.tensor("k", k, 4, "[B,G,N,D]");
+  Argument keys = check.operand("key", "k", k);
   check.notEmpty(keys);
   return keys;
 }
@@ -23,7 +23,7 @@ static Argument checkKeys(Checker &check, const TensorRef &k) {
 /// for all.
 static Argument checkSets(Checker &check, StringRef name,
                           const TensorRef &array, const Argument &k) {
-  Argument sets = check.tensor(name, array, 3, "[G,S,D] or [1,S,D]");
+  Argument sets = check.operand(name, name, array);
   check.check(sets.shape[0] == 1 || sets.shape[0] == k.shape[1],
               name + ": found " + Twine(sets.shape[0]) +
                   " sets, needed 1 or one for each of the " +
@@ -37,10 +37,9 @@ static Argument checkSets(Checker &check, StringRef name,
 Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
                                          const TensorRef &codebook,
                                          const QuantizeOptions &options) {
-  Checker check;
+  Checker check("quantize");
   Argument keys = checkKeys(check, k);
   Argument words = checkSets(check, "codebook", codebook, keys);
-  check.elementType(words, {keys.elementType});
   Call call("quantize", options.target);
   call.operands({keys, words});
   call.result(check, "codes", ElementType::I32,
@@ -61,18 +60,13 @@ static Expected<Result>
 runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
           const TensorRef &counts, const CodebookUpdateOptions &options) {
   constexpr bool inPlace = count == 1;
-  Checker check;
-  Argument keys = checkKeys(check, k), keyCodes("codes", codes);
-  check.check(keyCodes.elementType == ElementType::I32,
-              "codes: found element type " +
-                  getArrayTypeName(keyCodes.elementType) + ", needed int32");
+  Checker check("codebook_update");
+  Argument keys = checkKeys(check, k),
+           keyCodes = check.operand("codes", "codes", codes);
   check.match("codes", "shape", keyCodes.shape,
               ArrayRef(keys.shape).drop_back());
-  ElementType state = getStateType(keys.elementType);
   Argument keySums = checkSets(check, "sums", sums, keys);
-  check.elementType(keySums, {state});
-  Argument keyCounts = check.tensor("counts", counts, 2, "[G,S] or [1,S]");
-  check.elementType(keyCounts, {state});
+  Argument keyCounts = check.operand("counts", "counts", counts);
   check.match("counts", "shape", keyCounts.shape,
               ArrayRef(keySums.shape).drop_back());
   check.rate("rate", options.rate);

@@ -46,8 +46,8 @@ static int64_t checkLevels(Checker &check, int64_t length, int64_t ratio,
 
 Expected<Tree> fovea::tree_build(const TensorRef &c,
                                  const TreeBuildOptions &options) {
-  Checker check;
-  Argument tokens = check.tensor("c", c, 3, "[B,N,F]");
+  Checker check("tree_build");
+  Argument tokens = check.operand("input", "c", c);
   check.integer("ratio", options.ratio, 2);
   check.notEmpty(tokens);
   int64_t batch = tokens.shape[0], length = tokens.shape[1];
@@ -90,7 +90,7 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
 Expected<OwnedTensor>
 fovea::tree_materialize(const Tree &tree, Target target,
                         const std::optional<TensorRef> &output) {
-  Checker check;
+  Checker check("tree_materialize");
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
@@ -110,7 +110,7 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
                                             const TensorRef &level,
                                             const TensorRef &index,
                                             const TreeFetchOptions &options) {
-  Checker check;
+  Checker check("tree_fetch");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
     return nodes.takeError();
@@ -201,11 +201,11 @@ static Error sortNodes(ArrayRef<int64_t> order, NodeList &nodes, Argument &rows,
 static Expected<SmallVector<OwnedTensor>>
 runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
           const TensorRef &rows, Target target, bool inPlace) {
-  Checker check;
+  Checker check("tree_update");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
     return nodes.takeError();
-  Argument newRows = check.tensor("rows", rows, 3, "[B,r,F]");
+  Argument newRows = check.operand("rows", "rows", rows);
   check.elementType(newRows, {tree.nodes.getElementType()});
   int64_t batch = tree.getBatch(), size = nodes->size();
   check.match("rows", "shape", newRows.shape, {batch, size, tree.getWidth()});

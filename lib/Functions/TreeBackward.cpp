@@ -55,7 +55,7 @@ static Expected<OwnedTensor> getMask(const Tree &tree) {
 Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
                                                  const Tree &tree,
                                                  Target target) {
-  Checker check;
+  Checker check("tree_build");
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
@@ -89,7 +89,7 @@ Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
 Expected<OwnedTensor> fovea::tree_materialize_backward(const TensorRef &dC,
                                                        const Tree &tree,
                                                        Target target) {
-  Checker check;
+  Checker check("tree_materialize");
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
@@ -107,7 +107,7 @@ Expected<OwnedTensor> fovea::tree_fetch_backward(const TensorRef &dRows,
                                                  const TensorRef &level,
                                                  const TensorRef &index,
                                                  Target target) {
-  Checker check;
+  Checker check("tree_fetch");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
     return nodes.takeError();
@@ -128,7 +128,7 @@ Expected<TreeUpdateGradients>
 fovea::tree_update_backward(const TensorRef &dTree, const Tree &tree,
                             const TensorRef &level, const TensorRef &index,
                             Target target) {
-  Checker check;
+  Checker check("tree_update");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
     return nodes.takeError();

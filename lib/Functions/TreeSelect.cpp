@@ -21,10 +21,9 @@ using namespace fovea::functions;
 Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
                                         const TensorRef &key,
                                         const TreeScoreOptions &options) {
-  Checker check;
-  Argument queries = check.tensor("query", query, 4, "[B,H,np,D]");
-  Argument keys = check.tensor("key", key, 4, "[B,G,c,D]");
-  check.elementType(keys, {queries.elementType});
+  Checker check("tree_score");
+  Argument queries = check.operand("query", "query", query);
+  Argument keys = check.operand("key", "key", key);
   check.notEmpty(queries);
   check.check(!options.exponential || queries.shape[1] == 1,
               "query: found " + Twine(queries.shape[1]) +
@@ -37,12 +36,8 @@ Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
   call.operands({queries, keys});
   call.attribute("scale", check.scale(options.scale, queries.shape[3]));
   call.flag("exponential", options.exponential);
-  std::optional<Argument> weight;
-  if (options.logWeight) {
-    weight = check.tensor("log_weight", *options.logWeight, 2, "[B,c]");
-    check.elementType(*weight, {state});
-  }
-  call.operandIf(weight);
+  call.operandIf(
+      check.operandIf("log_weight", "log_weight", options.logWeight));
   call.result(check, "output", state, shape);
   return call.runFor<OwnedTensor, 1>(check);
 }
@@ -175,7 +170,7 @@ Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
 Error Selection::split(int64_t at, const OwnedTensor *scores) {
   int64_t batch = tree.getBatch(), budget = budgets[at];
   int64_t listed = hasFrontier ? level.getShape()[1] : tree.getNumRoots();
-  Checker check;
+  Checker check("tree_split");
   Call call("tree_split", target);
   auto add = [&](StringRef name, const OwnedTensor *list) {
     call.operandIf(list ? std::optional(Argument(name, list->getRef()))

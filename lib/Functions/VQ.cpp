@@ -60,7 +60,7 @@ static Error copyState(ArrayRef<VQStatePart> parts, const VQState *from,
 Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                              const TensorRef &v, const TensorRef &codebook,
                              int64_t block, const VQOptions &options) {
-  Checker check;
+  Checker check("vq");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options.bias);
   const VQState *state =
@@ -118,7 +118,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &codebook,
                                        VQState &state, int64_t block,
                                        const VQDecodeOptions &options) {
-  Checker check;
+  Checker check("vq_decode");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options.bias);
   check.match("q", "length", arguments.q.shape[2], 1);

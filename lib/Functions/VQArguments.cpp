@@ -16,13 +16,8 @@ using namespace fovea::functions;
 /// Keys are numbers, or codes.
 static Argument checkKeys(Checker &check, const TensorRef &k,
                           ElementType data) {
-  if (k.elementType == ElementType::I32) {
-    check.check(k.shape.size() == 3, "k: found rank " + Twine(k.shape.size()) +
-                                         ", needed rank 3 [B,G,N] of codes");
-    Argument codes("k", k);
-    codes.shape.resize(3);
-    return codes;
-  }
+  if (k.elementType == ElementType::I32)
+    return check.operand("codes", "k", k);
   check.check(isFloat(k.elementType),
               "k: found element type " + getArrayTypeName(k.elementType) +
                   ", needed that of q, or int32 for codes");
@@ -37,12 +32,10 @@ VQArguments functions::checkVQArguments(Checker &check,
                                         const TensorRef &values,
                                         const TensorRef &words, int64_t block,
                                         const std::optional<TensorRef> &bias) {
-  Argument q = check.tensor("q", queries, 4, "[B,H,N,D]");
-  Argument v = check.tensor("v", values, 4, "[B,G,N,E]");
+  Argument q = check.operand("query", "q", queries);
+  Argument v = check.operand("value", "v", values);
   Argument k = checkKeys(check, keys, q.elementType);
-  Argument codebook = check.tensor("codebook", words, 3, "[G,S,D] or [1,S,D]");
-  check.elementType(v, {q.elementType});
-  check.elementType(codebook, {q.elementType});
+  Argument codebook = check.operand("codebook", "codebook", words);
   check.notEmpty(q);
   check.notEmpty(v);
   check.check(codebook.shape[1] != 0,

@@ -59,7 +59,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
                                          const TensorRef &codebook,
                                          int64_t block,
                                          const VQBackwardOptions &options) {
-  Checker check;
+  Checker check("vq_backward");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options.bias);
   checkOptions(check, options);

@@ -203,7 +203,7 @@ MULTIPOLE_ERRORS = {
     ),
     "dimensions": (
         dict(key_weights=[w[0] for w in kw]),
-        "key_weights[0]: found rank 3, needed rank 4 [W,p,m_l,D]",
+        "key_weights[0]: found rank 3, needed rank 4 [w,P,i,D]",
     ),
     "biases": (dict(key_biases=kb[:1]), "key_biases: found 1 levels, needed 2"),
     "bias shape": (
@@ -229,7 +229,7 @@ def test_fast_multipole(case, linear):
         options["query_weights"] = options["key_weights"]
         # The first to be looked at.
         parts = [part.replace("key_weights", "query_weights", 1) for part in parts]
-        parts = [part.replace("heads of k", "heads of q") for part in parts]
+        parts = [part.replace("heads of k", "heads of q").replace("[w,", "[u,") for part in parts]
         if case == "W":
             parts = ["query_weights[0]: found W = 3, needed 1 or a divisor of the 4"]
         if case == "rank":

@@ -112,7 +112,7 @@ def test_threads_do_not_matter(threads):
         ({"codebook": np.zeros((3, 0, 16), np.float32)}, "codebook: found no codewords, needed at least 1"),
         ({"codebook": np.zeros((3, 9, 8), np.float32)}, "codebook: found width 8, needed 16"),
         ({"codebook": np.zeros((3, 9, 16))}, "codebook: found element type float64, needed float32"),
-        ({"codebook": np.zeros((9, 16), np.float32)}, "codebook: found rank 2, needed rank 3 [G,S,D] or [1,S,D]"),
+        ({"codebook": np.zeros((9, 16), np.float32)}, "codebook: found rank 2, needed rank 3 [G or 1,S,D]"),
         ({"target": "tpu"}, "target: found 'tpu', needed 'cpu', 'reference', 'gpu' or 'gpu-sim'"),
     ],
 )

@@ -117,16 +117,16 @@ def test_nan_key_has_code_0(target):
 
 
 REFUSED = {
-    "codebook width": ({"codebook": np.zeros((2, 5, 8), np.float32)}, "codebook: found width 8, needed 16"),
+    "codebook width": ({"codebook": np.zeros((2, 5, 8), np.float32)}, "codebook: found head width 8, needed 16"),
     "codebook heads": ({"codebook": np.zeros((3, 5, 16), np.float32)}, "codebook: found head count 3, needed 2 or 1"),
     "no codewords": ({"codebook": np.zeros((2, 0, 16), np.float32)}, "codebook: found no codewords, needed at least 1"),
     "codebook type": ({"codebook": np.zeros((2, 5, 16))}, "codebook: found element type float64, needed float32"),
     "block 0": ({"block": 0}, "block: found 0, needed an integer of at least 1"),
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
-    "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found width 1, needed 16"),
+    "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found extent 1 in dimension 3, needed 16"),
     "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type int64, needed that of q, or int32 for codes"),
-    "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\] of codes"),
+    "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\]"),
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found length 36, needed 37"),
     "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed 'softmax' or 'squared_relu'"),
     "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed 'auto', 'serial'"),

@@ -216,7 +216,7 @@ TEST(VQErrors, Arguments) {
       run(Array({1, 2, 12, 8}, ElementType::I64), codebook),
       "k: found element type int64, needed that of q, or int32 for codes");
   EXPECT_EQ(run(Array({1, 2, 12, 8}, ElementType::I32), codebook),
-            "k: found rank 4, needed rank 3 [B,G,N] of codes");
+            "k: found rank 4, needed rank 3 [B,G,N]");
   EXPECT_EQ(run(Array({1, 2, 11, 8}), codebook),
             "k: found length 11, needed 12");
   VQOptions options;

@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 /// Sorts by row, by counting: columns of a row stay in their order.
-ChangeList ChangeList::sort(RowBuilder &b, const LowRankSum &sum,
+ChangeList ChangeList::sort(KernelBuilder &b, const LowRankSum &sum,
                             Value numEntries, ForEachEntry forEach) {
   ChangeList list;
   Value batches = b.extent(sum.right.rows, 0),
@@ -47,7 +47,7 @@ ChangeList ChangeList::sort(RowBuilder &b, const LowRankSum &sum,
   return list;
 }
 
-ChangeList ChangeList::fromIntervals(RowBuilder &b, const LowRankSum &sum) {
+ChangeList ChangeList::fromIntervals(KernelBuilder &b, const LowRankSum &sum) {
   Value columns = b.extent(sum.right.rows, 2);
   return sort(
       b, sum, b.mul(columns, 2), [&](Value batch, Value head, AddEntry add) {
@@ -60,7 +60,7 @@ ChangeList ChangeList::fromIntervals(RowBuilder &b, const LowRankSum &sum) {
       });
 }
 
-ChangeList ChangeList::fromChanges(RowBuilder &b, const LowRankSum &sum) {
+ChangeList ChangeList::fromChanges(KernelBuilder &b, const LowRankSum &sum) {
   return sort(b, sum, b.extent(sum.parts[1], 2),
               [&](Value batch, Value head, AddEntry add) {
                 Value zero = b.index(0);
@@ -75,7 +75,7 @@ ChangeList ChangeList::fromChanges(RowBuilder &b, const LowRankSum &sum) {
               });
 }
 
-std::pair<Value, Value> ChangeList::getRange(RowBuilder &b, Value batch,
+std::pair<Value, Value> ChangeList::getRange(KernelBuilder &b, Value batch,
                                              Value head, Value row) const {
   Value zero = b.index(0), before = b.max(b.sub(row, b.index(1)), 0);
   Value begin = b.loadIndex(ends, {batch, head, before});
@@ -83,7 +83,7 @@ std::pair<Value, Value> ChangeList::getRange(RowBuilder &b, Value batch,
           b.loadIndex(ends, {batch, head, row})};
 }
 
-void ChangeList::free(RowBuilder &b) {
+void ChangeList::free(KernelBuilder &b) {
   if (!ends)
     return;
   memref::DeallocOp::create(b, ends);

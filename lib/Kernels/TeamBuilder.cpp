@@ -73,3 +73,39 @@ Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
   });
   return total;
 }
+
+void ThreadTeamBuilder::forColumnGroups(
+    int64_t width, int64_t most,
+    function_ref<void(KernelBuilder &, ValueRange)> body) {
+  forVectors(index(0), index(width), [&](int64_t lanes, Value from, Value to) {
+    int64_t end = *getConstantIntValue(to),
+            vectors = (end - *getConstantIntValue(from)) / lanes;
+    auto emitGroup = [&](Value first, int64_t count) {
+      KernelBuilder k(getLoc(), *this, getStateType(), lanes);
+      Values columns;
+      for (int64_t v = 0; v < count; ++v)
+        columns.push_back(k.add(first, v * lanes));
+      body(k, columns);
+    };
+    int64_t group = llvm::divideCeil(vectors, llvm::divideCeil(vectors, most));
+    int64_t rest = vectors % group, whole = end - rest * lanes;
+    loop(from, index(whole), group * lanes,
+         [&](Value first) { emitGroup(first, group); });
+    if (rest)
+      emitGroup(index(whole), rest);
+  });
+}
+
+Value ThreadTeamBuilder::listNumbers(
+    Value extent, function_ref<Value(KernelBuilder &, Value)> condition,
+    Value list, ValueRange at) {
+  return loop(index(0), extent, 1, index(0),
+              [&](Value number, ValueRange counted) -> Values {
+                Value count = counted.front();
+                Values place(at);
+                place.push_back(count);
+                storeIndex(number, list, place);
+                return {select(condition(*this, number), add(count, 1), count)};
+              })
+      .front();
+}

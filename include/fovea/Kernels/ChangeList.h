@@ -21,18 +21,18 @@ public:
   using Value = mlir::Value;
 
   /// Of row intervals: the columns that enter or leave at every row.
-  static ChangeList fromIntervals(RowBuilder &b, const LowRankSum &sum);
+  static ChangeList fromIntervals(KernelBuilder &b, const LowRankSum &sum);
   /// Of row changes: the columns at which every row enters or leaves, in order.
-  static ChangeList fromChanges(RowBuilder &b, const LowRankSum &sum);
+  static ChangeList fromChanges(KernelBuilder &b, const LowRankSum &sum);
 
   /// Where the list of `row` begins and ends.
-  std::pair<Value, Value> getRange(RowBuilder &b, Value batch, Value head,
+  std::pair<Value, Value> getRange(KernelBuilder &b, Value batch, Value head,
                                    Value row) const;
-  Value load(RowBuilder &b, Value batch, Value head, Value position) const {
+  Value load(KernelBuilder &b, Value batch, Value head, Value position) const {
     return b.loadIndex(entries, {batch, head, position});
   }
   /// Frees the lists, if there are any.
-  void free(RowBuilder &b);
+  void free(KernelBuilder &b);
 
 private:
   using AddEntry = llvm::function_ref<void(Value row, Value column)>;
@@ -40,8 +40,8 @@ private:
   using ForEachEntry =
       llvm::function_ref<void(Value batch, Value head, AddEntry)>;
 
-  static ChangeList sort(RowBuilder &b, const LowRankSum &sum, Value numEntries,
-                         ForEachEntry forEach);
+  static ChangeList sort(KernelBuilder &b, const LowRankSum &sum,
+                         Value numEntries, ForEachEntry forEach);
 
   /// Ends of lists, `[B, H, rows]`, and columns.
   Value ends, entries;

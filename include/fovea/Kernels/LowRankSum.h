@@ -21,7 +21,7 @@
 #define FOVEA_KERNELS_LOWRANKSUM_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "fovea/Kernels/RowBuilder.h"
+#include "fovea/Kernels/KernelBuilder.h"
 
 namespace fovea::attn {
 
@@ -37,7 +37,27 @@ struct PackedRows {
   int64_t getNumColumns() const { return getWidth() + (last || hasOnes); }
   /// Whether they are those of `rows`.
   bool isPlain() const { return rows && !scale && !last && !hasOnes; }
+
+  /// Columns from `column` on of row `at`, and zeros behind the last. No vector
+  /// has columns of `rows` and others.
+  mlir::Value load(KernelBuilder &b, mlir::ValueRange at,
+                   mlir::Value column) const;
 };
+
+/// `1 / total` for a sum of weights; anything where that is 0.
+mlir::Value invertTotal(KernelBuilder &b, mlir::Value total);
+/// The same, but 0 where the total is 0 and NaN where it is infinite.
+mlir::Value invertTotalOrZero(KernelBuilder &b, mlir::Value total);
+/// `value inverse`, where `inverse` is that of the number `total`: 0 where the
+/// total is, NaN where the value is infinite.
+mlir::Value divideByTotal(KernelBuilder &b, mlir::Value value,
+                          mlir::Value total, mlir::Value inverse);
+/// `sum + part`, compensated (Kahan), and what that lost, where `carry` is what
+/// the sum had lost before.
+std::pair<mlir::Value, mlir::Value> addCompensated(KernelBuilder &b,
+                                                   mlir::Value part,
+                                                   mlir::Value sum,
+                                                   mlir::Value carry);
 
 /// For every row i of the mask
 ///
@@ -68,8 +88,14 @@ struct LowRankSum {
   Value output, scale = {};
 
   bool hasTotals() const { return result != Result::Sums; }
+  /// The values and, where sums have totals, a column of ones.
+  PackedRows getCountedValue() const {
+    PackedRows counted = value;
+    counted.hasOnes = hasTotals();
+    return counted;
+  }
   /// Entry `position` of a part of the mask, of integers.
-  Value loadPart(RowBuilder &b, unsigned part, Value batch, Value head,
+  Value loadPart(KernelBuilder &b, unsigned part, Value batch, Value head,
                  Value position) const;
   /// Whether a list of changes says what rows keep.
   bool hasChanges() const {
@@ -84,6 +110,25 @@ struct LowRankSum {
     return mask ==
            (transposed ? RowMask::DistinctColumns : RowMask::DistinctRows);
   }
+};
+
+/// The heads of a sum. Query heads are those of rows or, under a transposed
+/// mask, of columns; they share the heads of the others.
+struct SumHeads {
+  SumHeads(KernelBuilder &b, const LowRankSum &sum);
+
+  /// The head of columns that query head `head` reads.
+  mlir::Value getColumnHead(KernelBuilder &b, mlir::Value head) const;
+  /// Calls `body` with each of the query heads that head `rowHead` of rows is
+  /// the sum over, and whether it is the first: null where it is the only one.
+  void
+  forQueryHeads(KernelBuilder &b, mlir::Value rowHead,
+                llvm::function_ref<void(mlir::Value, mlir::Value)> body) const;
+
+  bool transposed;
+  mlir::Value rows, queries;
+  /// How many query heads share one of the others.
+  mlir::Value sharing;
 };
 
 LowRankSum getLowRankSum(LowRankOp op);

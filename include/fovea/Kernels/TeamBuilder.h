@@ -52,6 +52,11 @@ public:
   void forColumns(int64_t width, ColumnBody body) {
     forColumns(index(0), index(width), body);
   }
+  /// The same for columns `0 .. width - 1`, where `body` is given the first
+  /// columns of up to `most` vectors at a time.
+  virtual void forColumnGroups(
+      int64_t width, int64_t most,
+      llvm::function_ref<void(KernelBuilder &, ValueRange)> body) = 0;
   /// Combines what `body` returns for columns `begin .. end - 1` to one scalar
   /// that all lanes have; `init` for no columns. Sums are in the order of the
   /// target.
@@ -61,6 +66,13 @@ public:
     return reduceColumns(mlir::vector::CombiningKind::ADD, 0.0, begin, end,
                          body);
   }
+
+  /// Stores the numbers below `extent` for which `condition` holds to
+  /// `list[at, :]`, in order, and returns how many they are.
+  virtual Value listNumbers(
+      Value extent,
+      llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
+      Value list, ValueRange at) = 0;
 
   /// Runs `body`, which stores what is one for the team, for one lane; all see
   /// it afterwards.
@@ -91,6 +103,13 @@ public:
   void forColumns(Value begin, Value end, ColumnBody body) override;
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
+  void forColumnGroups(
+      int64_t width, int64_t most,
+      llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
+  Value listNumbers(
+      Value extent,
+      llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
+      Value list, ValueRange at) override;
   void single(llvm::function_ref<void()> body) override { body(); }
   void barrier() override {}
   Value teamBuffer(llvm::ArrayRef<int64_t> shape,

@@ -106,12 +106,9 @@ void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
 
 /// A warp goes through the numbers, 32 at a time; a vote says which are listed,
 /// and how many of them come before each lane's.
-void fovea::attn::listNumbers(
-    KernelBuilder &builder, ArrayRef<Value> grid, Value extent,
-    function_ref<Value(GPUKernelBuilder &, ValueRange, Value)> condition,
-    Value list, Value counts) {
-  GPUKernelBuilder b(builder.getLoc(), builder, kWarpSize);
-  KernelBuilder::Values point = beginBlocks(b, grid);
+Value fovea::attn::listNumbersOfWarp(
+    GPUKernelBuilder &b, Value extent,
+    function_ref<Value(Value number)> condition, Value list, ValueRange point) {
   Value one = b.i32(1), lane = b.toIndex(b.lane());
   auto countBits = [&](Value bits) -> Value {
     return LLVM::CtPopOp::create(b, b.getI32Type(), bits);
@@ -121,7 +118,7 @@ void fovea::attn::listNumbers(
     Value number = b.add(first, lane);
     Value holds = b.select(
         b.less(number, extent), b.getI1Type(),
-        [&] { return condition(b, point, number); },
+        [&] { return condition(number); },
         [&]() -> Value {
           return arith::ConstantIntOp::create(b, 0, /*width=*/1);
         });
@@ -136,8 +133,19 @@ void fovea::attn::listNumbers(
     });
     return {b.add(counted[0], countBits(votes))};
   };
-  Value count = b.loop(b.index(0), extent, kWarpSize, {b.i32(0)}, listVoted)[0];
-  b.ifThen(b.equal(lane, b.index(0)),
+  return b.loop(b.index(0), extent, kWarpSize, {b.i32(0)}, listVoted)[0];
+}
+
+void fovea::attn::listNumbers(
+    KernelBuilder &builder, ArrayRef<Value> grid, Value extent,
+    function_ref<Value(GPUKernelBuilder &, ValueRange, Value)> condition,
+    Value list, Value counts) {
+  GPUKernelBuilder b(builder.getLoc(), builder, kWarpSize);
+  KernelBuilder::Values point = beginBlocks(b, grid);
+  Value count = listNumbersOfWarp(
+      b, extent, [&](Value number) { return condition(b, point, number); },
+      list, point);
+  b.ifThen(b.equal(b.toIndex(b.lane()), b.index(0)),
            [&] { memref::StoreOp::create(b, count, counts, point); });
 }
 

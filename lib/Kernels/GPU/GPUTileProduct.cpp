@@ -27,9 +27,6 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// The most columns of a tile.
-static constexpr int64_t kMaxColumns = 96;
-
 //===----------------------------------------------------------------------===//
 // Weights
 //===----------------------------------------------------------------------===//
@@ -313,12 +310,11 @@ void fovea::attn::emitTileProduct(KernelBuilder &builder, F32Math math,
     numWarps = std::min<int64_t>(
         numWarps, llvm::PowerOf2Ceil(llvm::divideCeil(*rows, kFragmentRows)));
   int64_t tileRows = numWarps * kFragmentRows;
-  int64_t numTiles = llvm::divideCeil(product.columns, kMaxColumns);
-  int64_t tileColumns =
-      llvm::alignTo(llvm::divideCeil(product.columns, numTiles), 16);
+  int64_t tileColumns = getTileSize(product.columns, kMaxTileColumns, 16);
   GPUKernelBuilder b(builder.getLoc(), builder, numWarps * kWarpSize);
   Values grid(product.grid);
-  grid.append({b.ceilDiv(product.rows, tileRows), b.index(numTiles)});
+  grid.append({b.ceilDiv(product.rows, tileRows),
+               b.index(llvm::divideCeil(product.columns, tileColumns))});
   Values point = beginBlocks(
       b, grid, TileMultiplier::getSharedBytes(numWarps, tileColumns));
   emitTile(b, math, product, point, tileRows, tileColumns);

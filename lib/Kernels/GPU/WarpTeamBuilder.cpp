@@ -74,6 +74,22 @@ Value WarpTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
   return total;
 }
 
+void WarpTeamBuilder::forColumnGroups(
+    int64_t width, int64_t,
+    function_ref<void(KernelBuilder &, ValueRange)> body) {
+  forColumns(width, body);
+}
+
+Value WarpTeamBuilder::listNumbers(
+    Value extent, function_ref<Value(KernelBuilder &, Value)> condition,
+    Value list, ValueRange at) {
+  GPUKernelBuilder k(getLoc(), *this, kWarpSize);
+  k.begin();
+  Value count = listNumbersOfWarp(
+      k, extent, [&](Value number) { return condition(k, number); }, list, at);
+  return k.toIndex(count);
+}
+
 void WarpTeamBuilder::single(function_ref<void()> body) {
   ifThen(equal(lane, index(0)), body);
   barrier();

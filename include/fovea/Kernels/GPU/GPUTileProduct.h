@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One kernel for all products whose factors are looked up, not laid out: sums
-// of outer products over listed keys, Toeplitz matrices, gathered rows.
+// Tiles of products whose factors are looked up, on tensor cores, and the
+// emitter of TileProduct.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,52 +15,17 @@
 #define FOVEA_KERNELS_GPU_GPUTILEPRODUCT_H
 
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "fovea/Kernels/TileProduct.h"
 
 namespace fovea::attn {
-
-/// For every point of a grid, `sum_k left(row, k) right(k, column)`. The
-/// callbacks emit code of one thread; they are asked only for rows, columns and
-/// depths that there are.
-struct TileProduct {
-  using Value = mlir::Value;
-  using ValueRange = mlir::ValueRange;
-  using Element = llvm::function_ref<Value(GPUKernelBuilder &, ValueRange point,
-                                           Value, Value)>;
-
-  llvm::SmallVector<Value> grid;
-  Value rows;
-  int64_t columns;
-  /// The first `k` and the one after the last, for the tile of `kTileRows` rows
-  /// that begins at (row, column).
-  llvm::function_ref<std::pair<Value, Value>(
-      GPUKernelBuilder &, ValueRange point, Value row, Value column)>
-      depth;
-  Element left, right;
-  llvm::function_ref<void(GPUKernelBuilder &, ValueRange point, Value row,
-                          Value column, Value sum)>
-      store;
-  /// Whether elements that lie side by side in memory differ by row of the left
-  /// factor, rather than by depth; and by depth of the right one, rather than
-  /// by column.
-  bool leftAlongRows = false, rightAlongDepth = false;
-  /// Whether the left factor of the tile of rows that begins at `row` may have
-  /// hidden weights in the `kTileDepth` of the depth from `k` on; null: never.
-  llvm::function_ref<Value(GPUKernelBuilder &, ValueRange point, Value row,
-                           Value k)>
-      hides = {};
-};
 
 /// The weight of an entry that is not read: a zero that not even NaN changes.
 /// What is read has weights that are not -0; `makeRead` sees to that.
 mlir::Value getHiddenWeight(KernelBuilder &b);
 mlir::Value makeRead(KernelBuilder &b, mlir::Value weight);
 
-/// Rows of a tile.
-constexpr int64_t kTileRows = 64;
 /// Rows of the fragments of a warp.
 constexpr int64_t kFragmentRows = 16;
-/// What of the depth is in shared memory at once: rows of 128 bytes.
-constexpr int64_t kTileDepth = 32;
 
 /// Adds products of tiles whose elements are looked up to sums in registers:
 /// four for every 8 columns, of rows `lane / 4` and 8 more of the warp's 16.

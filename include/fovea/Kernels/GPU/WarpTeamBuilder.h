@@ -28,6 +28,13 @@ public:
   void forColumns(Value begin, Value end, ColumnBody body) override;
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
+  void forColumnGroups(
+      int64_t width, int64_t most,
+      llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
+  Value listNumbers(
+      Value extent,
+      llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
+      Value list, ValueRange at) override;
   void single(llvm::function_ref<void()> body) override;
   void barrier() override;
   /// Small ones are in shared memory.

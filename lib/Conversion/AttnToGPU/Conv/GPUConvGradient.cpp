@@ -47,8 +47,9 @@ private:
   void emitRows() override;
   void findFactors();
   /// The weight of an entry.
-  Value weightOf(RowBuilder &k, ValueRange head, Value row, Value key);
-  Value loadGradient(RowBuilder &k, ValueRange head, Value row, Value column);
+  Value weightOf(KernelBuilder &k, ValueRange head, Value row, Value key);
+  Value loadGradient(KernelBuilder &k, ValueRange head, Value row,
+                     Value column);
   void emitValues();
   void emitDistances();
   void keepGradients(GPUKernelBuilder &k, SquareTile &tile, ValueRange at,
@@ -96,7 +97,7 @@ void ConvGradientLoops::findFactors() {
   });
 }
 
-Value ConvGradientLoops::weightOf(RowBuilder &k, ValueRange head, Value row,
+Value ConvGradientLoops::weightOf(KernelBuilder &k, ValueRange head, Value row,
                                   Value key) {
   return weighEntry(k, head, row, key, [&](ValueRange from) {
     Value at[] = {head[0], head[1], row};
@@ -106,8 +107,8 @@ Value ConvGradientLoops::weightOf(RowBuilder &k, ValueRange head, Value row,
 }
 
 /// Rows without an entry count as zeros, whatever they hold.
-Value ConvGradientLoops::loadGradient(RowBuilder &k, ValueRange head, Value row,
-                                      Value column) {
+Value ConvGradientLoops::loadGradient(KernelBuilder &k, ValueRange head,
+                                      Value row, Value column) {
   Value at[] = {head[0], head[1], row, column};
   Value factor = k.loadScalar(factors, ValueRange(at).drop_back());
   Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, factor,
@@ -122,21 +123,22 @@ Value ConvGradientLoops::loadGradient(RowBuilder &k, ValueRange head, Value row,
 void ConvGradientLoops::emitValues() {
   Value sums =
       allocate({batches, heads, numTokens, b.index(width)}, b.getF32Type());
-  auto depth = [&](GPUKernelBuilder &k, ValueRange, Value key, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange, Value key, Value) {
     return std::pair(key, numTokens);
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value key, Value row) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
     return weightOf(k, at, row, key);
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value row,
-                   Value column) { return loadGradient(k, at, row, column); };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value key, Value column,
+  auto right = [&](KernelBuilder &k, ValueRange at, Value row, Value column) {
+    return loadGradient(k, at, row, column);
+  };
+  auto store = [&](KernelBuilder &k, ValueRange at, Value key, Value column,
                    Value sum) {
     k.storeScalar(sum, sums, {at[0], at[1], key, column});
   };
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
-  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value key, Value row) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
     return k.either(k.less(key, firstKey(k, at, k.index(0))),
                     mayHide(k, at, row, k.add(key, kTileRows - 1)));
   };

@@ -88,7 +88,7 @@ Value ConvLoops::loadWide(Value memref, ValueRange at) {
 // Profiles
 //===----------------------------------------------------------------------===//
 
-Value ConvLoops::firstKey(RowBuilder &k, ValueRange head, Value segment) {
+Value ConvLoops::firstKey(KernelBuilder &k, ValueRange head, Value segment) {
   return k.select(
       k.less(segment, numBases), k.getIndexType(),
       [&] {
@@ -98,11 +98,11 @@ Value ConvLoops::firstKey(RowBuilder &k, ValueRange head, Value segment) {
       [&] { return numTokens; });
 }
 
-Value ConvLoops::segmentOf(RowBuilder &k, ValueRange head, Value key) {
+Value ConvLoops::segmentOf(KernelBuilder &k, ValueRange head, Value key) {
   return k.loadIndex(segments, {head[0], head[1], key});
 }
 
-Value ConvLoops::weighEntry(RowBuilder &k, ValueRange head, Value row,
+Value ConvLoops::weighEntry(KernelBuilder &k, ValueRange head, Value row,
                             Value key, function_ref<Value(ValueRange)> find) {
   Value lag = k.sub(row, key), segment = segmentOf(k, head, key);
   Value isNone = k.either(k.less(lag, k.index(0)), k.less(segment, k.index(0)));
@@ -111,7 +111,8 @@ Value ConvLoops::weighEntry(RowBuilder &k, ValueRange head, Value row,
       [&] { return find({head[0], head[1], segment, lag}); });
 }
 
-Value ConvLoops::mayHide(RowBuilder &k, ValueRange head, Value row, Value key) {
+Value ConvLoops::mayHide(KernelBuilder &k, ValueRange head, Value row,
+                         Value key) {
   Value at[] = {head[0], head[1]};
   return k.either(k.less(row, key),
                   k.equal(k.loadIndex(masked, at), k.index(1)));
@@ -398,10 +399,10 @@ void ConvApplyLoops::emitExactRows() {
   Value tops = findRowTops();
   Value sums =
       allocate({batches, heads, numTokens, b.index(width + 1)}, b.getF32Type());
-  auto countOf = [&](RowBuilder &k, ValueRange at) {
+  auto countOf = [&](KernelBuilder &k, ValueRange at) {
     return k.loadIndex(op.getRecomputed(), {at[0], at[1]});
   };
-  auto depth = [&](GPUKernelBuilder &k, ValueRange at, Value number, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange at, Value number, Value) {
     Value count = countOf(k, at), zero = k.index(0);
     Value end = k.select(
         k.less(number, count), k.getIndexType(),
@@ -413,7 +414,7 @@ void ConvApplyLoops::emitExactRows() {
         [&] { return zero; });
     return std::pair(k.min(firstKey(k, at, zero), end), end);
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value number, Value key) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value number, Value key) {
     auto find = [&] {
       Value place[] = {at[0], at[1], number};
       return weighEntry(k, at, k.loadIndex(listed, place), key,
@@ -425,8 +426,7 @@ void ConvApplyLoops::emitExactRows() {
     return k.select(k.less(number, countOf(k, at)), k.getF32Type(), find,
                     [&] { return k.scalar(0.0); });
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
-                   Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value key, Value column) {
     return k.select(
         k.less(column, k.index(width)), k.getF32Type(),
         [&] {
@@ -435,15 +435,14 @@ void ConvApplyLoops::emitExactRows() {
         },
         [&] { return k.scalar(1.0); });
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value number,
-                   Value column, Value sum) {
+  auto store = [&](KernelBuilder &k, ValueRange at, Value number, Value column,
+                   Value sum) {
     k.ifThen(k.less(number, countOf(k, at)),
              [&] { k.storeScalar(sum, sums, {at[0], at[1], number, column}); });
   };
   TileProduct product = {
       {batches, heads}, numTokens, width + 1, depth, left, right, store};
-  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value number,
-                   Value key) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value number, Value key) {
     Value row = k.loadIndex(listed, {at[0], at[1], number});
     return mayHide(k, at, row, k.add(key, kTileDepth - 1));
   };
@@ -481,21 +480,20 @@ private:
 
 /// A product of matrices, the left one of which is looked up in the profiles.
 void ConvToeplitzLoops::emitProduct() {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange at, Value row, Value) {
     return std::pair(firstKey(k, at, k.index(0)),
                      k.min(k.add(row, kTileRows), numTokens));
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value key) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value row, Value key) {
     return weighEntry(k, at, row, key, [&](ValueRange from) {
       return k.loadScalar(weights, from);
     });
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
-                   Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value key, Value column) {
     Value place[] = {at[0], keyHead(k, at[1]), key, column};
     return k.loadScalar(op.getValue(), place);
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value column,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value row, Value column,
                    Value sum) {
     Value factor = k.loadScalar(reciprocals, {at[0], at[1], row});
     k.storeScalar(k.fmul(sum, factor), op.getOutput(),
@@ -503,7 +501,7 @@ void ConvToeplitzLoops::emitProduct() {
   };
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
-  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value key) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value row, Value key) {
     return mayHide(k, at, row, k.add(key, kTileDepth - 1));
   };
   product.hides = hides;

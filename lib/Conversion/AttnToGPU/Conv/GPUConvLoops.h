@@ -57,19 +57,19 @@ protected:
     return k.div(head, headsOfKey);
   }
   /// The first key of a segment; the number of tokens behind the last one.
-  Value firstKey(RowBuilder &k, ValueRange head, Value segment);
+  Value firstKey(KernelBuilder &k, ValueRange head, Value segment);
   /// The segment of a key that is none before the first one.
-  Value segmentOf(RowBuilder &k, ValueRange head, Value key);
+  Value segmentOf(KernelBuilder &k, ValueRange head, Value key);
   /// The weight of a score, which `top` is taken off, times `factor`.
   Value weigh(KernelBuilder &k, Value score, Value top = {}, Value factor = {});
   /// The weight that `find` looks up for an entry, at a place of the profiles;
   /// hidden if the row does not reach the key.
-  Value weighEntry(RowBuilder &k, ValueRange head, Value row, Value key,
+  Value weighEntry(KernelBuilder &k, ValueRange head, Value row, Value key,
                    llvm::function_ref<Value(ValueRange place)> find);
   /// Whether weights may be hidden in a tile that has no earlier row and no
   /// later key than these. The head's first key is not behind the tile's.
-  Value mayHide(RowBuilder &k, ValueRange head, Value row, Value key);
-  Value isListed(RowBuilder &k, ValueRange head, Value number) {
+  Value mayHide(KernelBuilder &k, ValueRange head, Value row, Value key);
+  Value isListed(KernelBuilder &k, ValueRange head, Value number) {
     Value at[] = {head[0], head[1]};
     return k.less(number, k.loadIndex(operands.recomputed, at));
   }

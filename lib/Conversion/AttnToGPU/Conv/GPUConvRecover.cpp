@@ -178,16 +178,16 @@ void RecoverLoops::accept(GPUKernelBuilder &k, ValueRange at, Value basis,
 //===----------------------------------------------------------------------===//
 
 void RecoverLoops::emitScores() {
-  auto startOf = [&](RowBuilder &k, ValueRange at, Value basis) {
+  auto startOf = [&](KernelBuilder &k, ValueRange at, Value basis) {
     return k.sub(numRows, k.loadIndex(op.getSizes(), {at[0], at[1], basis}));
   };
-  auto depth = [&](GPUKernelBuilder &k, ValueRange, Value, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange, Value, Value) {
     return std::pair(k.index(0), k.index(width));
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value d) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value row, Value d) {
     return k.loadScalar(op.getQuery(), {at[0], at[1], row, d});
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value basis) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value d, Value basis) {
     // Bases that do not exist begin behind the last key.
     Value key = startOf(k, at, basis);
     return k.select(
@@ -198,7 +198,7 @@ void RecoverLoops::emitScores() {
         },
         [&] { return k.scalar(0.0); });
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value basis,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value row, Value basis,
                    Value sum) {
     Value lag = k.sub(row, startOf(k, at, basis));
     k.ifThen(k.less(k.index(-1), lag), [&] {

@@ -50,14 +50,14 @@ public:
   }
 
 private:
-  Value sizeOf(RowBuilder &k, ValueRange head, Value basis) {
+  Value sizeOf(KernelBuilder &k, ValueRange head, Value basis) {
     return k.loadIndex(op.getSizes(), {head[0], head[1], basis});
   }
-  Value startOf(RowBuilder &k, ValueRange head, Value basis) {
+  Value startOf(KernelBuilder &k, ValueRange head, Value basis) {
     return k.sub(numTokens, sizeOf(k, head, basis));
   }
-  Value loadScore(RowBuilder &k, ValueRange head, Value basis, Value row);
-  Value beginsAfter(RowBuilder &k, ValueRange head, Value basis, Value row);
+  Value loadScore(KernelBuilder &k, ValueRange head, Value basis, Value row);
+  Value beginsAfter(KernelBuilder &k, ValueRange head, Value basis, Value row);
   void emitQueries();
   void sumKeys(Value sums);
   void storeKeys(Value sums);
@@ -72,7 +72,7 @@ private:
 } // namespace
 
 /// dH; hidden where a row is before the basis.
-Value RecoverGradientLoops::loadScore(RowBuilder &k, ValueRange head,
+Value RecoverGradientLoops::loadScore(KernelBuilder &k, ValueRange head,
                                       Value basis, Value row) {
   Value lag = k.sub(row, startOf(k, head, basis)), zero = k.scalar(0.0);
   auto load = [&](Value r) {
@@ -95,27 +95,26 @@ Value RecoverGradientLoops::loadScore(RowBuilder &k, ValueRange head,
 }
 
 /// Whether some of kTileRows bases from `basis` on begin behind a row.
-Value RecoverGradientLoops::beginsAfter(RowBuilder &k, ValueRange head,
+Value RecoverGradientLoops::beginsAfter(KernelBuilder &k, ValueRange head,
                                         Value basis, Value row) {
   Value last = k.min(k.add(basis, kTileRows - 1), k.sub(numBases, k.index(1)));
   return k.less(row, startOf(k, head, last));
 }
 
 void RecoverGradientLoops::emitQueries() {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange, Value, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange, Value, Value) {
     return std::pair(k.index(0), numBases);
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value basis) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value row, Value basis) {
     return loadScore(k, at, basis, row);
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value basis,
-                   Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value basis, Value column) {
     // No row reads bases that do not exist, whatever their key.
     Value key = k.min(startOf(k, at, basis), k.sub(numTokens, k.index(1)));
     return k.loadScalar(op.getKey(),
                         {at[0], k.div(at[1], headsOfKey), key, column});
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value column,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value row, Value column,
                    Value sum) {
     k.storeScalar(k.fmul(sum, k.scalar(getScale())), op.getDQuery(),
                   {at[0], at[1], row, column});
@@ -123,7 +122,7 @@ void RecoverGradientLoops::emitQueries() {
   TileProduct product = {
       {batches, heads}, numTokens, width, depth, left, right, store};
   product.leftAlongRows = true;
-  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value row, Value basis) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value row, Value basis) {
     return beginsAfter(k, at, basis, row);
   };
   product.hides = hides;
@@ -131,25 +130,24 @@ void RecoverGradientLoops::emitQueries() {
 }
 
 void RecoverGradientLoops::sumKeys(Value sums) {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange at, Value basis, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange at, Value basis, Value) {
     // Rows before the first of these bases have nothing.
     return std::pair(startOf(k, at, basis), numTokens);
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value basis, Value row) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value basis, Value row) {
     return loadScore(k, at, basis, row);
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value row,
-                   Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value row, Value column) {
     return k.loadScalar(op.getQuery(), {at[0], at[1], row, column});
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value basis,
-                   Value column, Value sum) {
+  auto store = [&](KernelBuilder &k, ValueRange at, Value basis, Value column,
+                   Value sum) {
     k.storeScalar(k.fmul(sum, k.scalar(getScale())), sums,
                   {at[0], at[1], basis, column});
   };
   TileProduct product = {
       {batches, heads}, numBases, width, depth, left, right, store};
-  auto hides = [&](GPUKernelBuilder &k, ValueRange at, Value basis, Value row) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value basis, Value row) {
     return beginsAfter(k, at, basis, row);
   };
   product.hides = hides;

@@ -50,10 +50,10 @@ protected:
                  llvm::ArrayRef<int64_t> trailing, mlir::Type type);
   // The heads of rows and of columns that belong to a query head.
   Value rowHead(KernelBuilder &k, Value head) {
-    return sum.transposed ? k.div(head, sharing) : head;
+    return sum.transposed ? k.div(head, sumHeads.sharing) : head;
   }
   Value columnHead(KernelBuilder &k, Value head) {
-    return sum.transposed ? head : k.div(head, sharing);
+    return sumHeads.getColumnHead(k, head);
   }
   /// Column `d` of row `row`, for a query head.
   Value loadLeft(KernelBuilder &k, Value batch, Value head, Value row, Value d);
@@ -67,26 +67,20 @@ protected:
   RowBuilder b;
   F32Math math;
   int64_t rank, width, columns;
-  /// Query heads, and those of columns; heads that share a row or a column.
-  Value batches, heads, columnHeads, sharing, numRows, numColumns;
+  SumHeads sumHeads;
+  /// Query heads, and those of columns.
+  Value batches, heads, columnHeads, numRows, numColumns;
   /// `left C`, [B, query heads, N, columns].
   Value rows;
 
 private:
-  void storeMeans();
-  void storeInverses();
-  void storeSums();
+  void storeResults();
 
   Values buffers;
 };
 
-void emitLowRankLoops(mlir::OpBuilder &builder, LowRankOp op, F32Math math);
-void emitLowRankLoops(mlir::OpBuilder &builder, LowRankBackwardOp op,
-                      F32Math math);
-// Sums under the masks of each kind.
+// Sums under the masks that are not for teams.
 void emitCausalLoops(mlir::OpBuilder &builder, mlir::Location loc,
-                     const LowRankSum &sum, F32Math math);
-void emitMaskedLoops(mlir::OpBuilder &builder, mlir::Location loc,
                      const LowRankSum &sum, F32Math math);
 void emitRowChangeLoops(mlir::OpBuilder &builder, mlir::Location loc,
                         const LowRankSum &sum, F32Math math);

@@ -16,7 +16,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULowRankKernels.h"
+#include "fovea/Conversion/AttnToTeams/LowRank/LowRankSums.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -33,31 +35,16 @@ LowRankLoops::LowRankLoops(OpBuilder &builder, Location loc,
                            const LowRankSum &sum, F32Math math)
     : sum(sum), b(loc, builder, builder.getF32Type(), /*lanes=*/0), math(math),
       rank(sum.left.getNumColumns()), width(sum.value.getWidth()),
-      columns(width + sum.hasTotals()), batches(b.extent(sum.left.rows, 0)),
+      columns(width + sum.hasTotals()), sumHeads(b, sum),
+      batches(b.extent(sum.left.rows, 0)), heads(sumHeads.queries),
       columnHeads(b.extent(sum.right.rows, 1)),
       numRows(b.extent(sum.left.rows, 2)),
-      numColumns(b.extent(sum.right.rows, 2)) {
-  Value rowHeads = b.extent(sum.left.rows, 1);
-  heads = sum.transposed ? columnHeads : rowHeads;
-  Value others = sum.transposed ? rowHeads : columnHeads;
-  // Without heads there are no others to divide by.
-  sharing = b.max(b.div(heads, b.max(others, 1)), 1);
-}
+      numColumns(b.extent(sum.right.rows, 2)) {}
 
 void LowRankLoops::emit() {
   rows = allocate({batches, heads, numRows}, {columns}, b.getF32Type());
   emitRows();
-  switch (sum.result) {
-  case LowRankSum::Result::Means:
-    storeMeans();
-    break;
-  case LowRankSum::Result::InverseTotals:
-    storeInverses();
-    break;
-  case LowRankSum::Result::Sums:
-    storeSums();
-    break;
-  }
+  storeResults();
   for (Value buffer : llvm::reverse(buffers))
     memref::DeallocOp::create(b, buffer);
 }
@@ -67,89 +54,41 @@ Value LowRankLoops::allocate(ArrayRef<Value> leading,
   return buffers.emplace_back(b.allocate(leading, trailing, type));
 }
 
-/// Column `column` of packed row `at`.
-static Value loadPacked(KernelBuilder &k, const PackedRows &source,
-                        ValueRange at, Value column) {
-  auto loadLast = [&] {
-    return source.last ? k.loadScalar(source.last, at) : k.scalar(1.0);
-  };
-  auto loadRow = [&] {
-    Values place(at);
-    place.push_back(column);
-    Value number = k.loadScalar(source.rows, place);
-    return source.scale ? k.fmul(number, k.loadScalar(source.scale, at))
-                        : number;
-  };
-  if (!source.rows)
-    return loadLast();
-  if (source.getNumColumns() == source.getWidth())
-    return loadRow();
-  return k.select(k.less(column, k.index(source.getWidth())), k.getF32Type(),
-                  loadRow, loadLast);
-}
-
 Value LowRankLoops::loadLeft(KernelBuilder &k, Value batch, Value head,
                              Value row, Value d) {
-  return loadPacked(k, sum.left, {batch, rowHead(k, head), row}, d);
+  return sum.left.load(k, {batch, rowHead(k, head), row}, d);
 }
 
 Value LowRankLoops::loadRight(KernelBuilder &k, Value batch, Value columnHead,
                               Value column, Value d) {
-  return loadPacked(k, sum.right, {batch, columnHead, column}, d);
+  return sum.right.load(k, {batch, columnHead, column}, d);
 }
 
 Value LowRankLoops::loadValue(KernelBuilder &k, Value batch, Value columnHead,
                               Value column, Value e) {
-  PackedRows counted = sum.value;
-  counted.hasOnes = sum.hasTotals();
-  return loadPacked(k, counted, {batch, columnHead, column}, e);
-}
-
-/// `number / total`: 0 where the total is, NaN where the number is infinite.
-static Value divideByTotal(KernelBuilder &k, Value number, Value total) {
-  Value zero = k.scalar(0.0);
-  Value isZero =
-      arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, total, zero);
-  number = k.fadd(number, k.fsub(number, number));
-  Value mean = arith::DivFOp::create(k, number, total);
-  return k.select(isZero, zero, mean);
-}
-
-void LowRankLoops::storeMeans() {
-  parallelLoop(
-      b, {batches, heads, numRows, b.index(width)}, [&](ValueRange at) {
-        Value total = b.loadScalar(rows, {at[0], at[1], at[2], b.index(width)});
-        b.storeScalar(divideByTotal(b, b.loadScalar(rows, at), total),
-                      sum.output, at);
-      });
-}
-
-void LowRankLoops::storeInverses() {
-  parallelLoop(b, {batches, heads, numRows}, [&](ValueRange at) {
-    Value total = b.loadScalar(rows, {at[0], at[1], at[2], b.index(0)});
-    // An infinite total is NaN.
-    total = b.fadd(total, b.fsub(total, total));
-    b.storeScalar(divideByTotal(b, b.scalar(1.0), total), sum.output, at);
-  });
+  return sum.getCountedValue().load(k, {batch, columnHead, column}, e);
 }
 
 /// Heads that share a row are added in order.
-void LowRankLoops::storeSums() {
-  Value rowHeads = b.extent(sum.output, 1), one = b.index(1);
-  Value count = sum.transposed ? b.div(heads, b.max(rowHeads, 1)) : one;
-  parallelLoop(
-      b, {batches, rowHeads, numRows, b.index(width)}, [&](ValueRange at) {
-        Value first = b.mul(at[1], count);
-        Value total = b.loop(
-            b.index(0), count, 1, {b.scalar(0.0)},
-            [&](Value member, ValueRange total) -> Values {
-              Value place[] = {at[0], b.add(first, member), at[2], at[3]};
-              return {b.fadd(total[0], b.loadScalar(rows, place))};
-            })[0];
-        if (sum.scale)
-          total = b.fmul(total, b.loadScalar(sum.scale, {at[0], at[1], at[2]}));
-        b.storeScalar(total, sum.output, at);
-      });
+void LowRankLoops::storeResults() {
+  WarpTeamBuilder teams(b.getLoc(), b);
+  teams.forTeams({batches, sumHeads.rows, numRows}, [&](ValueRange at) {
+    auto load = [&](KernelBuilder &k, Value column) {
+      auto loadFrom = [&](Value head) {
+        return k.loadScalar(rows, {at[0], head, at[2], column});
+      };
+      if (!sum.transposed)
+        return loadFrom(at[1]);
+      Value first = k.mul(at[1], sumHeads.sharing);
+      return k
+          .loop(k.index(0), sumHeads.sharing, 1, {k.scalar(0.0)},
+                [&](Value member, ValueRange total) -> Values {
+                  return {k.fadd(total[0], loadFrom(k.add(first, member)))};
+                })
+          .front();
+    };
+    storeResult(teams, sum, at, load);
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,18 +161,17 @@ void CausalLoops::emitRows() {
 }
 
 void CausalLoops::emitSums() {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange at, Value, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange at, Value, Value) {
     Value first = firstKey(k, at[2]);
     return std::pair(k.max(first, 0), k.min(k.add(first, chunk), numColumns));
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value key) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value d, Value key) {
     return loadKey(k, at[0], at[1], key, d);
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value key,
-                   Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value key, Value column) {
     return loadKeyValue(k, at[0], at[1], key, column);
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value column,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value d, Value column,
                    Value sum) {
     k.storeScalar(sum, sums, {at[0], at[1], at[2], d, column});
   };
@@ -259,41 +197,40 @@ void CausalLoops::scanSums() {
                  };
                  Value zero = b.scalar(0.0),
                        last = b.sub(numChunks, b.index(1));
-                 Values totals = b.loop(
-                     b.index(0), last, 1, {zero, zero},
-                     [&](Value number, ValueRange carried) -> Values {
-                       Value part = b.loadScalar(sums, place(number));
-                       b.storeScalar(carried[0], sums, place(number));
-                       // What the sum before has lost (Kahan).
-                       Value added = b.fsub(part, carried[1]);
-                       Value sum = b.fadd(carried[0], added);
-                       return {sum, b.fsub(b.fsub(sum, carried[0]), added)};
-                     });
+                 Values totals =
+                     b.loop(b.index(0), last, 1, {zero, zero},
+                            [&](Value number, ValueRange carried) -> Values {
+                              Value part = b.loadScalar(sums, place(number));
+                              b.storeScalar(carried[0], sums, place(number));
+                              auto [sum, carry] = addCompensated(
+                                  b, part, carried[0], carried[1]);
+                              return {sum, carry};
+                            });
                  b.ifThen(b.less(b.index(0), numChunks),
                           [&] { b.storeScalar(totals[0], sums, place(last)); });
                });
 }
 
 void CausalLoops::emitTriangles() {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange, Value row, Value column) {
+  auto depth = [&](KernelBuilder &k, ValueRange, Value row, Value column) {
     // Tiles above the diagonal are zero.
     Value isBelow = k.less(column, k.add(row, kTileRows));
     return std::pair(k.index(0), k.select(isBelow, k.index(rank), k.index(0)));
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value d) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value i, Value d) {
     Value row = k.add(k.mul(at[2], chunk), i);
     return k.select(
         k.less(row, numRows), k.getF32Type(),
         [&] { return loadRow(k, at, row, d); }, [&] { return k.scalar(0.0); });
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value j) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value d, Value j) {
     Value key = k.add(firstKey(k, k.add(at[2], numBefore)), j);
     return k.select(
         isKey(k, key), k.getF32Type(),
         [&] { return loadKey(k, at[0], columnHead(k, at[1]), key, d); },
         [&] { return k.scalar(0.0); });
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value j,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value i, Value j,
                    Value sum) {
     sum = k.select(k.less(i, j), getHiddenWeight(k), makeRead(k, sum));
     k.storeScalar(sum, triangles, {at[0], at[1], at[2], i, j});
@@ -310,14 +247,14 @@ void CausalLoops::emitTriangles() {
 }
 
 void CausalLoops::emitProduct() {
-  auto depth = [&](GPUKernelBuilder &k, ValueRange, Value row, Value) {
+  auto depth = [&](KernelBuilder &k, ValueRange, Value row, Value) {
     return std::pair(k.index(0),
                      k.add(k.min(k.add(row, kTileRows), chunk), rank));
   };
   auto isBefore = [&](KernelBuilder &k, Value at) {
     return k.less(at, k.index(rank));
   };
-  auto left = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value d) {
+  auto left = [&](KernelBuilder &k, ValueRange at, Value i, Value d) {
     Value row = k.add(k.mul(at[2], chunk), i);
     auto loadOwn = [&] { return makeRead(k, loadRow(k, at, row, d)); };
     auto loadWeight = [&] {
@@ -331,7 +268,7 @@ void CausalLoops::emitProduct() {
         },
         [&] { return k.scalar(0.0); });
   };
-  auto right = [&](GPUKernelBuilder &k, ValueRange at, Value d, Value column) {
+  auto right = [&](KernelBuilder &k, ValueRange at, Value d, Value column) {
     Value group = columnHead(k, at[1]), number = k.add(at[2], numBefore);
     auto loadSum = [&] {
       return k.loadScalar(sums, {at[0], group, number, d, column});
@@ -345,7 +282,7 @@ void CausalLoops::emitProduct() {
     };
     return k.select(isBefore(k, d), k.getF32Type(), loadSum, loadOwn);
   };
-  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value i, Value column,
+  auto store = [&](KernelBuilder &k, ValueRange at, Value i, Value column,
                    Value sum) {
     Value row = k.add(k.mul(at[2], chunk), i);
     // A row without keys is zero, whatever it holds.
@@ -366,7 +303,7 @@ void CausalLoops::emitProduct() {
                          right,
                          store};
   // Keys after the first row of the tile.
-  auto hides = [&](GPUKernelBuilder &k, ValueRange, Value row, Value d) {
+  auto hides = [&](KernelBuilder &k, ValueRange, Value row, Value d) {
     return k.less(k.add(row, rank), k.add(d, kTileDepth - 1));
   };
   product.hides = hides;
@@ -376,39 +313,4 @@ void CausalLoops::emitProduct() {
 void fovea::attn::emitCausalLoops(OpBuilder &builder, Location loc,
                                   const LowRankSum &sum, F32Math math) {
   CausalLoops(builder, loc, sum, math).emit();
-}
-
-//===----------------------------------------------------------------------===//
-// Operations
-//===----------------------------------------------------------------------===//
-
-static void emitSumLoops(OpBuilder &builder, Location loc,
-                         const LowRankSum &sum, F32Math math) {
-  if (sum.mask == RowMask::Causal)
-    return emitCausalLoops(builder, loc, sum, math);
-  if (sum.hasChanges())
-    return emitRowChangeLoops(builder, loc, sum, math);
-  emitMaskedLoops(builder, loc, sum, math);
-}
-
-void fovea::attn::emitLowRankLoops(OpBuilder &builder, LowRankOp op,
-                                   F32Math math) {
-  emitSumLoops(builder, op.getLoc(), getLowRankSum(op), math);
-}
-
-void fovea::attn::emitLowRankLoops(OpBuilder &builder, LowRankBackwardOp op,
-                                   F32Math math) {
-  Location loc = op.getLoc();
-  RowBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
-  Value output = op.getOutput();
-  Value extents[] = {b.extent(output, 0), b.extent(output, 1),
-                     b.extent(output, 2)};
-  Value inverses = b.allocate(extents, {}, b.getF32Type());
-  Value deltas = b.allocate(extents, {}, b.getF32Type());
-  emitRowDots(b, op.getDOutput(), output, /*factor=*/-1.0, deltas);
-  forGradientSums(op, inverses, deltas, [&](const LowRankSum &sum) {
-    emitSumLoops(builder, loc, sum, math);
-  });
-  memref::DeallocOp::create(b, inverses);
-  memref::DeallocOp::create(b, deltas);
 }

@@ -7,9 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPULowRankKernels.h"
+#include "fovea/Conversion/AttnToTeams/LowRank/LowRankSums.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferUtils.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -40,17 +42,39 @@ static LogicalResult lowerFeaturesBackward(PolynomialFeaturesBackwardOp op,
   return emitPolynomialLoops(builder, op);
 }
 
-template <typename OpTy>
-static LogicalResult lowerLowRank(OpTy op, OpBuilder &builder,
+static void emitSum(WarpTeamBuilder &teams, const LowRankSum &sum,
+                    F32Math math) {
+  if (sum.mask == RowMask::Causal)
+    return emitCausalLoops(teams, teams.getLoc(), sum, math);
+  if (sum.hasChanges())
+    return emitRowChangeLoops(teams, teams.getLoc(), sum, math);
+  emitMaskedSum(teams, sum, [&](const TileProduct &product) {
+    emitTileProduct(teams, math, product);
+  });
+}
+
+static LogicalResult lowerLowRank(LowRankOp op, OpBuilder &builder,
                                   GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
-  emitLowRankLoops(builder, op, lowering.f32);
+  WarpTeamBuilder teams(op.getLoc(), builder);
+  emitSum(teams, getLowRankSum(op), lowering.f32);
+  return success();
+}
+
+static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
+                                          OpBuilder &builder,
+                                          GPULowering &lowering) {
+  if (failed(verifyGPUElementTypes(op)))
+    return failure();
+  WarpTeamBuilder teams(op.getLoc(), builder);
+  emitLowRankGradient(teams, op, [&](const LowRankSum &sum) {
+    emitSum(teams, sum, lowering.f32);
+  });
   return success();
 }
 
 void fovea::attn::attachLowRankToGPU(MLIRContext &context) {
-  attachLowerings<GPUModel, lowerFeatures, lowerFeaturesBackward,
-                  lowerLowRank<LowRankOp>, lowerLowRank<LowRankBackwardOp>>(
-      context);
+  attachLowerings<GPUModel, lowerFeatures, lowerFeaturesBackward, lowerLowRank,
+                  lowerLowRankBackward>(context);
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CausalSumKernel.h"
+#include "fovea/Kernels/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -121,7 +122,8 @@ void CausalSumKernel::emitScores(Value slot, Value first) {
     int64_t count = open.back().count;
     groups.push_back({open.back()});
     open = open.drop_back();
-    while (!open.empty() && count + open.front().count <= accumulators) {
+    while (!open.empty() &&
+           count + open.front().count <= registers.getAccumulators()) {
       count += open.front().count;
       groups.back().push_back(open.front());
       open = open.drop_front();
@@ -179,9 +181,10 @@ void CausalSumKernel::addKeys(Value slot, Value first) {
   Value next = b.add(slot, 1);
   forPanels([&](Value i) {
     setValues(slot, i, first, /*pack=*/true);
-    addProducts(keys, chunkValues, b.index(kChunk),
-                b.rowView(locals, {slot, i}), b.rowView(locals, {next, i}),
-                panel);
+    emitOuterProducts(b, registers,
+                      {keys, chunkValues, b.index(kChunk),
+                       b.rowView(locals, {slot, i}),
+                       b.rowView(locals, {next, i}), rank, panel});
   });
   if (numTails > 0)
     packTails(slot, first);
@@ -268,7 +271,7 @@ void CausalSumKernel::emitTotals(Value slot) {
 /// of all. The first one makes the sums before the chunk.
 void CausalSumKernel::emitRows(Value slot, Value panelNumber, Value first,
                                Value row, bool isFirst) {
-  int64_t count = panel / lanes, numRows = tileRows(count);
+  int64_t count = panel / lanes, numRows = registers.getTileRows(count);
   Value base = b.rowView(bases, panelNumber);
   Value local = b.rowView(locals, {slot, panelNumber});
   // Adds row j of `vectors` times the factors of the tile from row `low` on.
@@ -347,7 +350,7 @@ void CausalSumKernel::emitRows(Value slot, Value panelNumber, Value first,
 Value CausalSumKernel::emitResult(KernelBuilder &k, Value value, Value total,
                                   Value factor) {
   if (total)
-    return divide(k, value, total, factor);
+    return divideByTotal(k, value, total, factor);
   return factor ? k.fmul(value, k.broadcast(factor)) : value;
 }
 

@@ -26,7 +26,7 @@ CausalSumKernel::CausalSumKernel(OpBuilder &builder, Location loc,
     numTails = width % lanes;
   // As few panels as can be, or one more where that leaves fewer empty vectors.
   int64_t numVectors = llvm::divideCeil(width - numTails, lanes);
-  numPanels = llvm::divideCeil(numVectors, vectors);
+  numPanels = llvm::divideCeil(numVectors, registers.getTileVectors());
   auto allVectors = [&](int64_t panels) {
     return panels ? llvm::alignTo(numVectors, panels) : 0;
   };
@@ -58,7 +58,7 @@ void CausalSumKernel::emitHeads() {
     allocateScratch();
     running = makeState(
         [&](ArrayRef<int64_t> shape) { return b.scratch(shape, state); });
-    forQueryHeads(rowHead, [&](Value head, Value isFirst) {
+    heads.forQueryHeads(b, rowHead, [&](Value head, Value isFirst) {
       queryHead = head;
       isFirstHead = isFirst;
       startHead();
@@ -80,10 +80,11 @@ void CausalSumKernel::emitSegments() {
   Value numItems = b.select(isDivided, numSegments, one);
   Value itemRows = b.select(isDivided, segmentRows, numRows());
   // Tasks of whole heads have the state in the memory of their thread.
-  Value heads[] = {numBatches(),
-                   b.select(isDivided, numQueryHeads(), b.index(0))};
-  State shared = makeState(
-      [&](ArrayRef<int64_t> shape) { return b.allocate(heads, shape, state); });
+  Value leading[] = {numBatches(),
+                     b.select(isDivided, numQueryHeads(), b.index(0))};
+  State shared = makeState([&](ArrayRef<int64_t> shape) {
+    return b.allocate(leading, shape, state);
+  });
   auto emitItem = [&](Value item, Value chain) {
     Value begin = b.mul(b.sub(b.sub(numItems, one), item), itemRows);
     Value end = b.min(b.add(begin, itemRows), numRows());
@@ -92,7 +93,7 @@ void CausalSumKernel::emitSegments() {
     allocateScratch();
     State own = makeState(
         [&](ArrayRef<int64_t> shape) { return b.scratch(shape, state); });
-    forQueryHeads(rowHead, [&](Value head, Value isFirst) {
+    heads.forQueryHeads(b, rowHead, [&](Value head, Value isFirst) {
       queryHead = head;
       isFirstHead = isFirst;
       auto choose = [&](Value shared, Value own) {
@@ -222,13 +223,13 @@ void CausalSumKernel::emitOutputs(Value slot, Value first) {
     return b.loop(
         first, b.min(b.add(first, kChunk), numRows()), 1, [&](Value row) {
           Value total = b.loadScalar(totals, {b.index(0), b.sub(row, first)});
-          b.storeScalar(invertOrZero(total), sum.output,
+          b.storeScalar(invertTotalOrZero(b, total), sum.output,
                         {batch, rowHead, position(row, numRows())});
         });
   forPanels([&](Value i) {
     setValues(slot, i, b.add(first, diagonal()), /*pack=*/false);
     emitRows(slot, i, b.index(0), first, /*isFirst=*/true);
-    int64_t tile = tileRows(panel / lanes);
+    int64_t tile = registers.getTileRows(panel / lanes);
     b.loop(b.index(tile), b.index(kChunk), tile, [&](Value row) {
       emitRows(slot, i, row, b.add(first, row), /*isFirst=*/false);
     });
@@ -239,22 +240,27 @@ void CausalSumKernel::emitOutputs(Value slot, Value first) {
 
 /// Keeps the state and adds the sums of the segment before chunk `slot` to it.
 void CausalSumKernel::addToState(Value slot) {
+  auto add = [&](Value sums, Value carries, Value part, Value base,
+                 ValueRange at) {
+    Value old = b.loadVector(sums, at);
+    b.storeVector(old, base, at);
+    auto [next, carry] =
+        addCompensated(b, part, old, b.loadVector(carries, at));
+    b.storeVector(carry, carries, at);
+    b.storeVector(next, sums, at);
+  };
   forPanels([&](Value i) {
     b.loop(b.index(0), b.index(rank), 1, [&](Value d) {
       b.loop(b.index(0), b.index(panel), lanes, [&](Value column) {
-        Value at[] = {i, d, column};
-        b.storeVector(b.loadVector(running.sums, at), bases, at);
-        addCompensated(b, b.loadVector(locals, {slot, i, d, column}),
-                       running.sums, running.carries, at);
+        Value part = b.loadVector(locals, {slot, i, d, column});
+        add(running.sums, running.carries, part, bases, {i, d, column});
       });
     });
   });
   b.loop(b.index(0), b.index(paddedRank()), lanes, [&](Value d) {
     for (int64_t c = 0; c < numKeySums(); ++c) {
-      Value at[] = {b.index(c), d};
-      b.storeVector(b.loadVector(running.keySums, at), keyBases, at);
-      addCompensated(b, b.loadVector(keyLocals, {slot, at[0], d}),
-                     running.keySums, running.keyCarries, at);
+      Value part = b.loadVector(keyLocals, {slot, b.index(c), d});
+      add(running.keySums, running.keyCarries, part, keyBases, {b.index(c), d});
     }
   });
 }

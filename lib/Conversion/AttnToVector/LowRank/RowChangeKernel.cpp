@@ -42,7 +42,7 @@ public:
   RowChangeKernel(OpBuilder &builder, Location loc, const LowRankSum &sum,
                   RegisterFile registers)
       : LowRankKernel(builder, loc, sum, registers),
-        columns(llvm::alignTo(countedValue().getNumColumns(), lanes)),
+        columns(llvm::alignTo(sum.getCountedValue().getNumColumns(), lanes)),
         wideLanes(registers.vectorBits / 64) {}
 
   void emit();
@@ -109,7 +109,7 @@ void RowChangeKernel::addColumn(Value sign) {
 void RowChangeKernel::packColumn(Value column) {
   Value zero = b.index(0), row[] = {batch, keyHead, column};
   packRow(sum.right, row, zero, right, zero, paddedRank());
-  packRow(countedValue(), row, zero, values, zero, columns);
+  packRow(sum.getCountedValue(), row, zero, values, zero, columns);
 }
 
 Value RowChangeKernel::sumMagnitudes(Value row, int64_t size) {
@@ -237,7 +237,7 @@ void RowChangeKernel::emitTask() {
   output = b.scratch({columns}, state);
   sums = b.scratch({paddedRank(), columns}, wideType);
   errors = b.scratch({paddedRank(), columns}, wideType);
-  forQueryHeads(rowHead, [&](Value queryHead, Value isFirst) {
+  heads.forQueryHeads(b, rowHead, [&](Value queryHead, Value isFirst) {
     emitHead(queryHead, isFirst);
   });
   b.freeScratch();

@@ -23,7 +23,7 @@ func.func @features(%x: memref<1x1x8x4xf32>, %o: memref<1x1x8x15xf32>) {
 }
 
 // Sums of all chunks but the last of 64 rows, their scan, weights within
-// chunks, rows, and the division.
+// chunks, rows, and the division, by a warp for each row.
 // CHECK-LABEL: func.func @causal
 // CHECK: memref.alloc() {{.*}} : memref<1x2x200x33xf32>
 // CHECK: memref.alloc() {{.*}} : memref<1x1x4x16x33xf32>
@@ -35,7 +35,8 @@ func.func @features(%x: memref<1x1x8x4xf32>, %o: memref<1x1x8x15xf32>) {
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8,
 // CHECK: nvvm.mma.sync
-// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c400, {{.*}} threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: arith.divf
 // CHECK-COUNT-3: memref.dealloc
 func.func @causal(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf32>, %v: memref<1x1x200x32xf32>, %o: memref<1x2x200x32xf32>) {
   attn.low_rank ins(%u1, %u2, %v : memref<1x2x200x16xf32>, memref<1x1x200x16xf32>, memref<1x1x200x32xf32>)
@@ -43,14 +44,15 @@ func.func @causal(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf32>, %v: 
   return
 }
 
-// Keys of every group by votes, and their sums.
+// Keys of every group by votes, their sums, and a warp for each row.
 // CHECK-LABEL: func.func @groups
 // CHECK: gpu.launch
 // CHECK: nvvm.vote.sync
 // CHECK: llvm.intr.ctpop
 // CHECK: gpu.launch
 // CHECK: nvvm.mma.sync
-// CHECK-COUNT-2: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8, {{.*}} threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: arith.divf
 func.func @groups(%u: memref<1x1x8x4xf32>, %g: memref<1x1x8xi32>, %r: memref<1x1x3x8xi1>, %o: memref<1x1x8x4xf32>) {
   attn.low_rank ins(%u, %u, %u : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
       mask(%g, %r : memref<1x1x8xi32>, memref<1x1x3x8xi1>)
@@ -58,14 +60,16 @@ func.func @groups(%u: memref<1x1x8x4xf32>, %g: memref<1x1x8xi32>, %r: memref<1x1
   return
 }
 
-// Runs, the tree above them, and a block of threads for each row.
+// Runs, the tree above them by a warp for each row of sums, and a warp for each
+// row, whose lanes add up the weights of keys.
 // CHECK-LABEL: func.func @intervals
 // CHECK: gpu.launch
 // CHECK: nvvm.mma.sync
-// CHECK: scf.parallel
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c40,
-// CHECK: gpu.barrier
-// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4, {{.*}} threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: arith.addf
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c40, {{.*}} threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: nvvm.shfl.sync
+// CHECK: arith.divf
 func.func @intervals(%u: memref<1x1x40x4xf32>, %e: memref<1x1x40xi32>, %o: memref<1x1x40x4xf32>) {
   attn.low_rank ins(%u, %u, %u : memref<1x1x40x4xf32>, memref<1x1x40x4xf32>, memref<1x1x40x4xf32>)
       mask(%e, %e : memref<1x1x40xi32>, memref<1x1x40xi32>)
@@ -78,7 +82,8 @@ func.func @intervals(%u: memref<1x1x40x4xf32>, %e: memref<1x1x40xi32>, %o: memre
 // CHECK: scf.parallel
 // CHECK: scf.parallel
 // CHECK: arith.mulf {{.*}} : f64
-// CHECK: scf.parallel
+// CHECK: gpu.launch
+// CHECK: arith.divf
 func.func @changes(%u: memref<1x1x8x4xf32>, %e: memref<1x1x8xi32>, %o: memref<1x1x8x4xf32>) {
   attn.low_rank ins(%u, %u, %u : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
       mask(%e, %e : memref<1x1x8xi32>, memref<1x1x8xi32>)
@@ -110,8 +115,7 @@ func.func @features_backward(%x: memref<1x1x8x4xf32>, %d: memref<1x1x8x15xf32>, 
 // chunks, their scan, weights within chunks, rows, and what becomes of them.
 // CHECK-LABEL: func.func @causal_backward
 // CHECK-COUNT-2: memref.alloc() {{.*}} : memref<1x2x200xf32>
-// CHECK: scf.parallel
-// CHECK-COUNT-12: gpu.launch
+// CHECK-COUNT-17: gpu.launch
 // CHECK-NOT: gpu.launch
 func.func @causal_backward(%u1: memref<1x2x200x16xf32>, %u2: memref<1x1x200x16xf32>, %v: memref<1x1x200x32xf32>, %o: memref<1x2x200x32xf32>,
                            %d: memref<1x2x200x32xf32>, %d1: memref<1x2x200x16xf32>, %d2: memref<1x1x200x16xf32>, %dv: memref<1x1x200x32xf32>) {

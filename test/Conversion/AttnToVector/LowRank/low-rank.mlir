@@ -67,17 +67,22 @@ func.func @tail(%u: memref<1x1x100x16xf32>, %v: memref<1x1x100x65xf32>, %o: memr
   return
 }
 
-// A tree of sums: runs of 32 columns, then pairs, then rows.
+// A tree of sums: runs of 32 columns, which are products of panels, then pairs,
+// then rows.
 
 // CHECK-LABEL: func.func @intervals(
-//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x1x8x16x16xf32>
+//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x1x8x8x16xf32>
 //       CHECK:   scf.forall (%{{.*}}) in (4)
-//       CHECK:   scf.forall (%{{.*}}) in (16)
+//       CHECK:     vector.fma
+//       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:   scf.forall (%{{.*}}) in (8)
 //       CHECK:     vector.load %[[SUMS]]
 //       CHECK:     vector.load %[[SUMS]]
 //       CHECK:     arith.addf
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
-//       CHECK:   scf.forall (%{{.*}}) in (2)
+//       CHECK:   scf.forall (%{{.*}}) in (4)
+//       CHECK:     vector.load %[[SUMS]]
+//       CHECK:     vector.fma
 //       CHECK:   memref.dealloc %[[SUMS]]
 func.func @intervals(%u: memref<1x1x100x8xf32>, %i: memref<1x1x100xi32>) {
   attn.low_rank ins(%u, %u, %u : memref<1x1x100x8xf32>, memref<1x1x100x8xf32>, memref<1x1x100x8xf32>)

@@ -357,6 +357,21 @@ void KernelBuilder::loop(Value low, Value high, int64_t step,
   });
 }
 
+KernelBuilder::Values
+KernelBuilder::loopWhile(ValueRange inits,
+                         function_ref<Value(ValueRange)> condition,
+                         function_ref<Values(ValueRange)> body) {
+  auto loop = scf::WhileOp::create(
+      *this, inits.getTypes(), inits,
+      [&](OpBuilder &, Location, ValueRange state) {
+        scf::ConditionOp::create(*this, condition(state), state);
+      },
+      [&](OpBuilder &, Location, ValueRange state) {
+        scf::YieldOp::create(*this, body(state));
+      });
+  return Values(loop.getResults());
+}
+
 void KernelBuilder::forAll(ArrayRef<Value> bounds,
                            function_ref<void(ValueRange)> body) {
   SmallVector<OpFoldResult> mixed = getAsOpFoldResult(bounds);

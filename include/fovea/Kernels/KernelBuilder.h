@@ -169,6 +169,10 @@ public:
   /// A loop that carries nothing.
   void loop(mlir::Value low, mlir::Value high, int64_t step,
             llvm::function_ref<void(mlir::Value)> body);
+  /// A loop that goes on while `condition`; both take the carried values.
+  Values loopWhile(mlir::ValueRange inits,
+                   llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
+                   llvm::function_ref<Values(mlir::ValueRange)> body);
   /// A parallel loop.
   void forAll(llvm::ArrayRef<mlir::Value> bounds,
               llvm::function_ref<void(mlir::ValueRange)> body);

@@ -17,5 +17,6 @@ void fovea::attn::registerLowerToTeamsExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attachLowRankToTeams(*context);
+    attachTreeToTeams(*context);
   });
 }

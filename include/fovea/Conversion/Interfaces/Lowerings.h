@@ -33,6 +33,7 @@ void attachSummarizeToVector(mlir::MLIRContext &context);
 void attachTreeToVector(mlir::MLIRContext &context);
 
 void attachLowRankToTeams(mlir::MLIRContext &context);
+void attachTreeToTeams(mlir::MLIRContext &context);
 
 /// Attach those of some operations, in AttnToGPU.
 void attachCodebookToGPU(mlir::MLIRContext &context);

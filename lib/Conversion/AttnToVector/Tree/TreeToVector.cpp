@@ -1,4 +1,4 @@
-//===- TreeToVector.cpp - Vector code of trees ----------------------------===//
+//===- TreeToVector.cpp - Choosing nodes of trees by the runtime ----------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TreeKernel.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/ListCalls.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -50,15 +50,6 @@ static LogicalResult lowerSplit(TreeSplitOp op, OpBuilder &,
   return success();
 }
 
-template <typename OpTy>
-static LogicalResult lowerTree(OpTy op, OpBuilder &builder,
-                               VectorLowering &lowering) {
-  emitTreeKernel(builder, op, {lowering.cpu.vectorBits, lowering.minTasks});
-  return success();
-}
-
 void fovea::attn::attachTreeToVector(MLIRContext &context) {
-  attachLowerings<VectorModel, lowerTree<TreeBuildOp>, lowerTree<TreeFetchOp>,
-                  lowerTree<TreeUpdateOp>, lowerTree<TreeMaterializeOp>,
-                  lowerSplit>(context);
+  attachLowerings<VectorModel, lowerSplit>(context);
 }

@@ -1,0 +1,19 @@
+//===- TreeToTeams.cpp - Lowerings of trees for both targets --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TreeKernel.h"
+#include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Conversion/Interfaces/TeamLowering.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+void fovea::attn::attachTreeToTeams(MLIRContext &context) {
+  attachTeamLowerings<TreeBuildOp, TreeMaterializeOp, TreeFetchOp,
+                      TreeUpdateOp>(context);
+}

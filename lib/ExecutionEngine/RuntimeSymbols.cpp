@@ -120,7 +120,6 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_sizes);
   FOVEA_ADD(fovea_rt_fft_twiddles);
-  FOVEA_ADD(fovea_rt_conv_pieces);
   FOVEA_ADD(fovea_rt_count_recomputed);
   FOVEA_ADD(fovea_rt_check_nodes);
   FOVEA_ADD(fovea_rt_tree_split);

@@ -255,12 +255,16 @@ void KernelBuilder::storePairs(Value first, Value second, Value memref,
 
 Value KernelBuilder::loadIndex(Value memref, ValueRange indices) {
   Value element = memref::LoadOp::create(*this, memref, indices);
+  if (element.getType().isIndex())
+    return element;
   return arith::IndexCastOp::create(*this, getIndexType(), element);
 }
 
 void KernelBuilder::storeIndex(Value value, Value memref, ValueRange indices) {
-  Value element = arith::IndexCastOp::create(*this, getI32Type(), value);
-  memref::StoreOp::create(*this, element, memref, indices);
+  Type type = cast<MemRefType>(memref.getType()).getElementType();
+  if (!type.isIndex())
+    value = arith::IndexCastOp::create(*this, type, value);
+  memref::StoreOp::create(*this, value, memref, indices);
 }
 
 Value KernelBuilder::toNumber(Value index) {

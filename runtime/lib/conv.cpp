@@ -9,7 +9,6 @@
 #include "fovea_rt/abi.h"
 #include "fovea_rt/fovea_rt.h"
 #include "status.h"
-#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 
@@ -40,48 +39,6 @@ void fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
                         : ", since sizes decrease down to zeros",
              *size);
       }
-}
-
-int64_t fovea_rt_conv_pieces(const int32_t *sizes, int64_t stride,
-                             int64_t num_bases, int64_t num_tokens,
-                             int64_t block, int64_t longest, int64_t origin,
-                             int64_t profile_stride, int64_t zeros,
-                             int64_t multiple, int64_t *piece, int64_t *ends,
-                             int64_t *windows) {
-  auto firstColumn = [=](int64_t segment) {
-    return segment < num_bases ? num_tokens - sizes[segment * stride]
-                               : num_tokens;
-  };
-  int64_t numBlocks = (num_tokens + block - 1) / block;
-  int64_t numPieces = 0, numWindows = 0;
-  std::fill_n(ends, numBlocks, 0);
-  for (int64_t segment = 0; segment < num_bases; ++segment) {
-    int64_t first = firstColumn(segment), end = firstColumn(segment + 1);
-    if (first == end)
-      continue;
-    for (int64_t begin = first, next = first; next < end; begin = next) {
-      next = end - begin <= longest ? end : begin + block;
-      int64_t *entry = piece + 4 * numPieces++;
-      entry[0] = begin / block;
-      entry[1] = begin;
-      entry[2] = next;
-      entry[3] = numWindows;
-      ++ends[begin / block];
-    }
-    int64_t window =
-        origin + segment * profile_stride - first % block - longest;
-    int64_t count = numBlocks - first / block;
-    for (int64_t index = 0; index < count + count % 2; ++index) {
-      windows[numWindows++] = window;
-      window += block;
-    }
-  }
-  while (numWindows % multiple != 0)
-    windows[numWindows++] = zeros;
-
-  for (int64_t index = 1; index < numBlocks; ++index)
-    ends[index] += ends[index - 1];
-  return numWindows;
 }
 
 static std::atomic<int64_t> recomputedRows{0};

@@ -125,7 +125,7 @@ public:
   void storePairs(mlir::Value first, mlir::Value second, mlir::Value memref,
                   mlir::ValueRange indices);
 
-  /// Codes and counts: `i32` in memory, `index` in arithmetic.
+  /// Codes, counts and places: integers in memory, `index` in arithmetic.
   mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
   void storeIndex(mlir::Value value, mlir::Value memref,
                   mlir::ValueRange indices);

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 7
+#define FOVEA_RT_ABI_VERSION 8
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -261,33 +261,6 @@ fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
  */
 FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
                                                   int64_t is_double);
-
-/*
- * Cuts the values of one head in pieces of `block` tokens, from the first
- * column of a segment on; the last piece of a segment has what is left, as soon
- * as that is no more than `longest`, which is at least `block`. Segment r are
- * the columns from num_tokens - sizes[r * stride] to those of r + 1. In the
- * order of the sequence, piece p gets in piece[4 p ..] the block of tokens that
- * it begins in, its first and its end column, and the entry of `windows` that
- * is its segment's at distance 0. ends[o] is how many pieces have a block of o
- * or less.
- *
- * windows[w] is where, in an array with a profile of weights for each segment,
- * the block + longest weights begin that lie between a piece and a block at a
- * distance from its own: at `origin + r * profile_stride + distance * block -
- * first % block - longest`, with the first column of the segment, from distance
- * 0 on for each segment, and one more where that makes the number of them even:
- * no pair of windows has two segments. So fewer than block + longest weights
- * are read before `origin`, where lag 0 of the first profile is. Entries are
- * filled up to a multiple of `multiple`, which is even, with `zeros`; their
- * number is returned. Writes num_blocks + num_bases - 1 pieces and as many
- * windows, at most, as num_bases times num_blocks, made even, filled up.
- */
-FOVEA_RT_EXPORT int64_t fovea_rt_conv_pieces(
-    const int32_t *sizes, int64_t stride, int64_t num_bases, int64_t num_tokens,
-    int64_t block, int64_t longest, int64_t origin, int64_t profile_stride,
-    int64_t zeros, int64_t multiple, int64_t *piece, int64_t *ends,
-    int64_t *windows);
 
 /*
  * Adds to what fovea_rt_recomputed_rows returns.

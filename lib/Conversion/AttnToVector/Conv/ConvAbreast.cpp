@@ -27,16 +27,16 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
 namespace {
-class ConvAbreast : public ConvPartitioned {
+class ConvAbreast : public ConvSteps {
 public:
-  using ConvPartitioned::ConvPartitioned;
+  explicit ConvAbreast(PartitionedTables &tables);
 
 private:
-  void allocateBuffers() override;
   void findPlaces() override;
-  void emitSteps() override;
+  void emit() override;
 
   void transformPieces(Value task);
   void multiplyFrequency(Value frequency, Value mirror);
@@ -54,10 +54,10 @@ private:
 };
 } // namespace
 
-void ConvAbreast::allocateBuffers() {
-  ConvPartitioned::allocateBuffers();
-  placesOfPieces = allocate(b.getIndexType(), {maxPieces, b.index(2)});
-  transforms = allocate(b.getIndexType(), {maxPieces, b.index(3)});
+ConvAbreast::ConvAbreast(PartitionedTables &tables) : ConvSteps(tables) {
+  Type index = b.getIndexType();
+  placesOfPieces = b.allocate(index, {s.pieces.maxPieces, b.index(2)});
+  transforms = b.allocate(index, {s.pieces.maxPieces, b.index(3)});
 }
 
 void ConvAbreast::findPlaces() {
@@ -65,14 +65,15 @@ void ConvAbreast::findPlaces() {
   auto visitTile = [&](Value result, ValueRange carried) {
     Value place = carried[0], begin = carried[1], done = carried[2];
     for (int64_t u = 0; u < plan.outputs; ++u)
-      storeIndex(b.add(place, u), places, b.add(result, u));
-    Value last = b.sub(b.add(result, plan.outputs - 1), firstResult());
-    Value end = endOf(last), count = b.sub(end, begin);
+      p.results.setPlace(b.add(result, u), b.add(place, u));
+    Value last = b.sub(b.add(result, plan.outputs - 1), p.results.first());
+    Value end = p.results.endOf(last), count = b.sub(end, begin);
     b.loop(zero, count, 1, [&](Value at) {
       Value index = b.add(begin, at), own = b.add(place, at);
-      storeIndex(b.div(own, plan.abreast), placesOfPieces, {index, b.index(0)});
-      storeIndex(b.mul(b.rem(own, plan.abreast), half()), placesOfPieces,
-                 {index, b.index(1)});
+      b.storeIndex(b.div(own, plan.abreast), placesOfPieces,
+                   {index, b.index(0)});
+      b.storeIndex(b.mul(b.rem(own, plan.abreast), half()), placesOfPieces,
+                   {index, b.index(1)});
     });
     Value spectra = b.ceilDiv(count, plan.abreast);
     b.loop(zero, spectra, 1, [&](Value at) {
@@ -81,52 +82,54 @@ void ConvAbreast::findPlaces() {
       Value second = b.min(b.add(first, 1), b.sub(end, b.index(1)));
       Value entries[] = {b.add(b.div(place, plan.abreast), at), first, second};
       for (auto [k, entry] : llvm::enumerate(entries))
-        storeIndex(entry, transforms, {b.add(done, at), b.index(k)});
+        b.storeIndex(entry, transforms, {b.add(done, at), b.index(k)});
     });
     Value size = b.max(b.mul(spectra, plan.abreast), plan.outputs);
     return Values{b.add(place, size), end, b.add(done, spectra)};
   };
-  numTransforms = b.loop(zero, numResults, plan.outputs, inits, visitTile)[2];
+  numTransforms =
+      b.loop(zero, p.results.count, plan.outputs, inits, visitTile)[2];
 }
 
-void ConvAbreast::emitSteps() {
-  forAll({numTransforms}, [&](ValueRange task) { transformPieces(task[0]); });
-  forAllPairs([&](Value frequency, Value mirror) {
+void ConvAbreast::emit() {
+  b.forAll({numTransforms}, [&](ValueRange task) { transformPieces(task[0]); });
+  s.windows.forAllPairs([&](Value frequency, Value mirror) {
     multiplyFrequency(frequency, mirror);
   });
-  Value first = b.div(firstResult(), plan.abreast);
-  forAll({b.sub(b.div(numResults, plan.abreast), first)},
-         [&](ValueRange task) { invertResults(b.add(task[0], first)); });
+  Value first = b.div(p.results.first(), plan.abreast);
+  b.forAll({b.sub(b.div(p.results.count, plan.abreast), first)},
+           [&](ValueRange task) { invertResults(b.add(task[0], first)); });
 }
 
 void ConvAbreast::transformPieces(Value task) {
   auto entry = [&](int64_t at) {
-    return loadIndex(transforms, {task, b.index(at)});
+    return b.loadIndex(transforms, {task, b.index(at)});
   };
   Value spectrum = entry(0), indices[] = {entry(1), entry(2)};
   Value column = b.index(0);
   KernelBuilder::Lanes narrow(b, half());
-  SmallVector<Piece> sources;
-  SmallVector<Measures> found;
+  SmallVector<ConvPieces::Piece> sources;
+  SmallVector<PieceMeasures::Measures> found;
   for (Value index : indices) {
-    sources.push_back(loadPiece(index));
-    found.push_back(startMeasuring());
+    sources.push_back(s.pieces.load(index));
+    found.push_back(p.measures.start());
   }
   auto load = [&](Value row) {
     KernelBuilder::Lanes narrow(b, half());
     auto loadPiece = [&](size_t k) {
-      return measure(found[k], loadValues(b.add(sources[k].begin, row), column,
-                                          sources[k].end));
+      return p.measures.add(found[k], s.loadValues(b.add(sources[k].begin, row),
+                                                   column, sources[k].end));
     };
     ComplexRow one = loadPiece(0), other = loadPiece(1);
     return ComplexRow{join(one.re, other.re), join(one.im, other.im)};
   };
   {
     KernelBuilder::Lanes wide(b, whole());
-    transformTo(pieceSpectra, spectrum, /*columns=*/b.index(0), load);
+    transform.padAndTransform(s.memref, {spectrum, /*columns=*/b.index(0)},
+                              load);
   }
   for (auto [index, measures] : llvm::zip(indices, found))
-    storeMeasures(measures, index, index, /*columns=*/b.index(0));
+    p.measures.store(measures, index, index, /*columns=*/b.index(0));
 }
 
 void ConvAbreast::multiplyFrequency(Value frequency, Value mirror) {
@@ -136,32 +139,32 @@ void ConvAbreast::multiplyFrequency(Value frequency, Value mirror) {
     return Values{spectrum, columns, row, b.add(column, part * whole())};
   };
   auto load = [&](Value index) {
-    Value spectrum = loadIndex(placesOfPieces, {index, b.index(0)});
-    Value column = loadIndex(placesOfPieces, {index, b.index(1)});
+    Value spectrum = b.loadIndex(placesOfPieces, {index, b.index(0)});
+    Value column = b.loadIndex(placesOfPieces, {index, b.index(1)});
     // Each of the pieces of a spectrum asks for half of the lines.
     for (Value next : {b.sub(frequency, b.index(1)), b.add(mirror, 1)})
-      prefetchRow(pieceSpectra, {spectrum, columns, next},
-                  b.mul(column, plan.vectors),
-                  /*locality=*/hasFewBlocks ? 3 : 2);
+      transform.prefetchRow(s.memref, {spectrum, columns, next},
+                            b.mul(column, plan.vectors),
+                            /*locality=*/p.hasFewBlocks ? 3 : 2);
     FFTKernel::Rows found;
     for (Value row : rows) {
-      Value re = b.loadVector(pieceSpectra, locate(spectrum, row, column, 0));
-      Value im = b.loadVector(pieceSpectra, locate(spectrum, row, column, 1));
+      Value re = b.loadVector(s.memref, locate(spectrum, row, column, 0));
+      Value im = b.loadVector(s.memref, locate(spectrum, row, column, 1));
       found.push_back({re, im});
     }
     return found;
   };
-  forEachTile([&](Value result) {
-    Values sums = addProducts(result, frequency, /*count=*/2, load,
-                              /*isMirrored=*/true);
-    Value spectrum = b.div(placeOf(result), plan.abreast);
+  p.results.forEachTile([&](Value result) {
+    Values sums = p.results.addProducts(result, frequency, /*count=*/2, load,
+                                        /*isMirrored=*/true);
+    Value spectrum = b.div(p.results.placeOf(result), plan.abreast);
     for (int64_t u = 0; u < plan.outputs; ++u) {
       Value at = b.add(spectrum, u / plan.abreast);
       Value column = b.index(u % plan.abreast * half());
       // Both are the same if a frequency is its own negative.
       for (auto [k, row] : llvm::enumerate(rows))
         for (int64_t part : {0, 1})
-          b.storeVector(sums[(2 * u + k) * 2 + part], pieceSpectra,
+          b.storeVector(sums[(2 * u + k) * 2 + part], s.memref,
                         locate(at, row, column, part));
     }
   });
@@ -169,20 +172,21 @@ void ConvAbreast::multiplyFrequency(Value frequency, Value mirror) {
 
 void ConvAbreast::invertResults(Value task) {
   Value result = b.mul(task, plan.abreast);
-  Value firstRow = b.mul(b.sub(result, firstResult()), plan.block);
-  Value spectrum = b.div(placeOf(result), plan.abreast);
+  Value firstRow = b.mul(b.sub(result, p.results.first()), plan.block);
+  Value spectrum = b.div(p.results.placeOf(result), plan.abreast);
   KernelBuilder::Lanes wide(b, whole());
-  invert(pieceSpectra, spectrum, b.index(0), [&](Value at, ComplexRow numbers) {
-    KernelBuilder::Lanes narrow(b, half());
-    Value row = b.add(firstRow, at);
-    auto store = [&](int64_t k, Value row) {
-      storeResult({halfOf(numbers.re, k), halfOf(numbers.im, k)}, row,
-                  /*column=*/b.index(0), 1.0 / length);
-    };
-    // There may be one result before the first block.
-    b.ifThen(b.less(b.index(-1), row), [&] { store(0, row); });
-    store(1, b.add(row, plan.block));
-  });
+  transform.invertBlock(
+      s.memref, {spectrum, b.index(0)}, [&](Value at, ComplexRow numbers) {
+        KernelBuilder::Lanes narrow(b, half());
+        Value row = b.add(firstRow, at);
+        auto store = [&](int64_t k, Value row) {
+          p.results.store({halfOf(numbers.re, k), halfOf(numbers.im, k)}, row,
+                          /*column=*/b.index(0), 1.0 / transform.length);
+        };
+        // There may be one result before the first block.
+        b.ifThen(b.less(b.index(-1), row), [&] { store(0, row); });
+        store(1, b.add(row, plan.block));
+      });
 }
 
 //===----------------------------------------------------------------------===//
@@ -200,7 +204,7 @@ Value ConvAbreast::halfOf(Value vector, int64_t index) {
                                                half(), /*strides=*/1);
 }
 
-void fovea::attn::emitConvAbreast(OpBuilder &builder, ConvApplyOp op,
-                                  const ConvPlan &plan) {
-  ConvAbreast(builder, op, plan).emit();
+std::unique_ptr<ConvSteps>
+fovea::attn::conv::makeConvAbreast(PartitionedTables &tables) {
+  return std::make_unique<ConvAbreast>(tables);
 }

@@ -7,87 +7,134 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvGradient.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
-void ConvGradientKernel::allocateBuffers() {
-  ConvKernel::allocateBuffers();
-  Type state = b.getStateType();
-  // Whole blocks of rows may be read behind the last one.
-  front = std::max(kTaskRows, lanes);
-  rowGradients = allocate(state, {numTokens, b.index(paddedWidth)});
-  rowDeltas = allocate(state, {b.add(numTokens, 2 * front)});
-  profileGradients = allocate(state, {b.mul(numBases, scoreRow)});
-  markedRows = allocate(b.getIndexType(), {numTokens});
-  exactTops = allocate(state, {numTokens});
-  exactFactors = allocate(state, {numTokens});
-  exactDeltas = allocate(state, {numTokens});
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+ValueGradients::ValueGradients(ConvBuilder &b, Value dValue)
+    : b(b), dValue(dValue), sums(dValue) {
+  Value batches = b.extent(b.value, 0), groups = b.extent(b.value, 1);
+  auto type = cast<MemRefType>(dValue.getType());
+  if (b.paddedWidth != b.width || type.getElementType() != b.getStateType())
+    sums = b.allocate(b.getStateType(),
+                      {batches, groups, b.numTokens, b.index(b.paddedWidth)});
+  b.forAllRows({batches, groups}, [&](ValueRange task, Value row) {
+    b.clearRow(sums, {task[0], task[1], row});
+  });
 }
 
-/// Sums for d_value start from zero, in place where it can hold them.
-void ConvGradientKernel::prepareShared() {
-  valueSums = backward.getDValue();
-  Value batches = b.extent(value, 0), groups = b.extent(value, 1);
-  auto type = cast<MemRefType>(valueSums.getType());
-  if (paddedWidth != width || type.getElementType() != b.getStateType())
-    valueSums = allocate(b.getStateType(),
-                         {batches, groups, numTokens, b.index(paddedWidth)});
-  forAllRows({batches, groups}, [&](ValueRange task, Value row) {
-    b.loop(b.index(0), b.index(paddedWidth), lanes, [&](Value column) {
-      b.storeVector(b.splat(0.0), valueSums, {task[0], task[1], row, column});
+void ValueGradients::add(Value numbers, Value key, Value column) {
+  Value at[] = {b.batch, b.group, key, column};
+  b.storeVector(b.fadd(b.loadVector(sums, at), numbers), sums, at);
+}
+
+void ValueGradients::finish() {
+  if (sums == dValue)
+    return;
+  b.forAllRows({b.extent(b.value, 0), b.extent(b.value, 1)},
+               [&](ValueRange task, Value row) {
+                 b.loop(b.index(0), b.index(b.width), b.getLanes(),
+                        [&](Value column) {
+                          Value at[] = {task[0], task[1], row, column};
+                          b.storeColumns(b.loadVector(sums, at), dValue,
+                                         ValueRange(at).drop_back(), column);
+                        });
+               });
+}
+
+//===----------------------------------------------------------------------===//
+// Profiles
+//===----------------------------------------------------------------------===//
+
+ProfileGradients::ProfileGradients(ConvTables &tables, Value dBasis)
+    : t(tables), b(t.b), dBasis(dBasis),
+      memref(b.allocate(b.getStateType(),
+                        {b.mul(b.numBases, t.profiles.scoreRow)})) {}
+
+void ProfileGradients::add(Value number, Value segment, Value lag) {
+  Value at = t.profiles.scoreAt(segment, lag);
+  b.storeScalar(b.fadd(b.loadScalar(memref, at), number), memref, at);
+}
+
+void ProfileGradients::storeWeighted(function_ref<Value(Value, Value)> sum) {
+  t.profiles.forAllLagChunks([&](Value firstLag, Value count) {
+    b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
+      Value size = t.segments.numLags(segment);
+      Value end = b.min(b.add(firstLag, count), size);
+      b.loop(firstLag, end, b.getLanes(), [&](Value lag) {
+        Value weight = t.profiles.loadWeights(segment, lag);
+        store(b.fmul(weight, sum(segment, lag)), segment, lag);
+      });
     });
   });
 }
 
-void ConvGradientKernel::finish() {
-  if (valueSums == backward.getDValue())
-    return;
-  forAllRows({b.extent(value, 0), b.extent(value, 1)},
-             [&](ValueRange task, Value row) {
-               b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
-                 Value at[] = {task[0], task[1], row, column};
-                 storeColumns(b.loadVector(valueSums, at), backward.getDValue(),
-                              ValueRange(at).drop_back(), column);
-               });
-             });
+void ProfileGradients::finish() {
+  t.profiles.forAllLagChunks([&](Value firstLag, Value count) {
+    b.loop(firstLag, b.add(firstLag, count), b.getLanes(),
+           [&](Value lag) { storeBases(lag); });
+  });
 }
 
-void ConvGradientKernel::emitHead() {
-  prepareProducts();
-  judgeRows();
-  Marked marked = prepareRows();
-  emitProducts();
-  b.ifThen(b.less(b.index(0), marked.count), [&] { emitExactRows(marked); });
-  storeBases();
+/// A basis is in the profiles of all segments from its own on.
+void ProfileGradients::storeBases(Value lag) {
+  Value isThere = b.firstLanes(b.sub(b.numTokens, lag));
+  b.loop(b.index(0), b.numBases, 1, b.splat(0.0),
+         [&](Value step, ValueRange sums) {
+           Value r = b.sub(b.sub(b.numBases, b.index(1)), step);
+           Value mask = b.firstLanes(b.sub(t.segments.numLags(r), lag));
+           Value part = b.loadMasked(memref, t.profiles.scoreAt(r, lag), mask,
+                                     /*otherwise=*/0.0);
+           Value sum = b.fadd(sums[0], part);
+           b.storeMasked(sum, dBasis, {b.batch, b.head, r, lag}, isThere);
+           return Values{sum};
+         });
 }
 
-void ConvGradientKernel::addToValue(Value numbers, Value key, Value column) {
-  Value at[] = {batch, group, key, column};
-  b.storeVector(b.fadd(b.loadVector(valueSums, at), numbers), valueSums, at);
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+RowGradients::RowGradients(ConvTables &tables, ConvApplyBackwardOp op)
+    : t(tables), b(t.b), op(op),
+      // Whole blocks of rows may be read behind the last one.
+      front(std::max(kTaskRows, b.getLanes())) {
+  Type state = b.getStateType();
+  memref = b.allocate(state, {b.numTokens, b.index(b.paddedWidth)});
+  deltas = b.allocate(state, {b.add(b.numTokens, 2 * front)});
 }
 
-/// The product of a row of d_output with another.
-Value ConvGradientKernel::dot(Value row, function_ref<Value(Value)> other) {
+Value RowGradients::loadGradient(Value row, Value column) {
+  return b.loadColumns(op.getDOutput(), {b.batch, b.head, row}, column);
+}
+
+Value RowGradients::dot(Value row, function_ref<Value(Value)> other) {
   auto addProducts = [&](Value column, ValueRange running) {
-    Value gradient =
-        loadColumns(backward.getDOutput(), {batch, head, row}, column);
+    Value gradient = loadGradient(row, column);
     return Values{b.fma(gradient, other(column), running[0])};
   };
-  Value sum = overColumns(width, b.splat(0.0), addProducts)[0];
-  return vector::ReductionOp::create(b, vector::CombiningKind::ADD, sum);
+  return b.reduce(vector::CombiningKind::ADD,
+                  b.overColumns(b.width, b.splat(0.0), addProducts)[0]);
 }
 
-/// Returns which rows are marked after all.
-ConvKernel::Marked ConvGradientKernel::prepareRows() {
-  for (int64_t at = 0; at < front; at += lanes) {
-    b.storeVector(b.splat(0.0), rowDeltas, b.index(at));
-    b.storeVector(b.splat(0.0), rowDeltas, b.add(numTokens, front + at));
+Value RowGradients::dotOutput(Value row) {
+  return dot(row, [&](Value column) {
+    return b.loadColumns(op.getOutput(), {b.batch, b.head, row}, column);
+  });
+}
+
+ConvMarks::Marked RowGradients::prepare() {
+  for (int64_t at = 0; at < front; at += b.getLanes()) {
+    b.storeVector(b.splat(0.0), deltas, b.index(at));
+    b.storeVector(b.splat(0.0), deltas, b.add(b.numTokens, front + at));
   }
-  return markTasks(kTaskRows, [&](Value, Value first, Value end) {
+  return t.marks.forAllTasks(kTaskRows, [&](Value, Value first, Value end) {
     return b.loop(first, end, 1, b.index(0), [&](Value row, ValueRange count) {
       Value more = b.add(count[0], 1);
       return Values{b.select(prepareRow(row), more, count[0])};
@@ -97,90 +144,84 @@ ConvKernel::Marked ConvGradientKernel::prepareRows() {
 
 /// Rows that are marked, and those without an entry, have a factor of 0 and
 /// count as zeros, whatever they hold. Returns whether the row is marked.
-Value ConvGradientKernel::prepareRow(Value row) {
-  Value factor = b.loadScalar(reciprocals, row);
-  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
-                                       b.scalar(0.0));
-  Value mayBeSpoilt =
-      b.less(loadIndex(firstSpoilt, {batch, group}), b.add(row, 1));
-  Value isOut = b.either(isNone, b.either(isMarked(row), mayBeSpoilt));
-  Value at[] = {batch, head, row};
+Value RowGradients::prepareRow(Value row) {
+  Value factor = t.normalisers.loadReciprocal(row);
+  Value isNone = b.compare(arith::CmpFPredicate::OEQ, factor, b.scalar(0.0));
+  Value mayBeSpoilt = b.less(t.values.firstSpoiltToken(), b.add(row, 1));
+  Value isOut = b.either(isNone, b.either(t.marks.isMarked(row), mayBeSpoilt));
   Value delta = b.select(
       isOut, b.getStateType(), [&] { return b.scalar(0.0); },
-      [&] {
-        Value product = dot(row, [&](Value column) {
-          return loadColumns(backward.getOutput(), at, column);
-        });
-        return b.fmul(product, factor);
-      });
+      [&] { return b.fmul(dotOutput(row), factor); });
   Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
-  Value isFinite = arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, delta,
-                                         b.fsub(delta, delta));
+  Value isFinite =
+      b.compare(arith::CmpFPredicate::ORD, delta, b.fsub(delta, delta));
   Value isKept = b.select(isOut, no, isFinite);
   b.ifThenElse(
-      isKept,
+      isKept, [&] { storeRow(row, delta, factor); },
       [&] {
-        Value factors = b.broadcast(factor);
-        overColumns(paddedWidth, /*inits=*/{}, [&](Value column, ValueRange) {
-          Value numbers = loadColumns(backward.getDOutput(), at, column);
-          b.storeVector(b.fmul(numbers, factors), rowGradients, {row, column});
-          return Values();
-        });
-        b.storeScalar(delta, rowDeltas, b.add(row, front));
-      },
-      [&] {
-        b.loop(b.index(0), b.index(paddedWidth), lanes, [&](Value column) {
-          b.storeVector(b.splat(0.0), rowGradients, {row, column});
-        });
-        b.storeScalar(b.scalar(0.0), rowDeltas, b.add(row, front));
+        b.clearRow(memref, row);
+        storeDelta(b.scalar(0.0), row);
       });
-  Value isDone = b.either(isNone, isKept);
-  Value mark = arith::ExtUIOp::create(
-      b, b.getI8Type(),
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, isDone, no)
-          .getResult());
-  memref::StoreOp::create(b, mark, marks, row);
-  return isMarked(row);
+  t.marks.set(row, b.equal(b.either(isNone, isKept), no));
+  return t.marks.isMarked(row);
 }
 
-void ConvGradientKernel::storeProfileGradients(
-    function_ref<Value(Value, Value)> sum) {
-  forAllLagChunks([&](Value firstLag, Value count) {
-    b.loop(b.index(0), numBases, 1, [&](Value segment) {
-      Value size = b.sub(numTokens, firstColumn(segment));
-      Value end = b.min(b.add(firstLag, count), size);
-      b.loop(firstLag, end, lanes, [&](Value lag) {
-        Value weight = b.loadVector(weights, weightOffset(segment, lag));
-        b.storeVector(b.fmul(weight, sum(segment, lag)), profileGradients,
-                      scoreOffset(segment, lag));
-      });
-    });
+void RowGradients::storeRow(Value row, Value delta, Value factor) {
+  Value factors = b.broadcast(factor);
+  b.overColumns(b.paddedWidth, /*inits=*/{}, [&](Value column, ValueRange) {
+    b.storeVector(b.fmul(loadGradient(row, column), factors), memref,
+                  {row, column});
+    return Values();
   });
+  storeDelta(delta, row);
 }
 
-void ConvGradientKernel::storeBases() {
-  forAllLagChunks([&](Value firstLag, Value count) {
-    Value end = b.add(firstLag, count);
-    b.loop(firstLag, end, lanes, [&](Value lag) {
-      Value isThere = firstLanes(b.sub(numTokens, lag));
-      b.loop(b.index(0), numBases, 1, b.splat(0.0),
-             [&](Value step, ValueRange sums) {
-               Value r = b.sub(b.sub(numBases, b.index(1)), step);
-               Value size = b.sub(numTokens, firstColumn(r));
-               Value part =
-                   loadMasked(profileGradients, scoreOffset(r, lag),
-                              firstLanes(b.sub(size, lag)), /*otherwise=*/0.0);
-               Value sum = b.fadd(sums[0], part), stored = sum;
-               Value dBasis = backward.getDBasis();
-               auto type = cast<FloatType>(
-                   cast<MemRefType>(dBasis.getType()).getElementType());
-               if (type != b.getStateType())
-                 stored = arith::TruncFOp::create(
-                     b, VectorType::get({lanes}, type), sum);
-               vector::MaskedStoreOp::create(
-                   b, dBasis, ValueRange{batch, head, r, lag}, isThere, stored);
-               return Values{sum};
-             });
-    });
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+namespace {
+class ConvGradient : public ConvKernel {
+public:
+  using Allocate =
+      function_ref<std::unique_ptr<ConvProduct>(ConvGradientTables &)>;
+
+  ConvGradient(ConvBuilder &b, ConvValues &convValues, ValueGradients &values,
+               ConvApplyBackwardOp op, Allocate allocate)
+      : tables(b, convValues, values, op), product(allocate(tables)) {}
+
+private:
+  void emitHead() override;
+
+  ConvGradientTables tables;
+  std::unique_ptr<ConvProduct> product;
+};
+} // namespace
+
+void ConvGradient::emitHead() {
+  ConvBuilder &b = tables.b;
+  tables.t.prepare();
+  product->prepare();
+  tables.t.marks.judge([&](Value block, Value first, Value end) {
+    return product->judgeBlock(block, first, end);
   });
+  ConvMarks::Marked marked = tables.rows.prepare();
+  product->emit();
+  b.ifThen(b.less(b.index(0), marked.count),
+           [&] { tables.exact.emit(marked); });
+  tables.profiles.finish();
+}
+
+void fovea::attn::conv::emitConvGradient(ConvBuilder &b, ConvApplyBackwardOp op,
+                                         ConvGradient::Allocate allocate) {
+  ConvValues convValues(b, /*findsSpoilt=*/false);
+  ValueGradients values(b, op.getDValue());
+  // Heads that share values add to the same gradient, so these stay together.
+  Value heads = b.extent(b.basis, 1);
+  Value shared = b.max(b.div(heads, b.max(b.extent(b.value, 1), 1)), 1);
+  emitConvHeads(b, /*headsOfTask=*/shared, [&] {
+    return std::make_unique<ConvGradient>(b, convValues, values, op, allocate);
+  });
+  values.finish();
+  b.freeBuffers(0);
 }

@@ -31,72 +31,136 @@
 
 #include "ConvKernel.h"
 
-namespace fovea::attn {
+namespace fovea::attn::conv {
 
-class ConvGradientKernel : public ConvKernel {
+/// Sums for the gradients of values [B, G, N, paddedWidth], in place where it
+/// can hold them.
+class ValueGradients {
 public:
-  ConvGradientKernel(mlir::OpBuilder &builder, ConvApplyBackwardOp op,
-                     const ConvPlan &plan)
-      : ConvKernel(builder, op, op.getBasis(), op.getSizes(), op.getValue(),
-                   plan),
-        backward(op) {}
-
-protected:
-  void allocateBuffers() override;
-  /// What has to be known before rows are judged.
-  virtual void prepareProducts() {}
-  /// Adds to the gradients of values, and stores those of all profiles, for all
-  /// rows but those that are marked.
-  virtual void emitProducts() = 0;
-
-  /// Adds a vector of columns to the gradient of a value.
-  void addToValue(Value numbers, Value key, Value column);
-  /// Stores for every vector of lags of every segment its weights times what
-  /// `sum` gives.
-  void storeProfileGradients(
-      llvm::function_ref<Value(Value segment, Value lag)> sum);
-
-  ConvApplyBackwardOp backward;
-  /// g [N, paddedWidth], and e with `front` zeros before and behind it.
-  Value rowGradients, rowDeltas;
-  int64_t front;
-  /// Like scores.
-  Value profileGradients;
+  /// Zeros.
+  ValueGradients(ConvBuilder &b, Value dValue);
+  /// Adds a vector of columns to that of a value of the present head.
+  void add(Value numbers, Value key, Value column);
+  /// Stores the gradients.
+  void finish();
 
 private:
-  void prepareShared() override;
-  void emitHead() override;
-  void finish() override;
-  Marked prepareRows();
-  Value prepareRow(Value row);
-  Value dot(Value row, llvm::function_ref<Value(Value column)> other);
-  void storeBases();
-
-  // ConvGradientRows.cpp
-  void emitExactRows(const Marked &marked);
-  void listMarkedRows(Value end);
-  void prepareExactRow(Value row, Value rowWeights);
-  void addExactValues(Value row, Value firstKey, Value endKey,
-                      Value rowWeights);
-  void addExactLags(Value row, Value firstLag, Value endLag, Value rowWeights);
-  void forEachEntry(
-      Value row, Value firstLag, Value endLag, Value rowWeights,
-      llvm::function_ref<void(Value segment, Value lag, Value weight)> body);
-
-  /// Sums for the gradients of values [B, G, N, paddedWidth].
-  Value valueSums;
-  /// The rows that are marked, in order.
-  Value markedRows;
-  /// Of marked rows: the greatest score, the reciprocal of the normaliser next
-  /// to it, and d_output . output.
-  Value exactTops, exactFactors, exactDeltas;
+  ConvBuilder &b;
+  Value dValue, sums;
 };
+
+/// Gradients of the profiles of a head, which are stored where scores are.
+class ProfileGradients {
+public:
+  ProfileGradients(ConvTables &tables, Value dBasis);
+
+  Value load(Value segment, Value lag) {
+    return b.loadVector(memref, t.profiles.scoreAt(segment, lag));
+  }
+  void store(Value numbers, Value segment, Value lag) {
+    b.storeVector(numbers, memref, t.profiles.scoreAt(segment, lag));
+  }
+  /// Stores for every vector of lags of every segment its weights times what
+  /// `sum` gives.
+  void storeWeighted(function_ref<Value(Value segment, Value lag)> sum);
+  /// Adds one number.
+  void add(Value number, Value segment, Value lag);
+  /// Stores gradients of the bases.
+  void finish();
+
+private:
+  void storeBases(Value lag);
+
+  ConvTables &t;
+  ConvBuilder &b;
+  Value dBasis, memref;
+};
+
+/// g [N, paddedWidth] and e of the rows of a head. Those that are marked have
+/// zeros.
+class RowGradients {
+public:
+  RowGradients(ConvTables &tables, ConvApplyBackwardOp op);
+  /// Computes them; returns which rows are marked after all.
+  ConvMarks::Marked prepare();
+  /// e of a vector of rows, up to a block of which may be before the first one
+  /// or behind the last, where zeros are.
+  Value loadDeltas(Value row) {
+    return b.loadVector(deltas, b.add(row, front));
+  }
+  /// The product of a row of d_output with another.
+  Value dot(Value row, function_ref<Value(Value column)> other);
+  Value dotOutput(Value row);
+  Value loadGradient(Value row, Value column);
+
+  Value memref;
+
+private:
+  Value prepareRow(Value row);
+  void storeRow(Value row, Value delta, Value factor);
+  void storeDelta(Value delta, Value row) {
+    b.storeScalar(delta, deltas, b.add(row, front));
+  }
+
+  ConvTables &t;
+  ConvBuilder &b;
+  ConvApplyBackwardOp op;
+  /// Zeros before and behind e.
+  int64_t front;
+  Value deltas;
+};
+
+/// Rows that were marked, which add to the gradients entry by entry.
+class ExactRowGradients {
+public:
+  ExactRowGradients(ConvTables &tables, RowGradients &rows,
+                    ValueGradients &values, ProfileGradients &profiles);
+  void emit(const ConvMarks::Marked &marked);
+
+private:
+  void prepareRow(Value row, RowWeights &weights);
+  void addValues(Value row, Value firstKey, Value endKey, RowWeights &weights);
+  void addLags(Value row, Value firstLag, Value endLag, RowWeights &weights);
+  void
+  forEachEntry(Value row, Value firstLag, Value endLag, RowWeights &weights,
+               function_ref<void(Value segment, Value lag, Value weight)> body);
+
+  ConvTables &t;
+  ConvBuilder &b;
+  RowGradients &rows;
+  ValueGradients &values;
+  ProfileGradients &profiles;
+  /// The rows that are marked, in order; of each, the greatest score, the
+  /// reciprocal of the normaliser next to it, and d_output . output.
+  Value marked, tops, factors, deltas;
+};
+
+/// What algorithms of the gradient share.
+struct ConvGradientTables {
+  ConvGradientTables(ConvBuilder &b, ConvValues &convValues,
+                     ValueGradients &values, ConvApplyBackwardOp op)
+      : b(b), t(b, convValues), values(values), rows(t, op),
+        profiles(t, op.getDBasis()), exact(t, rows, values, profiles) {}
+
+  ConvBuilder &b;
+  ConvTables t;
+  ValueGradients &values;
+  RowGradients rows;
+  ProfileGradients profiles;
+  ExactRowGradients exact;
+};
+
+/// Emits the gradient with the algorithm that `allocate` makes: it adds to the
+/// gradients of values, and stores those of all profiles.
+void emitConvGradient(
+    ConvBuilder &b, ConvApplyBackwardOp op,
+    function_ref<std::unique_ptr<ConvProduct>(ConvGradientTables &)> allocate);
 
 void emitConvGradientToeplitz(mlir::OpBuilder &builder, ConvApplyBackwardOp op,
                               const ConvPlan &plan);
 void emitConvGradientPartitioned(mlir::OpBuilder &builder,
                                  ConvApplyBackwardOp op, const ConvPlan &plan);
 
-} // namespace fovea::attn
+} // namespace fovea::attn::conv
 
 #endif // FOVEA_LIB_CONVERSION_ATTNTOVECTOR_CONV_CONVGRADIENT_H

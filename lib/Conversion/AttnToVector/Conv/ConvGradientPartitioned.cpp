@@ -20,6 +20,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvGradient.h"
+#include "ConvTransforms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -27,6 +28,9 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
+using Frequency = ConvTransform::Frequency;
+using Piece = ConvPieces::Piece;
 
 /// Windows of a task, and what their number is chosen for: a task reads what is
 /// before its own windows again.
@@ -34,18 +38,15 @@ static constexpr int64_t kLeastWindows = 256, kMostWindows = 4096,
                          kWindowTasks = 32;
 
 namespace {
-class ConvGradientPartitioned : public ConvGradientKernel {
+class ConvGradientPartitioned : public ConvProduct {
 public:
-  using ConvGradientKernel::ConvGradientKernel;
+  ConvGradientPartitioned(ConvGradientTables &tables, ConvTransform &transform);
 
 private:
-  void allocateBuffers() override;
-  void prepareProducts() override;
-  void emitProducts() override;
+  void prepare() override;
+  void emit() override;
   Value judgeBlock(Value block, Value first, Value end) override;
 
-  void listSegments();
-  Value numPiecesOf(Value segment);
   void transformRows(Value block, Value columns);
   void correlate(Value frequency);
   void correlateTile(Value frequency, Value segment, Value count,
@@ -61,8 +62,13 @@ private:
                     Value firstGroup, int64_t groups);
   void invertPiece(Value index, Value columns);
 
-  /// Of every segment: its first piece, block and window.
-  Value segmentPieces, segmentBlocks, segmentWindows;
+  ConvGradientTables &g;
+  ConvTables &t;
+  ConvBuilder &b;
+  const ConvPlan &plan;
+  ConvTransform &transform;
+  ConvSpectra s;
+  int64_t lanes, numGroups;
   /// Spectra of g [blocks, groups, rows, 2 lanes], and of the gradients of
   /// windows [rows, re or im, windows]; these themselves, later and earlier
   /// half [2, windows x block].
@@ -70,99 +76,81 @@ private:
 };
 } // namespace
 
-void ConvGradientPartitioned::allocateBuffers() {
-  ConvGradientKernel::allocateBuffers();
-  allocatePieces();
-  Type index = b.getIndexType(), state = b.getStateType();
-  for (Value *list : {&segmentPieces, &segmentBlocks, &segmentWindows})
-    *list = allocate(index, {numBases});
-  rowSpectra = allocateSpectra(b.add(numBlocks, tileWindows() - 1), numGroups);
-  lagSpectra = allocate(state, {b.index(length), b.index(2), maxWindows});
+ConvGradientPartitioned::ConvGradientPartitioned(ConvGradientTables &tables,
+                                                 ConvTransform &transform)
+    : g(tables), t(g.t), b(g.b), plan(b.plan), transform(transform),
+      s(t, transform, b.getNumGroups()), lanes(plan.lanes),
+      numGroups(b.getNumGroups()) {
+  Type state = b.getStateType();
+  rowSpectra = transform.allocate(b.add(s.pieces.numBlocks, tileWindows() - 1),
+                                  numGroups);
+  lagSpectra = b.allocate(
+      state, {b.index(transform.length), b.index(2), s.pieces.maxWindows});
   // Vectors of lags begin anywhere in a window, also in the last one.
-  lagSums = allocate(state,
-                     {b.index(2), b.add(b.mul(maxWindows, plan.block), lanes)});
+  lagSums =
+      b.allocate(state, {b.index(2),
+                         b.add(b.mul(s.pieces.maxWindows, plan.block), lanes)});
 }
 
-void ConvGradientPartitioned::prepareProducts() {
-  cutPieces();
-  listSegments();
-  forAll({b.index(numGroups), numPieces}, [&](ValueRange task) {
+void ConvGradientPartitioned::prepare() {
+  s.pieces.cut();
+  b.forAll({b.index(numGroups), s.pieces.numPieces}, [&](ValueRange task) {
     // Values of 1.
-    Piece piece = loadPiece(task[1]);
+    Piece piece = s.pieces.load(task[1]);
     Value count = arith::IndexCastOp::create(b, b.getI64Type(),
                                              b.sub(piece.end, piece.begin));
     Value squares = arith::SIToFPOp::create(b, b.getF64Type(), count);
     Value norm = math::SqrtOp::create(b, squares);
-    memref::StoreOp::create(b, norm, pieceNorms, ValueRange{task[1], task[0]});
-    transformPiece(task[1], task[0], b.mul(task[0], plan.getColumns()));
+    memref::StoreOp::create(b, norm, s.norms, ValueRange{task[1], task[0]});
+    s.transformPiece(task[1], task[0], b.mul(task[0], plan.getColumns()));
   });
-  transformWindows();
+  s.windows.transformAll();
 }
 
 Value ConvGradientPartitioned::judgeBlock(Value block, Value first, Value end) {
-  Value noise = boundNoise(block, loadInteger(ends, block));
-  return markRows(first, end, noise, /*value=*/wide(1.0));
-}
-
-/// Pieces of a segment are consecutive, and so are their blocks.
-void ConvGradientPartitioned::listSegments() {
-  b.loop(b.index(0), numBases, 1, b.index(0),
-         [&](Value segment, ValueRange carried) {
-           Value count = numPiecesOf(segment);
-           storeIndex(carried[0], segmentPieces, segment);
-           storeIndex(b.div(firstColumn(segment), plan.block), segmentBlocks,
-                      segment);
-           b.ifThen(b.less(b.index(0), count), [&] {
-             storeIndex(loadPiece(carried[0]).window, segmentWindows, segment);
-           });
-           return Values{b.add(carried[0], count)};
-         });
-}
-
-ConvGradientPartitioned::Value
-ConvGradientPartitioned::numPiecesOf(Value segment) {
-  Value end = firstColumn(b.add(segment, 1));
-  return b.ceilDiv(b.sub(end, firstColumn(segment)), plan.block);
+  Value noise = s.boundNoise(block, s.pieces.end(block));
+  return t.marks.mark(first, end, noise, /*value=*/b.wide(1.0));
 }
 
 void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   Value firstRow = b.mul(block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
-  transformTo(rowSpectra, block, columns, [&](Value row) {
-    return loadTokens(rowGradients, {}, b.add(firstRow, row), column,
-                      numTokens);
+  transform.padAndTransform(rowSpectra, {block, columns}, [&](Value row) {
+    return transform.loadTokens(g.rows.memref, {}, b.add(firstRow, row), column,
+                                b.numTokens);
   });
 }
 
-void ConvGradientPartitioned::emitProducts() {
-  forAll({b.index(numGroups), b.add(numBlocks, tileWindows() - 1)},
-         [&](ValueRange task) { transformRows(task[1], task[0]); });
-  forAllFrequencies([&](Value frequency) { correlate(frequency); });
-  forAll({b.div(numWindows, lanes)},
-         [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
+void ConvGradientPartitioned::emit() {
+  b.forAll({b.index(numGroups), b.add(s.pieces.numBlocks, tileWindows() - 1)},
+           [&](ValueRange task) { transformRows(task[1], task[0]); });
+  transform.forAllFrequencies([&](Value frequency) { correlate(frequency); });
+  b.forAll({b.div(s.pieces.numWindows, lanes)},
+           [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
   sumDeltas();
-  storeProfileGradients([&](Value segment, Value lag) {
+  g.profiles.storeWeighted([&](Value segment, Value lag) {
     // Halves of windows follow each other as their lags do; a segment has one
     // for each of its blocks.
-    Value window = loadIndex(segmentWindows, segment);
-    Value end = b.sub(numBlocks, loadIndex(segmentBlocks, segment));
-    Value place = b.add(lag, b.rem(firstColumn(segment), plan.block));
+    Value window = s.pieces.firstWindow(segment);
+    Value end = b.sub(s.pieces.numBlocks, s.pieces.firstBlock(segment));
+    Value place = b.add(lag, b.rem(t.segments.first(segment), plan.block));
     Value left = b.sub(b.mul(b.sub(end, b.index(1)), plan.block), place);
     place = b.add(b.mul(window, plan.block), place);
     Value later = b.loadVector(lagSums, {b.index(0), place});
-    Value earlier = loadMasked(lagSums, {b.index(1), b.add(place, plan.block)},
-                               firstLanes(left), 0.0);
-    Value deltas = b.loadVector(profileGradients, scoreOffset(segment, lag));
+    Value earlier =
+        b.loadMasked(lagSums, {b.index(1), b.add(place, plan.block)},
+                     b.firstLanes(left), 0.0);
+    Value deltas = g.profiles.load(segment, lag);
     return b.fsub(b.fadd(later, earlier), deltas);
   });
   // The spectra of values have done their duty.
-  forAllFrequencies([&](Value at) {
-    Frequency frequency = locate(at, b.sub(at, b.index(1)));
-    b.loop(b.index(0), numPieces, plan.outputs,
+  transform.forAllFrequencies([&](Value at) {
+    Frequency frequency = transform.locate(at, b.sub(at, b.index(1)));
+    b.loop(b.index(0), s.pieces.numPieces, plan.outputs,
            [&](Value piece) { multiplyPieces(frequency, piece); });
   });
-  forAll({b.index(numGroups), numPieces},
-         [&](ValueRange task) { invertPiece(task[1], task[0]); });
+  b.forAll({b.index(numGroups), s.pieces.numPieces},
+           [&](ValueRange task) { invertPiece(task[1], task[0]); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -171,15 +159,15 @@ void ConvGradientPartitioned::emitProducts() {
 
 void ConvGradientPartitioned::correlate(Value frequency) {
   for (int64_t part : {0, 1})
-    b.loop(b.index(0), numWindows, lanes, [&](Value window) {
+    b.loop(b.index(0), s.pieces.numWindows, lanes, [&](Value window) {
       b.storeVector(b.splat(0.0), lagSpectra,
                     {frequency, b.index(part), window});
     });
-  b.loop(b.index(0), numBases, 1, [&](Value segment) {
-    Value count = numPiecesOf(segment);
+  b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
+    Value count = s.pieces.count(segment);
     b.ifThen(b.less(b.index(0), count), [&] {
-      Value block = loadIndex(segmentBlocks, segment);
-      b.loop(b.index(0), b.sub(numBlocks, block), tileWindows(),
+      Value block = s.pieces.firstBlock(segment);
+      b.loop(b.index(0), b.sub(s.pieces.numBlocks, block), tileWindows(),
              [&](Value distance) {
                correlateTile(frequency, segment, count, distance);
              });
@@ -191,26 +179,26 @@ void ConvGradientPartitioned::correlate(Value frequency) {
 /// distances that there are no blocks for, g is zero.
 void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
                                             Value count, Value distance) {
-  Value block = b.add(loadIndex(segmentBlocks, segment), distance);
-  Value firstPiece = loadIndex(segmentPieces, segment);
+  Value block = b.add(s.pieces.firstBlock(segment), distance);
+  Value firstPiece = s.pieces.first(segment);
   // Real parts, then imaginary ones.
   Values sums(lanes, b.splat(0.0));
   auto visit = [&](Value t, Value columns, ValueRange carried) {
     Values next(carried);
     ComplexRow value =
-        loadRow(pieceSpectra, {b.add(firstPiece, t), columns, frequency});
-    value.im = arith::NegFOp::create(b, value.im);
+        transform.loadRow(s.memref, {b.add(firstPiece, t), columns, frequency});
+    value = transform.conjugate(value);
     for (int64_t u = 0; u < tileWindows(); ++u) {
-      ComplexRow row =
-          loadRow(rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
+      ComplexRow row = transform.loadRow(
+          rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
       Value parts[] = {next[u], next[tileWindows() + u]};
-      addProduct(row, value, parts);
+      transform.addProduct(row, value, parts);
       next[u] = parts[0];
       next[tileWindows() + u] = parts[1];
     }
     return next;
   };
-  Value rest = b.sub(numBlocks, block);
+  Value rest = b.sub(s.pieces.numBlocks, block);
   sums = b.loop(b.index(0), b.min(count, rest), 1, sums,
                 [&](Value t, ValueRange carried) {
                   return b.loop(b.index(0), b.index(numGroups), 1, carried,
@@ -219,7 +207,7 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
                                 });
                 });
   Value parts = sumLanes(sums);
-  Value window = b.add(loadIndex(segmentWindows, segment), distance);
+  Value window = b.add(s.pieces.firstWindow(segment), distance);
   Value isThere = vector::CreateMaskOp::create(
       b, VectorType::get({tileWindows()}, b.getI1Type()), rest);
   for (int64_t part : {0, 1}) {
@@ -256,12 +244,8 @@ Value ConvGradientPartitioned::sumLanes(Values vectors) {
 
 /// Turns as many windows back as a vector has lanes, from `first` on.
 void ConvGradientPartitioned::invertWindows(Value first) {
-  Value work = b.scratch({length, plan.getColumns()}, b.getStateType());
-  auto load = [&](Value row) { return loadRow(work, {row}); };
-  auto store = [&](Value row, ComplexRow numbers) {
-    storeRow(numbers, work, {row});
-  };
-  FFTKernel::Steps steps = {load, store};
+  Value work =
+      b.scratch({transform.length, plan.getColumns()}, b.getStateType());
   auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
       Value frequency = b.add(position, k);
@@ -269,8 +253,9 @@ void ConvGradientPartitioned::invertWindows(Value first) {
       row.im = b.loadVector(lagSpectra, {frequency, b.index(1), first});
     }
   };
-  makeTransform().emit(FFTKernel::kInverse, steps, visit);
-  Value factor = b.splat(1.0 / length);
+  transform.emit(FFTKernel::kInverse, work, /*at=*/{}, FFTKernel::Steps(),
+                 visit);
+  Value factor = b.splat(1.0 / transform.length);
   for (int64_t half : {0, 1})
     b.loop(b.index(0), b.index(plan.block), lanes, [&](Value at) {
       Value from = b.add(at, half * plan.block);
@@ -289,31 +274,29 @@ void ConvGradientPartitioned::invertWindows(Value first) {
 /// segment has the rows from its first column + l on, as many as it has
 /// columns: a window that moves with l.
 void ConvGradientPartitioned::sumDeltas() {
-  auto sumTask = [&](Value firstLag, Value endLag) {
-    b.loop(b.index(0), numBases, 1, [&](Value segment) {
-      Value first = firstColumn(segment), size = b.sub(numTokens, first);
-      Value length = b.sub(firstColumn(b.add(segment, 1)), first);
-      Value count = b.max(b.sub(b.min(endLag, size), firstLag), 0);
-      auto load = [&](Value row) {
-        // Behind the last row is a vector of zeros.
-        return b.loadVector(rowDeltas, b.add(b.min(row, numTokens), front));
-      };
-      auto store = [&](Value at, Value sums) {
-        if (!b.getStateType().isF64())
-          sums = arith::TruncFOp::create(b, b.getVectorType(), sums);
-        b.storeVector(sums, profileGradients,
-                      scoreOffset(segment, b.add(firstLag, at)));
-      };
-      clearWindows(count);
-      addWindows(b.index(0), count, b.add(first, firstLag), length,
-                 /*size=*/numTokens, load);
-      finishWindows(count, store);
+  auto addSegment = [&](WindowSums &sums, Value segment, Value firstLag,
+                        Value endLag) {
+    Value size = t.segments.numLags(segment);
+    Value count = b.max(b.sub(b.min(endLag, size), firstLag), 0);
+    sums.clear(count);
+    // Behind the last row is a vector of zeros.
+    sums.add(b.index(0), count, b.add(t.segments.first(segment), firstLag),
+             t.segments.length(segment), /*size=*/b.numTokens, [&](Value row) {
+               return g.rows.loadDeltas(b.min(row, b.numTokens));
+             });
+    sums.finish(count, [&](Value at, Value sums) {
+      g.profiles.store(b.narrow(sums), segment, b.add(firstLag, at));
     });
   };
-  Value size = b.clamp(b.ceilDiv(numTokens, kWindowTasks),
+  Value size = b.clamp(b.ceilDiv(b.numTokens, kWindowTasks),
                        b.index(kLeastWindows), b.index(kMostWindows));
   size = b.mul(b.ceilDiv(size, lanes), lanes);
-  forAllWindowTasks(size, kMostWindows, sumTask);
+  int64_t room = getConstantIntValue(size).value_or(kMostWindows);
+  WindowSums::forAllTasks(b, size, [&](Value firstLag, Value endLag) {
+    WindowSums sums(b, room);
+    b.loop(b.index(0), b.numBases, 1,
+           [&](Value segment) { addSegment(sums, segment, firstLag, endLag); });
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -338,29 +321,31 @@ void ConvGradientPartitioned::multiplyTile(const Frequency &frequency,
   // The last piece again where there are no more.
   SmallVector<Piece> tile;
   for (int64_t u = 0; u < plan.outputs; ++u)
-    tile.push_back(
-        loadPiece(b.min(b.add(firstPiece, u), b.sub(numPieces, b.index(1)))));
+    tile.push_back(s.pieces.load(
+        b.min(b.add(firstPiece, u), b.sub(s.pieces.numPieces, b.index(1)))));
   Values sums(plan.outputs * groups * 2, b.splat(0.0));
   // Blocks of pieces do not decrease: those up to the next piece's are read by
   // the pieces up to this one.
   for (int64_t last = 0; last < plan.outputs; ++last) {
-    Value end = last + 1 < plan.outputs ? tile[last + 1].block : numBlocks;
+    Value end =
+        last + 1 < plan.outputs ? tile[last + 1].block : s.pieces.numBlocks;
     sums = b.loop(
         tile[last].block, end, 1, sums, [&](Value block, ValueRange carried) {
           Values next(carried);
           FFTKernel::Rows rows;
           for (int64_t g = 0; g < groups; ++g) {
-            ComplexRow row = loadRow(
+            ComplexRow row = transform.loadRow(
                 rowSpectra, {block, b.add(firstGroup, g), frequency.at});
-            rows.push_back(conjugate(row, frequency));
+            rows.push_back(transform.conjugate(row, frequency));
           }
           for (int64_t u = 0; u <= last; ++u) {
             Value distance = b.sub(block, tile[u].block);
-            ComplexRow weight = loadWeight(frequency.ofWindows,
-                                           b.add(tile[u].window, distance));
-            weight.im = arith::NegFOp::create(b, weight.im);
+            ComplexRow weight = s.windows.load(frequency.ofWindows,
+                                               b.add(tile[u].window, distance));
+            weight = transform.conjugate(weight);
             for (int64_t g = 0; g < groups; ++g)
-              addProduct(rows[g], weight, &next[(u * groups + g) * 2]);
+              transform.addProduct(rows[g], weight,
+                                   &next[(u * groups + g) * 2]);
           }
           return next;
         });
@@ -368,26 +353,32 @@ void ConvGradientPartitioned::multiplyTile(const Frequency &frequency,
   for (int64_t u = 0; u < plan.outputs; ++u)
     for (int64_t g = 0; g < groups; ++g) {
       Value *sum = &sums[(u * groups + g) * 2];
-      storeRow(conjugate({sum[0], sum[1]}, frequency), pieceSpectra,
-               {b.add(firstPiece, u), b.add(firstGroup, g), frequency.at});
+      transform.storeRow(
+          transform.conjugate({sum[0], sum[1]}, frequency), s.memref,
+          {b.add(firstPiece, u), b.add(firstGroup, g), frequency.at});
     }
 }
 
 void ConvGradientPartitioned::invertPiece(Value index, Value columns) {
-  Piece piece = loadPiece(index);
+  Piece piece = s.pieces.load(index);
   Value column = b.mul(columns, plan.getColumns());
-  Value factor = b.splat(1.0 / length);
-  invert(pieceSpectra, index, columns, [&](Value at, ComplexRow numbers) {
-    Value token = b.add(piece.begin, at);
-    b.ifThen(b.less(token, piece.end), [&] {
-      addToValue(b.fmul(numbers.re, factor), token, column);
-      addToValue(b.fmul(numbers.im, factor), token, b.add(column, lanes));
-    });
-  });
+  Value factor = b.splat(1.0 / transform.length);
+  transform.invertBlock(
+      s.memref, {index, columns}, [&](Value at, ComplexRow numbers) {
+        Value token = b.add(piece.begin, at);
+        b.ifThen(b.less(token, piece.end), [&] {
+          g.values.add(b.fmul(numbers.re, factor), token, column);
+          g.values.add(b.fmul(numbers.im, factor), token, b.add(column, lanes));
+        });
+      });
 }
 
-void fovea::attn::emitConvGradientPartitioned(OpBuilder &builder,
-                                              ConvApplyBackwardOp op,
-                                              const ConvPlan &plan) {
-  ConvGradientPartitioned(builder, op, plan).emit();
+void fovea::attn::conv::emitConvGradientPartitioned(OpBuilder &builder,
+                                                    ConvApplyBackwardOp op,
+                                                    const ConvPlan &plan) {
+  ConvBuilder b(builder, op, op.getBasis(), op.getSizes(), op.getValue(), plan);
+  ConvTransform transform(b);
+  emitConvGradient(b, op, [&](ConvGradientTables &tables) {
+    return std::make_unique<ConvGradientPartitioned>(tables, transform);
+  });
 }

@@ -12,132 +12,100 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvGradient.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
-void ConvGradientKernel::listMarkedRows(Value end) {
-  b.loop(b.index(0), end, 1, b.index(0), [&](Value row, ValueRange count) {
-    // An entry that is not kept is written over by the next one.
-    storeIndex(row, markedRows, count[0]);
-    Value next = b.add(count[0], 1);
-    return Values{b.select(isMarked(row), next, count[0])};
-  });
+ExactRowGradients::ExactRowGradients(ConvTables &tables, RowGradients &rows,
+                                     ValueGradients &values,
+                                     ProfileGradients &profiles)
+    : t(tables), b(t.b), rows(rows), values(values), profiles(profiles),
+      marked(b.allocate(b.getIndexType(), {b.numTokens})) {
+  for (Value *ofRows : {&tops, &factors, &deltas})
+    *ofRows = b.allocate(b.getStateType(), {b.numTokens});
 }
 
 /// Finds the maximum, the normaliser and the mean of a row.
-void ConvGradientKernel::prepareExactRow(Value row, Value rowWeights) {
-  Value top = findRowTop(row);
-  auto visit = [&](Value segment, Value low, Value high, ValueRange carried) {
-    return b.loop(low, high, kLags, carried, [&](Value first, ValueRange sum) {
-      Value count = b.min(b.sub(high, first), b.index(kLags));
-      return Values{storeRunWeights(segment, first, count, b.broadcast(top),
-                                    sum[0], rowWeights)};
-    });
-  };
-  Value normalisers = forEachRun(row, b.splat(0.0), visit)[0];
-  Value normaliser =
-      vector::ReductionOp::create(b, vector::CombiningKind::ADD, normalisers);
-  Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, normaliser,
-                                       b.scalar(0.0));
+void ExactRowGradients::prepareRow(Value row, RowWeights &weights) {
+  Value top = weights.findTop(row);
+  Value normaliser = weights.sum(row, b.broadcast(top), [](Value, Value) {});
+  Value isZero =
+      b.compare(arith::CmpFPredicate::OEQ, normaliser, b.scalar(0.0));
   Value reciprocal = arith::DivFOp::create(b, b.scalar(1.0), normaliser);
-  b.storeScalar(top, exactTops, row);
-  b.storeScalar(b.select(isZero, b.scalar(0.0), reciprocal), exactFactors, row);
-  Value delta = dot(row, [&](Value column) {
-    return loadColumns(backward.getOutput(), {batch, head, row}, column);
-  });
-  b.storeScalar(delta, exactDeltas, row);
+  b.storeScalar(top, tops, row);
+  b.storeScalar(b.select(isZero, b.scalar(0.0), reciprocal), factors, row);
+  b.storeScalar(rows.dotOutput(row), deltas, row);
 }
 
 /// Visits the entries of a row at lags `[firstLag, endLag)`.
-void ConvGradientKernel::forEachEntry(
-    Value row, Value firstLag, Value endLag, Value rowWeights,
+void ExactRowGradients::forEachEntry(
+    Value row, Value firstLag, Value endLag, RowWeights &weights,
     function_ref<void(Value, Value, Value)> body) {
-  Value top = b.broadcast(b.loadScalar(exactTops, row));
-  Value factor = b.loadScalar(exactFactors, row);
-  auto visit = [&](Value segment, Value low, Value high, ValueRange) {
-    low = b.max(low, firstLag);
-    high = b.min(high, endLag);
-    b.loop(low, high, kLags, [&](Value first) {
-      Value count = b.min(b.sub(high, first), b.index(kLags));
-      storeRunWeights(segment, first, count, top, b.splat(0.0), rowWeights);
-      b.loop(b.index(0), count, 1, [&](Value at) {
-        Value weight = b.fmul(b.loadScalar(rowWeights, at), factor);
-        Value lag = b.add(first, at);
-        b.ifThen(isRead(segment, lag), [&] { body(segment, lag, weight); });
-      });
-    });
-    return Values();
-  };
-  forEachRun(row, /*inits=*/{}, visit);
+  Value top = b.broadcast(b.loadScalar(tops, row));
+  Value factor = b.loadScalar(factors, row);
+  weights.forEachEntry(row, top, firstLag, endLag,
+                       [&](Value segment, Value lag, Value weight) {
+                         body(segment, lag, b.fmul(weight, factor));
+                       });
 }
 
-void ConvGradientKernel::addExactValues(Value row, Value firstKey, Value endKey,
-                                        Value rowWeights) {
+void ExactRowGradients::addValues(Value row, Value firstKey, Value endKey,
+                                  RowWeights &weights) {
   // Lags below 0 have no entry.
-  Value first = b.sub(b.add(row, 1), endKey);
-  Value end = b.sub(b.add(row, 1), firstKey);
-  forEachEntry(
-      row, first, end, rowWeights, [&](Value, Value lag, Value weight) {
-        overColumns(width, /*inits=*/{}, [&](Value column, ValueRange) {
-          Value gradient =
-              loadColumns(backward.getDOutput(), {batch, head, row}, column);
-          addToValue(b.fmul(gradient, b.broadcast(weight)), b.sub(row, lag),
-                     column);
-          return Values();
-        });
-      });
+  Value next = b.add(row, 1);
+  auto add = [&](Value, Value lag, Value weight) {
+    b.overColumns(b.width, /*inits=*/{}, [&](Value column, ValueRange) {
+      Value gradient = rows.loadGradient(row, column);
+      values.add(b.fmul(gradient, b.broadcast(weight)), b.sub(row, lag),
+                 column);
+      return Values();
+    });
+  };
+  forEachEntry(row, b.sub(next, endKey), b.sub(next, firstKey), weights, add);
 }
 
-void ConvGradientKernel::addExactLags(Value row, Value firstLag, Value endLag,
-                                      Value rowWeights) {
-  Value delta = b.loadScalar(exactDeltas, row);
-  forEachEntry(row, firstLag, endLag, rowWeights,
-               [&](Value segment, Value lag, Value weight) {
-                 Value key = b.sub(row, lag);
-                 Value product = dot(row, [&](Value column) {
-                   return loadColumns(value, {batch, group, key}, column);
-                 });
-                 Value gradient = b.fmul(weight, b.fsub(product, delta));
-                 Value at = scoreOffset(segment, lag);
-                 b.storeScalar(
-                     b.fadd(b.loadScalar(profileGradients, at), gradient),
-                     profileGradients, at);
-               });
+void ExactRowGradients::addLags(Value row, Value firstLag, Value endLag,
+                                RowWeights &weights) {
+  Value delta = b.loadScalar(deltas, row);
+  auto add = [&](Value segment, Value lag, Value weight) {
+    Value key = b.sub(row, lag);
+    Value product = rows.dot(
+        row, [&](Value column) { return t.values.loadOriginal(key, column); });
+    profiles.add(b.fmul(weight, b.fsub(product, delta)), segment, lag);
+  };
+  forEachEntry(row, firstLag, endLag, weights, add);
 }
 
-void ConvGradientKernel::emitExactRows(const Marked &marked) {
-  Value numMarked = marked.count;
-  prepareExactRows(marked.end);
-  listMarkedRows(marked.end);
-  forAll({b.ceilDiv(numMarked, kExactRows)}, [&](ValueRange task) {
-    Value rowWeights = b.scratch({kLags}, b.getStateType());
+void ExactRowGradients::emit(const ConvMarks::Marked &found) {
+  t.profiles.prepareScores(found.end);
+  b.listIf(b.index(0), found.end, marked,
+           [&](Value row) { return t.marks.isMarked(row); });
+  b.forAll({b.ceilDiv(found.count, kExactRows)}, [&](ValueRange task) {
+    RowWeights weights(t);
     Value first = b.mul(task[0], kExactRows);
-    Value end = b.min(b.add(first, kExactRows), numMarked);
+    Value end = b.min(b.add(first, kExactRows), found.count);
     b.loop(first, end, 1, [&](Value place) {
-      prepareExactRow(loadIndex(markedRows, place), rowWeights);
+      prepareRow(b.loadIndex(marked, place), weights);
     });
   });
   // All marked rows add to some keys, or to some lags, that a task has.
   auto forAllChunks = [&](auto add) {
-    forAll({b.ceilDiv(numTokens, kTaskRows)}, [&](ValueRange task) {
-      Value rowWeights = b.scratch({kLags}, b.getStateType());
+    b.forAll({b.ceilDiv(b.numTokens, kTaskRows)}, [&](ValueRange task) {
+      RowWeights weights(t);
       Value first = b.mul(task[0], kTaskRows);
-      Value end = b.min(b.add(first, kTaskRows), numTokens);
-      b.loop(b.index(0), numMarked, 1, [&](Value place) {
-        Value row = loadIndex(markedRows, place);
+      Value end = b.min(b.add(first, kTaskRows), b.numTokens);
+      b.loop(b.index(0), found.count, 1, [&](Value place) {
+        Value row = b.loadIndex(marked, place);
         b.ifThen(b.less(first, b.add(row, 1)),
-                 [&] { add(row, first, end, rowWeights); });
+                 [&] { add(row, first, end, weights); });
       });
     });
   };
-  forAllChunks([&](Value row, Value firstKey, Value endKey, Value rowWeights) {
-    addExactValues(row, firstKey, endKey, rowWeights);
+  forAllChunks([&](Value row, Value first, Value end, RowWeights &weights) {
+    addValues(row, first, end, weights);
   });
-  forAllChunks([&](Value row, Value firstLag, Value endLag, Value rowWeights) {
-    addExactLags(row, firstLag, endLag, rowWeights);
+  forAllChunks([&](Value row, Value first, Value end, RowWeights &weights) {
+    addLags(row, first, end, weights);
   });
 }

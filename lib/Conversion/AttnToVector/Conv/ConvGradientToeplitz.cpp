@@ -21,6 +21,7 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
 /// Queries and keys of a block, and keys of a register tile.
 static constexpr int64_t kBlock = 64, kTileKeys = 4;
@@ -28,13 +29,15 @@ static constexpr int64_t kBlock = 64, kTileKeys = 4;
 static constexpr int64_t kSummedKeys = 32;
 
 namespace {
-class ConvGradientToeplitz : public ConvGradientKernel {
+class ConvGradientToeplitz : public ConvProduct {
 public:
-  using ConvGradientKernel::ConvGradientKernel;
+  explicit ConvGradientToeplitz(ConvGradientTables &tables);
 
 private:
-  void allocateBuffers() override;
-  void emitProducts() override;
+  void emit() override;
+  Value judgeBlock(Value, Value first, Value end) override {
+    return t.marks.mark(first, end);
+  }
 
   void addValues(Value firstKey, Value column);
   void addQueries(Value firstKey, Value tile, Value column, Value firstRow,
@@ -51,7 +54,13 @@ private:
     return b.add(b.mul(segment, b.add(numBlocks, 1)), distance);
   }
 
-  /// g by block, transposed: [blocks, paddedWidth, queries].
+  ConvGradientTables &g;
+  ConvTables &t;
+  ConvBuilder &b;
+  const ConvPlan &plan;
+  int64_t lanes;
+  Value numBlocks;
+  /// g by block, transposed: [blocks, b.paddedWidth, queries].
   Value panels;
   /// Sums for the lags of two blocks at a distance, by segment and distance, in
   /// f64: entry kBlock + (i - j), for the rows i and j within the blocks.
@@ -59,34 +68,34 @@ private:
 };
 } // namespace
 
-void ConvGradientToeplitz::allocateBuffers() {
-  ConvGradientKernel::allocateBuffers();
-  numBlocks = b.ceilDiv(numTokens, kBlock);
+ConvGradientToeplitz::ConvGradientToeplitz(ConvGradientTables &tables)
+    : g(tables), t(g.t), b(g.b), plan(b.plan), lanes(plan.lanes),
+      numBlocks(b.ceilDiv(b.numTokens, kBlock)) {
   Type state = b.getStateType();
-  panels = allocate(state, {numBlocks, b.index(paddedWidth), b.index(kBlock)});
-  lagSums = allocate(b.getF64Type(), {b.mul(numBases, b.add(numBlocks, 1)),
-                                      b.index(2 * kBlock)});
+  panels =
+      b.allocate(state, {numBlocks, b.index(b.paddedWidth), b.index(kBlock)});
+  lagSums = b.allocate(b.getF64Type(), {b.mul(b.numBases, b.add(numBlocks, 1)),
+                                        b.index(2 * kBlock)});
 }
 
-void ConvGradientToeplitz::emitProducts() {
-  forAll({b.index(paddedWidth / plan.getColumns()), numBlocks},
-         [&](ValueRange task) {
-           addValues(b.mul(task[1], kBlock), b.mul(task[0], plan.getColumns()));
-         });
-  forAll({numBlocks}, [&](ValueRange task) { packPanel(task[0]); });
+void ConvGradientToeplitz::emit() {
+  b.forAll({b.index(b.paddedWidth / plan.getColumns()), numBlocks},
+           [&](ValueRange task) {
+             addValues(b.mul(task[1], kBlock),
+                       b.mul(task[0], plan.getColumns()));
+           });
+  b.forAll({numBlocks}, [&](ValueRange task) { packPanel(task[0]); });
   // One more distance, at which nothing is: the last lags have it beside them.
-  forAll({b.add(numBlocks, 1)},
-         [&](ValueRange task) { emitDistance(task[0]); });
-  storeProfileGradients([&](Value segment, Value lag) {
+  b.forAll({b.add(numBlocks, 1)},
+           [&](ValueRange task) { emitDistance(task[0]); });
+  g.profiles.storeWeighted([&](Value segment, Value lag) {
     Value distance = b.div(lag, kBlock), place = b.rem(lag, kBlock);
     Value later[] = {rowOf(segment, distance), b.add(place, kBlock)};
     Value earlier[] = {rowOf(segment, b.add(distance, 1)), place};
     KernelBuilder w = wide();
     Value sum =
         w.fadd(w.loadVector(lagSums, later), w.loadVector(lagSums, earlier));
-    return b.getStateType().isF64()
-               ? sum
-               : arith::TruncFOp::create(b, b.getVectorType(), sum);
+    return b.narrow(sum);
   });
 }
 
@@ -102,9 +111,9 @@ void ConvGradientToeplitz::addValues(Value firstKey, Value column) {
     for (int64_t k = 0; k < plan.vectors; ++k)
       b.storeVector(b.splat(0.0), sums, {key, b.index(k * lanes)});
   });
-  Value endKey = b.min(b.add(firstKey, kBlock), numTokens);
-  b.loop(firstKey, numTokens, kBlock, [&](Value chunk) {
-    Value endRow = b.min(b.add(chunk, kBlock), numTokens);
+  Value endKey = b.min(b.add(firstKey, kBlock), b.numTokens);
+  b.loop(firstKey, b.numTokens, kBlock, [&](Value chunk) {
+    Value endRow = b.min(b.add(chunk, kBlock), b.numTokens);
     b.loop(b.index(0), b.sub(endKey, firstKey), plan.rows, [&](Value tile) {
       Value firstRow = b.max(chunk, b.add(firstKey, tile));
       addQueries(firstKey, tile, column, firstRow, endRow, sums);
@@ -112,8 +121,9 @@ void ConvGradientToeplitz::addValues(Value firstKey, Value column) {
   });
   b.loop(firstKey, endKey, 1, [&](Value key) {
     for (int64_t k = 0; k < plan.vectors; ++k)
-      addToValue(b.loadVector(sums, {b.sub(key, firstKey), b.index(k * lanes)}),
-                 key, b.add(column, k * lanes));
+      g.values.add(
+          b.loadVector(sums, {b.sub(key, firstKey), b.index(k * lanes)}), key,
+          b.add(column, k * lanes));
   });
 }
 
@@ -124,13 +134,14 @@ void ConvGradientToeplitz::addQueries(Value firstKey, Value tile, Value column,
   // Where the weight of a key and query 0 would be; keys that no basis reaches
   // have the profile of zeros.
   Values origins;
-  Value begin = firstColumn(b.index(0)), last = b.sub(numTokens, b.index(1));
+  Value begin = t.segments.first(), last = b.sub(b.numTokens, b.index(1));
   for (int64_t u = 0; u < plan.rows; ++u) {
     Value key = b.add(b.add(firstKey, tile), u);
     Value isReached =
-        b.both(b.less(b.sub(begin, b.index(1)), key), b.less(key, numTokens));
-    Value segment = b.select(isReached, segmentOf(b.min(key, last)), numBases);
-    origins.push_back(b.sub(weightOffset(segment, b.index(0)), key));
+        b.both(b.less(b.sub(begin, b.index(1)), key), b.less(key, b.numTokens));
+    Value segment =
+        b.select(isReached, t.segments.of(b.min(key, last)), b.numBases);
+    origins.push_back(b.sub(t.profiles.weightAt(segment, b.index(0)), key));
   }
   Values tileSums(plan.rows * plan.vectors, b.splat(0.0));
   tileSums =
@@ -138,10 +149,10 @@ void ConvGradientToeplitz::addQueries(Value firstKey, Value tile, Value column,
         Values next(sums), gradients;
         for (int64_t k = 0; k < plan.vectors; ++k)
           gradients.push_back(
-              b.loadVector(rowGradients, {row, b.add(column, k * lanes)}));
+              b.loadVector(g.rows.memref, {row, b.add(column, k * lanes)}));
         for (int64_t u = 0; u < plan.rows; ++u) {
-          Value weight =
-              b.broadcast(b.loadScalar(weights, b.add(origins[u], row)));
+          Value weight = b.broadcast(
+              b.loadScalar(t.profiles.weights, b.add(origins[u], row)));
           for (int64_t k = 0; k < plan.vectors; ++k) {
             Value &sum = next[u * plan.vectors + k];
             sum = b.fma(weight, gradients[k], sum);
@@ -163,14 +174,14 @@ void ConvGradientToeplitz::addQueries(Value firstKey, Value tile, Value column,
 //===----------------------------------------------------------------------===//
 
 void ConvGradientToeplitz::packPanel(Value block) {
-  Value firstRow = b.mul(block, kBlock), last = b.sub(numTokens, b.index(1));
+  Value firstRow = b.mul(block, kBlock), last = b.sub(b.numTokens, b.index(1));
   b.loop(b.index(0), b.index(kBlock), lanes, [&](Value query) {
-    b.loop(b.index(0), b.index(paddedWidth), lanes, [&](Value column) {
+    b.loop(b.index(0), b.index(b.paddedWidth), lanes, [&](Value column) {
       Values rows;
       for (int64_t t = 0; t < lanes; ++t) {
         Value row = b.add(b.add(firstRow, query), t);
-        Value numbers = b.loadVector(rowGradients, {b.min(row, last), column});
-        rows.push_back(arith::SelectOp::create(b, b.less(row, numTokens),
+        Value numbers = b.loadVector(g.rows.memref, {b.min(row, last), column});
+        rows.push_back(arith::SelectOp::create(b, b.less(row, b.numTokens),
                                                numbers, b.splat(0.0)));
       }
       for (auto [t, numbers] : llvm::enumerate(b.transpose(rows)))
@@ -182,29 +193,29 @@ void ConvGradientToeplitz::packPanel(Value block) {
 /// The blocks of keys, and those of queries at a distance behind them.
 void ConvGradientToeplitz::emitDistance(Value distance) {
   Value sums = b.scratch({2 * kBlock + lanes}, b.getStateType());
-  b.loop(b.index(0), numBases, 1, [&](Value segment) {
+  b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
     b.loop(b.index(0), b.index(2 * kBlock), lanes, [&](Value at) {
       KernelBuilder w = wide();
       w.storeVector(w.splat(0.0), lagSums, {rowOf(segment, distance), at});
     });
   });
-  Value begin = firstColumn(b.index(0));
-  b.loop(b.div(begin, kBlock), b.sub(numBlocks, distance), 1,
-         [&](Value keyBlock) {
-           Value first = b.max(b.mul(keyBlock, kBlock), begin);
-           Value end = b.min(b.mul(b.add(keyBlock, 1), kBlock), numTokens);
-           b.ifThen(b.less(first, end), [&] {
-             Value last = segmentOf(b.sub(end, b.index(1)));
-             b.loop(segmentOf(first), b.add(last, 1), 1, [&](Value segment) {
-               Value low = b.max(first, firstColumn(segment));
-               Value high = b.min(end, firstColumn(b.add(segment, 1)));
-               b.loop(low, high, kSummedKeys, [&](Value key) {
-                 Value end = b.min(b.add(key, kSummedKeys), high);
-                 addSegment(segment, key, end, keyBlock, distance, sums);
-               });
-             });
-           });
-         });
+  Value begin = t.segments.first();
+  b.loop(
+      b.div(begin, kBlock), b.sub(numBlocks, distance), 1, [&](Value keyBlock) {
+        Value first = b.max(b.mul(keyBlock, kBlock), begin);
+        Value end = b.min(b.mul(b.add(keyBlock, 1), kBlock), b.numTokens);
+        b.ifThen(b.less(first, end), [&] {
+          Value last = t.segments.of(b.sub(end, b.index(1)));
+          b.loop(t.segments.of(first), b.add(last, 1), 1, [&](Value segment) {
+            Value low = b.max(first, t.segments.first(segment));
+            Value high = b.min(end, t.segments.end(segment));
+            b.loop(low, high, kSummedKeys, [&](Value key) {
+              Value end = b.min(b.add(key, kSummedKeys), high);
+              addSegment(segment, key, end, keyBlock, distance, sums);
+            });
+          });
+        });
+      });
 }
 
 /// A few keys `[low, high)` of a block, which one segment has.
@@ -235,26 +246,26 @@ void ConvGradientToeplitz::addKeys(Value key, int64_t numKeys, Value keyBlock,
   Value keyPlace = b.sub(key, b.mul(keyBlock, kBlock));
   b.loop(b.index(0), b.index(kBlock), vectors * lanes, [&](Value query) {
     Values tile(numKeys * vectors, b.splat(0.0));
-    tile =
-        b.loop(b.index(0), b.index(width), 1, tile,
-               [&](Value column, ValueRange sums) {
-                 Values next(sums), gradients;
-                 for (int64_t k = 0; k < vectors; ++k)
-                   gradients.push_back(b.loadVector(
-                       panels, {queryBlock, column, b.add(query, k * lanes)}));
-                 for (int64_t u = 0; u < numKeys; ++u) {
-                   Value number = b.broadcast(b.loadScalar(
-                       values, {batch, group, b.add(key, u), column}));
-                   for (int64_t k = 0; k < vectors; ++k) {
-                     Value &sum = next[u * vectors + k];
-                     sum = b.fma(number, gradients[k], sum);
-                   }
-                 }
-                 return next;
-               });
+    tile = b.loop(
+        b.index(0), b.index(b.width), 1, tile,
+        [&](Value column, ValueRange sums) {
+          Values next(sums), gradients;
+          for (int64_t k = 0; k < vectors; ++k)
+            gradients.push_back(b.loadVector(
+                panels, {queryBlock, column, b.add(query, k * lanes)}));
+          for (int64_t u = 0; u < numKeys; ++u) {
+            Value number = b.broadcast(b.loadScalar(
+                t.values.memref, {b.batch, b.group, b.add(key, u), column}));
+            for (int64_t k = 0; k < vectors; ++k) {
+              Value &sum = next[u * vectors + k];
+              sum = b.fma(number, gradients[k], sum);
+            }
+          }
+          return next;
+        });
     Value firstRow = b.add(b.mul(queryBlock, kBlock), query);
     for (int64_t k = 0; k < vectors; ++k) {
-      Value delta = b.loadVector(rowDeltas, b.add(firstRow, k * lanes + front));
+      Value delta = g.rows.loadDeltas(b.add(firstRow, k * lanes));
       for (int64_t u = 0; u < numKeys; ++u) {
         Value place = b.sub(b.add(query, kBlock + k * lanes - u), keyPlace);
         Value sum = b.fsub(tile[u * vectors + k], delta);
@@ -264,8 +275,11 @@ void ConvGradientToeplitz::addKeys(Value key, int64_t numKeys, Value keyBlock,
   });
 }
 
-void fovea::attn::emitConvGradientToeplitz(OpBuilder &builder,
-                                           ConvApplyBackwardOp op,
-                                           const ConvPlan &plan) {
-  ConvGradientToeplitz(builder, op, plan).emit();
+void fovea::attn::conv::emitConvGradientToeplitz(OpBuilder &builder,
+                                                 ConvApplyBackwardOp op,
+                                                 const ConvPlan &plan) {
+  ConvBuilder b(builder, op, op.getBasis(), op.getSizes(), op.getValue(), plan);
+  emitConvGradient(b, op, [](ConvGradientTables &tables) {
+    return std::make_unique<ConvGradientToeplitz>(tables);
+  });
 }

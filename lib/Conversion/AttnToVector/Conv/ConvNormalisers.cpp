@@ -6,17 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ConvKernel.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "ConvNormalisers.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/Support/MathExtras.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
 /// Rows that a sequence has at most, for bounds of sums.
 static constexpr int kLogMaxRows = 20;
@@ -42,38 +41,37 @@ static constexpr int64_t kJudgedRows = 1024;
 //
 //===----------------------------------------------------------------------===//
 
-void ConvKernel::forAllWindowTasks(Value size, int64_t most,
-                                   function_ref<void(Value, Value)> body) {
-  Value behind = b.add(numTokens, b.sub(size, b.index(1)));
-  forAll({b.div(behind, size)}, [&](ValueRange task) {
-    // The last windows need the strides of a vector more.
-    int64_t room = getConstantIntValue(size).value_or(most) + lanes;
-    for (Value *buffer :
-         {&strides, &suffixes, &rests, &entering, &leaving, &shortSums})
-      *buffer = b.scratch({room}, b.getF64Type());
+WindowSums::WindowSums(ConvBuilder &b, int64_t room) : b(b) {
+  // The last windows need the strides of a vector more.
+  for (Value *buffer : {&strides, &suffixes, &rests})
+    *buffer = b.scratch({room + b.getLanes()}, b.getF64Type());
+}
+
+void WindowSums::forAllTasks(ConvBuilder &b, Value size,
+                             function_ref<void(Value, Value)> body) {
+  Value behind = b.add(b.numTokens, b.sub(size, b.index(1)));
+  b.forAll({b.div(behind, size)}, [&](ValueRange task) {
     Value first = b.mul(task[0], size);
-    body(first, b.min(b.add(first, size), numTokens));
+    body(first, b.min(b.add(first, size), b.numTokens));
   });
 }
 
-void ConvKernel::clearWindows(Value count) {
+void WindowSums::clear(Value count) {
   for (Value buffer : {strides, rests})
-    b.loop(b.index(0), b.add(count, lanes), lanes, [&](Value at) {
-      vector::StoreOp::create(b, splatWide(0.0), buffer, at);
-    });
+    b.clearWide(buffer, b.add(count, b.getLanes()));
 }
 
-void ConvKernel::addToWindows(Value at, Value sums, Value buffer) {
-  Value old = vector::LoadOp::create(b, getWideType(), buffer, at);
-  vector::StoreOp::create(b, b.fadd(old, sums), buffer, at);
+static void addTo(ConvBuilder &b, Value at, Value sums, Value buffer) {
+  b.storeWide(b.fadd(b.loadWide(buffer, at), sums), buffer, at);
 }
 
-void ConvKernel::addWindows(Value first, Value end, Value start, Value length,
-                            Value size, function_ref<Value(Value)> load) {
+void WindowSums::add(Value first, Value end, Value start, Value length,
+                     Value size, function_ref<Value(Value)> load) {
+  int64_t lanes = b.getLanes();
   Value whole = b.div(length, lanes), rest = b.rem(length, lanes);
   Value vectors = b.ceilDiv(b.sub(end, first), lanes);
   auto loadVector = [&](Value index) {
-    return widen(load(b.add(start, b.mul(index, lanes))));
+    return b.widen(load(b.add(start, b.mul(index, lanes))));
   };
   // Of all vectors, those that are not zeros.
   Value low = b.div(b.max(b.sub(b.index(0), start), 0), lanes);
@@ -94,12 +92,12 @@ void ConvKernel::addWindows(Value first, Value end, Value start, Value length,
     Value behind = b.add(start, b.mul(whole, lanes));
     b.loop(b.index(0), vectors, 1, [&](Value index) {
       Value at = b.mul(index, lanes), origin = b.add(behind, at);
-      Value sums = b.loop(b.index(0), rest, 1, splatWide(0.0),
+      Value sums = b.loop(b.index(0), rest, 1, b.splatWide(0.0),
                           [&](Value place, ValueRange carried) {
-                            Value numbers = widen(load(b.add(origin, place)));
+                            Value numbers = b.widen(load(b.add(origin, place)));
                             return Values{b.fadd(numbers, carried[0])};
                           })[0];
-      addToWindows(b.add(first, at), sums, rests);
+      addTo(b, b.add(first, at), sums, rests);
     });
   });
 }
@@ -109,14 +107,16 @@ void ConvKernel::addWindows(Value first, Value end, Value start, Value length,
 /// window, of which `shared` may have numbers that are not zero; the sum of a
 /// window is that of these, of those before them from its own first on, and of
 /// those behind them up to its own last.
-void ConvKernel::addRun(Value at, Value size, Value count, ValueRange shared,
+void WindowSums::addRun(Value at, Value size, Value count, ValueRange shared,
                         function_ref<Value(Value)> load) {
-  Value zeros = splatWide(0.0);
-  auto placeOf = [&](Value index) { return b.add(at, b.mul(index, lanes)); };
+  Value zeros = b.splatWide(0.0);
+  auto placeOf = [&](Value index) {
+    return b.add(at, b.mul(index, b.getLanes()));
+  };
   b.loop(b.index(0), count, 1, zeros, [&](Value done, ValueRange carried) {
     Value index = b.sub(b.sub(count, b.index(1)), done);
     Value sums = b.fadd(load(index), carried[0]);
-    vector::StoreOp::create(b, sums, suffixes, placeOf(index));
+    b.storeWide(sums, suffixes, placeOf(index));
     return Values{sums};
   });
   auto add = [&](Value index, ValueRange carried) {
@@ -124,9 +124,8 @@ void ConvKernel::addRun(Value at, Value size, Value count, ValueRange shared,
   };
   Value sum = b.loop(shared[0], shared[1], 1, zeros, add)[0];
   b.loop(b.index(0), count, 1, sum, [&](Value index, ValueRange carried) {
-    Value suffix =
-        vector::LoadOp::create(b, getWideType(), suffixes, placeOf(index));
-    addToWindows(placeOf(index), b.fadd(suffix, carried[0]), strides);
+    Value suffix = b.loadWide(suffixes, placeOf(index));
+    addTo(b, placeOf(index), b.fadd(suffix, carried[0]), strides);
     return add(b.add(size, index), carried);
   });
 }
@@ -135,9 +134,10 @@ void ConvKernel::addRun(Value at, Value size, Value count, ValueRange shared,
 /// those of a neighbour: at half a vector's distance, a quarter's and so on.
 /// Returns what every step started from, which is what the next vector needs of
 /// its `neighbour`, and the sums.
-ConvKernel::Values ConvKernel::addNeighbours(Value sums, ValueRange neighbour,
-                                             bool isBehind) {
+static Values addNeighbours(ConvBuilder &b, Value sums, ValueRange neighbour,
+                            bool isBehind) {
   Values found;
+  int64_t lanes = b.getLanes();
   for (auto [step, other] : llvm::enumerate(neighbour)) {
     int64_t distance = lanes >> (step + 1);
     SmallVector<int64_t> moved(lanes);
@@ -151,21 +151,20 @@ ConvKernel::Values ConvKernel::addNeighbours(Value sums, ValueRange neighbour,
   return found;
 }
 
-void ConvKernel::finishWindows(Value count,
-                               function_ref<void(Value, Value)> store) {
+void WindowSums::finish(Value count, function_ref<void(Value, Value)> store) {
+  int64_t lanes = b.getLanes();
   auto join = [&](Value at, ValueRange behind) {
-    Value sums = vector::LoadOp::create(b, getWideType(), strides, at);
-    return addNeighbours(sums, behind, /*isBehind=*/true);
+    return addNeighbours(b, b.loadWide(strides, at), behind, /*isBehind=*/true);
   };
   Value vectors = b.ceilDiv(count, lanes);
-  Values unknown(llvm::Log2_64(lanes), splatWide(0.0));
+  Values unknown(llvm::Log2_64(lanes), b.splatWide(0.0));
   Values behind = join(b.mul(vectors, lanes), unknown);
   b.loop(b.index(0), vectors, 1, ValueRange(behind).drop_back(),
          [&](Value done, ValueRange behind) {
            Value index = b.sub(b.sub(vectors, b.index(1)), done);
            Value at = b.mul(index, lanes);
            Values found = join(at, behind);
-           Value rest = vector::LoadOp::create(b, getWideType(), rests, at);
+           Value rest = b.loadWide(rests, at);
            store(at, b.fadd(found.pop_back_val(), rest));
            return found;
          });
@@ -191,236 +190,253 @@ void ConvKernel::finishWindows(Value count,
 //
 //===----------------------------------------------------------------------===//
 
-Value ConvKernel::lengthOf(Value segment) {
-  return b.sub(firstColumn(b.add(segment, 1)), firstColumn(segment));
+namespace {
+/// The normalisers of rows `[firstRow, firstRow + count)`, whole vectors.
+class RowSums {
+public:
+  RowSums(ConvBuilder &b, ConvSegments &segments, ConvProfiles &profiles,
+          int64_t room, Value firstRow, Value endRow);
+  /// `store` takes vectors of the normalisers.
+  void emit(function_ref<void(Value row, Value sums)> store);
+
+private:
+  void addShortSegments();
+  void addShortSegment(Value segment);
+  Value isShort(Value segment);
+  Value addLongSegments();
+  Values addGroup(Value firstSegment, int64_t size, ValueRange sums);
+  Values addRows(Value buffer, Value at, ValueRange carried, bool isBehind);
+
+  ConvBuilder &b;
+  ConvSegments &segments;
+  ConvProfiles &profiles;
+  WindowSums windows;
+  Value entering, leaving, shortSums;
+  Value firstRow, count;
+};
+} // namespace
+
+RowSums::RowSums(ConvBuilder &b, ConvSegments &segments, ConvProfiles &profiles,
+                 int64_t room, Value firstRow, Value endRow)
+    : b(b), segments(segments), profiles(profiles), windows(b, room),
+      firstRow(firstRow) {
+  int64_t lanes = b.getLanes();
+  for (Value *buffer : {&entering, &leaving, &shortSums})
+    *buffer = b.scratch({room + lanes}, b.getF64Type());
+  count = b.mul(b.ceilDiv(b.sub(endRow, firstRow), lanes), lanes);
+  for (Value buffer : {entering, leaving, shortSums})
+    b.clearWide(buffer, b.add(count, lanes));
 }
 
-void ConvKernel::prepareNormalisers() {
-  // As many as the columns of segments of one length, or a few tasks.
-  Value share =
-      b.min(b.div(numTokens, b.max(numBases, 1)), b.div(numTokens, kFewTasks));
-  Value size = b.clamp(b.roundDown(share, lanes), b.index(kLeastRows),
-                       b.index(kMostRows));
-  forAllWindowTasks(size, kMostRows, [&](Value firstRow, Value endRow) {
-    Value count = b.mul(b.ceilDiv(b.sub(endRow, firstRow), lanes), lanes);
-    for (Value buffer : {entering, leaving, shortSums})
-      b.loop(b.index(0), b.add(count, lanes), lanes, [&](Value at) {
-        vector::StoreOp::create(b, splatWide(0.0), buffer, at);
-      });
-    sumShortSegments(firstRow, count);
-    Value common = sumLongSegments(firstRow, count);
-    sumRows(firstRow, count, common);
-  });
+Value RowSums::isShort(Value segment) {
+  Value columns = segments.length(segment);
+  return b.both(b.less(b.index(0), columns), b.less(columns, count));
 }
 
-void ConvKernel::sumShortSegments(Value firstRow, Value count) {
-  auto isShort = [&](Value segment) {
-    Value columns = lengthOf(segment);
-    return b.both(b.less(b.index(0), columns), b.less(columns, count));
-  };
-  auto addSegment = [&](Value segment) {
-    Value begin = firstColumn(segment);
-    Value end = firstColumn(b.add(segment, 1));
-    // Whole vectors, in some of whose rows the segment has no columns yet.
-    Value first = b.roundDown(b.max(b.sub(begin, firstRow), 0), lanes);
-    Value lag = b.sub(b.add(b.add(firstRow, first), 1), end);
-    auto load = [&](Value lag) {
-      // Before lag 0 is a vector of zeros.
-      return b.loadVector(weights,
-                          weightOffset(segment, b.max(lag, b.index(-lanes))));
-    };
-    b.ifThen(b.less(first, count), [&] {
-      addWindows(first, count, lag, /*length=*/b.sub(end, begin),
-                 /*size=*/b.sub(numTokens, begin), load);
-    });
-  };
+void RowSums::addShortSegments() {
   Value numShort =
-      b.loop(b.index(0), numBases, 1, b.index(0),
+      b.loop(b.index(0), b.numBases, 1, b.index(0),
              [&](Value segment, ValueRange carried) {
                Value one = b.select(isShort(segment), b.index(1), b.index(0));
                return Values{b.add(carried[0], one)};
              })[0];
   b.ifThen(b.less(b.index(0), numShort), [&] {
-    clearWindows(count);
-    b.loop(b.index(0), numBases, 1, [&](Value segment) {
-      b.ifThen(isShort(segment), [&] { addSegment(segment); });
+    windows.clear(count);
+    b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
+      b.ifThen(isShort(segment), [&] { addShortSegment(segment); });
     });
-    finishWindows(count, [&](Value at, Value sums) {
-      vector::StoreOp::create(b, sums, shortSums, at);
-    });
+    windows.finish(
+        count, [&](Value at, Value sums) { b.storeWide(sums, shortSums, at); });
+  });
+}
+
+void RowSums::addShortSegment(Value segment) {
+  int64_t lanes = b.getLanes();
+  Value begin = segments.first(segment), end = segments.end(segment);
+  // Whole vectors, in some of whose rows the segment has no columns yet.
+  Value first = b.roundDown(b.max(b.sub(begin, firstRow), 0), lanes);
+  Value lag = b.sub(b.add(b.add(firstRow, first), 1), end);
+  auto load = [&](Value lag) {
+    // Before lag 0 is a vector of zeros.
+    return profiles.loadWeights(segment, b.max(lag, b.index(-lanes)));
+  };
+  b.ifThen(b.less(first, count), [&] {
+    windows.add(first, count, lag, /*length=*/b.sub(end, begin),
+                /*size=*/b.sub(b.numTokens, begin), load);
   });
 }
 
 /// Adds what enters and leaves windows of the other segments; returns what
 /// those of all rows have in common.
-Value ConvKernel::sumLongSegments(Value firstRow, Value count) {
+Value RowSums::addLongSegments() {
+  int64_t size = std::clamp<int64_t>(
+      getConstantIntValue(b.numBases).value_or(kSegments), 1, kSegments);
+  Value inits[] = {b.splatWide(0.0), b.wide(0.0)};
+  Values sums = b.loop(b.index(0), b.numBases, size, inits,
+                       [&](Value firstSegment, ValueRange carried) {
+                         return addGroup(firstSegment, size, carried);
+                       });
+  return b.fadd(b.reduce(vector::CombiningKind::ADD, sums[0]), sums[1]);
+}
+
+Values RowSums::addGroup(Value firstSegment, int64_t size, ValueRange carried) {
+  int64_t lanes = b.getLanes();
+  Values sums(carried);
   Value endRow = b.add(firstRow, count);
-  int64_t group = std::clamp<int64_t>(
-      getConstantIntValue(numBases).value_or(kSegments), 1, kSegments);
-  auto addGroup = [&](Value firstSegment, ValueRange carried) {
-    Values sums(carried);
-    SmallVector<std::pair<Value, Value>> starts[2];
-    for (int64_t k = 0; k < group; ++k) {
-      Value index = b.add(firstSegment, k);
-      Value segment = b.min(index, b.sub(numBases, b.index(1)));
-      Value first = firstColumn(segment);
-      Value end = firstColumn(b.add(segment, 1));
-      Value isLong =
-          b.both(b.less(index, numBases),
-                 b.less(b.sub(count, b.index(1)), lengthOf(segment)));
-      // Others have no lags but the zeros before the first.
-      Value none = b.sub(b.index(-lanes), numTokens);
-      Value lag = b.select(isLong, b.sub(firstRow, first), none);
-      starts[0].push_back({segment, lag});
-      starts[1].push_back(
-          {segment, b.select(isLong, b.sub(firstRow, end), none)});
-      Value low = b.max(b.sub(endRow, end), 0);
-      sums = addLags(segment, low, b.max(low, lag), sums);
-    }
-    Value buffers[] = {entering, leaving};
-    auto addVectors = [&](Value at) {
-      for (auto [buffer, lags] : llvm::zip(buffers, starts)) {
-        Value sum;
-        for (auto [segment, start] : lags) {
-          Value lag = b.max(b.add(start, at), b.index(-lanes));
-          Value numbers = b.loadVector(weights, weightOffset(segment, lag));
-          sum = sum ? b.fadd(sum, numbers) : numbers;
-        }
-        addToWindows(at, widen(sum), buffer);
+  SmallVector<std::pair<Value, Value>> starts[2];
+  for (int64_t k = 0; k < size; ++k) {
+    Value index = b.add(firstSegment, k);
+    Value segment = b.min(index, b.sub(b.numBases, b.index(1)));
+    Value first = segments.first(segment), end = segments.end(segment);
+    Value isLong =
+        b.both(b.less(index, b.numBases),
+               b.less(b.sub(count, b.index(1)), segments.length(segment)));
+    // Others have no lags but the zeros before the first.
+    Value none = b.sub(b.index(-lanes), b.numTokens);
+    Value lag = b.select(isLong, b.sub(firstRow, first), none);
+    starts[0].push_back({segment, lag});
+    starts[1].push_back(
+        {segment, b.select(isLong, b.sub(firstRow, end), none)});
+    Value low = b.max(b.sub(endRow, end), 0);
+    sums = profiles.addLags(segment, low, b.max(low, lag), sums);
+  }
+  Value buffers[] = {entering, leaving};
+  auto addVectors = [&](Value at) {
+    for (auto [buffer, lags] : llvm::zip(buffers, starts)) {
+      Value sum;
+      for (auto [segment, start] : lags) {
+        Value lag = b.max(b.add(start, at), b.index(-lanes));
+        Value numbers = profiles.loadWeights(segment, lag);
+        sum = sum ? b.fadd(sum, numbers) : numbers;
       }
-    };
-    b.ifThen(b.less(firstColumn(firstSegment), endRow),
-             [&] { b.loop(b.index(0), count, lanes, addVectors); });
-    return sums;
+      addTo(b, at, b.widen(sum), buffer);
+    }
   };
-  Value inits[] = {splatWide(0.0), wide(0.0)};
-  Values sums = b.loop(b.index(0), numBases, group, inits, addGroup);
-  Value sum =
-      vector::ReductionOp::create(b, vector::CombiningKind::ADD, sums[0]);
-  return b.fadd(sum, sums[1]);
+  b.ifThen(b.less(segments.first(firstSegment), endRow),
+           [&] { b.loop(b.index(0), count, lanes, addVectors); });
+  return sums;
 }
 
-/// Adds the weights of lags `[low, high)` to a vector, and those of whole
-/// chunks to a number.
-ConvKernel::Values ConvKernel::addLags(Value segment, Value low, Value high,
-                                       ValueRange sums) {
-  Value firstChunk = b.ceilDiv(low, kLagChunk);
-  Value endChunk = b.div(high, kLagChunk);
-  auto add = [&](Value lag, Value mask, ValueRange carried) {
-    Value at = weightOffset(segment, lag);
-    Value numbers =
-        mask ? loadMasked(weights, at, mask, 0.0) : b.loadVector(weights, at);
-    return Values{b.fadd(widen(numbers), carried[0])};
-  };
-  Value head = b.min(b.mul(firstChunk, kLagChunk), high);
-  Value tail = b.max(b.mul(endChunk, kLagChunk), head);
-  Values vectors = forEachVector(low, head, sums[0], add);
-  vectors = forEachVector(tail, high, vectors, add);
-  Value whole = b.loop(firstChunk, endChunk, 1, sums[1],
-                       [&](Value chunk, ValueRange carried) {
-                         Value sum = b.loadScalar(chunkSums, {segment, chunk});
-                         return Values{b.fadd(carried[0], widen(sum))};
-                       })[0];
-  return {vectors[0], whole};
+/// The sum of all rows up to one is that of a vector of them and that of all up
+/// to the row a vector before.
+Values RowSums::addRows(Value buffer, Value at, ValueRange carried,
+                        bool isBehind) {
+  Values next =
+      addNeighbours(b, b.loadWide(buffer, at), carried.drop_back(), isBehind);
+  next.back() = b.fadd(next.back(), carried.back());
+  return next;
 }
 
-/// Stores the normalisers of a task. The sum of all rows up to one is that of a
-/// vector of them and that of all up to the row a vector before.
-void ConvKernel::sumRows(Value firstRow, Value count, Value common) {
-  Values inits(llvm::Log2_64(lanes) + 1, splatWide(0.0));
-  auto addRows = [&](Value buffer, Value at, ValueRange carried,
-                     bool isBehind) {
-    Value numbers = vector::LoadOp::create(b, getWideType(), buffer, at);
-    Values next = addNeighbours(numbers, carried.drop_back(), isBehind);
-    next.back() = b.fadd(next.back(), carried.back());
-    return next;
-  };
+void RowSums::emit(function_ref<void(Value, Value)> store) {
+  addShortSegments();
+  Value common = addLongSegments();
+  int64_t lanes = b.getLanes();
+  Values inits(llvm::Log2_64(lanes) + 1, b.splatWide(0.0));
   b.loop(b.index(0), count, lanes, inits, [&](Value done, ValueRange carried) {
     Value at = b.sub(b.sub(count, b.index(lanes)), done);
     Values next = addRows(leaving, b.add(at, 1), carried, /*isBehind=*/true);
-    addToWindows(at, next.back(), shortSums);
+    addTo(b, at, next.back(), shortSums);
     return next;
   });
-  inits.back() = vector::BroadcastOp::create(b, getWideType(), common);
+  inits.back() = vector::BroadcastOp::create(b, b.getWideType(), common);
   b.loop(b.index(0), count, lanes, inits, [&](Value at, ValueRange carried) {
     Values next = addRows(entering, at, carried, /*isBehind=*/false);
-    Value others = vector::LoadOp::create(b, getWideType(), shortSums, at);
-    storeNormalisers(b.add(firstRow, at), b.fadd(next.back(), others));
+    Value others = b.loadWide(shortSums, at);
+    store(b.add(firstRow, at), b.fadd(next.back(), others));
     return next;
   });
 }
 
-/// Stores the reciprocals of a vector of normalisers; 0 for rows before the
-/// first column.
-void ConvKernel::storeNormalisers(Value row, Value sums) {
-  Value isNone = b.sub(firstColumn(b.index(0)), row);
-  Value factors = arith::DivFOp::create(b, splatWide(1.0), sums);
-  factors =
-      arith::SelectOp::create(b, firstLanes(isNone), splatWide(0.0), factors);
-  b.storeVector(narrow(factors), reciprocals, row);
+ConvNormalisers::ConvNormalisers(ConvBuilder &b, ConvSegments &segments,
+                                 ConvProfiles &profiles)
+    : b(b), segments(segments), profiles(profiles) {
+  Value rows = b.mul(b.ceilDiv(b.numTokens, b.getLanes()), b.getLanes());
+  // Vectors of rows begin anywhere.
+  reciprocals = b.allocate(b.getStateType(), {b.add(rows, b.getLanes())});
+}
+
+void ConvNormalisers::prepare() {
+  // As many as the columns of segments of one length, or a few tasks.
+  Value share = b.min(b.div(b.numTokens, b.max(b.numBases, 1)),
+                      b.div(b.numTokens, kFewTasks));
+  Value size = b.clamp(b.roundDown(share, b.getLanes()), b.index(kLeastRows),
+                       b.index(kMostRows));
+  int64_t room = getConstantIntValue(size).value_or(kMostRows);
+  // Rows before the first column have no normaliser.
+  auto store = [&](Value row, Value sums) {
+    Value isNone = b.sub(segments.first(), row), zeros = b.splatWide(0.0);
+    Value factors = arith::DivFOp::create(b, b.splatWide(1.0), sums);
+    factors = arith::SelectOp::create(b, b.firstLanes(isNone), zeros, factors);
+    b.storeVector(b.narrow(factors), reciprocals, row);
+  };
+  WindowSums::forAllTasks(b, size, [&](Value firstRow, Value endRow) {
+    RowSums(b, segments, profiles, room, firstRow, endRow).emit(store);
+  });
 }
 
 //===----------------------------------------------------------------------===//
 // Marks
 //===----------------------------------------------------------------------===//
 
-/// Finds rows whose weights are next to nothing, or whose numerator may be
-/// mostly noise.
-ConvKernel::Marked ConvKernel::judgeRows() {
-  int64_t size = plan.block != 0 ? plan.block : kJudgedRows;
-  return markTasks(size, [&](Value task, Value first, Value end) {
-    return judgeBlock(task, first, end);
-  });
+ConvMarks::ConvMarks(ConvBuilder &b, ConvSegments &segments,
+                     const ConvNormalisers &normalisers)
+    : b(b), segments(segments), normalisers(normalisers),
+      marks(b.allocate(b.getI8Type(), {b.numTokens})),
+      markedOfTask(b.allocate(b.getIndexType(), {b.numTokens})) {}
+
+ConvMarks::Marked ConvMarks::judge(MarkTask judgeBlock) {
+  return forAllTasks(b.plan.block != 0 ? b.plan.block : kJudgedRows,
+                     judgeBlock);
 }
 
-ConvKernel::Marked ConvKernel::markTasks(
-    int64_t size,
-    function_ref<Value(Value task, Value first, Value end)> mark) {
-  Value tasks = b.ceilDiv(numTokens, size);
-  forAll({tasks}, [&](ValueRange task) {
+ConvMarks::Marked ConvMarks::forAllTasks(int64_t size, MarkTask mark) {
+  Value tasks = b.ceilDiv(b.numTokens, size);
+  b.forAll({tasks}, [&](ValueRange task) {
     Value first = b.mul(task[0], size);
-    Value end = b.min(b.add(first, size), numTokens);
-    storeIndex(mark(task[0], first, end), markedOfTask, task[0]);
+    Value end = b.min(b.add(first, size), b.numTokens);
+    b.storeIndex(mark(task[0], first, end), markedOfTask, task[0]);
   });
   Value zeros[] = {b.index(0), b.index(0)};
   Values found =
       b.loop(b.index(0), tasks, 1, zeros, [&](Value task, ValueRange carried) {
-        Value count = loadIndex(markedOfTask, task);
+        Value count = b.loadIndex(markedOfTask, task);
         Value end = b.mul(b.add(task, 1), size);
         return Values{b.add(carried[0], count),
                       b.select(b.equal(count, b.index(0)), carried[1], end)};
       });
-  return {found[0], b.min(found[1], numTokens)};
+  return {found[0], b.min(found[1], b.numTokens)};
 }
 
-/// Marks rows of `[first, end)` unless `noise` is small next to `value` times
-/// their normalisers, and clears the marks of others. Returns how many.
-Value ConvKernel::markRows(Value first, Value end, Value noise, Value value) {
+/// What the reciprocals of rows that are not marked are at most, in f64.
+Value ConvMarks::greatestReciprocal(Value noise, Value value) {
   bool isDouble = b.getStateType().isF64();
   // What weights that underflow might have added is less than the rounding
   // error of a normaliser whose reciprocal is no more than this.
-  Value most = wide(std::ldexp(1.0, isDouble ? 1022 - 54 - kLogMaxRows
-                                             : 126 - 25 - kLogMaxRows));
-  if (noise) {
-    // NaN is not good.
-    Value isNoisy =
-        arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, noise, wide(0.0));
-    Value ratio = arith::DivFOp::create(b, value, noise);
-    most = b.select(isNoisy, arith::MinimumFOp::create(b, most, ratio), most);
-  }
-  if (!isDouble)
+  Value most = b.wide(std::ldexp(1.0, isDouble ? 1022 - 54 - kLogMaxRows
+                                               : 126 - 25 - kLogMaxRows));
+  if (!noise)
+    return most;
+  // NaN is not good.
+  Value isNoisy = b.compare(arith::CmpFPredicate::UGT, noise, b.wide(0.0));
+  Value ratio = arith::DivFOp::create(b, value, noise);
+  return b.select(isNoisy, arith::MinimumFOp::create(b, most, ratio), most);
+}
+
+Value ConvMarks::mark(Value first, Value end, Value noise, Value value) {
+  Value most = greatestReciprocal(noise, value);
+  if (!b.getStateType().isF64())
     most = arith::TruncFOp::create(b, b.getStateType(), most);
   Value bound = b.broadcast(most);
-  auto countType = VectorType::get({lanes}, b.getI32Type());
+  auto countType = VectorType::get({b.getLanes()}, b.getI32Type());
   Value none = arith::ConstantOp::create(b, b.getZeroAttr(Type(countType)));
-  Value begin = b.max(first, b.min(firstColumn(b.index(0)), end));
+  Value begin = b.max(first, b.min(segments.first(), end));
   Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/8);
   b.loop(first, begin, 1,
          [&](Value row) { memref::StoreOp::create(b, zero, marks, row); });
   auto visit = [&](Value row, Value mask, ValueRange carried) {
-    Value isBad = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT,
-                                        b.loadVector(reciprocals, row), bound);
-    auto bytes = VectorType::get({lanes}, b.getI8Type());
+    Value isBad = b.compare(arith::CmpFPredicate::UGT,
+                            b.loadVector(normalisers.reciprocals, row), bound);
+    auto bytes = VectorType::get({b.getLanes()}, b.getI8Type());
     Value numbers = arith::ExtUIOp::create(b, bytes, isBad);
     if (mask) {
       isBad = arith::AndIOp::create(b, isBad, mask);
@@ -431,14 +447,18 @@ Value ConvKernel::markRows(Value first, Value end, Value noise, Value value) {
     Value counts = arith::ExtUIOp::create(b, countType, isBad);
     return Values{arith::AddIOp::create(b, carried[0], counts)};
   };
-  Value counts = forEachVector(begin, end, none, visit)[0];
-  Value count =
-      vector::ReductionOp::create(b, vector::CombiningKind::ADD, counts);
-  return arith::IndexCastOp::create(b, b.getIndexType(), count);
+  Value counts = b.forEachVector(begin, end, none, visit)[0];
+  return arith::IndexCastOp::create(
+      b, b.getIndexType(), b.reduce(vector::CombiningKind::ADD, counts));
 }
 
-Value ConvKernel::isMarked(Value row) {
+Value ConvMarks::isMarked(Value row) {
   Value mark = memref::LoadOp::create(b, marks, row);
   Value zero = arith::ConstantIntOp::create(b, 0, /*width=*/8);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, mark, zero);
+}
+
+void ConvMarks::set(Value row, Value isMarked) {
+  Value mark = arith::ExtUIOp::create(b, b.getI8Type(), isMarked);
+  memref::StoreOp::create(b, mark, marks, row);
 }

@@ -15,6 +15,7 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::conv;
 
 /// Plans the loops of an operation, and says how.
 template <typename OpTy> static ConvPlan plan(OpTy op, const CPUFacts &cpu) {

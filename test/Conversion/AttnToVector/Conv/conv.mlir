@@ -63,9 +63,10 @@ func.func @some_heads(%b: memref<?x?x2x64xf32>, %m: memref<?x?x2xi32>, %v: memre
 // Segments of 34 columns are a piece each, 30 rows a block: transforms of 64.
 // REMARK: Algorithm=partitioned, Block=30,
 // CHECK-LABEL: func @long_segments(
-// CHECK-DAG: %[[BLOCK:.*]] = arith.index_cast %c30{{(_[0-9]+)?}} : index to i64
-// CHECK-DAG: %[[LONGEST:.*]] = arith.index_cast %c34{{(_[0-9]+)?}} : index to i64
-// CHECK: call @fovea_rt_conv_pieces({{.*}}, %[[BLOCK]], %[[LONGEST]],
+// CHECK: %[[REST:.*]] = arith.subi %{{.*}}, %c34{{(_[0-9]+)?}} : index
+// CHECK: arith.maxsi %[[REST]], %c0
+// CHECK: arith.divui %{{.*}}, %c30{{(_[0-9]+)?}} : index
+// CHECK: memref.store {{.*}} : memref<20x4xindex>
 // CHECK-NOT: attn.
 func.func @long_segments(%b: memref<1x2x9x306xf32>, %m: memref<1x2x9xi32>, %v: memref<1x1x306x64xf32>, %o: memref<1x2x306x64xf32>, %c: memref<1x2xi32>) {
   attn.conv_apply ins(%b, %m, %v : memref<1x2x9x306xf32>, memref<1x2x9xi32>, memref<1x1x306x64xf32>)
@@ -78,7 +79,7 @@ func.func @long_segments(%b: memref<1x2x9x306xf32>, %m: memref<1x2x9xi32>, %v: m
 // that begin in a block of a tile are multiplied for the blocks from there on.
 // CHECK-LABEL: func @partitioned(
 // CHECK: %[[W:.*]] = memref.alloc() {alignment = 64 : i64} : memref<128x2x32xf32>
-// CHECK: call @fovea_rt_conv_pieces
+// CHECK: memref.store {{.*}}x4xindex>
 // CHECK: math.sqrt
 // CHECK: vector.interleave
 // CHECK: vector.interleave {{.*}} : vector<16xf32> -> vector<32xf32>

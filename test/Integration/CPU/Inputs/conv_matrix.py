@@ -128,6 +128,25 @@ def run_long(index, case):
                 "basis": "state", "scores": "normal", "dynamic": False})
 
 
+# Segments that begin anywhere, cut in pieces: every pair of a row and a column of its past is
+# multiplied by the weight of its lag, whatever the sizes.
+PIECES = {"block": [8, 16, 32, 64], "seed": range(5)}
+
+
+def run_pieces(index, case):
+    rng = np.random.default_rng(index)
+    kernel = check.library.compile(module("f32", "f32", 1, 1, 1, 1, 1, 3, "partitioned", case["block"], True))
+    for trial in range(100 if check.library.target == "cpu" else 8):
+        R = rng.integers(1, 13)
+        N = rng.integers(R, 200)
+        sizes = make_sizes(rng, (1, 1, R), N, ["short", "full", "even", "some"][trial % 4])
+        b = make_bases(rng, sizes, N, "normal", np.float32)
+        v = normal(rng, (1, 1, N, 3), "f32")
+        what = f"case {index} {case}: {N} tokens, sizes {sizes}"
+        found = check.call(kernel, (b, sizes, hide_unread(v, sizes)), what)
+        check.close(found[0], check.reference.conv_apply(b, sizes, v), NOISE["f32"], what)
+
+
 # As many heads as make them tasks, or fewer, where only their number or all extents
 # are known at run time.
 SOME_HEADS = {
@@ -198,6 +217,7 @@ def run_transform(index, case):
 
 check.matrix(FACTORS, 11, run)
 check.matrix(LONG_PIECES, 12, run_long)
+check.matrix(PIECES, 18, run_pieces)
 check.matrix(LONG_WINDOWS, 13, run_windows)
 check.matrix(SOME_HEADS, 14, run_some)
 check.matrix(EMPTY, 15, run_empty)

@@ -74,25 +74,25 @@ Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
   return total;
 }
 
-void ThreadTeamBuilder::forColumnGroups(
+void ThreadTeamBuilder::forColumnTiles(
     int64_t width, int64_t most,
     function_ref<void(KernelBuilder &, ValueRange)> body) {
   forVectors(index(0), index(width), [&](int64_t lanes, Value from, Value to) {
     int64_t end = *getConstantIntValue(to),
             vectors = (end - *getConstantIntValue(from)) / lanes;
-    auto emitGroup = [&](Value first, int64_t count) {
+    auto emitTile = [&](Value first, int64_t count) {
       KernelBuilder k(getLoc(), *this, getStateType(), lanes);
       Values columns;
       for (int64_t v = 0; v < count; ++v)
         columns.push_back(k.add(first, v * lanes));
       body(k, columns);
     };
-    int64_t group = llvm::divideCeil(vectors, llvm::divideCeil(vectors, most));
-    int64_t rest = vectors % group, whole = end - rest * lanes;
-    loop(from, index(whole), group * lanes,
-         [&](Value first) { emitGroup(first, group); });
+    int64_t tile = llvm::divideCeil(vectors, llvm::divideCeil(vectors, most));
+    int64_t rest = vectors % tile, whole = end - rest * lanes;
+    loop(from, index(whole), tile * lanes,
+         [&](Value first) { emitTile(first, tile); });
     if (rest)
-      emitGroup(index(whole), rest);
+      emitTile(index(whole), rest);
   });
 }
 

@@ -54,7 +54,7 @@ public:
   }
   /// The same for columns `0 .. width - 1`, where `body` is given the first
   /// columns of up to `most` vectors at a time.
-  virtual void forColumnGroups(
+  virtual void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) = 0;
   /// Combines what `body` returns for columns `begin .. end - 1` to one scalar
@@ -103,7 +103,7 @@ public:
   void forColumns(Value begin, Value end, ColumnBody body) override;
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
-  void forColumnGroups(
+  void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
   Value listNumbers(

@@ -74,7 +74,7 @@ Value WarpTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
   return total;
 }
 
-void WarpTeamBuilder::forColumnGroups(
+void WarpTeamBuilder::forColumnTiles(
     int64_t width, int64_t,
     function_ref<void(KernelBuilder &, ValueRange)> body) {
   forColumns(width, body);

@@ -28,7 +28,7 @@ public:
   void forColumns(Value begin, Value end, ColumnBody body) override;
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
-  void forColumnGroups(
+  void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
   Value listNumbers(

@@ -251,7 +251,7 @@ void MaskedSums::forPieces(const PackedRows &rows,
 void MaskedSums::addNode(Value node) {
   // As many as there are registers for: each waits for its last sum.
   constexpr int64_t kVectors = 12;
-  b.forColumnGroups(columns, kVectors, [&](KernelBuilder &k, ValueRange at) {
+  b.forColumnTiles(columns, kVectors, [&](KernelBuilder &k, ValueRange at) {
     Values row;
     for (Value column : at)
       row.push_back(k.loadVector(output, {slot, column}));

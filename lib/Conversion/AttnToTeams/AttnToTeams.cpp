@@ -16,6 +16,7 @@ using namespace fovea::attn;
 void fovea::attn::registerLowerToTeamsExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
+    attachConvToTeams(*context);
     attachLowRankToTeams(*context);
     attachTreeToTeams(*context);
   });

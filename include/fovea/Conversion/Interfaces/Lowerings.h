@@ -32,6 +32,7 @@ void attachStreamToVector(mlir::MLIRContext &context);
 void attachSummarizeToVector(mlir::MLIRContext &context);
 void attachTreeToVector(mlir::MLIRContext &context);
 
+void attachConvToTeams(mlir::MLIRContext &context);
 void attachLowRankToTeams(mlir::MLIRContext &context);
 void attachTreeToTeams(mlir::MLIRContext &context);
 

@@ -92,8 +92,7 @@ static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
   return success();
 }
 
-template <typename OpTy>
-static LogicalResult lowerRecover(OpTy op, OpBuilder &builder,
+static LogicalResult lowerRecover(ConvRecoverOp op, OpBuilder &builder,
                                   GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
@@ -102,7 +101,6 @@ static LogicalResult lowerRecover(OpTy op, OpBuilder &builder,
 }
 
 void fovea::attn::attachConvToGPU(MLIRContext &context) {
-  attachLowerings<GPUModel, lowerApply, lowerApplyBackward,
-                  lowerRecover<ConvRecoverOp>,
-                  lowerRecover<ConvRecoverBackwardOp>>(context);
+  attachLowerings<GPUModel, lowerApply, lowerApplyBackward, lowerRecover>(
+      context);
 }

@@ -149,8 +149,6 @@ void emitConvGradientLoops(mlir::OpBuilder &builder, ConvApplyBackwardOp op,
                            F32Math math);
 void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverOp op,
                           F32Math math);
-void emitConvRecoverLoops(mlir::OpBuilder &builder, ConvRecoverBackwardOp op,
-                          F32Math math);
 
 } // namespace fovea::attn
 

@@ -8,9 +8,11 @@
 
 #include "ConvGradient.h"
 #include "ConvKernel.h"
-#include "RecoverKernel.h"
+#include "RecoverScores.h"
+#include "fovea/Conversion/AttnToTeams/Conv/Recover.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Conversion/Interfaces/TeamLowering.h"
 #include "mlir/IR/Remarks.h"
 
 using namespace mlir;
@@ -52,18 +54,16 @@ static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
 
 static LogicalResult lowerRecover(ConvRecoverOp op, OpBuilder &builder,
                                   VectorLowering &lowering) {
-  emitConvRecover(builder, op, lowering.cpu.getRegisters());
-  return success();
-}
-
-static LogicalResult lowerRecoverBackward(ConvRecoverBackwardOp op,
-                                          OpBuilder &builder,
-                                          VectorLowering &lowering) {
-  emitConvRecoverBackward(builder, op, lowering.cpu.vectorBits);
+  FloatType state = getComputeType(op);
+  ThreadTeamBuilder teams(op.getLoc(), builder, state, lowering.cpu.vectorBits,
+                          lowering.minTasks);
+  emitConvRecover(teams, op, [&] {
+    emitRecoverScores(builder, op, state, lowering.cpu.getRegisters());
+  });
   return success();
 }
 
 void fovea::attn::attachConvToVector(MLIRContext &context) {
-  attachLowerings<VectorModel, lowerApply, lowerApplyBackward, lowerRecover,
-                  lowerRecoverBackward>(context);
+  attachLowerings<VectorModel, lowerApply, lowerApplyBackward, lowerRecover>(
+      context);
 }

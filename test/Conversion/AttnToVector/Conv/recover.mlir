@@ -30,11 +30,13 @@ func.func @recover(%q: memref<2x4x3000x32xf32>, %k: memref<2x2x3000x32xf32>, %b:
 //       CHECK:   scf.forall {{.*}} in (4, 4) {
 //       CHECK:     vector.load %[[K]]
 //       CHECK:     vector.fma
+//       CHECK:   scf.forall {{.*}} in (4, 5) {
+//       CHECK:     vector.load %[[Q]]
+//       CHECK:     vector.fma
 // The heads that share a key head, one after the other.
-//       CHECK:   scf.for %{{.*}} = %c0 to %c2 step %c1 {
-//       CHECK:     scf.forall {{.*}} in (2, 5) {
-//       CHECK:       vector.load %[[Q]]
-//       CHECK:       vector.fma
+//       CHECK:   scf.forall {{.*}} in (2, 4) {
+//       CHECK:     scf.for %{{.*}} = %c0 to %c2 step %c1 {
+//       CHECK:       arith.addf {{.*}} : vector<16xf32>
 //   CHECK-NOT:   attn.
 func.func @recover_backward(%q: memref<1x4x200x64xbf16>, %k: memref<1x2x200x64xbf16>, %m: memref<1x4x20xi32>, %d: memref<1x4x20x200xf32>,
                    %dq: memref<1x4x200x64xf32>, %dk: memref<1x2x200x64xf32>) {

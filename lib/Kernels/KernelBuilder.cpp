@@ -198,14 +198,27 @@ Value KernelBuilder::loadVector(Value memref, ValueRange indices) {
   return arith::ExtFOp::create(*this, vectorType, vector);
 }
 
+/// Numbers, or one, as `type`. There is no instruction from f64 to 16 bits.
+static Value narrow(KernelBuilder &b, Value numbers, FloatType type) {
+  auto truncate = [&](FloatType type) {
+    Type narrowed = type;
+    if (auto vector = dyn_cast<VectorType>(numbers.getType()))
+      narrowed = vector.clone(type);
+    numbers = arith::TruncFOp::create(b, narrowed, numbers);
+  };
+  if (b.getStateType().isF64() && type.getWidth() < 32)
+    truncate(b.getF32Type());
+  truncate(type);
+  return numbers;
+}
+
 void KernelBuilder::storeVector(Value vector, Value memref, ValueRange indices,
                                 bool streaming) {
   if (!lanes)
     return storeScalar(vector, memref, indices);
   FloatType type = getElementType(memref);
   if (type != stateType)
-    vector =
-        arith::TruncFOp::create(*this, VectorType::get({lanes}, type), vector);
+    vector = narrow(*this, vector, type);
   auto store = vector::StoreOp::create(*this, vector, memref, indices);
   if (streaming) {
     store.setNontemporal(true);
@@ -223,7 +236,7 @@ Value KernelBuilder::loadScalar(Value memref, ValueRange indices) {
 void KernelBuilder::storeScalar(Value value, Value memref, ValueRange indices) {
   FloatType type = getElementType(memref);
   if (type != stateType)
-    value = arith::TruncFOp::create(*this, type, value);
+    value = narrow(*this, value, type);
   memref::StoreOp::create(*this, value, memref, indices);
 }
 

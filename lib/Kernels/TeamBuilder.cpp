@@ -53,6 +53,18 @@ void ThreadTeamBuilder::forColumns(Value begin, Value end, ColumnBody body) {
   });
 }
 
+void ThreadTeamBuilder::forColumnsOrMore(Value begin, Value end, Value most,
+                                         ColumnBody body) {
+  Value count = mul(ceilDiv(sub(end, begin), getLanes()), getLanes());
+  ifThenElse(
+      less(count, add(most, 1)),
+      [&] {
+        loop(begin, add(begin, count), getLanes(),
+             [&](Value column) { body(*this, column); });
+      },
+      [&] { forColumns(begin, end, body); });
+}
+
 Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
                                        Value begin, Value end,
                                        ColumnValue body) {

@@ -57,6 +57,14 @@ public:
   virtual void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) = 0;
+  /// The same, where `body` may run for columns behind, too: whole vectors, as
+  /// long as they are no more than `most` columns.
+  virtual void forColumnsOrMore(Value begin, Value end, Value most,
+                                ColumnBody body) {
+    forColumns(begin, end, body);
+  }
+  /// Runs `body` for the lane that has column `column` in these loops.
+  virtual void atColumn(Value column, llvm::function_ref<void()> body) = 0;
   /// Combines what `body` returns for columns `begin .. end - 1` to one scalar
   /// that all lanes have; `init` for no columns. Sums are in the order of the
   /// target.
@@ -101,6 +109,11 @@ public:
   int64_t getMinTeams() const override { return minTeams; }
   using TeamBuilder::forColumns;
   void forColumns(Value begin, Value end, ColumnBody body) override;
+  void forColumnsOrMore(Value begin, Value end, Value most,
+                        ColumnBody body) override;
+  void atColumn(Value column, llvm::function_ref<void()> body) override {
+    body();
+  }
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
   void forColumnTiles(

@@ -57,6 +57,9 @@ struct LowerGPUMathPass
       return LLVM::CallIntrinsicOp::create(
                  b, type, b.getStringAttr("llvm.nvvm.sqrt.rn.d"), x)
           .getResult(0);
+    auto fma = dyn_cast<math::FmaOp>(op);
+    if (fma && (type.isF32() || type.isF64()))
+      return LLVM::FMAOp::create(b, fma.getA(), fma.getB(), fma.getC());
     if (!type.isF32())
       return {};
     auto call = [&](StringRef name, Value argument) -> Value {
@@ -86,9 +89,6 @@ struct LowerGPUMathPass
         })
         .Case([&](math::SqrtOp) { return call("llvm.nvvm.sqrt.rn.f", x); })
         .Case([&](math::AbsFOp) { return call("llvm.fabs.f32", x); })
-        .Case([&](math::FmaOp op) -> Value {
-          return LLVM::FMAOp::create(b, op.getA(), op.getB(), op.getC());
-        })
         .Case([&](arith::MaxNumFOp op) -> Value {
           return LLVM::MaxNumOp::create(b, op.getLhs(), op.getRhs());
         })

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "mlir/Conversion/LLVMCommon/Pattern.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -137,9 +138,17 @@ Value GPUKernelBuilder::maxNum(Value a, Value b) {
 }
 
 Value GPUKernelBuilder::shuffleXor(Value value, int64_t mask) {
-  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
-                              i32(kWarpSize - 1), NVVM::ShflKind::bfly,
-                              UnitAttr());
+  auto shuffle = [&](Value part) -> Value {
+    return NVVM::ShflOp::create(*this, part.getType(), i32(-1), part, i32(mask),
+                                i32(kWarpSize - 1), NVVM::ShflKind::bfly,
+                                UnitAttr());
+  };
+  if (value.getType().getIntOrFloatBitWidth() <= 32)
+    return shuffle(value);
+  SmallVector<Value> halves =
+      LLVM::decomposeValue(*this, getLoc(), value, getI32Type());
+  return LLVM::composeValue(
+      *this, getLoc(), llvm::map_to_vector(halves, shuffle), value.getType());
 }
 
 Value GPUKernelBuilder::shuffleFrom(Value value, Value lane) {

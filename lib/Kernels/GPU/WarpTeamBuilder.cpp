@@ -21,9 +21,6 @@ using namespace fovea::attn;
 /// holds 16 teams.
 static constexpr int64_t kMaxSharedBytes = 12 << 10;
 
-WarpTeamBuilder::WarpTeamBuilder(Location loc, OpBuilder &builder)
-    : TeamBuilder(loc, builder, builder.getF32Type(), /*lanes=*/0) {}
-
 int64_t WarpTeamBuilder::getMinTeams() const { return 2048; }
 
 void WarpTeamBuilder::forTeams(ArrayRef<Value> grid,
@@ -56,6 +53,10 @@ Value WarpTeamBuilder::firstColumn(Value begin) {
 void WarpTeamBuilder::forColumns(Value begin, Value end, ColumnBody body) {
   loop(firstColumn(begin), end, kWarpSize,
        [&](Value column) { body(*this, column); });
+}
+
+void WarpTeamBuilder::atColumn(Value column, function_ref<void()> body) {
+  ifThen(equal(rem(column, kWarpSize), lane), body);
 }
 
 Value WarpTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,

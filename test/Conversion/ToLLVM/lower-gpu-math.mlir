@@ -30,10 +30,12 @@ gpu.module @kernels {
 gpu.module @kernels {
   // CHECK-LABEL: @root
   // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.rn.d"
+  // CHECK: llvm.intr.fma({{.*}}) : (f64, f64, f64) -> f64
   gpu.func @root(%x: f64, %m: memref<1xf64>) kernel {
     %0 = math.sqrt %x : f64
+    %1 = math.fma %0, %x, %x : f64
     %c0 = arith.constant 0 : index
-    memref.store %0, %m[%c0] : memref<1xf64>
+    memref.store %1, %m[%c0] : memref<1xf64>
     gpu.return
   }
 }

@@ -18,7 +18,11 @@ namespace fovea::attn {
 /// lane c % 32's.
 class WarpTeamBuilder : public TeamBuilder {
 public:
-  WarpTeamBuilder(mlir::Location loc, mlir::OpBuilder &builder);
+  WarpTeamBuilder(mlir::Location loc, mlir::OpBuilder &builder)
+      : WarpTeamBuilder(loc, builder, builder.getF32Type()) {}
+  WarpTeamBuilder(mlir::Location loc, mlir::OpBuilder &builder,
+                  mlir::FloatType stateType)
+      : TeamBuilder(loc, builder, stateType, /*lanes=*/0) {}
 
   void forTeams(llvm::ArrayRef<Value> grid,
                 llvm::function_ref<void(ValueRange)> body) override;
@@ -26,6 +30,7 @@ public:
   int64_t getMinTeams() const override;
   using TeamBuilder::forColumns;
   void forColumns(Value begin, Value end, ColumnBody body) override;
+  void atColumn(Value column, llvm::function_ref<void()> body) override;
   Value reduceColumns(mlir::vector::CombiningKind kind, double init,
                       Value begin, Value end, ColumnValue body) override;
   void forColumnTiles(

@@ -14,14 +14,6 @@
 
 namespace fovea::attn {
 
-// Each emits its code before the operation, on memrefs.
-
-void emitPolynomialLoops(mlir::OpBuilder &builder, PolynomialFeaturesOp op);
-
-/// Fails, with an error, if rows are too wide.
-mlir::LogicalResult emitPolynomialLoops(mlir::OpBuilder &builder,
-                                        PolynomialFeaturesBackwardOp op);
-
 /// What the masks of sums share: the sums of outer products
 ///
 ///   C = sum_j right[j, :] (x) [value[j, :], 1]        [rank][columns]
@@ -79,11 +71,9 @@ private:
   Values buffers;
 };
 
-// Sums under the masks that are not for teams.
+/// Emits loops for the causal mask.
 void emitCausalLoops(mlir::OpBuilder &builder, mlir::Location loc,
                      const LowRankSum &sum, F32Math math);
-void emitRowChangeLoops(mlir::OpBuilder &builder, mlir::Location loc,
-                        const LowRankSum &sum, F32Math math);
 
 } // namespace fovea::attn
 

@@ -26,28 +26,14 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static LogicalResult lowerFeatures(PolynomialFeaturesOp op, OpBuilder &builder,
-                                   GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
-    return failure();
-  emitPolynomialLoops(builder, op);
-  return success();
-}
-
-static LogicalResult lowerFeaturesBackward(PolynomialFeaturesBackwardOp op,
-                                           OpBuilder &builder,
-                                           GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
-    return failure();
-  return emitPolynomialLoops(builder, op);
-}
-
 static void emitSum(WarpTeamBuilder &teams, const LowRankSum &sum,
                     F32Math math) {
   if (sum.mask == RowMask::Causal)
     return emitCausalLoops(teams, teams.getLoc(), sum, math);
-  if (sum.hasChanges())
-    return emitRowChangeLoops(teams, teams.getLoc(), sum, math);
+  if (sum.hasChanges()) {
+    WarpTeamBuilder wide(teams.getLoc(), teams, teams.getF64Type());
+    return emitRowChangeSum(wide, sum);
+  }
   emitMaskedSum(teams, sum, [&](const TileProduct &product) {
     emitTileProduct(teams, math, product);
   });
@@ -75,6 +61,5 @@ static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
 }
 
 void fovea::attn::attachLowRankToGPU(MLIRContext &context) {
-  attachLowerings<GPUModel, lowerFeatures, lowerFeaturesBackward, lowerLowRank,
-                  lowerLowRankBackward>(context);
+  attachLowerings<GPUModel, lowerLowRank, lowerLowRankBackward>(context);
 }

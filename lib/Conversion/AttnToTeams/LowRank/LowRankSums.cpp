@@ -18,20 +18,26 @@ static constexpr int64_t kTeamRows = 256;
 
 void fovea::attn::storeResult(TeamBuilder &b, const LowRankSum &sum,
                               ValueRange at, TeamBuilder::ColumnValue load) {
-  int64_t width = sum.value.getWidth();
-  Value total, factor;
+  Value total, width = b.index(sum.value.getWidth());
   if (sum.hasTotals()) {
     KernelBuilder one(b.getLoc(), b, b.getStateType(), /*lanes=*/0);
-    total = load(one, b.index(width));
+    total = load(one, width);
   }
+  storeResult(b, sum, at, b.index(0), width, total, load);
+}
+
+void fovea::attn::storeResult(TeamBuilder &b, const LowRankSum &sum,
+                              ValueRange at, Value first, Value last,
+                              Value total, TeamBuilder::ColumnValue load) {
   if (sum.result == LowRankSum::Result::InverseTotals)
     return b.single(
         [&] { b.storeScalar(invertTotalOrZero(b, total), sum.output, at); });
+  Value factor;
   if (total)
     factor = invertTotal(b, total);
   else if (sum.scale)
     factor = b.loadScalar(sum.scale, at);
-  b.forColumns(width, [&](KernelBuilder &k, Value column) {
+  b.forColumns(first, last, [&](KernelBuilder &k, Value column) {
     Values place(at);
     place.push_back(column);
     Value value = load(k, column);

@@ -18,6 +18,9 @@ namespace fovea::attn {
 
 llvm::LogicalResult lowerToTeams(RopeOp op, TeamBuilder &builder);
 llvm::LogicalResult lowerToTeams(RopeBackwardOp op, TeamBuilder &builder);
+llvm::LogicalResult lowerToTeams(PolynomialFeaturesOp op, TeamBuilder &builder);
+llvm::LogicalResult lowerToTeams(PolynomialFeaturesBackwardOp op,
+                                 TeamBuilder &builder);
 
 } // namespace fovea::attn
 

@@ -14,5 +14,6 @@ using namespace mlir;
 using namespace fovea::attn;
 
 void fovea::attn::attachLowRankToTeams(MLIRContext &context) {
-  attachTeamLowerings<RopeOp, RopeBackwardOp>(context);
+  attachTeamLowerings<RopeOp, RopeBackwardOp, PolynomialFeaturesOp,
+                      PolynomialFeaturesBackwardOp>(context);
 }

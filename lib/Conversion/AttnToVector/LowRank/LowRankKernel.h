@@ -68,17 +68,9 @@ protected:
   SumHeads heads;
 };
 
-void emitPolynomialFeatures(mlir::OpBuilder &builder, PolynomialFeaturesOp op,
-                            int64_t vectorBits);
-void emitPolynomialFeaturesBackward(mlir::OpBuilder &builder,
-                                    PolynomialFeaturesBackwardOp op,
-                                    int64_t vectorBits);
 /// Emits loops for the causal mask.
 void emitCausalSum(mlir::OpBuilder &builder, mlir::Location loc,
                    const LowRankSum &sum, RegisterFile registers);
-/// Emits loops for masks by changes of rows.
-void emitRowChangeSum(mlir::OpBuilder &builder, mlir::Location loc,
-                      const LowRankSum &sum, RegisterFile registers);
 
 } // namespace fovea::attn
 

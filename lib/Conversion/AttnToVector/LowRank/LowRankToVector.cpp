@@ -14,19 +14,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static LogicalResult lowerFeatures(PolynomialFeaturesOp op, OpBuilder &builder,
-                                   VectorLowering &lowering) {
-  emitPolynomialFeatures(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
-static LogicalResult lowerFeaturesBackward(PolynomialFeaturesBackwardOp op,
-                                           OpBuilder &builder,
-                                           VectorLowering &lowering) {
-  emitPolynomialFeaturesBackward(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
 /// A thread with vectors, and products of vectors.
 static ThreadTeamBuilder getTeams(Operation *op, OpBuilder &builder,
                                   VectorLowering &lowering) {
@@ -38,8 +25,11 @@ static void emitSum(ThreadTeamBuilder &teams, const LowRankSum &sum,
                     RegisterFile registers) {
   if (sum.mask == RowMask::Causal)
     return emitCausalSum(teams, teams.getLoc(), sum, registers);
-  if (sum.hasChanges())
-    return emitRowChangeSum(teams, teams.getLoc(), sum, registers);
+  if (sum.hasChanges()) {
+    ThreadTeamBuilder wide(teams.getLoc(), teams, teams.getF64Type(),
+                           registers.vectorBits, teams.getMinTeams());
+    return emitRowChangeSum(wide, sum);
+  }
   emitMaskedSum(teams, sum, [&](const TileProduct &product) {
     emitTileProduct(teams, registers, product);
   });
@@ -80,6 +70,5 @@ static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
 }
 
 void fovea::attn::attachLowRankToVector(MLIRContext &context) {
-  attachLowerings<VectorModel, lowerFeatures, lowerFeaturesBackward,
-                  lowerLowRank, lowerLowRankBackward>(context);
+  attachLowerings<VectorModel, lowerLowRank, lowerLowRankBackward>(context);
 }

@@ -13,9 +13,12 @@ func.func @rope(%x: memref<1x2x8x4xf16>, %p: memref<1x1x8xi32>, %o: memref<1x2x8
   return
 }
 
-// A warp for each row.
+// A warp for each row, which its lanes keep in shared memory.
 // CHECK-LABEL: func.func @features
-// CHECK: scf.parallel ({{.*}}) = ({{.*}}) to (%c8, %c32)
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32, {{.*}} dynamic_shared_memory_size %c16_i32
+// CHECK: nvvm.bar.warp.sync
+// CHECK: scf.for %[[I:.*]] = %c0 to %c4 step %c1 iter_args
+// CHECK: scf.for {{.*}} to %c4 step %c32
 // CHECK: arith.divf
 func.func @features(%x: memref<1x1x8x4xf32>, %o: memref<1x1x8x15xf32>) {
   attn.polynomial_features ins(%x : memref<1x1x8x4xf32>) outs(%o : memref<1x1x8x15xf32>) {degree = 2 : i64, scale = 1.0 : f64}
@@ -77,13 +80,19 @@ func.func @intervals(%u: memref<1x1x40x4xf32>, %e: memref<1x1x40xi32>, %o: memre
   return
 }
 
-// Which changes enter; rows with sums in f64; the division.
+// A warp for each head and 31 columns of the values, with sums in f64, which
+// are shuffled by halves.
 // CHECK-LABEL: func.func @changes
-// CHECK: scf.parallel
-// CHECK: scf.parallel
+// CHECK: %[[PLACES:.*]] = memref.alloc() {{.*}} : memref<1x1x8xi8>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c1, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: memref.load %[[PLACES]]
+// CHECK-COUNT-20: nvvm.shfl.sync bfly {{.*}} : i32 -> i32
+// CHECK: arith.cmpf ord
+// CHECK: memref.store %{{.*}}, %[[PLACES]]
 // CHECK: arith.mulf {{.*}} : f64
-// CHECK: gpu.launch
-// CHECK: arith.divf
+// CHECK: math.fma {{.*}} : f64
+// CHECK: arith.divf {{.*}} : f64
+// CHECK: arith.truncf {{.*}} : f64 to f32
 func.func @changes(%u: memref<1x1x8x4xf32>, %e: memref<1x1x8xi32>, %o: memref<1x1x8x4xf32>) {
   attn.low_rank ins(%u, %u, %u : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
       mask(%e, %e : memref<1x1x8xi32>, memref<1x1x8xi32>)
@@ -103,7 +112,7 @@ func.func @rope_backward(%p: memref<1x1x8xi32>, %d: memref<1x2x8x4xf16>, %o: mem
 
 // A warp for each row; sums of columns are in shared memory.
 // CHECK-LABEL: func.func @features_backward
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c8, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32, {{.*}} dynamic_shared_memory_size %c32_i32
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
 func.func @features_backward(%x: memref<1x1x8x4xf32>, %d: memref<1x1x8x15xf32>, %o: memref<1x1x8x4xf32>) {
   attn.polynomial_features_backward ins(%x : memref<1x1x8x4xf32>) gradient(%d : memref<1x1x8x15xf32>)

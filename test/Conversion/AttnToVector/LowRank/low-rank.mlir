@@ -96,7 +96,7 @@ func.func @intervals(%u: memref<1x1x100x8xf32>, %i: memref<1x1x100xi32>) {
 // CHECK-LABEL: func.func @changes(
 //       CHECK:   %[[PLACES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x100xi8>
 //       CHECK:   scf.forall
-//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<16x16xf64>
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<8x16xf64>
 //       CHECK:     memref.load %[[PLACES]]
 //       CHECK:     arith.cmpf ord
 //       CHECK:     memref.store %{{.*}}, %[[PLACES]]

@@ -28,10 +28,17 @@ void emitLowRankGradient(TeamBuilder &builder, LowRankBackwardOp op,
 void emitMaskedSum(TeamBuilder &builder, const LowRankSum &sum,
                    llvm::function_ref<void(const TileProduct &)> emitProduct);
 
+/// Emits loops for masks by changes of rows; `builder` computes in f64.
+void emitRowChangeSum(TeamBuilder &builder, const LowRankSum &sum);
+
 /// Stores what becomes of row `at` of a sum, whose numbers `load` gives: with
 /// the sum of weights, if there is one, behind the columns of the values.
 void storeResult(TeamBuilder &builder, const LowRankSum &sum,
                  mlir::ValueRange at, TeamBuilder::ColumnValue load);
+/// The same for columns `first .. last - 1`, with the sum of weights `total`.
+void storeResult(TeamBuilder &builder, const LowRankSum &sum,
+                 mlir::ValueRange at, mlir::Value first, mlir::Value last,
+                 mlir::Value total, TeamBuilder::ColumnValue load);
 
 } // namespace fovea::attn
 

@@ -72,32 +72,30 @@ generate() {
   "$tblgen" "${@:2}" -I "$root/include" -I "$mlir_include" "$root/include/fovea/$1"
 }
 
-# The page of every operation of the dialect, by its name.
+# The page of every family, and the files that its operations are in.
 families='
-Softmax      dense(_backward)?|stream(_backward)?
-Hierarchical fast_multipole.*|summarize(_backward)?
-Quantized    quantize|codebook_.*|log_count|vq(_.*)?|check_codes
-Conv         conv(_.*)?
-LowRank      low_rank(_backward)?|polynomial_features.*|rope(_.*)?|check_intervals
-Tree         tree_.*|yield
+Softmax      AttnSoftmaxOps
+Hierarchical AttnHierarchicalOps
+Quantized    AttnQuantizeOps AttnVQOps
+Conv         AttnConvOps
+LowRank      AttnLowRankOps
+Tree         AttnTreeOps
 '
 
-# split_dialect <page of the whole dialect>: writes to $work the operations of each
-# page and their contents, the attributes, and an index of all operations.
-split_dialect() {
-  awk -v families="$families" -v work="$work" '
-    function page_of(name,   i) {
-      for (i = 1; i < count; i += 2)
-        if (name ~ "^(" field[i + 1] ")$") return field[i]
-      print "error: utils/update-docs.sh: no page has attn." name > "/dev/stderr"
-      exit 1
-    }
-    BEGIN { count = split(families, field); out = work "/README" }
-    /^## Attributes/ { out = work "/Attributes"; next }
-    /^## Operations/ { out = "/dev/null" }
+# dialect_page <TableGen file>
+dialect_page() {
+  generate "Dialect/Attn/IR/$1.td" -gen-dialect-doc -dialect=attn
+}
+
+# take_operations <page>: writes to $work the operations of a page from standard input,
+# their contents, and their lines of the index of all operations.
+take_operations() {
+  awk -v page="$1" -v work="$work" '
+    BEGIN { out = "/dev/null" }
+    /^## Attributes/ { out = "/dev/null" }
     /^### `attn\./ {
       name = $2; gsub(/`|attn\./, "", name)
-      page = page_of(name); out = work "/" page
+      out = work "/" page
       wants_summary = 1
       print "## `attn." name "`\n" > out
       next
@@ -106,27 +104,27 @@ split_dialect() {
       anchor = "attn" name
       line = substr($0, 2, length($0) - 2)
       print "- [`attn." name "`](#" anchor "): " line > (out ".contents")
-      print page "\t| [`attn." name "`](" page ".md#" anchor ") | " line " |" > (work "/index")
+      print "| [`attn." name "`](" page ".md#" anchor ") | " line " |" >> (work "/index")
       wants_summary = 0
     }
-    /^# / { next }
     /^####/ { sub(/^#/, "") }
-    { print > out }' "$1"
+    { print > out }'
 }
 
-generate Dialect/Attn/IR/AttnOps.td -gen-dialect-doc -dialect=attn > "$work/dialect"
-split_dialect "$work/dialect"
-for family in $(awk 'NF { print $1 }' <<< "$families"); do
-  { cat "$work/$family.contents"; echo; cat "$work/$family"; } > "$work/whole"
-  update "Dialect/$family.md" "$work/whole"
-done
-update Dialect/Attributes.md "$work/Attributes"
-{
-  cat "$work/README"
-  printf '%s\n' "## Operations" "" "| operation | computes |" "|---|---|"
-  cut -f 2- "$work/index"
-} > "$work/whole"
+while read -r page files; do
+  for file in $files; do dialect_page "$file"; done | take_operations "$page"
+  { cat "$work/$page.contents"; echo; cat "$work/$page"; } > "$work/whole"
+  update "Dialect/$page.md" "$work/whole"
+done < <(awk NF <<< "$families")
+
+# What all families share, and the index.
+dialect_page AttnOps > "$work/dialect"
+awk '/^## / { exit } !/^# /' "$work/dialect" > "$work/whole"
+printf '%s\n' "## Operations" "" "| operation | computes |" "|---|---|" >> "$work/whole"
+LC_ALL=C sort -t '`' -k 2,2 "$work/index" >> "$work/whole"
 update Dialect/README.md "$work/whole"
+awk 'seen { sub(/^####/, "###"); print } /^## Attributes/ { seen = 1 }' "$work/dialect" > "$work/whole"
+update Dialect/Attributes.md "$work/whole"
 generate InitAllPasses.td -gen-pass-doc > "$work/passes"
 update Passes.md "$work/passes"
 exit "$stale"

@@ -190,36 +190,4 @@ def Attn_ReductionAttr : EnumAttr<Attn_Dialect, Attn_Reduction, "reduction"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
-def Attn_RowMask : I32Enum<"RowMask", "which columns every row of a low-rank product keeps", [
-    I32EnumCase<"Causal", 0, "causal">,
-    I32EnumCase<"RowChange", 1, "row_change">,
-    I32EnumCase<"RowInterval", 2, "row_interval">,
-    I32EnumCase<"DistinctRows", 3, "distinct_rows">,
-    I32EnumCase<"DistinctColumns", 4, "distinct_columns">]> {
-  let cppNamespace = "::fovea::attn";
-}
-
-def Attn_RowMaskAttr : EnumAttr<Attn_Dialect, Attn_RowMask, "row_mask"> {
-  let summary = "which columns every row of a low-rank product keeps";
-  let description = [{
-    Structures of a mask `W` of zeros and ones with `N` rows and `M` columns under
-    which a low-rank product takes no quadratic time (Conv-Basis, section 6).
-
-    | mask | `W[i, j] = 1` | time for rank `r` and values of width `E` |
-    |---|---|---|
-    | `causal` | `j <= i + M - N` | `(N + M) r E` |
-    | `row_change` | an odd number of the changes up to row `i` name column `j` | `(N + changes) r E` |
-    | `row_interval` | `first[i] <= j <= last[i]` | `(M + N log M) r E` |
-    | `distinct_rows` | `rows[group[i], j]` | `(N + entries of rows) r E` |
-    | `distinct_columns` | `columns[group[j], i]` | `(M + entries of columns) r E` |
-
-    Example:
-
-    ```mlir
-    #intervals = #attn.row_mask<row_interval>
-    ```
-  }];
-  let assemblyFormat = "`<` $value `>`";
-}
-
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNATTRIBUTES_TD

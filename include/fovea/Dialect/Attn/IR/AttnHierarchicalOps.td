@@ -216,4 +216,254 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
   }];
 }
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
+                                        [Attn_UpdatesInits, Attn_SeparateInits]> {
+  let summary = "adds the gradient of attn.summarize";
+  let details = [{
+    For the `attn.summarize` of `input` with `weights`, and a scalar whose
+    gradient for the summaries is `d_output`, *adds* to its destinations
+
+    ```
+    d_input[b, g, u I + t, :]  += sum_(a < p) weights[w, a, t, :] * d_output[b, g, u p + a, :]
+    d_weights[w, a, t, :]      += sum_(b, g of w, u) input[b, g, u I + t, :] * d_output[b, g, u p + a, :]
+    d_bias[w, a, :]            += sum_(b, g of w, u) d_output[b, g, u p + a, :]
+    ```
+
+    with `I`, `p` and `w` as there: sums over heads that share a set of weights,
+    over batch entries and over intervals. So the gradients of several levels of
+    one input add up in one destination. Rows past the end of `input` are neither
+    read nor written.
+
+    $shapes
+
+    Destinations have the element type of their operand or, so that sums are
+    rounded once, `f32` (`f64` for `f64` data).
+
+    Example:
+
+    ```mlir
+    %dx, %dw = attn.summarize_backward ins(%x : tensor<1x8x1024x64xf32>)
+        weights(%w : tensor<1x4x64x64xf32>)
+        gradient(%ds : tensor<1x8x64x64xf32>)
+        outs(%ix, %iw : tensor<1x8x1024x64xf32>, tensor<1x4x64x64xf32>)
+        -> tensor<1x8x1024x64xf32>, tensor<1x4x64x64xf32>
+    ```
+  }];
+  let conditions = ["G % W == 0", "I % P == 0", "K == ceil(N / I) * P"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[W!, P!, I!, D!]">:$weights,
+    Attn_Arg<Attn_Rank4, "T|sum[B, G, K, D!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of input">:$d_input,
+    Attn_Arg<Attn_Rank4, "gradient of weights">:$d_weights,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[W, P, D]">:$d_bias
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $input `:` type($input) `)`
+    `weights` `(` $weights `:` type($weights) `)`
+    `gradient` `(` $d_output `:` type($d_output) `)`
+    `outs` `(` $d_input `,` $d_weights (`,` $d_bias^)? `:`
+        type($d_input) `,` type($d_weights) (`,` type($d_bias)^)? `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// Rows of one interval and sums kept of it.
+    int64_t getInterval();
+    int64_t getRank();
+  }];
+}
+
+def Attn_FastMultipoleBackwardOp
+    : Attn_Op<"fast_multipole_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
+  let summary = "the gradient of attn.fast_multipole";
+  let details = [{
+    For the `attn.fast_multipole` with the same operands and attributes, and its
+    results `output` and `lse`: the gradients of a scalar whose gradients for
+    these results are `d_output` and `d_lse`, the latter zero if absent.
+
+    With `P`, `delta` and `dS` as in `attn.stream_backward`, over near tokens and
+    far summaries, the gradients of summaries go on to tokens, weights and biases
+    as in `attn.summarize_backward`:
+
+    ```
+    d_key = d_near_key + sum_l summarize_backward(key, key_weights_l, d_K^(l))      d_value likewise
+    d_key_weights_l[w, a, t, :] = sum_(b, g of w, u) key[b, g, u m_l + t, :] * d_K^(l)[b, g, u p + a, :]
+    d_key_biases_l[w, a, :]     = sum_(b, g of w, u) d_K^(l)[b, g, u p + a, :]
+    ```
+
+    $shapes
+
+    Element types and the order of sums are as in `attn.stream_backward`. Time is
+    that of the forward pass, 2.5 times; memory `O(N (D + E))`.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv, %dkw, %dvw = attn.fast_multipole_backward
+        ins(%q, %k, %v : tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>)
+        key_weights(%kw : tensor<1x4x64x64xf32>) value_weights(%vw : tensor<1x4x64x64xf32>)
+        forward(%out, %lse : tensor<1x8x256x64xf32>, tensor<1x8x256xf32>)
+        gradient(%dout : tensor<1x8x256x64xf32>)
+        outs(%iq, %ik, %iv : tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>)
+        d_key_weights(%ikw : tensor<1x4x64x64xf32>) d_value_weights(%ivw : tensor<1x4x64x64xf32>)
+        {group = 64 : i64, causal}
+        -> tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x8x256x64xf32>, tensor<1x4x64x64xf32>, tensor<1x4x64x64xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    DefaultValuedAttr<BoolAttr, "true">:$multiplicity
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`key_weights` `(` $key_weights^ `:` type($key_weights) `)`)?
+    (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
+    (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
+    (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
+    `gradient` `(` $d_output (`,` $d_lse^)? `:`
+        type($d_output) (`,` type($d_lse)^)? `)`
+    `outs` `(` $d_query `,` $d_key `,` $d_value `:`
+        type($d_query) `,` type($d_key) `,` type($d_value) `)`
+    (`d_key_weights` `(` $d_key_weights^ `:` type($d_key_weights) `)`)?
+    (`d_value_weights` `(` $d_value_weights^ `:` type($d_value_weights) `)`)?
+    (`d_key_biases` `(` $d_key_biases^ `:` type($d_key_biases) `)`)?
+    (`d_value_biases` `(` $d_value_biases^ `:` type($d_value_biases) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    int64_t getNumLevels() { return getKeyWeights().size(); }
+    /// Sums kept of an interval; 0 when there are no levels.
+    int64_t getRank();
+  }];
+}
+
+def Attn_FastMultipoleLinearBackwardOp
+    : Attn_Op<"fast_multipole_linear_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
+  let summary = "the gradient of attn.fast_multipole_linear";
+  let details = [{
+    For the `attn.fast_multipole_linear` with the same operands and attributes:
+    the gradients of a scalar whose gradient for its output is `d_output`. The
+    output is a sum of one soft-max per level, whose parts and normalisers are
+    computed again. Level `l >= 1` gives a row of `Q^(l)` the sum of `d_output`
+    over the tokens that it stands for; then everything is as in
+    `attn.fast_multipole_backward`, for queries as for keys and values.
+
+    $shapes
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv, %dqw, %dkw, %dvw = attn.fast_multipole_linear_backward
+        ins(%q, %k, %v : tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>)
+        query_weights(%qw : tensor<1x2x32x16xf32>) key_weights(%kw : tensor<1x2x32x16xf32>)
+        value_weights(%vw : tensor<1x2x32x16xf32>)
+        gradient(%dout : tensor<1x2x128x16xf32>)
+        outs(%iq, %ik, %iv : tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>)
+        d_query_weights(%iqw : tensor<1x2x32x16xf32>) d_key_weights(%ikw : tensor<1x2x32x16xf32>)
+        d_value_weights(%ivw : tensor<1x2x32x16xf32>)
+        {group = 32 : i64}
+        -> tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>, tensor<1x2x128x16xf32>,
+           tensor<1x2x32x16xf32>, tensor<1x2x32x16xf32>, tensor<1x2x32x16xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0", "H % u == 0", "G % w == 0", "G % v == 0", "i % P == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[u!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$query_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[w!, P!, i!, D!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "T[v!, P!, i!, E!]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of query_weights">:$d_query_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of query_biases">:$d_query_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    I64Attr:$group,
+    UnitAttr:$causal,
+    UnitAttr:$allow_query_lookahead,
+    OptionalAttr<Attn_FiniteAttr>:$scale
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`query_weights` `(` $query_weights^ `:` type($query_weights) `)`)?
+    (`key_weights` `(` $key_weights^ `:` type($key_weights) `)`)?
+    (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
+    (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
+    (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
+    (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    `gradient` `(` $d_output `:` type($d_output) `)`
+    `outs` `(` $d_query `,` $d_key `,` $d_value `:`
+        type($d_query) `,` type($d_key) `,` type($d_value) `)`
+    (`d_query_weights` `(` $d_query_weights^ `:` type($d_query_weights) `)`)?
+    (`d_key_weights` `(` $d_key_weights^ `:` type($d_key_weights) `)`)?
+    (`d_value_weights` `(` $d_value_weights^ `:` type($d_value_weights) `)`)?
+    (`d_query_biases` `(` $d_query_biases^ `:` type($d_query_biases) `)`)?
+    (`d_key_biases` `(` $d_key_biases^ `:` type($d_key_biases) `)`)?
+    (`d_value_biases` `(` $d_value_biases^ `:` type($d_value_biases) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    int64_t getNumLevels() { return getKeyWeights().size(); }
+    int64_t getRank();
+  }];
+}
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNHIERARCHICALOPS_TD

@@ -11,6 +11,38 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
+def Attn_RowMask : I32Enum<"RowMask", "which columns every row of a low-rank product keeps", [
+    I32EnumCase<"Causal", 0, "causal">,
+    I32EnumCase<"RowChange", 1, "row_change">,
+    I32EnumCase<"RowInterval", 2, "row_interval">,
+    I32EnumCase<"DistinctRows", 3, "distinct_rows">,
+    I32EnumCase<"DistinctColumns", 4, "distinct_columns">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_RowMaskAttr : EnumAttr<Attn_Dialect, Attn_RowMask, "row_mask"> {
+  let summary = "which columns every row of a low-rank product keeps";
+  let description = [{
+    Structures of a mask `W` of zeros and ones with `N` rows and `M` columns under
+    which a low-rank product takes no quadratic time (Conv-Basis, section 6).
+
+    | mask | `W[i, j] = 1` | time for rank `r` and values of width `E` |
+    |---|---|---|
+    | `causal` | `j <= i + M - N` | `(N + M) r E` |
+    | `row_change` | an odd number of the changes up to row `i` name column `j` | `(N + changes) r E` |
+    | `row_interval` | `first[i] <= j <= last[i]` | `(M + N log M) r E` |
+    | `distinct_rows` | `rows[group[i], j]` | `(N + entries of rows) r E` |
+    | `distinct_columns` | `columns[group[j], i]` | `(M + entries of columns) r E` |
+
+    Example:
+
+    ```mlir
+    #intervals = #attn.row_mask<row_interval>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
+
 /// What a row mask is made of: row numbers and groups, or entries.
 def Attn_Bool4 : AnyTypeOf<[4DTensorOf<[I1]>, MemRefRankOf<[I1], [4]>],
     "rank-4 tensor or memref of i1">;
@@ -209,6 +241,175 @@ def Attn_CheckIntervalsOp : Op<Attn_Dialect, "check_intervals",
                        StrAttr:$name);
   let assemblyFormat = [{
     $first `,` $last `below` $bound attr-dict `:` type($first) `,` type($last)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
+  let summary = "the gradient of attn.rope";
+  let details = [{
+    For the `attn.rope` with the same positions and base, and a scalar whose
+    gradient for its output is `d_output`: turns pairs of columns back. With
+    `a = positions[b, h, n] base^(-2 i / D)`:
+
+    ```
+    d_input[b, h, n, 2 i]     = d_output[b, h, n, 2 i + 1] sin a + d_output[b, h, n, 2 i] cos a
+    d_input[b, h, n, 2 i + 1] = d_output[b, h, n, 2 i + 1] cos a - d_output[b, h, n, 2 i] sin a
+    ```
+
+    $shapes
+
+    Example:
+
+    ```mlir
+    %dx = attn.rope_backward ins(%positions : tensor<1x1x1024xi32>)
+        gradient(%dout : tensor<1x8x1024x64xf32>)
+        outs(%init : tensor<1x8x1024x64xf32>) {base = 1.0e+04 : f64} -> tensor<1x8x1024x64xf32>
+    ```
+  }];
+  let conditions = ["D % 2 == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Int3, "i32[B~, H~, N~]">:$positions,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$d_output,
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, D!]">:$d_input,
+    DefaultValuedAttr<F64Attr, "10000.0">:$base
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $positions `:` type($positions) `)`
+    `gradient` `(` $d_output `:` type($d_output) `)`
+    `outs` `(` $d_input `:` type($d_input) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return getDInputMutable();
+    }
+  }];
+}
+
+def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backward", 3, "getInput()",
+                                                     [Attn_SeparateInits]> {
+  let summary = "the gradient of attn.polynomial_features";
+  let details = [{
+    With the features `phi` of `attn.polynomial_features` and a scalar whose gradient
+    for them is `d_output`:
+
+    ```
+    d_input[b, h, n, i] = sum_alpha d_output[b, h, n, alpha] d phi(x)[alpha] / d x[i]    at x = input[b, h, n, :]
+    ```
+
+    The products of the features are made again, in the same nest of loops, so time
+    is that of the features. Sums are kept in `f32` (`f64` for `f64`).
+
+    $shapes
+
+    Example:
+
+    ```mlir
+    %dx = attn.polynomial_features_backward ins(%x : tensor<1x8x1024x16xf32>)
+        gradient(%dphi : tensor<1x8x1024x153xf32>)
+        outs(%init : tensor<1x8x1024x16xf32>) {degree = 2 : i64, scale = 2.5e-01 : f64}
+        -> tensor<1x8x1024x16xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$input,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, F!]", "`F = binomial(D + degree, degree)`">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of input">:$d_input,
+    I64Attr:$degree,
+    F64Attr:$scale
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $input `:` type($input) `)`
+    `gradient` `(` $d_output `:` type($d_output) `)`
+    `outs` `(` $d_input `:` type($d_input) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return getDInputMutable();
+    }
+  }];
+}
+
+def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> {
+  let summary = "the gradient of attn.low_rank";
+  let details = [{
+    For the `attn.low_rank` with the same operands and mask, its result `output`, and
+    a scalar whose gradient for the result is `d_output`. With `W` the mask, and
+    `total[i] = sum_j W[i, j] u1[i] . u2[j]`, made again as the forward operation
+    makes it:
+
+    ```
+    dP[i, j]   = W[i, j] (d_output[i] . value[j] - d_output[i] . output[i]) / total[i]
+    d_u1[i]    = sum_j dP[i, j] u2[j]
+    d_u2[j]    = sum_i dP[i, j] u1[i]
+    d_value[j] = sum_i W[i, j] (u1[i] . u2[j]) / total[i] d_output[i]
+    ```
+
+    A row whose total is 0 gives and gets nothing.
+
+    $shapes
+
+    All three are sums of the form of `attn.low_rank` itself, the last two under the
+    transposed mask: a causal mask runs backwards, distinct rows are distinct
+    columns, the intervals in which a changing column is there are row intervals,
+    and rows that enter at the first and leave after the last of their columns are
+    changes. So time is that of the forward operation, up to a factor and, under
+    `row_change`, the logarithm of the number of rows; memory holds no pairs of
+    tokens.
+
+    Gradients have the element type of their operand, or the type that sums are kept
+    in, `f32` (`f64` for `f64` data); they are summed in the latter, over the query
+    heads that share a key head as well, in an order that does not depend on the
+    number of threads.
+
+    Example:
+
+    ```mlir
+    %du1, %du2, %dv = attn.low_rank_backward
+        ins(%u1, %u2, %v : tensor<1x8x256x16xf32>, tensor<1x2x256x16xf32>, tensor<1x2x256x64xf32>)
+        mask(%first, %last : tensor<1x1x256xi32>, tensor<1x1x256xi32>)
+        forward(%out : tensor<1x8x256x64xf32>) gradient(%dout : tensor<1x8x256x64xf32>)
+        outs(%iu1, %iu2, %iv : tensor<1x8x256x16xf32>, tensor<1x2x256x16xf32>, tensor<1x2x256x64xf32>)
+        {mask = #attn.row_mask<row_interval>}
+        -> tensor<1x8x256x16xf32>, tensor<1x2x256x16xf32>, tensor<1x2x256x64xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, R!]">:$u1,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, R!]">:$u2,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Variadic<Attn_MaskPart>, "", "as in `attn.low_rank`">:$mask_parts,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Attn_Rank4, "gradient of u1">:$d_u1,
+    Attn_Arg<Attn_Rank4, "gradient of u2">:$d_u2,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_RowMaskAttr:$mask
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $u1 `,` $u2 `,` $value `:` type($u1) `,` type($u2) `,` type($value) `)`
+    (`mask` `(` $mask_parts^ `:` type($mask_parts) `)`)?
+    `forward` `(` $output `:` type($output) `)`
+    `gradient` `(` $d_output `:` type($d_output) `)`
+    `outs` `(` $d_u1 `,` $d_u2 `,` $d_value `:`
+        type($d_u1) `,` type($d_u2) `,` type($d_value) `)`
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
   }];
 }
 

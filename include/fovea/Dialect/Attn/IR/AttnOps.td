@@ -11,15 +11,10 @@
 
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
-include "fovea/Dialect/Attn/IR/AttnLowRankBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
-include "fovea/Dialect/Attn/IR/AttnVQBackwardOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
-// Gradients refer to the operations that they are gradients of.
-include "fovea/Dialect/Attn/IR/AttnBackwardOps.td"
-include "fovea/Dialect/Attn/IR/AttnConvBackwardOps.td"
 
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNOPS_TD

@@ -178,4 +178,173 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
   }];
 }
 
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
+                                        [AttrSizedOperandSegments, Attn_SeparateInits]> {
+  let summary = "the gradient of attn.dense";
+  let details = [{
+    For the `attn.dense` with the same query, key, value, log weight, bias, scale
+    and mask, and its results `output` and `lse`: the gradients of a scalar whose
+    gradients for these results are `d_output` and `d_lse`, the latter zero if
+    absent. `causal` is short for a mask, as in `attn.dense`. With scores `s` as
+    there:
+
+    ```
+    P       = exp(s - lse)
+    delta   = rowsum(d_output * output) - d_lse
+    dS      = P * (d_output value^T - delta)
+    d_query = scale dS key     d_key = scale dS^T query     d_value = P^T d_output
+    d_log_weight = colsum(dS)  d_bias = dS
+    ```
+
+    $shapes
+
+    Gradients of keys and values are summed over the query heads that share
+    them, those of `log_weight` and `bias` over the axes along which these were
+    broadcast. Element types and the order of sums are as in
+    `attn.stream_backward`. Time is `O(N M (D + E))`; nothing of size `N x M` is
+    stored, except `d_bias` where it has that size.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = attn.dense_backward
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        forward(%out, %lse : tensor<1x8x512x64xf32>, tensor<1x8x512xf32>)
+        gradient(%dout : tensor<1x8x512x64xf32>)
+        outs(%iq, %ik, %iv : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        {mask = #attn.mask<causal>}
+        -> tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, D!]">:$key,
+    Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[B~, G~, M~]">:$log_weight,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Optional<Attn_Rank3>, "gradient of log_weight">:$d_log_weight,
+    Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    OptionalAttr<Attn_FiniteAttr>:$scale,
+    OptionalAttr<Attn_MaskAttr>:$mask
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $key `,` $value `:`
+        type($query) `,` type($key) `,` type($value) `)`
+    (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
+    (`bias` `(` $bias^ `:` type($bias) `)`)?
+    `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
+    `gradient` `(` $d_output (`,` $d_lse^)? `:`
+        type($d_output) (`,` type($d_lse)^)? `)`
+    `outs` `(` $d_query `,` $d_key `,` $d_value `:`
+        type($d_query) `,` type($d_key) `,` type($d_value) `)`
+    (`d_log_weight` `(` $d_log_weight^ `:` type($d_log_weight) `)`)?
+    (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    double getScaleOrDefault();
+    MaskAttr getMaskOrNone();
+  }];
+}
+
+def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
+                                         [AttrSizedOperandSegments, Attn_SeparateInits]> {
+  let summary = "the gradient of attn.stream";
+  let details = [{
+    The shared core of the gradients of all soft-max patterns. For the
+    `attn.stream` with the same query, sources, `block` and `scale`, its results
+    `output` and `lse`, and a scalar `L` with `d_output = dL / d output` and, if
+    given, `d_lse = dL / d lse`:
+
+    ```
+    P[i, (u, j)]  = exp(s[i, (u, j)] - lse[i])                  scores s as in attn.stream
+    delta[i]      = sum_e d_output[i, e] output[i, e] - d_lse[i]
+    dS[i, (u, j)] = P[i, (u, j)] (sum_e d_output[i, e] values_u[j, e] - delta[i])
+    d_query[i]    = scale sum_(u,j) dS[i, (u, j)] keys_u[j]
+    d_keys_u[j]   = scale sum_i dS[i, (u, j)] query[i]
+    d_values_u[j] = sum_i P[i, (u, j)] d_output[i]
+    d_log_weight_u[j] = sum_i dS[i, (u, j)]    d_bias_u[i, j] = dS[i, (u, j)]
+    ```
+
+    Scores are computed again, and nothing of size `N x M` is stored. Sums run
+    over the query heads that share a key head, and over the axes along which a
+    log weight or a bias was broadcast. A row whose `lse` is `-inf` read nothing
+    and passes nothing on.
+
+    $shapes
+
+    Every gradient has the element type of its operand, or the type that sums are
+    kept in, `f32` (`f64` for `f64` data). Gradients are summed in that type, in
+    an order that does not depend on the number of threads, and rounded once.
+
+    Sources have keys of their own: no codes, no axis of query blocks, no
+    `local_bias`. The iteration domain is the batch: all query heads and rows add
+    to the same gradients of keys and values. `tiles` is as in `attn.stream`.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dks, %dv, %dvs = attn.stream_backward query(%q : tensor<1x1x64x16xf32>)
+        source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        source(%ks, %vs : tensor<1x1x4x16xf32>, tensor<1x1x4x16xf32>)
+            log_weight(%w : tensor<1x1x4xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
+        forward(%out, %lse : tensor<1x1x64x16xf32>, tensor<1x1x64xf32>)
+        gradient(%dout : tensor<1x1x64x16xf32>)
+        outs(%iq, %ik, %iks, %iv, %ivs : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>,
+             tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64}
+        -> tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x4x16xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "~T[B, G, m, D!]", "element `u` of each list is that of source `u`">:$keys,
+    Attn_Arg<Variadic<Attn_Rank4>, "~T[B, G, m, E!]">:$values,
+    Attn_Arg<Variadic<Attn_Rank3>, "", "as in `attn.stream`">:$log_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "", "as in `attn.stream`">:$biases,
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
+    Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
+    Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[= lse]">:$d_lse,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of keys">:$d_keys,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of values">:$d_values,
+    Attn_Arg<Variadic<Attn_Rank3>, "gradient of log_weights, or none">:$d_log_weights,
+    Attn_Arg<Variadic<Attn_Rank4>, "gradient of biases, or none">:$d_biases,
+    Attn_SourceArrayAttr:$sources,
+    DefaultValuedAttr<I64Attr, "0">:$block,
+    Attn_FiniteAttr:$scale,
+    OptionalAttr<Attn_TilesAttr>:$tiles
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+    ::llvm::LogicalResult verifyOperandCounts();
+    void addOpenOperands(::fovea::attn::ContractOperands &operands);
+
+    ::llvm::SmallVector<StreamSourceGradient> getSourceList();
+  }];
+}
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNSOFTMAXOPS_TD

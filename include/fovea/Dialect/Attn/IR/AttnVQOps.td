@@ -176,4 +176,120 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
   }];
 }
 
+def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
+  let summary = "the gradient of attn.vq";
+  let details = [{
+    For the `attn.vq` with the same operands and attributes, its results `output`
+    and `lse`, and a scalar whose gradients for these results are `d_output` and
+    `d_lse`, the latter zero if absent. With
+    `s[i, j] = scale * query[i] . C[codes[j]] + bias[i, j]` over the admitted `j`:
+
+    ```
+    P[i, j]    = exp(s[i, j] - lse[i])           delta[i] = d_output[i] . output[i] - d_lse[i]
+    dS[i, j]   = P[i, j] (d_output[i] . value[j] - delta[i])
+    d_query[i] = scale sum_j dS[i, j] C[codes[j]]
+    d_value[j] = sum_i P[i, j] d_output[i]
+    d_key[j]   = scale sum_i dS[i, j] query[i]   over the i that read j one by one
+    d_bias[i, column of j] = dS[i, j]            likewise
+    ```
+
+    With `weighting = squared_relu` there are no `lse` and `output`;
+    `P = max(s, 0)^2` and `dS = 2 max(s, 0) (d_output . value)`.
+
+    `d_key` is the gradient for the quantized keys, which the straight-through
+    estimator gives to the keys themselves. A query reads the tokens of its own
+    block and of the block before it one by one; older ones it reads as codewords,
+    which are constants here, as in the authors' code: the codebook moves by
+    `attn.codebook_update`. So `d_query` and `d_value` equal those of dense
+    attention over the quantized keys, and `d_key` does where scores of older
+    tokens are left out. Without `causal` no token is read one by one, and `d_key`
+    is zero.
+
+    *State.* Tokens of earlier windows have gradients like any other: those that the
+    `state` keeps through their codes and values, older ones through the mean of
+    their code. With `P` and `dS` of a codeword's tokens counted as one entry:
+
+    ```
+    d_mean[s]      = sum_i P[i, s] d_output[i]         zero where count[s] is 0
+    d_kept_keys    = d_key of the tokens kept
+    d_kept_values  = d_value of the tokens kept
+    ```
+
+    `d_next_state` is the gradient for what `attn.vq` leaves as `next_state`, in the
+    same three parts. A token that has gone to a mean of `n` tokens gets the `n`-th
+    part of its gradient, and so does every one of the tokens of `mean`. So gradients
+    of windows, each given the `d_state` of the next one as `d_next_state`, are those
+    of the whole sequence; `count` and `position` are constants.
+
+    $shapes
+
+    Gradients have the element type of their operand, or the type that sums are
+    kept in, `f32` (`f64` for `f64` data); they are summed in the latter, over the
+    query heads that share a key head and over the axes along which the bias was
+    broadcast, in an order that does not depend on the number of threads. Time is
+    `O(N (S + 2 L) (D + E))`, memory for `N / L` copies of the codewords' means.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = attn.vq_backward
+        ins(%q, %codes, %v, %codebook : tensor<1x8x1024x64xf32>, tensor<1x2x1024xi32>,
+            tensor<1x2x1024x64xf32>, tensor<2x512x64xf32>)
+        forward(%out, %lse : tensor<1x8x1024x64xf32>, tensor<1x8x1024xf32>)
+        gradient(%dout : tensor<1x8x1024x64xf32>)
+        outs(%iq, %ik, %iv : tensor<1x8x1024x64xf32>, tensor<1x2x1024x64xf32>, tensor<1x2x1024x64xf32>)
+        {block = 128 : i64, causal}
+        -> tensor<1x8x1024x64xf32>, tensor<1x2x1024x64xf32>, tensor<1x2x1024x64xf32>
+    ```
+  }];
+  let conditions = ["H % G == 0"];
+  let arguments = (ins
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation">:$codes,
+    Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Variadic<Attn_VQStateOperand>,
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "as in `attn.vq`">:$state,
+    Attn_Arg<Optional<Attn_Rank4>, "T[B, H, N, E]", "with `softmax` only">:$output,
+    Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "with `softmax` only">:$lse,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, E]">:$d_output,
+    Attn_Arg<Optional<Attn_Rank3>, "~T[B, H, N]">:$d_lse,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_next_state,
+    Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
+    Attn_Arg<Attn_Rank4, "T|sum[B, G, N, D]">:$d_key,
+    Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
+    Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    Attn_Arg<Variadic<Attn_Rank4>,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_state,
+    I64Attr:$block,
+    UnitAttr:$causal,
+    DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
+    DefaultValuedAttr<Attn_WeightingAttr,
+                      "::fovea::attn::Weighting::Softmax">:$weighting
+  );
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
+        type($codes) `,` type($value) `,` type($codebook) `)`
+    (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`state` `(` $state^ `:` type($state) `)`)?
+    (`forward` `(` $output^ `,` $lse `:` type($output) `,` type($lse) `)`)?
+    `gradient` `(` $d_output (`,` $d_lse^)? `:`
+        type($d_output) (`,` type($d_lse)^)? `)`
+    (`d_next_state` `(` $d_next_state^ `:` type($d_next_state) `)`)?
+    `outs` `(` $d_query `,` $d_key `,` $d_value `:`
+        type($d_query) `,` type($d_key) `,` type($d_value) `)`
+    (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    (`d_state` `(` $d_state^ `:` type($d_state) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable();
+  }];
+}
+
 #endif // FOVEA_DIALECT_ATTN_IR_ATTNVQOPS_TD

@@ -1,7 +1,7 @@
 // RUN: fovea-opt %s | fovea-opt | FileCheck %s
 
-// The examples of the descriptions in AttnBackwardOps.td, word for word:
-// utils/check_doc_examples.py compares them.
+// The examples of gradients in AttnSoftmaxOps.td and AttnHierarchicalOps.td, word
+// for word: utils/check_doc_examples.py compares them.
 
 // CHECK-LABEL: func @stream_backward(
 // CHECK: attn.stream_backward query

@@ -42,9 +42,6 @@ func.func @conv(%q: tensor<1x4x2048x64xf32>, %k: tensor<1x2x2048x64xf32>, %v: te
   return %out, %found, %recomputed : tensor<1x4x2048x64xf32>, tensor<1x4xi32>, tensor<1x4xi32>
 }
 
-// The examples of the descriptions in AttnConvBackwardOps.td, word for word:
-// utils/check_doc_examples.py compares them.
-
 // CHECK-LABEL: func @conv_apply_backward(
 // CHECK: attn.conv_apply_backward ins
 func.func @conv_apply_backward(%b: tensor<1x4x8x2048xf32>, %m: tensor<1x4x8xi32>, %v: tensor<1x2x2048x64xf32>, %out: tensor<1x4x2048x64xf32>, %dout: tensor<1x4x2048x64xf32>, %ib: tensor<1x4x8x2048xf32>, %iv: tensor<1x2x2048x64xf32>) -> (tensor<1x4x8x2048xf32>, tensor<1x2x2048x64xf32>) {

@@ -1,8 +1,7 @@
 // RUN: fovea-opt %s | fovea-opt | FileCheck %s
 
-// The examples of the descriptions in AttnLowRankOps.td and
-// AttnLowRankBackwardOps.td, word for word: utils/check_doc_examples.py compares
-// them.
+// The examples of the descriptions in AttnLowRankOps.td, word for word:
+// utils/check_doc_examples.py compares them.
 
 // CHECK-LABEL: func @rope(
 // CHECK: attn.rope ins

@@ -1,7 +1,6 @@
 // RUN: fovea-opt %s | fovea-opt | FileCheck %s
 
-// The examples of the descriptions in AttnVQOps.td and
-// AttnVQBackwardOps.td, word for word:
+// The examples of the descriptions in AttnVQOps.td, word for word:
 // utils/check_doc_examples.py compares them.
 
 // CHECK-LABEL: func @vq(

@@ -67,9 +67,9 @@ def ConvertAttnToGPUPass : Pass<"convert-attn-to-gpu", "::mlir::ModuleOp"> {
     | `attn.quantize` | half the squared norms of codewords, then one block for each 64 keys or fewer; scores are never stored |
     | `attn.codebook_*`, `attn.log_count` | a warp for each code, which finds its tokens by a vote on 32 codes at a time |
     | `attn.vq_backward` | summaries of older tokens, then kernels of tiles of 64 queries by 64 tokens or codewords |
-    | `attn.conv_apply`, `attn.conv_recover` and gradients | loops over lags and rows, products of tiles whose elements are looked up, or transforms by the runtime |
-    | `attn.low_rank` and its gradient | products of tiles, of chunks of keys or the keys of a group; scans of the sums of chunks |
-    | `attn.rope`, `attn.polynomial_features` and gradients | a warp for each row |
+    | `attn.conv_*` | loops over lags and rows, products of tiles whose elements are looked up, or transforms by the runtime |
+    | `attn.low_rank*` | products of tiles, of chunks of keys or the keys of a group; scans of the sums of chunks |
+    | maps of rows, such as `attn.rope`, and gradients | a warp for each row |
     | `attn.tree_*` | a warp for each run of nodes in the order of the sequence; a kernel lists the new frontier of `attn.tree_split` |
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and

@@ -49,10 +49,9 @@ def ConvertAttnToVectorPass : Pass<"convert-attn-to-vector", "::mlir::ModuleOp">
     | `attn.quantize` | register tiles of codewords and keys; the best score of every key and its code are kept |
     | `attn.codebook_*`, `attn.log_count` | loops vectorised over columns, in the order of the tokens |
     | `attn.vq_backward` | a loop over the blocks of queries in reverse, with one sum for each codeword; an `attn.codebook_scan` before it |
-    | `attn.conv_apply`, `attn.conv_apply_backward` | loops over columns, by the algorithm that a model of the registers chooses |
-    | `attn.conv_recover`, `attn.conv_recover_backward` | searches of every head, then scores of all queries with the keys found; products of register tiles |
-    | `attn.low_rank`, `attn.low_rank_backward` | running sums of outer products over chunks of rows; sums by group, or trees of sums, under other masks |
-    | `attn.rope`, `attn.polynomial_features` and gradients | loops vectorised over columns |
+    | `attn.conv_*` | loops over columns, by the algorithm that a model of the registers chooses; for bases, searches of every head, then scores of all queries with the keys found |
+    | `attn.low_rank*` | running sums of outer products over chunks of rows; sums by group, or trees of sums, under other masks |
+    | maps of rows, such as `attn.rope`, and gradients | loops vectorised over columns |
     | `attn.tree_*` | loops over nodes in the order of the sequence, vectorised over columns; `attn.tree_split` is a call of the runtime |
 
     How work is divided among threads has no effect on results. What was planned is a

@@ -16,21 +16,22 @@ PIPELINES = {"CPU": "--attn-cpu-pipeline", "GPU": "--attn-nvvm-pipeline=host=fal
 NOT_COMPILED = {"attn.yield"}
 
 
-def read_operations(docs):
-    """All operations, from the reference pages, which are generated."""
-    pages = "".join(page.read_text() for page in (docs / "Dialect").glob("*.md"))
-    return set(re.findall(r"^## `(attn\.\w+)`", pages, re.M)) - NOT_COMPILED
+def read_page(page):
+    """The operations of a reference page, which is generated."""
+    return set(re.findall(r"^## `(attn\.\w+)`", page.read_text(), re.M)) - NOT_COMPILED
 
 
 def read_table(docs):
-    """operation: {target: whether it has a form there}"""
+    """operation: {target: whether it has a form there}. A row has operations, or links to
+    the pages of families."""
     section = (docs / "GPU.md").read_text().split("\n## Operations by target\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in section.splitlines() if line.startswith("|")]  # fmt: skip
     targets = rows[0][1:]
     table = {}
     for row in rows[2:]:
-        for name in re.findall(r"`(attn\.\w+)`", row[0]):
+        pages = re.findall(r"\((Dialect/\w+\.md)\)", row[0])
+        for name in set(re.findall(r"`(attn\.\w+)`", row[0])).union(*(read_page(docs / page) for page in pages)):
             if name in table:
                 sys.exit(f"{name} is in two rows of the table")
             table[name] = {target: cell == "yes" for target, cell in zip(targets, row[1:])}
@@ -75,7 +76,8 @@ def main():
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
     docs = arguments.docs or arguments.source / "docs"
-    table, operations = read_table(docs), read_operations(docs)
+    table = read_table(docs)
+    operations = set().union(*map(read_page, (docs / "Dialect").glob("*.md")))
     failures = [f"{name} is not in the table" for name in sorted(operations - set(table))]
     failures += [f"{name} is in the table, but is no operation" for name in sorted(set(table) - operations)]
     examples = read_examples(arguments.source / "test" / "Dialect" / "Attn" / "IR")

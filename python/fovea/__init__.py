@@ -16,119 +16,25 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from ._conv import (
-    SlidingGroup,
-    conv,
-    conv_apply,
-    conv_apply_backward,
-    conv_backward,
-    conv_recover,
-    conv_recover_backward,
-)
+from . import _conv, _low_rank, _quantize, _vq, compiler, ops, tree
+from ._conv import *
 from ._fovea import VERSION, FoveaError, Kernel
-from ._low_rank import (
-    Causal,
-    DistinctColumns,
-    DistinctRows,
-    RowChange,
-    RowInterval,
-    low_rank,
-    low_rank_backward,
-    polynomial_features,
-    polynomial_features_backward,
-    rope,
-    rope_backward,
-)
-from ._quantize import (
-    codebook_update,
-    commitment_loss,
-    commitment_loss_backward,
-    quantize,
-)
-from ._vq import VQState, VQStateGradient, vq, vq_backward, vq_decode
-from .compiler import (
-    TARGETS,
-    clear_cache,
-    compile,
-    gpu_stream,
-    num_threads,
-    set_num_threads,
-)
-from .ops import (
-    dense,
-    dense_backward,
-    fast_multipole,
-    fast_multipole_backward,
-    fast_multipole_linear,
-    fast_multipole_linear_backward,
-)
-from .tree import (
-    Tree,
-    tree_build,
-    tree_build_backward,
-    tree_fetch,
-    tree_fetch_backward,
-    tree_materialize,
-    tree_materialize_backward,
-    tree_score,
-    tree_select,
-    tree_update,
-    tree_update_backward,
-)
+from ._low_rank import *
+from ._quantize import *
+from ._vq import *
+from .compiler import *
+from .ops import *
+from .tree import *
 
 __version__ = VERSION
 
-__all__ = [
-    "Causal",
-    "DistinctColumns",
-    "DistinctRows",
-    "FoveaError",
-    "Kernel",
-    "RowChange",
-    "RowInterval",
-    "SlidingGroup",
-    "TARGETS",
-    "Tree",
-    "VQState",
-    "VQStateGradient",
-    "clear_cache",
-    "codebook_update",
-    "commitment_loss",
-    "commitment_loss_backward",
-    "compile",
-    "conv",
-    "conv_apply",
-    "conv_apply_backward",
-    "conv_backward",
-    "conv_recover",
-    "conv_recover_backward",
-    "dense",
-    "dense_backward",
-    "fast_multipole",
-    "fast_multipole_backward",
-    "fast_multipole_linear",
-    "fast_multipole_linear_backward",
-    "gpu_stream",
-    "low_rank",
-    "low_rank_backward",
-    "num_threads",
-    "polynomial_features",
-    "polynomial_features_backward",
-    "quantize",
-    "rope",
-    "rope_backward",
-    "set_num_threads",
-    "tree_build",
-    "tree_build_backward",
-    "tree_fetch",
-    "tree_fetch_backward",
-    "tree_materialize",
-    "tree_materialize_backward",
-    "tree_score",
-    "tree_select",
-    "tree_update",
-    "tree_update_backward",
-    "vq",
-    "vq_backward",
-    "vq_decode",
-]
+__all__ = (
+    ["FoveaError", "Kernel"]
+    + _conv.__all__
+    + _low_rank.__all__
+    + _quantize.__all__
+    + _vq.__all__
+    + compiler.__all__
+    + ops.__all__
+    + tree.__all__
+)

@@ -22,118 +22,12 @@ whatever else is read or not: entries that a mask drops, convolutions with a
 score of -inf, absent tokens of a summary, padding of a tree.
 """
 
-from ._backward import (
-    dense_backward,
-    fast_multipole_backward,
-    fast_multipole_linear_backward,
-    summarize_backward,
-)
-from ._conv import conv_apply, conv_apply_fft, conv_scores
-from ._conv_backward import (
-    conv_apply_backward,
-    conv_backward,
-    conv_recover_backward,
-    rope_backward,
-)
-from ._conv_recover import conv_recover, recover_from_scores
-from ._dense import dense
-from ._hierarchical import (
-    average_weights,
-    fast_multipole,
-    fast_multipole_linear,
-    num_levels,
-    owning_level,
-    summarize,
-    summary_counts,
-)
-from ._hierarchical_blocked import fast_multipole_blocked
-from ._low_rank import (
-    causal_mask,
-    distinct_columns_mask,
-    distinct_rows_mask,
-    low_rank,
-    polynomial_features,
-    rope,
-    row_change_mask,
-    row_interval_mask,
-)
-from ._low_rank_backward import low_rank_backward, polynomial_features_backward
-from ._quantized import (
-    codebook_accumulate,
-    codebook_scan,
-    codebook_update,
-    commitment_loss,
-    quantize,
-)
-from ._tree import (
-    Tree,
-    head_probability,
-    head_probability_backward,
-    log_weights,
-    tree_build,
-    tree_fetch,
-    tree_materialize,
-    tree_select,
-    tree_update,
-    vip_score,
-)
-from ._vq import VQState, vq, vq_decode, vq_encoder, vq_initial_state, vq_linear
-from ._vq_backward import VQStateGradient, vq_backward
-
-__all__ = [
-    "Tree",
-    "VQState",
-    "VQStateGradient",
-    "average_weights",
-    "causal_mask",
-    "codebook_accumulate",
-    "codebook_scan",
-    "codebook_update",
-    "commitment_loss",
-    "conv_apply",
-    "conv_apply_backward",
-    "conv_apply_fft",
-    "conv_backward",
-    "conv_recover",
-    "conv_recover_backward",
-    "conv_scores",
-    "dense",
-    "dense_backward",
-    "distinct_columns_mask",
-    "distinct_rows_mask",
-    "fast_multipole",
-    "fast_multipole_backward",
-    "fast_multipole_blocked",
-    "fast_multipole_linear",
-    "fast_multipole_linear_backward",
-    "head_probability",
-    "head_probability_backward",
-    "log_weights",
-    "low_rank",
-    "low_rank_backward",
-    "num_levels",
-    "owning_level",
-    "polynomial_features",
-    "polynomial_features_backward",
-    "quantize",
-    "recover_from_scores",
-    "rope",
-    "rope_backward",
-    "row_change_mask",
-    "row_interval_mask",
-    "summarize",
-    "summarize_backward",
-    "summary_counts",
-    "tree_build",
-    "tree_fetch",
-    "tree_materialize",
-    "tree_select",
-    "tree_update",
-    "vip_score",
-    "vq",
-    "vq_backward",
-    "vq_decode",
-    "vq_encoder",
-    "vq_initial_state",
-    "vq_linear",
-]
+from ._backward import *
+from ._conv import *
+from ._dense import *
+from ._hierarchical import *
+from ._hierarchical_blocked import *
+from ._low_rank import *
+from ._quantized import *
+from ._tree import *
+from ._vq import *

@@ -20,6 +20,13 @@ from ._hierarchical import (
 )
 from ._softmax import _product_of_read, _softmax
 
+__all__ = [
+    "dense_backward",
+    "fast_multipole_backward",
+    "fast_multipole_linear_backward",
+    "summarize_backward",
+]
+
 
 def _results(d_out, out, lse, d_lse, rows, width):
     """Checks the forward's results and their gradients."""

@@ -1,11 +1,27 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Causal attention whose scores are a sum of convolutions."""
+"""Causal attention whose scores are a sum of convolutions, how these are found in a
+score matrix, and gradients, from all N x N entries: sizes, the columns where bases
+begin, are constants there.
+"""
+
+import math
 
 import numpy as np
 
-from ._arguments import _array, _match, _poison
+from ._arguments import _array, _integer, _match, _poison, _scale
+
+__all__ = [
+    "conv_apply",
+    "conv_apply_backward",
+    "conv_apply_fft",
+    "conv_backward",
+    "conv_recover",
+    "conv_recover_backward",
+    "conv_scores",
+    "recover_from_scores",
+]
 
 
 def _sizes(sizes, shape, length):
@@ -112,3 +128,153 @@ def conv_apply_fft(b, sizes, v, fft=np.fft):
         with np.errstate(divide="ignore", invalid="ignore"):
             out[batch, head] = np.where(normaliser[:, None] > 0, rows / normaliser[:, None], 0.0)
     return out
+
+
+def _threshold(window, delta, epsilon):
+    for name, value in (("delta", delta), ("epsilon", epsilon)):
+        if not (value >= 0 and math.isfinite(value)):
+            raise ValueError(f"{name}: found {value}, needed a finite number of at least 0")
+    return delta - 2 * window * epsilon
+
+
+def recover_from_scores(scores, *, num_basis, window, delta, epsilon):
+    """Algorithms 2 and 3 on a lower triangular matrix: b [R,N], sizes [R], found."""
+    N = scores.shape[0]
+    threshold = _threshold(window, delta, epsilon)
+    b, sizes = np.zeros((num_basis, N)), np.zeros(num_basis, np.int32)
+    u = np.zeros(N)
+
+    def is_new(column):
+        """Whether a column differs from the bases so far."""
+        return np.abs(scores[column : column + window, column] - u[:window]).sum() >= threshold
+
+    column = 0
+    for r in range(num_basis):
+        if r:
+            # The first new column among the rest; the last one may not be new.
+            low, high = column + 1, N - window
+            if low > high:
+                return b, sizes, r
+            while low < high:
+                middle = (low + high) // 2
+                if is_new(middle):
+                    high = middle
+                else:
+                    low = middle + 1
+            if not is_new(low):
+                return b, sizes, r
+            column = low
+        sizes[r] = N - column
+        b[r, : sizes[r]] = scores[column:, column] - u[: sizes[r]]
+        u[: sizes[r]] += b[r, : sizes[r]]
+    return b, sizes, num_basis
+
+
+def conv_recover(q, k, *, num_basis, window, delta, epsilon, scale=None):
+    """The bases of `scale q k^T` below the diagonal: b [B,H,R,N], sizes [B,H,R]
+    and how many were found [B,H]."""
+    q = _array("q", q, 4, "[B,H,N,D]")
+    k = _array("k", k, 4, "[B,G,N,D]")
+    B, H, N, D = q.shape
+    G = k.shape[1]
+    if G == 0 or H % G:
+        raise ValueError(f"k: found {G} heads, needed a divisor of the {H} heads of q")
+    _match("k", "shape", k.shape, (B, G, N, D))
+    num_basis = _integer("num_basis", num_basis, 1)
+    window = _integer("window", window, 1)
+    if window > N:
+        raise ValueError(f"window: found {window}, needed at most the {N} rows of q")
+    scale = _scale(scale, D)
+    b = np.zeros((B, H, num_basis, N))
+    sizes, found = np.zeros((B, H, num_basis), np.int32), np.zeros((B, H), np.int32)
+    for i, h in np.ndindex(B, H):
+        scores = scale * np.tril(q[i, h] @ k[i, h // (H // G)].T)
+        b[i, h], sizes[i, h], found[i, h] = recover_from_scores(
+            scores, num_basis=num_basis, window=window, delta=delta, epsilon=epsilon
+        )
+    return b, sizes, found
+
+
+def _scores_backward(d_out, scores, values):
+    """The gradients of one head's scores [N,N] and values."""
+    d_scores, d_values = np.zeros_like(scores), np.zeros_like(values)
+    for i, row in enumerate(scores):
+        # What has a score of -inf is not read, whatever it holds.
+        present = ~np.isneginf(row)
+        if present.any():
+            row = _poison(row[present])
+            weights = np.exp(row - row.max())
+            weights /= weights.sum()
+            product = _poison(values[present] @ d_out[i])
+            d_scores[i, present] = weights * (product - weights @ product)
+            d_values[present] += np.outer(weights, d_out[i])
+    return d_scores, d_values
+
+
+def conv_apply_backward(d_out, b, sizes, v):
+    """(d_b, d_v) of a scalar with gradient `d_out` for the result of
+    `conv_apply`.  Entries of d_b from a basis's size on are 0."""
+    b = _array("b", b, 4, "[B,H,R,N]")
+    v = _array("v", v, 4, "[B,G,N,E]")
+    d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
+    B, H, R, N = b.shape
+    sizes = _sizes(sizes, (B, H, R), N)
+    _match("d_out", "shape", d_out.shape, (B, H, N, v.shape[3]))
+    d_b, d_v = np.zeros(b.shape), np.zeros(v.shape)
+    for i, h in np.ndindex(B, H):
+        g = h // (H // v.shape[1])
+        # Numbers from the size on may be anything.
+        bases = np.where(np.arange(N) < sizes[i, h][:, None], b[i, h], 0.0)
+        scores = conv_scores(bases, sizes[i, h])
+        d_scores, d_values = _scores_backward(d_out[i, h], scores, v[i, g])
+        d_v[i, g] += d_values
+        for r, size in enumerate(sizes[i, h]):
+            corner = d_scores[N - size :, N - size :]
+            for lag in range(size):
+                d_b[i, h, r, lag] = np.trace(corner, -lag)
+    return d_b, d_v
+
+
+def conv_recover_backward(d_b, q, k, sizes, *, scale=None):
+    """(d_q, d_k) of a scalar with gradient `d_b` for the bases that
+    `conv_recover` returns with `sizes`."""
+    d_b = _array("d_b", d_b, 4, "[B,H,R,N]")
+    q = _array("q", q, 4, "[B,H,N,D]")
+    k = _array("k", k, 4, "[B,G,N,D]")
+    B, H, R, N = d_b.shape
+    sizes = _sizes(sizes, (B, H, R), N)
+    scale = _scale(scale, q.shape[3])
+    d_q, d_k = np.zeros(q.shape), np.zeros(k.shape)
+    for i, h in np.ndindex(B, H):
+        g = h // (H // k.shape[1])
+        for r, size in enumerate(sizes[i, h]):
+            column, d_column = N - size, d_b[i, h, r, :size].copy()
+            if r + 1 < R:
+                # The next basis is its column less this one.
+                d_column[: sizes[i, h, r + 1]] -= d_b[i, h, r + 1, : sizes[i, h, r + 1]]
+            if size:
+                d_q[i, h, column:] += scale * np.outer(d_column, k[i, g, column])
+                d_k[i, g, column] += scale * (d_column @ q[i, h, column:])
+    return d_q, d_k
+
+
+def conv_backward(d_out, q, k, v, *, num_basis, window, delta, epsilon, scale=None, group=None):
+    """(d_q, d_k, d_v) of a scalar with gradient `d_out` for attention with the
+    convolutions that are found in its scores; by pairs of neighbouring groups of
+    `group` tokens if that is given, the second one of which is the pair's own."""
+    q, k, v = (_array(name, x, 4, "") for name, x in (("q", q), ("k", k), ("v", v)))
+    d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
+    N = q.shape[2]
+    gradients = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    group = N if group is None else group
+    for own in range(min(group, max(N - 1, 0)), N, group) if group < N else [0]:
+        rows = slice(max(own - group, 0), min(own + group, N))
+        first = 0 if own <= group else own
+        search = {"window": window, "delta": delta, "epsilon": epsilon, "scale": scale}
+        b, sizes, _ = conv_recover(q[:, :, rows], k[:, :, rows], num_basis=num_basis, **search)
+        d_rows = np.where(np.arange(N)[:, None] >= first, d_out, 0.0)[:, :, rows]
+        d_b, d_v = conv_apply_backward(d_rows, b, sizes, v[:, :, rows])
+        d_q, d_k = conv_recover_backward(d_b, q[:, :, rows], k[:, :, rows], sizes, scale=scale)
+        for gradient, part in zip(gradients, (d_q, d_k, d_v)):
+            gradient[:, :, rows] += part
+    return gradients

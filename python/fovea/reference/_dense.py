@@ -8,6 +8,8 @@ import numpy as np
 from ._arguments import _broadcast, _integer, _queries_keys_values, _scale
 from ._softmax import _ROWS, _scores, _softmax, _weighted_values
 
+__all__ = ["dense"]
+
 
 def _dense_mask(rows, N, M, causal, window):
     """Entry (i,j) is admitted, for the query rows `rows` and all M keys."""

@@ -8,6 +8,16 @@ import numpy as np
 from ._arguments import _array, _integer, _match, _queries_keys_values, _scale
 from ._softmax import _ROWS, _scores, _softmax, _weighted_values
 
+__all__ = [
+    "average_weights",
+    "fast_multipole",
+    "fast_multipole_linear",
+    "num_levels",
+    "owning_level",
+    "summarize",
+    "summary_counts",
+]
+
 
 def num_levels(N, m):
     """The least L with N <= m 2^(L+1)."""

@@ -7,6 +7,8 @@ import numpy as np
 
 from ._hierarchical import _multipole_operands, summary_counts
 
+__all__ = ["fast_multipole_blocked"]
+
 
 def _fast_summaries(x, weights, bias, dtype):
     """`_summaries` for finite x, all intervals and heads at once."""

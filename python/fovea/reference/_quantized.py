@@ -7,6 +7,8 @@ import numpy as np
 
 from ._arguments import _array, _integer, _match
 
+__all__ = ["codebook_accumulate", "codebook_scan", "codebook_update", "commitment_loss", "quantize"]
+
 # Elements of the distances that are held at a time.
 _DISTANCES = 1 << 22
 

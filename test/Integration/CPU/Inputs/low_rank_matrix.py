@@ -4,7 +4,7 @@
 """attn.low_rank against the references, over shapes, masks, types and CPUs."""
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, tensor
+from cases import BOUNDS, Checker, tensor
 from hidden import check_hidden, plant, somewhere
 from low_rank_cases import HEADS, MASKS, hidden_bound, in_columns, make_factors, make_mask, mask_heads, part_types, reading_rows
 

@@ -32,8 +32,8 @@ using Values = KernelBuilder::Values;
 static constexpr int64_t kRows = 64, kBases = 16, kTeamBases = 4;
 /// Rows of a chunk where there are many teams.
 static constexpr int64_t kFewRows = 32;
-/// Sums of a tile, and the vectors of each.
-static constexpr int64_t kMaxTile = 4, kTileVectors = 4;
+/// Sums of a tile, the vectors of each, and terms that are added in a turn.
+static constexpr int64_t kMaxTile = 4, kTileVectors = 2, kUnroll = 4;
 
 namespace {
 class RecoverGradient {
@@ -154,7 +154,7 @@ void RecoverGradient::addTile(Value first, int64_t count, Value firstTerm,
       }
       return next;
     };
-    tile = k.loop(firstTerm, endTerm, 1, tile, addTerm);
+    tile = k.unrolledLoop(firstTerm, endTerm, kUnroll, tile, addTerm);
     for (int64_t t = 0; t < count; ++t)
       for (auto [v, column] : llvm::enumerate(columns))
         k.storeVector(tile[t * columns.size() + v], sums,

@@ -21,8 +21,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvPartitioned.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <numeric>
 
 using namespace mlir;

@@ -21,10 +21,8 @@
 
 #include "ConvGradient.h"
 #include "ConvTransforms.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -51,7 +49,6 @@ private:
   void correlate(Value frequency);
   void correlateTile(Value frequency, Value segment, Value count,
                      Value distance);
-  Value sumLanes(Values vectors);
   /// Windows whose frequencies are summed at a time: a vector of real and
   /// imaginary parts. As many blocks of zeros, less one, are behind the last.
   int64_t tileWindows() const { return lanes / 2; }
@@ -206,7 +203,7 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
                                   return visit(t, columns, carried);
                                 });
                 });
-  Value parts = sumLanes(sums);
+  Value parts = b.sumEach(sums);
   Value window = b.add(s.pieces.firstWindow(segment), distance);
   Value isThere = vector::CreateMaskOp::create(
       b, VectorType::get({tileWindows()}, b.getI1Type()), rest);
@@ -218,28 +215,6 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
                                   ValueRange{frequency, b.index(part), window},
                                   isThere, half);
   }
-}
-
-/// The vector of the sums over the lanes of each of as many vectors. Halves of
-/// two vectors make one, until there is only one.
-Value ConvGradientPartitioned::sumLanes(Values vectors) {
-  for (int64_t width = lanes / 2; width > 0; width /= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      // Runs of `width` lanes from one vector and the other in turn.
-      int64_t run = lane / width, from = run / 2 * 2 * width + lane % width;
-      low.push_back(run % 2 * lanes + from);
-      high.push_back(run % 2 * lanes + from + width);
-    }
-    Values next;
-    for (size_t k = 0, half = vectors.size() / 2; k < half; ++k) {
-      Value one = vectors[k], other = vectors[k + half];
-      next.push_back(b.fadd(vector::ShuffleOp::create(b, one, other, low),
-                            vector::ShuffleOp::create(b, one, other, high)));
-    }
-    vectors = std::move(next);
-  }
-  return vectors.front();
 }
 
 /// Turns as many windows back as a vector has lanes, from `first` on.

@@ -16,8 +16,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvGradient.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -60,7 +58,7 @@ private:
   const ConvPlan &plan;
   int64_t lanes;
   Value numBlocks;
-  /// g by block, transposed: [blocks, b.paddedWidth, queries].
+  /// g by block, transposed: [blocks, paddedWidth, queries].
   Value panels;
   /// Sums for the lags of two blocks at a distance, by segment and distance, in
   /// f64: entry kBlock + (i - j), for the rows i and j within the blocks.

@@ -16,8 +16,8 @@
 //     ConvProfiles       weights, from score sums in f64
 //     ConvNormalisers    sums of weights, without subtraction
 //     ConvMarks          rows that rounding may spoil are marked
-//     ConvProduct        weights times values, by one of the algorithms; of the
-//                        gradient, ConvGradientProducts
+//     ConvProduct        weights times values, or its gradient, by one of the
+//                        algorithms
 //     RowWeights         marked rows once more, from the scores
 //
 // Each is an object that a kernel holds: ConvTables has those that all kernels

@@ -13,8 +13,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvKernel.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;

@@ -137,6 +137,8 @@ private:
   ConvBuilder &b;
   ConvSegments &segments;
   ConvProfiles &profiles;
+  /// What describes each piece [pieces, 4]; how many begin up to each block;
+  /// where windows begin; the first piece and window of each segment [R, 2].
   Value pieces, ends, windows, firsts;
 };
 

@@ -121,3 +121,8 @@ Value ThreadTeamBuilder::listNumbers(
               })
       .front();
 }
+
+void ThreadTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
+                                     Value, KeyedRowBody body) {
+  loop(begin, end, 1, [&](Value row) { body(row, getKey(row)); });
+}

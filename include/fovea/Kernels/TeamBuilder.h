@@ -82,6 +82,13 @@ public:
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
       Value list, ValueRange at) = 0;
 
+  using KeyOfRow = llvm::function_ref<Value(Value row)>;
+  using KeyedRowBody = llvm::function_ref<void(Value row, Value key)>;
+  /// Runs `body` for the rows from `begin` to `end - 1`, in order, whose key is
+  /// the team's own where there are many teams; otherwise for all, of any key.
+  virtual void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
+                            KeyedRowBody body) = 0;
+
   /// Runs `body`, which stores what is one for the team, for one lane; all see
   /// it afterwards.
   virtual void single(llvm::function_ref<void()> body) = 0;
@@ -123,6 +130,8 @@ public:
       Value extent,
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
       Value list, ValueRange at) override;
+  void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
+                    KeyedRowBody body) override;
   void single(llvm::function_ref<void()> body) override { body(); }
   void barrier() override {}
   Value teamBuffer(llvm::ArrayRef<int64_t> shape,

@@ -9,6 +9,7 @@
 #include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -89,6 +90,35 @@ Value WarpTeamBuilder::listNumbers(
   Value count = listNumbersOfWarp(
       k, extent, [&](Value number) { return condition(k, number); }, list, at);
   return k.toIndex(count);
+}
+
+void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
+                                   Value own, KeyedRowBody body) {
+  loop(begin, end, kWarpSize, [&](Value first) {
+    Value row = add(first, lane);
+    Value isOwn = select(
+        less(row, end), getI1Type(), [&] { return equal(getKey(row), own); },
+        [&] { return arith::ConstantIntOp::create(*this, 0, 1); });
+    GPUKernelBuilder k(getLoc(), *this, kWarpSize);
+    Value votes = k.ballot(isOwn), none = k.i32(0), one = k.i32(1);
+    scf::WhileOp::create(
+        *this, votes.getType(), votes,
+        [&](OpBuilder &, Location, ValueRange votes) {
+          Value isLeft = arith::CmpIOp::create(*this, arith::CmpIPredicate::ne,
+                                               votes.front(), none);
+          scf::ConditionOp::create(*this, isLeft, votes);
+        },
+        [&](OpBuilder &, Location, ValueRange running) {
+          Value votes = running.front();
+          Value bit = LLVM::CountTrailingZerosOp::create(
+              *this, votes.getType(), votes, /*is_zero_poison=*/true);
+          body(add(first, arith::IndexCastOp::create(*this, getIndexType(), bit)
+                              .getResult()),
+               own);
+          Value rest = arith::AndIOp::create(*this, votes, sub(votes, one));
+          scf::YieldOp::create(*this, rest);
+        });
+  });
 }
 
 void WarpTeamBuilder::single(function_ref<void()> body) {

@@ -40,6 +40,9 @@ public:
       Value extent,
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
       Value list, ValueRange at) override;
+  /// Every lane looks at the key of one row; then they vote.
+  void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
+                    KeyedRowBody body) override;
   void single(llvm::function_ref<void()> body) override;
   void barrier() override;
   /// Small ones are in shared memory.

@@ -32,7 +32,6 @@ using namespace fovea::attn;
 
 void fovea::attn::registerLowerToGPUExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    attachCodebookToGPU(*context);
     attachConvToGPU(*context);
     attachLowRankToGPU(*context);
     attachQuantizeToGPU(*context);

@@ -18,6 +18,7 @@ void fovea::attn::registerLowerToTeamsExternalModels(
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attachConvToTeams(*context);
     attachLowRankToTeams(*context);
+    attachQuantizeToTeams(*context);
     attachTreeToTeams(*context);
   });
 }

@@ -34,10 +34,10 @@ void attachTreeToVector(mlir::MLIRContext &context);
 
 void attachConvToTeams(mlir::MLIRContext &context);
 void attachLowRankToTeams(mlir::MLIRContext &context);
+void attachQuantizeToTeams(mlir::MLIRContext &context);
 void attachTreeToTeams(mlir::MLIRContext &context);
 
 /// Attach those of some operations, in AttnToGPU.
-void attachCodebookToGPU(mlir::MLIRContext &context);
 void attachConvToGPU(mlir::MLIRContext &context);
 void attachLowRankToGPU(mlir::MLIRContext &context);
 void attachQuantizeToGPU(mlir::MLIRContext &context);

@@ -6,7 +6,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CodebookKernel.h"
 #include "QuantizeKernel.h"
 #include "VQBackwardKernel.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
@@ -31,31 +30,6 @@ static LogicalResult lowerQuantize(QuantizeOp op, OpBuilder &builder,
   return success();
 }
 
-static LogicalResult lowerAccumulate(CodebookAccumulateOp op,
-                                     OpBuilder &builder,
-                                     VectorLowering &lowering) {
-  emitAccumulate(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
-static LogicalResult lowerScan(CodebookScanOp op, OpBuilder &builder,
-                               VectorLowering &lowering) {
-  emitScan(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
-static LogicalResult lowerUpdate(CodebookUpdateOp op, OpBuilder &builder,
-                                 VectorLowering &lowering) {
-  emitUpdate(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
-static LogicalResult lowerLogCount(LogCountOp op, OpBuilder &builder,
-                                   VectorLowering &lowering) {
-  emitLogCount(builder, op, lowering.cpu.vectorBits);
-  return success();
-}
-
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      VectorLowering &lowering) {
   emitBackward(builder, op, lowering.cpu.vectorBits);
@@ -63,6 +37,5 @@ static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
 }
 
 void fovea::attn::attachQuantizeToVector(MLIRContext &context) {
-  attachLowerings<VectorModel, lowerQuantize, lowerAccumulate, lowerScan,
-                  lowerUpdate, lowerLogCount, lowerVQBackward>(context);
+  attachLowerings<VectorModel, lowerQuantize, lowerVQBackward>(context);
 }

@@ -1,29 +1,42 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
-// A warp for each of 16 codes, 8 to a block, of each of 2 heads; its 64 columns
-// are 2 for each lane. 32 codes are looked at in one vote.
+// A team, which is a warp, for each of 16 codes of each of 2 heads. 32 codes are
+// looked at in one vote. A column is one lane's.
 // CHECK-LABEL: func.func @accumulate
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
-// CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,
-// CHECK: nvvm.bar.warp.sync
-// CHECK: scf.for {{.*}} step %c32 {{.*}} -> (f32, f32, i32)
-// CHECK: nvvm.vote.sync ballot
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c32, {{.*}}) threads({{.*}}) in (%{{[a-z0-9]+}} = %c32,
+// CHECK: scf.for {{.*}} to %c128 step %c32
+// CHECK: %[[OWN:.*]] = scf.if
+// CHECK: memref.load {{.*}} : memref<1x2x128xi32>
+// CHECK: nvvm.vote.sync ballot %{{.*}}, %[[OWN]]
 // CHECK: scf.while
 // CHECK: llvm.intr.cttz
-// CHECK-COUNT-2: math.fma
-// CHECK-COUNT-2: memref.store {{.*}} : memref<1x2x16x64xf32>
+// All lanes have read the count before one of them stores the next.
+// CHECK: memref.load {{.*}} : memref<1x2x16xi32>
+// CHECK: nvvm.bar.warp.sync
+// CHECK: scf.if
 // CHECK: memref.store {{.*}} : memref<1x2x16xi32>
+// CHECK: nvvm.bar.warp.sync
+// CHECK: scf.if
+// CHECK: scf.for {{.*}} to %c64 step %c32
+// CHECK: memref.load {{.*}} : memref<1x2x128x64xbf16>
+// CHECK: memref.store {{.*}} : memref<1x2x16x64xf32>
+// CHECK: } else {
+// CHECK: scf.for {{.*}} to %c64 step %c32
+// CHECK: math.fma
+// CHECK: memref.store {{.*}} : memref<1x2x16x64xf32>
 func.func @accumulate(%z: memref<1x2x128xi32>, %v: memref<1x2x128x64xbf16>, %m: memref<1x2x16x64xf32>, %n: memref<1x2x16xi32>) {
   attn.codebook_accumulate ins(%z, %v : memref<1x2x128xi32>, memref<1x2x128x64xbf16>) outs(%m, %n : memref<1x2x16x64xf32>, memref<1x2x16xi32>)
   return
 }
 
-// Blocks on their own, then a thread for each number of the state.
+// Blocks on their own, then a tree of merges: five entries take three levels.
 // CHECK-LABEL: func.func @scan
 // CHECK: gpu.launch
 // CHECK: nvvm.vote.sync ballot
-// CHECK: scf.parallel
-// CHECK: scf.parallel
+// CHECK: scf.for {{.*}} = %c0 to %c3 step %c1
+// CHECK: gpu.launch
+// CHECK: scf.for {{.*}} = %c0 to %c3 step %c1
+// CHECK: gpu.launch
 // CHECK-NOT: gpu.launch
 // CHECK: return
 func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x5x4x8xf32>, %ns: memref<1x2x5x4xi32>) {
@@ -33,7 +46,7 @@ func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2
 }
 
 // CHECK-LABEL: func.func @log_count
-// CHECK: scf.parallel
+// CHECK: gpu.launch
 // CHECK: arith.sitofp
 func.func @log_count(%n: memref<1x2x4xi32>, %w: memref<1x2x4xf32>) {
   attn.log_count ins(%n : memref<1x2x4xi32>) outs(%w : memref<1x2x4xf32>)

@@ -1,0 +1,495 @@
+//===- CodebookToTeams.cpp - Loops of codebook summaries and updates ------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A token touches one row of means or sums, which its code names, so rows are
+// updated in memory, token after token. Where there are many teams each has one
+// code, and looks for its tokens. So no two teams touch the same number, and
+// results do not depend on their order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "QuantizeTeams.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+/// Vectors of columns that one team of an update sums, if they are few.
+static constexpr int64_t kVectorsPerSlice = 4;
+/// Codewords that one team of an update divides, if they are few.
+static constexpr int64_t kCodesPerTeam = 64;
+
+namespace {
+/// Numbers `[.., S, E]` and counts `[.., S]`, and which of them.
+struct State {
+  Value mean, count;
+  Values position;
+
+  Values code(Value code) const {
+    Values at(position);
+    at.push_back(code);
+    return at;
+  }
+  Values column(Value code, Value column) const {
+    Values at = this->code(code);
+    at.push_back(column);
+    return at;
+  }
+};
+
+/// Consecutive tokens of a head.
+struct Tokens {
+  Value batch, head, begin, end;
+};
+
+class CodebookKernel {
+public:
+  CodebookKernel(TeamBuilder &builder, Value codes, Value values)
+      : b(builder), codes(codes), values(values),
+        width(cast<MemRefType>(values.getType()).getDimSize(3)) {}
+
+  void accumulate(CodebookAccumulateOp op);
+  void update(CodebookUpdateOp op);
+  void scanSerially(CodebookScanOp op);
+  void scanByTree(CodebookScanOp op);
+  void scanByProduct(CodebookScanOp op);
+
+private:
+  /// Runs `body` for the points of a grid, by a team for `numCodes` codes, or
+  /// by one for each.
+  void forTeams(ArrayRef<Value> grid, Value numCodes,
+                llvm::function_ref<void(ValueRange)> body);
+  void forEachCode(llvm::function_ref<void(Value)> body) {
+    b.loop(firstCode, endCode, 1, body);
+  }
+  /// Runs `body` for tokens of the team's codes, in their order.
+  void forTokens(const Tokens &tokens,
+                 llvm::function_ref<void(Value token, Value code)> body);
+  /// Stores what the lanes of a team have computed of the count before.
+  void storeCount(Value count, const State &state, Value code) {
+    b.barrier();
+    b.single([&] { b.storeIndex(count, state.count, state.code(code)); });
+  }
+
+  /// Takes tokens into a state.
+  void take(const Tokens &tokens, const State &state);
+  void copy(const State &from, const State &to);
+  void clearCounts(const State &state);
+  /// Takes the tokens that `earlier` stands for into `later`.
+  void merge(const State &earlier, const State &later);
+
+  void sumByCode(CodebookUpdateOp op, Value sums, Value counts);
+  void divideSums(CodebookUpdateOp op, Value sums, Value counts);
+
+  Tokens getBlock(CodebookScanOp op, Value batch, Value head, Value block);
+  void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
+  void mergePairs(CodebookScanOp op, Value distance, Value first);
+  void emitTotal(const State &entry, Value means, Value counts, Value code);
+
+  TeamBuilder &b;
+  Value codes, values;
+  int64_t width;
+  /// Of the team.
+  Value firstCode, endCode;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Teams
+//===----------------------------------------------------------------------===//
+
+void CodebookKernel::forTeams(ArrayRef<Value> grid, Value numCodes,
+                              llvm::function_ref<void(ValueRange)> body) {
+  Values teams(grid);
+  if (b.hasManyTeams())
+    teams.push_back(numCodes);
+  b.forTeams(teams, [&](ValueRange point) {
+    firstCode = b.hasManyTeams() ? point.back() : b.index(0);
+    endCode = b.hasManyTeams() ? b.add(firstCode, 1) : numCodes;
+    body(point.take_front(grid.size()));
+  });
+}
+
+void CodebookKernel::forTokens(const Tokens &tokens,
+                               llvm::function_ref<void(Value, Value)> body) {
+  auto getCode = [&](Value token) {
+    return b.loadIndex(codes, {tokens.batch, tokens.head, token});
+  };
+  b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, body);
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+void CodebookKernel::take(const Tokens &tokens, const State &state) {
+  forTokens(tokens, [&](Value token, Value code) {
+    Value count = b.add(b.loadIndex(state.count, state.code(code)), 1);
+    storeCount(count, state, code);
+    auto value = [&](KernelBuilder &k, Value column) {
+      return k.loadVector(values, {tokens.batch, tokens.head, token, column});
+    };
+    // The first token is the mean, whatever was there before.
+    b.ifThenElse(
+        b.equal(count, b.index(1)),
+        [&] {
+          b.forColumns(width, [&](KernelBuilder &k, Value column) {
+            k.storeVector(value(k, column), state.mean,
+                          state.column(code, column));
+          });
+        },
+        [&] {
+          Value share =
+              arith::DivFOp::create(b, b.scalar(1.0), b.toNumber(count));
+          b.forColumns(width, [&](KernelBuilder &k, Value column) {
+            Values at = state.column(code, column);
+            Value old = k.loadVector(state.mean, at);
+            Value step = k.fsub(value(k, column), old);
+            k.storeVector(k.fma(step, k.broadcast(share), old), state.mean, at);
+          });
+        });
+  });
+}
+
+void CodebookKernel::copy(const State &from, const State &to) {
+  forEachCode([&](Value code) {
+    storeCount(b.loadIndex(from.count, from.code(code)), to, code);
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.loadVector(from.mean, from.column(code, column)), to.mean,
+                    to.column(code, column));
+    });
+  });
+}
+
+void CodebookKernel::clearCounts(const State &state) {
+  forEachCode([&](Value code) { storeCount(b.index(0), state, code); });
+}
+
+void CodebookKernel::merge(const State &earlier, const State &later) {
+  forEachCode([&](Value code) {
+    Value before = b.loadIndex(earlier.count, earlier.code(code));
+    Value after = b.loadIndex(later.count, later.code(code));
+    Value total = b.add(before, after);
+    storeCount(total, later, code);
+    auto old = [&](KernelBuilder &k, Value column) {
+      return k.loadVector(earlier.mean, earlier.column(code, column));
+    };
+    // A mean that stands for no token is not read, unless both do.
+    b.ifThenElse(
+        b.equal(after, b.index(0)),
+        [&] {
+          b.forColumns(width, [&](KernelBuilder &k, Value column) {
+            k.storeVector(old(k, column), later.mean,
+                          later.column(code, column));
+          });
+        },
+        [&] {
+          b.ifThen(b.less(b.index(0), before), [&] {
+            Value share =
+                arith::DivFOp::create(b, b.toNumber(after), b.toNumber(total));
+            b.forColumns(width, [&](KernelBuilder &k, Value column) {
+              Values at = later.column(code, column);
+              Value base = old(k, column);
+              Value step = k.fsub(k.loadVector(later.mean, at), base);
+              k.storeVector(k.fma(step, k.broadcast(share), base), later.mean,
+                            at);
+            });
+          });
+        });
+  });
+}
+
+void CodebookKernel::accumulate(CodebookAccumulateOp op) {
+  forTeams({b.extent(codes, 0), b.extent(codes, 1)}, b.extent(op.getCount(), 2),
+           [&](ValueRange at) {
+             take({at[0], at[1], b.index(0), b.extent(codes, 2)},
+                  {op.getMean(), op.getCount(), {at[0], at[1]}});
+           });
+}
+
+//===----------------------------------------------------------------------===//
+// A state for every block
+//===----------------------------------------------------------------------===//
+
+/// The last block ends with the tokens.
+Tokens CodebookKernel::getBlock(CodebookScanOp op, Value batch, Value head,
+                                Value block) {
+  int64_t length = op.getBlock();
+  Value end = b.extent(codes, 2);
+  return {batch, head, b.min(b.mul(block, length), end),
+          b.min(b.mul(b.add(block, 1), length), end)};
+}
+
+/// Every entry is a copy of the one before, with a block taken in.
+void CodebookKernel::scanSerially(CodebookScanOp op) {
+  Value one = b.index(1);
+  Value grid[] = {b.extent(codes, 0), b.extent(codes, 1)};
+  forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
+    auto entry = [&](Value number) -> State {
+      return {op.getMean(), op.getCount(), {at[0], at[1], number}};
+    };
+    copy({op.getInitialMean(), op.getInitialCount(), {at[0], at[1]}},
+         entry(b.index(0)));
+    b.loop(one, b.extent(op.getMean(), 2), 1, [&](Value number) {
+      Value block = b.sub(number, one);
+      copy(entry(block), entry(number));
+      take(getBlock(op, at[0], at[1], block), entry(number));
+    });
+  });
+}
+
+/// Entry 0 of `mean` and `count` becomes the initial state, entry `t` the
+/// summary of block `t - 1` alone, in which means of no token are undefined.
+void CodebookKernel::summarizeBlocks(CodebookScanOp op, Value mean,
+                                     Value count) {
+  Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), b.extent(mean, 2)};
+  forTeams(grid, b.extent(count, 3), [&](ValueRange at) {
+    State entry = {mean, count, Values(at)};
+    b.ifThenElse(
+        b.equal(at[2], b.index(0)),
+        [&] {
+          copy({op.getInitialMean(), op.getInitialCount(), {at[0], at[1]}},
+               entry);
+        },
+        [&] {
+          clearCounts(entry);
+          take(getBlock(op, at[0], at[1], b.sub(at[2], b.index(1))), entry);
+        });
+  });
+}
+
+/// Entries `first`, `first + 2 distance`, ... each take in the entry that lies
+/// `distance` before.
+void CodebookKernel::mergePairs(CodebookScanOp op, Value distance,
+                                Value first) {
+  Value numEntries = b.extent(op.getMean(), 2), stride = b.mul(distance, 2);
+  Value left = b.max(b.sub(numEntries, first), 0);
+  Value numPairs = b.div(b.sub(b.add(left, stride), b.index(1)), stride);
+  Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), numPairs};
+  forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
+    Value later = b.add(first, b.mul(at[2], stride));
+    auto entry = [&](Value number) -> State {
+      return {op.getMean(), op.getCount(), {at[0], at[1], number}};
+    };
+    merge(entry(b.sub(later, distance)), entry(later));
+  });
+}
+
+/// Brent and Kung's scan: pairs at distances 1, 2, 4, ... up the tree, then
+/// those in between on the way down. Two merges for each entry, and a depth of
+/// twice the logarithm of their number.
+void CodebookKernel::scanByTree(CodebookScanOp op) {
+  summarizeBlocks(op, op.getMean(), op.getCount());
+  Value numEntries = b.extent(op.getMean(), 2), one = b.index(1);
+  Value numLevels;
+  if (std::optional<int64_t> known = getConstantIntValue(numEntries)) {
+    numLevels = b.index(llvm::Log2_64_Ceil(std::max<int64_t>(1, *known)));
+  } else {
+    Value last = arith::IndexCastOp::create(b, b.getI64Type(),
+                                            b.max(b.sub(numEntries, one), 0));
+    Value zeros = math::CountLeadingZerosOp::create(b, last);
+    numLevels = b.sub(b.index(64),
+                      arith::IndexCastOp::create(b, b.getIndexType(), zeros));
+  }
+  auto power = [&](Value level) -> Value {
+    return arith::ShLIOp::create(b, one, level);
+  };
+  b.loop(b.index(0), numLevels, 1, [&](Value level) {
+    Value distance = power(level);
+    mergePairs(op, distance, b.sub(b.mul(distance, 2), one));
+  });
+  b.loop(b.index(0), numLevels, 1, [&](Value step) {
+    Value distance = power(b.sub(b.sub(numLevels, one), step));
+    mergePairs(op, distance, b.sub(b.mul(distance, 3), one));
+  });
+}
+
+/// One code of an entry: the mean of the summaries up to its own, weighted by
+/// their counts.
+void CodebookKernel::emitTotal(const State &entry, Value means, Value counts,
+                               Value code) {
+  auto summary = [&](Value block) -> State {
+    return {means, counts, {entry.position[0], entry.position[1], block}};
+  };
+  Value zero = b.index(0), end = b.add(entry.position[2], 1);
+  Value total =
+      b.loop(zero, end, 1, {zero}, [&](Value block, ValueRange sum) -> Values {
+        return {b.add(sum[0], b.loadIndex(counts, summary(block).code(code)))};
+      })[0];
+  storeCount(total, entry, code);
+  // A code of no token keeps the initial mean.
+  Value isEmpty = b.equal(total, zero);
+  b.forColumns(width, [&](KernelBuilder &k, Value column) {
+    Value initial = k.loadVector(means, summary(zero).column(code, column));
+    Value start = arith::SelectOp::create(b, isEmpty, initial, k.splat(0.0));
+    k.storeVector(start, entry.mean, entry.column(code, column));
+  });
+  b.loop(zero, end, 1, [&](Value block) {
+    Value count = b.loadIndex(counts, summary(block).code(code));
+    b.ifThen(b.less(zero, count), [&] {
+      Value share =
+          arith::DivFOp::create(b, b.toNumber(count), b.toNumber(total));
+      b.forColumns(width, [&](KernelBuilder &k, Value column) {
+        Values at = entry.column(code, column);
+        Value part = k.loadVector(means, summary(block).column(code, column));
+        Value sum =
+            k.fma(part, k.broadcast(share), k.loadVector(entry.mean, at));
+        k.storeVector(sum, entry.mean, at);
+      });
+    });
+  });
+}
+
+/// All entries are one product with a lower triangle.
+void CodebookKernel::scanByProduct(CodebookScanOp op) {
+  Value means = b.allocateLike(op.getMean(), b.getStateType());
+  Value counts = b.allocateLike(op.getCount(), b.getI32Type());
+  summarizeBlocks(op, means, counts);
+  Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), b.extent(means, 2)};
+  forTeams(grid, b.extent(counts, 3), [&](ValueRange at) {
+    State entry = {op.getMean(), op.getCount(), Values(at)};
+    forEachCode([&](Value code) { emitTotal(entry, means, counts, code); });
+  });
+  memref::DeallocOp::create(b, means);
+  memref::DeallocOp::create(b, counts);
+}
+
+//===----------------------------------------------------------------------===//
+// Update
+//===----------------------------------------------------------------------===//
+
+/// Sums and counts of the keys of each code.
+void CodebookKernel::sumByCode(CodebookUpdateOp op, Value sums, Value counts) {
+  auto type = cast<MemRefType>(sums.getType());
+  // The last slice takes what is left. A team with one code has one slice.
+  int64_t sliceWidth =
+      b.hasManyTeams() ? width : kVectorsPerSlice * b.getLanes();
+  int64_t numSlices = std::max<int64_t>(1, width / sliceWidth);
+  Value zero = b.index(0);
+  Value grid[] = {b.extent(sums, 0), b.index(numSlices)};
+  forTeams(grid, b.extent(sums, 1), [&](ValueRange at) {
+    Value set = at[0], slice = numSlices == 1 ? zero : at[1];
+    Value begin = b.mul(slice, sliceWidth), end = b.index(width);
+    if (numSlices > 1)
+      end = b.select(b.equal(slice, b.index(numSlices - 1)), end,
+                     b.add(begin, sliceWidth));
+    Value countsToo = b.equal(slice, zero);
+    State state = {sums, counts, {set}};
+    forEachCode([&](Value code) {
+      b.forColumns(begin, end, [&](KernelBuilder &k, Value column) {
+        k.storeVector(k.splat(0.0), sums, {set, code, column});
+      });
+      b.ifThen(countsToo, [&] { storeCount(zero, state, code); });
+    });
+    bool isShared = type.getDimSize(0) == 1;
+    Value firstHead = isShared ? zero : set;
+    Value endHead = isShared ? b.extent(values, 1) : b.add(set, 1);
+    b.loop(zero, b.extent(values, 0), 1, [&](Value batch) {
+      b.loop(firstHead, endHead, 1, [&](Value head) {
+        forTokens({batch, head, zero, b.extent(values, 2)}, [&](Value token,
+                                                                Value code) {
+          b.forColumns(begin, end, [&](KernelBuilder &k, Value column) {
+            Value old = k.loadVector(sums, {set, code, column});
+            Value part = k.loadVector(values, {batch, head, token, column});
+            k.storeVector(k.fadd(old, part), sums, {set, code, column});
+          });
+          b.ifThen(countsToo, [&] {
+            Value count = b.loadIndex(counts, {set, code});
+            storeCount(b.add(count, 1), state, code);
+          });
+        });
+      });
+    });
+  });
+}
+
+/// Moves the running sums and counts towards those found, and divides.
+void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
+  double rate = op.getRate().convertToDouble();
+  auto smooth = [&](KernelBuilder &k, Value old, Value found) {
+    return k.fadd(k.fmul(old, k.broadcast(b.scalar(rate))),
+                  k.fmul(found, k.broadcast(b.scalar(1.0 - rate))));
+  };
+  Value numCodes = b.extent(sums, 1);
+  int64_t codesPerTeam = b.getRowsPerTeam(kCodesPerTeam);
+  Value grid[] = {b.extent(sums, 0), b.ceilDiv(numCodes, codesPerTeam)};
+  b.forTeams(grid, [&](ValueRange at) {
+    Value set = at[0], begin = b.mul(at[1], codesPerTeam);
+    Value end = b.min(b.add(begin, codesPerTeam), numCodes);
+    b.loop(begin, end, 1, [&](Value code) {
+      Value found = b.toNumber(b.loadIndex(counts, {set, code}));
+      Value old = b.loadScalar(op.getCounts(), {set, code});
+      Value count = b.fadd(b.fmul(old, b.scalar(rate)),
+                           b.fmul(found, b.scalar(1 - rate)));
+      b.barrier();
+      b.single([&] { b.storeScalar(count, op.getCounts(), {set, code}); });
+      b.forColumns(width, [&](KernelBuilder &k, Value column) {
+        Value place[] = {set, code, column};
+        Value sum = smooth(k, k.loadVector(op.getSums(), place),
+                           k.loadVector(sums, place));
+        k.storeVector(sum, op.getSums(), place);
+        Value divisor = k.broadcast(count);
+        Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
+                                              divisor, k.splat(0.0));
+        Value mean = arith::DivFOp::create(k, sum, divisor);
+        k.storeVector(arith::SelectOp::create(k, isEmpty, k.splat(0.0), mean),
+                      op.getCodebook(), place);
+      });
+    });
+  });
+}
+
+void CodebookKernel::update(CodebookUpdateOp op) {
+  Value sums = b.allocateLike(op.getCodebook(), b.getStateType());
+  Value counts = b.allocateLike(op.getCounts(), b.getI32Type());
+  sumByCode(op, sums, counts);
+  divideSums(op, sums, counts);
+  memref::DeallocOp::create(b, sums);
+  memref::DeallocOp::create(b, counts);
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+LogicalResult fovea::attn::lowerToTeams(CodebookAccumulateOp op,
+                                        TeamBuilder &builder) {
+  CodebookKernel(builder, op.getCodes(), op.getValues()).accumulate(op);
+  return success();
+}
+
+LogicalResult fovea::attn::lowerToTeams(CodebookUpdateOp op,
+                                        TeamBuilder &builder) {
+  CodebookKernel(builder, op.getCodes(), op.getKey()).update(op);
+  return success();
+}
+
+LogicalResult fovea::attn::lowerToTeams(CodebookScanOp op,
+                                        TeamBuilder &builder) {
+  CodebookKernel kernel(builder, op.getCodes(), op.getValues());
+  bool isSerial = op.getReduction() == Reduction::Serial;
+  // Without teams to fill, the running state does the least work; the choice
+  // must not depend on how many there are. A product does the most.
+  if (!builder.hasManyTeams()) {
+    isSerial |= op.getReduction() == Reduction::Auto;
+    if (op.getReduction() == Reduction::Matmul) {
+      kernel.scanByProduct(op);
+      return success();
+    }
+  }
+  if (isSerial)
+    kernel.scanSerially(op);
+  else
+    kernel.scanByTree(op);
+  return success();
+}

@@ -7,28 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/CPU/CPUInfo.h"
-#include "llvm/ADT/StringMap.h"
+#include "fovea/Target/CPU/HostTarget.h"
 #include "llvm/MC/MCSubtargetInfo.h"
-#include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/TargetSelect.h"
-#include "llvm/TargetParser/Host.h"
-#include "llvm/TargetParser/SubtargetFeature.h"
-#include "llvm/TargetParser/Triple.h"
 
 using namespace fovea;
 
-llvm::Error fovea::checkAddressWidth(const llvm::MCSubtargetInfo &subtarget,
-                                     const llvm::Triple &triple,
-                                     llvm::StringRef cpu) {
-  if (triple.getArch() != llvm::Triple::x86_64 ||
-      subtarget.checkFeatures("+64bit"))
-    return llvm::Error::success();
-  return llvm::createStringError(
-      "CPU '" + cpu + "' has no 64-bit mode, which " + triple.str() + " needs");
-}
-
 llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
-  llvm::InitializeNativeTarget();
   auto [cpu, tuning] = cpuAndTuning.split(',');
   if (!tuning.empty() && tuning != "+fast-bf16-dot" &&
       tuning != "-fast-bf16-dot")
@@ -36,34 +20,15 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
                                    "' after CPU '" + cpu.str() +
                                    "': expected '+fast-bf16-dot' or "
                                    "'-fast-bf16-dot'");
+  llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> created =
+      detail::createSubtarget(cpu);
+  if (!created)
+    return created.takeError();
+  const llvm::MCSubtargetInfo *subtarget = created->get();
+  const llvm::Triple &triple = subtarget->getTargetTriple();
   CPUInfo info;
-  info.name = cpu.str();
-  if (cpu == "native") {
-    info.name = llvm::sys::getHostCPUName().str();
-    llvm::SubtargetFeatures features;
-    for (auto &feature : llvm::sys::getHostCPUFeatures())
-      features.AddFeature(feature.getKey(), feature.getValue());
-    info.features = features.getString();
-  }
-
-  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
-  std::string error;
-  const llvm::Target *target =
-      llvm::TargetRegistry::lookupTarget(triple, error);
-  if (!target)
-    return llvm::createStringError("no code generator for this machine: " +
-                                   error);
-  std::unique_ptr<llvm::MCSubtargetInfo> generic(
-      target->createMCSubtargetInfo(triple, "", ""));
-  if (cpu != "native" && !generic->isCPUStringValid(info.name))
-    return llvm::createStringError("unknown CPU '" + cpu.str() + "' for " +
-                                   triple.str() +
-                                   ": expected 'native' or a name that LLVM "
-                                   "knows, such as 'x86-64-v3'");
-  std::unique_ptr<llvm::MCSubtargetInfo> subtarget(
-      target->createMCSubtargetInfo(triple, info.name, info.features));
-  if (llvm::Error error = checkAddressWidth(*subtarget, triple, info.name))
-    return std::move(error);
+  info.name = subtarget->getCPU().str();
+  info.features = subtarget->getFeatureString().str();
   if (triple.isAArch64()) {
     info.numRegisters = 32;
   } else if (triple.isX86()) {

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/CPU/HostTarget.h"
-#include "fovea/Target/CPU/CPUInfo.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -60,8 +59,6 @@ static bool isUsedByCodegen(const Triple &triple, StringRef feature) {
   return false;
 }
 
-/// Checks that LLVM knows `cpu` and, if need be, that this machine can run its
-/// code.
 /// Whether the runtime can tell if a machine has the feature, and code can be
 /// wrong without it; see fovea_rt_check_cpu.
 static bool isNeeded(const Triple &triple, StringRef feature) {
@@ -88,47 +85,70 @@ StringRef fovea::detail::getBaselineCPU(const Triple &triple) {
   return triple.isX86() ? "x86-64" : "generic";
 }
 
-static Error checkCPU(const Host &host, StringRef cpu, bool isRunHere) {
+/// An error if `subtarget` has no registers of the width that addresses have:
+/// LLVM would end the process.
+static Error checkAddressWidth(const MCSubtargetInfo &subtarget) {
+  const Triple &triple = subtarget.getTargetTriple();
+  if (triple.getArch() != Triple::x86_64 || subtarget.checkFeatures("+64bit"))
+    return Error::success();
+  return createStringError("CPU '" + subtarget.getCPU() +
+                           "' has no 64-bit mode, which " + triple.str() +
+                           " needs");
+}
+
+Expected<std::unique_ptr<MCSubtargetInfo>>
+fovea::detail::createSubtarget(StringRef cpu) {
+  const Host &host = getHost();
+  if (!host.target)
+    return createStringError("no code generator for this machine: " +
+                             host.error);
+  auto create = [&](StringRef name, StringRef features) {
+    return std::unique_ptr<MCSubtargetInfo>(
+        host.target->createMCSubtargetInfo(host.triple, name, features));
+  };
+  if (cpu.empty() || cpu == "native")
+    return create(host.cpu, host.features);
   // Asking about an unknown name prints a warning, so the table comes first.
-  std::unique_ptr<MCSubtargetInfo> subtarget(
-      host.target->createMCSubtargetInfo(host.triple, "", ""));
-  if (!subtarget || !subtarget->isCPUStringValid(cpu))
+  if (!create("", "")->isCPUStringValid(cpu))
     return createStringError(
         "unknown CPU '" + cpu + "' for " + host.triple.str() +
         "; expected 'native' (here '" + host.cpu +
         "') or a name that LLVM knows, such as 'x86-64-v3'");
-  subtarget.reset(host.target->createMCSubtargetInfo(host.triple, cpu, ""));
-  if (Error error = fovea::checkAddressWidth(*subtarget, host.triple, cpu))
-    return error;
-  if (!isRunHere)
-    return Error::success();
+  std::unique_ptr<MCSubtargetInfo> subtarget = create(cpu, "");
+  if (Error error = checkAddressWidth(*subtarget))
+    return std::move(error);
+  return std::move(subtarget);
+}
+
+/// An error if this machine cannot run code for `subtarget`.
+static Error checkRunsHere(const Host &host, const MCSubtargetInfo &subtarget) {
   SmallVector<StringRef> missing;
   for (const auto &feature : host.featureMap)
     if (!feature.getValue() && isUsedByCodegen(host.triple, feature.getKey()) &&
-        subtarget->checkFeatures(("+" + feature.getKey()).str()))
+        subtarget.checkFeatures(("+" + feature.getKey()).str()))
       missing.push_back(feature.getKey());
   if (missing.empty())
     return Error::success();
   llvm::sort(missing);
-  return createStringError("cannot run code for CPU '" + cpu +
+  return createStringError("cannot run code for CPU '" + subtarget.getCPU() +
                            "' on this machine ('" + host.cpu +
                            "'), which lacks " + llvm::join(missing, ", "));
 }
 
 static Expected<std::unique_ptr<TargetMachine>>
 createTargetMachine(StringRef cpu, bool isRunHere) {
+  Expected<std::unique_ptr<MCSubtargetInfo>> subtarget =
+      fovea::detail::createSubtarget(cpu);
+  if (!subtarget)
+    return subtarget.takeError();
   const Host &host = getHost();
-  if (!host.target)
-    return createStringError("no code generator for this machine: " +
-                             host.error);
-  bool isNative = cpu.empty() || cpu == "native";
-  if (!isNative)
-    if (Error error = checkCPU(host, cpu, isRunHere))
+  if (isRunHere && !cpu.empty() && cpu != "native")
+    if (Error error = checkRunsHere(host, **subtarget))
       return std::move(error);
   std::unique_ptr<TargetMachine> machine(host.target->createTargetMachine(
-      host.triple, isNative ? StringRef(host.cpu) : cpu,
-      isNative ? StringRef(host.features) : "", TargetOptions(), Reloc::PIC_,
-      CodeModel::Small, CodeGenOptLevel::Default, /*JIT=*/isRunHere));
+      host.triple, (*subtarget)->getCPU(), (*subtarget)->getFeatureString(),
+      TargetOptions(), Reloc::PIC_, CodeModel::Small, CodeGenOptLevel::Default,
+      /*JIT=*/isRunHere));
   if (!machine)
     return createStringError("cannot create a code generator for " +
                              host.triple.str());

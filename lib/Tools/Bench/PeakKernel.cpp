@@ -8,6 +8,7 @@
 
 #include "fovea/Tools/Bench/PeakKernel.h"
 #include "fovea/ExecutionEngine/JIT.h"
+#include "fovea/Target/CPU/CPUInfo.h"
 #include "fovea/Target/CPU/HostTarget.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicsX86.h"
@@ -18,47 +19,23 @@ using namespace fovea;
 
 static constexpr StringLiteral kLoopName = "fovea_peak_loop";
 
-namespace {
-/// Vector registers of the machine.
-struct Registers {
-  unsigned bits, count;
-};
-} // namespace
-
-static Registers getRegisters(const TargetMachine &machine) {
-  const MCSubtargetInfo *subtarget = machine.getMCSubtargetInfo();
-  if (!machine.getTargetTriple().isX86())
-    return {128, 32};
-  if (subtarget->checkFeatures("+avx512f"))
-    return {512, 32};
-  if (subtarget->checkFeatures("+avx2,+fma"))
-    return {256, 16};
-  return {128, 16};
-}
-
-static bool hasBF16DotProduct(const TargetMachine &machine) {
-  return machine.getTargetTriple().isX86() &&
-         machine.getMCSubtargetInfo()->checkFeatures("+avx512f,+avx512bf16");
-}
-
 /// Adds `void loop(i64 iterations, ptr sink)`: in each iteration every
 /// accumulator takes one multiply-add, in bf16 a dot product of two pairs.
 /// Returns the number of accumulators.
-static unsigned addLoop(Module &module, ElementType type,
-                        const Registers &registers) {
+static unsigned addLoop(Module &module, ElementType type, const CPUInfo &cpu) {
   LLVMContext &context = module.getContext();
   Type *elementType = type == ElementType::F64 ? Type::getDoubleTy(context)
                                                : Type::getFloatTy(context);
   auto *vectorType = FixedVectorType::get(
-      elementType, registers.bits / elementType->getPrimitiveSizeInBits());
+      elementType, cpu.vectorBits / elementType->getPrimitiveSizeInBits());
   FixedVectorType *factorType = vectorType;
   if (type == ElementType::BF16)
     factorType =
-        FixedVectorType::get(Type::getBFloatTy(context), registers.bits / 16);
+        FixedVectorType::get(Type::getBFloatTy(context), cpu.vectorBits / 16);
   // Enough to hide the latency of a multiply-add, few enough to stay in
   // registers beside the two factors.
-  unsigned count = registers.count / 2 + 4;
-  if (registers.count == 16)
+  unsigned count = cpu.numRegisters / 2 + 4;
+  if (cpu.numRegisters == 16)
     count = 12;
   IRBuilder<> builder(context);
   auto *loop = Function::Create(
@@ -118,18 +95,22 @@ Expected<PeakKernel> PeakKernel::create(ElementType type) {
       detail::createHostTargetMachine("native");
   if (!machine)
     return machine.takeError();
-  if (type == ElementType::BF16 && !hasBF16DotProduct(**machine))
+  Expected<CPUInfo> cpu = getCPUInfo("native");
+  if (!cpu)
+    return cpu.takeError();
+  if (type == ElementType::BF16 &&
+      !(cpu->vectorBits == 512 &&
+        (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512bf16")))
     return createStringError("this CPU has no dot products of bf16");
   LLVMContext context;
   Module module("peak", context);
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
-  Registers registers = getRegisters(**machine);
-  unsigned count = addLoop(module, type, registers);
+  unsigned count = addLoop(module, type, *cpu);
 
   PeakKernel peak;
   peak.flopsPerIteration =
-      2.0 * count * registers.bits / (8 * getByteWidth(type));
+      2.0 * count * cpu->vectorBits / (8 * getByteWidth(type));
   CompileTimes times;
   Expected<std::unique_ptr<detail::LoadedCode>> code =
       detail::LoadedCode::create(module, kLoopName, **machine, /*optLevel=*/1,

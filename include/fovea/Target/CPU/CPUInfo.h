@@ -13,11 +13,6 @@
 #include "llvm/Support/Error.h"
 #include <string>
 
-namespace llvm {
-class MCSubtargetInfo;
-class Triple;
-} // namespace llvm
-
 namespace fovea {
 
 /// The facts about a CPU that tile sizes and instruction choice follow from.
@@ -43,11 +38,6 @@ struct CPUInfo {
 /// followed by `,+fast-bf16-dot` or `,-fast-bf16-dot`, which decides whether
 /// bf16 is multiplied by `vdpbf16ps`. Anything else is an error.
 llvm::Expected<CPUInfo> getCPUInfo(llvm::StringRef cpu);
-
-/// An error if `subtarget`, of the CPU called `cpu`, has no registers of the
-/// width that addresses of `triple` have: LLVM would end the process.
-llvm::Error checkAddressWidth(const llvm::MCSubtargetInfo &subtarget,
-                              const llvm::Triple &triple, llvm::StringRef cpu);
 
 } // namespace fovea
 

@@ -15,6 +15,11 @@
 
 namespace fovea::detail {
 
+/// What LLVM knows of `cpu`, the name of a CPU, or "native" for the one this
+/// runs on.
+llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>>
+createSubtarget(llvm::StringRef cpu);
+
 /// A target machine whose code this process can run. `cpu` is "native" or a
 /// name that LLVM knows and whose features this machine has.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>

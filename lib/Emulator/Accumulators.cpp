@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "RewriteForHost.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/IR/IRBuilder.h"
@@ -15,6 +16,7 @@
 #include "llvm/IR/Instructions.h"
 
 using namespace llvm;
+using fovea::emitCall;
 using fovea::simt::Op;
 using fovea::simt::OpTable;
 
@@ -27,12 +29,6 @@ static bool isWarpgroupAsm(const Value *value) {
   return cast<InlineAsm>(call->getCalledOperand())
       ->getAsmString()
       .contains("wgmma.");
-}
-
-static Constant *getAddress(IRBuilder<> &builder, const Op &op) {
-  return ConstantExpr::getIntToPtr(
-      builder.getInt64(reinterpret_cast<uintptr_t>(&op)),
-      PointerType::get(builder.getContext(), 0));
 }
 
 /// Values that hold what an operand held.
@@ -48,9 +44,7 @@ namespace {
 class WriteStamps {
 public:
   explicit WriteStamps(Function &function)
-      : i32(Type::getInt32Ty(function.getContext())),
-        written(function.getParent()->getOrInsertFunction(
-            "fovea_simt_written", FunctionType::get(i32, {}, false))) {}
+      : i32(Type::getInt32Ty(function.getContext())) {}
 
   /// The latest stamp of the registers among the operands of `call`; null if
   /// there is none.
@@ -103,11 +97,10 @@ private:
       if (isWarpgroupAsm(extract->getAggregateOperand()))
         return getNever();
     IRBuilder<> builder(&*std::next(instruction.getIterator()));
-    return builder.CreateCall(written);
+    return emitCall(builder, "fovea_simt_written", i32, {});
   }
 
   Type *i32;
-  FunctionCallee written;
   DenseMap<Value *, Value *> stamps;
 };
 } // namespace
@@ -125,22 +118,14 @@ static void guardWrites(Function &function, OpTable &table,
   if (products.empty())
     return;
   WriteStamps stamps(function);
-  Module &module = *function.getParent();
-  auto *pointer = PointerType::get(module.getContext(), 0);
-  FunctionCallee check = module.getOrInsertFunction(
-      "fovea_simt_check_written",
-      FunctionType::get(Type::getVoidTy(module.getContext()),
-                        {Type::getInt32Ty(module.getContext()), pointer},
-                        false));
   for (CallInst *call : products) {
     Value *latest = stamps.findLatest(*call);
     if (!latest)
       continue;
     IRBuilder<> builder(call);
-    Op &op = table.add();
-    op.name = "wgmma.mma_async";
-    op.where = describe(*call);
-    builder.CreateCall(check, {latest, getAddress(builder, op)});
+    const Op &op = table.add("wgmma.mma_async", describe(*call));
+    emitCall(builder, "fovea_simt_check_written", builder.getVoidTy(),
+             {latest, getAddress(op, builder.getContext())});
   }
 }
 
@@ -169,11 +154,8 @@ void fovea::simt::guardAccumulators(
         if ((!tainted.contains(user) || isCondition) && !isWarpgroupAsm(user))
           uses.push_back(&use);
       }
-  Module &module = *function.getParent();
-  Type *i32 = Type::getInt32Ty(module.getContext());
-  auto *pointer = PointerType::get(module.getContext(), 0);
-  FunctionCallee read = module.getOrInsertFunction(
-      "fovea_simt_accumulator", FunctionType::get(i32, {i32, pointer}, false));
+  LLVMContext &context = function.getContext();
+  Type *i32 = Type::getInt32Ty(context);
   DenseMap<std::pair<Value *, Instruction *>, Value *> readings;
   for (Use *use : uses) {
     Value *value = use->get();
@@ -184,12 +166,12 @@ void fovea::simt::guardAccumulators(
       if (type->getPrimitiveSizeInBits() != 32)
         continue;
       IRBuilder<> builder(user);
-      Op &op = table.add();
-      op.name = user->getOpcodeName();
-      op.where = describe(*user);
-      Value *bits = builder.CreateBitCast(value, i32);
-      reading = builder.CreateBitCast(
-          builder.CreateCall(read, {bits, getAddress(builder, op)}), type);
+      const Op &op = table.add(user->getOpcodeName(), describe(*user));
+      reading =
+          builder.CreateBitCast(emitCall(builder, "fovea_simt_accumulator", i32,
+                                         {builder.CreateBitCast(value, i32),
+                                          getAddress(op, context)}),
+                                type);
     }
     use->set(reading);
   }

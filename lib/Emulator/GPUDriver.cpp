@@ -18,6 +18,7 @@
 #include "fovea/ExecutionEngine/GPU.h"
 #include "fovea_rt/gpu_driver.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
 
 #include <chrono>
@@ -45,16 +46,16 @@ static Options readEnvironment() {
     auto [name, value] = part.split('=');
     uint32_t number = 1;
     (void)value.getAsInteger(10, number);
-    if (name == "seed")
+    bool *flag = StringSwitch<bool *>(name)
+                     .Case("eager", &options.eager)
+                     .Case("races", &options.races)
+                     .Case("banks", &options.bankConflicts)
+                     .Case("transforms", &options.transforms)
+                     .Default(nullptr);
+    if (flag)
+      *flag = number;
+    else if (name == "seed")
       options.seed = number;
-    else if (name == "eager")
-      options.eager = number;
-    else if (name == "races")
-      options.races = number;
-    else if (name == "banks")
-      options.bankConflicts = number;
-    else if (name == "transforms")
-      options.transforms = number;
     else if (name == "chip")
       options.chip = value.str();
     else

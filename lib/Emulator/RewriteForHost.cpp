@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "RewriteForHost.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/Dominators.h"
@@ -23,6 +24,7 @@
 
 using namespace llvm;
 using namespace fovea::simt;
+using fovea::emitCall;
 
 /// Address spaces of shared memory: of the block, and of its cluster.
 static bool isSharedSpace(unsigned space) { return space == 3 || space == 7; }
@@ -48,14 +50,8 @@ private:
   void makeEntry(Function &kernel, uint32_t staticBytes);
   std::string describe(Instruction &instruction);
 
-  Value *getAddress(IRBuilder<> &builder, const fovea::simt::Op &op) {
-    return ConstantExpr::getIntToPtr(
-        builder.getInt64(reinterpret_cast<uintptr_t>(&op)), pointer);
-  }
-  FunctionCallee getFunction(StringRef name, Type *result,
-                             ArrayRef<Type *> params) {
-    return module.getOrInsertFunction(
-        name, FunctionType::get(result, params, /*isVarArg=*/false));
+  fovea::simt::Op &addOp(StringRef name, Instruction &place) {
+    return result.table.add(name.str(), describe(place));
   }
   /// Memory for the operands and the results of one operation at a time.
   std::pair<Value *, Value *> getSlots(Function &function);
@@ -72,8 +68,11 @@ private:
 
 } // namespace
 
-static Error makeError(const Twine &text) {
-  return createStringError(inconvertibleErrorCode(), text);
+Constant *fovea::simt::getAddress(const Op &op, LLVMContext &context) {
+  return ConstantExpr::getIntToPtr(
+      ConstantInt::get(Type::getInt64Ty(context),
+                       reinterpret_cast<uintptr_t>(&op)),
+      PointerType::get(context, 0));
 }
 
 std::string Rewriter::describe(Instruction &instruction) {
@@ -122,22 +121,21 @@ Error Rewriter::placeShared(uint32_t &staticBytes) {
 
   SmallVector<Constant *> constants(variables.begin(), variables.end());
   convertUsersOfConstantsToInstructions(constants);
-  FunctionCallee shared = getFunction("fovea_simt_shared", pointer, {});
-  cast<Function>(shared.getCallee())->setDoesNotAccessMemory();
-  cast<Function>(shared.getCallee())->addFnAttr(Attribute::WillReturn);
-  cast<Function>(shared.getCallee())->setDoesNotThrow();
   DenseMap<Function *, Instruction *> bases;
   for (auto &[variable, offset] : places) {
     for (Use &use : make_early_inc_range(variable->uses())) {
       auto *user = dyn_cast<Instruction>(use.getUser());
       if (!user)
-        return makeError("shared variable '" + variable->getName() +
-                         "' is used by a constant");
+        return createStringError("shared variable '" + variable->getName() +
+                                 "' is used by a constant");
       Function *function = user->getFunction();
       Instruction *&base = bases[function];
       if (!base) {
         IRBuilder<> builder(&*function->getEntryBlock().getFirstInsertionPt());
-        base = builder.CreateCall(shared);
+        CallInst *call = emitCall(builder, "fovea_simt_shared", pointer, {});
+        call->setDoesNotAccessMemory();
+        call->setDoesNotThrow();
+        base = call;
       }
       IRBuilder<> builder(base->getNextNode());
       use.set(builder.CreateAddrSpaceCast(
@@ -153,9 +151,6 @@ Error Rewriter::placeShared(uint32_t &staticBytes) {
 /// Reports accesses to shared memory to the runtime.
 void Rewriter::instrument(Function &function) {
   const DataLayout &layout = module.getDataLayout();
-  FunctionCallee access =
-      getFunction("fovea_simt_access", Type::getVoidTy(context),
-                  {pointer, i32, i32, i32, pointer});
   enum { Reads, Writes, Atomics };
   auto note = [&](Instruction &instruction, Value *address, Value *bytes,
                   int kind, Align alignment) {
@@ -166,13 +161,12 @@ void Rewriter::instrument(Function &function) {
          isa<AllocaInst, GlobalVariable>(getUnderlyingObject(address))))
       return;
     IRBuilder<> builder(&instruction);
-    fovea::simt::Op &op = result.table.add();
-    op.name = kind == Reads ? "load" : kind == Writes ? "store" : "atomic";
-    op.where = describe(instruction);
-    builder.CreateCall(
-        access, {builder.CreateAddrSpaceCast(address, pointer),
-                 builder.CreateZExtOrTrunc(bytes, i32), builder.getInt32(kind),
-                 builder.getInt32(alignment.value()), getAddress(builder, op)});
+    static constexpr StringLiteral names[] = {"load", "store", "atomic"};
+    emitCall(builder, "fovea_simt_access", builder.getVoidTy(),
+             {builder.CreateAddrSpaceCast(address, pointer),
+              builder.CreateZExtOrTrunc(bytes, i32), builder.getInt32(kind),
+              builder.getInt32(alignment.value()),
+              getAddress(addOp(names[kind], instruction), context)});
   };
   auto size = [&](Type *type) {
     return ConstantInt::get(i32, layout.getTypeStoreSize(type));
@@ -181,13 +175,12 @@ void Rewriter::instrument(Function &function) {
   for (Instruction &instruction : instructions(function))
     all.push_back(&instruction);
   for (Instruction *instruction : all) {
-    if (auto *load = dyn_cast<LoadInst>(instruction))
-      note(*load, load->getPointerOperand(), size(load->getType()),
-           load->isAtomic() ? Atomics : Reads, load->getAlign());
-    else if (auto *store = dyn_cast<StoreInst>(instruction))
-      note(*store, store->getPointerOperand(),
-           size(store->getValueOperand()->getType()),
-           store->isAtomic() ? Atomics : Writes, store->getAlign());
+    if (Value *address = getLoadStorePointerOperand(instruction))
+      note(*instruction, address, size(getLoadStoreType(instruction)),
+           instruction->isAtomic()      ? Atomics
+           : isa<LoadInst>(instruction) ? Reads
+                                        : Writes,
+           getLoadStoreAlignment(instruction));
     else if (auto *update = dyn_cast<AtomicRMWInst>(instruction))
       note(*update, update->getPointerOperand(),
            size(update->getValOperand()->getType()), Atomics,
@@ -210,8 +203,6 @@ void Rewriter::instrument(Function &function) {
 void Rewriter::addPauses(Function &function) {
   DominatorTree tree(function);
   LoopInfo loops(tree);
-  FunctionCallee pause =
-      getFunction("fovea_simt_pause", Type::getVoidTy(context), {pointer});
   for (Loop *loop : loops.getLoopsInPreorder()) {
     Instruction *watch = nullptr;
     for (BasicBlock *block : loop->blocks())
@@ -226,10 +217,8 @@ void Rewriter::addPauses(Function &function) {
     if (watch)
       for (BasicBlock *latch : latches) {
         IRBuilder<> builder(latch->getTerminator());
-        fovea::simt::Op &op = result.table.add();
-        op.name = "loop";
-        op.where = describe(*watch);
-        builder.CreateCall(pause, {getAddress(builder, op)});
+        emitCall(builder, "fovea_simt_pause", builder.getVoidTy(),
+                 {getAddress(addOp("loop", *watch), context)});
       }
   }
 }
@@ -272,7 +261,8 @@ Error Rewriter::checkCallees() {
           (missing.empty() ? "'" : ", '") + function.getName().str() + "'";
   if (missing.empty())
     return Error::success();
-  return makeError("device code calls functions without a body: " + missing);
+  return createStringError("device code calls functions without a body: " +
+                           missing);
 }
 
 /// The 64-bit slot that carries `value`; null if it does not fit.
@@ -318,15 +308,15 @@ Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
           if (match(operand, PatternMatch::m_One()) &&
               (StringRef(op.name).contains(".g2s.") ||
                StringRef(op.name).ends_with(".to.shared.cluster")))
-            return makeError("intrinsic '" + op.name +
-                             "' with multicast is not emulated (" + op.where +
-                             ")");
+            return createStringError("intrinsic '" + op.name +
+                                     "' with multicast is not emulated (" +
+                                     op.where + ")");
           break;
         }
     if (bindIntrinsic(op))
       return Error::success();
-    return makeError("intrinsic '" + op.name + "' is not emulated (" +
-                     op.where + ")");
+    return createStringError("intrinsic '" + op.name + "' is not emulated (" +
+                             op.where + ")");
   }
   auto *assembly = cast<InlineAsm>(call.getCalledOperand());
   std::vector<int> tied;
@@ -334,9 +324,10 @@ Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
   for (const InlineAsm::ConstraintInfo &constraint :
        assembly->ParseConstraints()) {
     if (constraint.isIndirect)
-      return makeError("inline assembly with an indirect operand is not "
-                       "emulated: " +
-                       assembly->getAsmString());
+      return createStringError(
+          "inline assembly with an indirect operand is not "
+          "emulated: " +
+          assembly->getAsmString());
     if (constraint.Type != InlineAsm::isInput)
       continue;
     unsigned number;
@@ -345,14 +336,15 @@ Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
     tied.push_back(isTied ? int(number) : -1);
   }
   if (tied.size() != op.numIn)
-    return makeError("cannot read the constraints of inline assembly: " +
-                     assembly->getConstraintString());
+    return createStringError(
+        "cannot read the constraints of inline assembly: " +
+        assembly->getConstraintString());
   std::string text =
       bindAsm(result.table, op, assembly->getAsmString().str(), tied);
   if (text.empty())
     return Error::success();
-  return makeError("inline assembly: " + text + " (" + op.where +
-                   "): " + assembly->getAsmString());
+  return createStringError("inline assembly: " + text + " (" + op.where +
+                           "): " + assembly->getAsmString());
 }
 
 Error Rewriter::rewriteCall(CallInst &call) {
@@ -360,12 +352,8 @@ Error Rewriter::rewriteCall(CallInst &call) {
   StringRef name =
       call.isInlineAsm() ? "asm" : call.getCalledFunction()->getName();
   if (isTrap(call)) {
-    fovea::simt::Op &op = result.table.add();
-    op.name = "trap";
-    op.where = describe(call);
-    builder.CreateCall(
-        getFunction("fovea_simt_trap", builder.getVoidTy(), {pointer}),
-        {getAddress(builder, op)});
+    emitCall(builder, "fovea_simt_trap", builder.getVoidTy(),
+             {getAddress(addOp("trap", call), context)});
     call.eraseFromParent();
     return Error::success();
   }
@@ -378,27 +366,24 @@ Error Rewriter::rewriteCall(CallInst &call) {
   if (registerName.consume_front("llvm.nvvm.read.ptx.sreg.")) {
     int number = findSpecialRegister(registerName.str());
     if (number < 0)
-      return makeError("special register '" + registerName +
-                       "' is not emulated");
-    FunctionCallee read = getFunction("fovea_simt_register", i64, {i32});
-    Value *value =
-        builder.CreateCall(read, {builder.getInt32(uint32_t(number))});
+      return createStringError("special register '" + registerName +
+                               "' is not emulated");
+    Value *value = emitCall(builder, "fovea_simt_register", i64,
+                            {builder.getInt32(uint32_t(number))});
     call.replaceAllUsesWith(fromSlot(builder, value, call.getType()));
     call.eraseFromParent();
     return Error::success();
   }
 
-  fovea::simt::Op &op = result.table.add();
-  op.name = name.str();
-  op.where = describe(call);
+  fovea::simt::Op &op = addOp(name, call);
   SmallVector<Value *> in;
   for (Value *operand : call.args()) {
     if (operand->getType()->isMetadataTy())
       continue;
     in.push_back(toSlot(builder, operand));
     if (!in.back())
-      return makeError("operand " + Twine(in.size() - 1) + " of '" + name +
-                       "' has more than 64 bits");
+      return createStringError("operand " + Twine(in.size() - 1) + " of '" +
+                               name + "' has more than 64 bits");
   }
   SmallVector<Type *> outs;
   if (auto *structure = dyn_cast<StructType>(call.getType()))
@@ -408,23 +393,22 @@ Error Rewriter::rewriteCall(CallInst &call) {
   for (Type *type : outs)
     if (!type->isPointerTy() && (type->getPrimitiveSizeInBits() == 0 ||
                                  type->getPrimitiveSizeInBits() > 64))
-      return makeError("a result of '" + name + "' has more than 64 bits");
+      return createStringError("a result of '" + name +
+                               "' has more than 64 bits");
   op.numIn = in.size();
   op.numOut = outs.size();
   if (op.numIn > kMaxSlots || op.numOut > kMaxSlots)
-    return makeError("'" + name + "' has too many operands");
+    return createStringError("'" + name + "' has too many operands");
   if (Error error = bind(call, op))
     return error;
 
   auto [operands, results] = getSlots(*call.getFunction());
   for (auto [i, value] : enumerate(in))
     builder.CreateStore(value, builder.CreateConstGEP1_64(i64, operands, i));
-  FunctionCallee execute = getFunction(
-      "fovea_simt_execute", builder.getVoidTy(), {pointer, pointer, pointer});
-  CallInst *executed =
-      builder.CreateCall(execute, {getAddress(builder, op), operands, results});
   // Not to be made dependent on conditions that differ between threads.
-  executed->setConvergent();
+  emitCall(builder, "fovea_simt_execute", builder.getVoidTy(),
+           {getAddress(op, context), operands, results})
+      ->setConvergent();
   SmallVector<Value *> values;
   for (auto [i, type] : enumerate(outs))
     values.push_back(fromSlot(
@@ -548,12 +532,12 @@ Error Rewriter::rewrite(const Triple &triple, const DataLayout &layout) {
   for (Function *function : functions)
     function->setLinkage(GlobalValue::InternalLinkage);
   if (kernels.empty())
-    return makeError("the module has no kernel");
+    return createStringError("the module has no kernel");
 
   std::string text;
   raw_string_ostream stream(text);
   if (verifyModule(module, &stream))
-    return makeError("rewritten device code is not valid: " + text);
+    return createStringError("rewritten device code is not valid: " + text);
   return Error::success();
 }
 

@@ -31,6 +31,9 @@ struct Rewritten {
   std::vector<KernelInfo> kernels;
 };
 
+/// The address of an element of the table.
+llvm::Constant *getAddress(const Op &op, llvm::LLVMContext &context);
+
 /// Makes an NVVM module run on the host, under the runtime: intrinsics and
 /// inline assembly become calls, shared memory a part of the block's, and every
 /// kernel gets a function of its name with `kEntryPrefix`.

@@ -10,7 +10,7 @@
 #include "CHeader.h"
 #include "Compilation.h"
 #include "CompilerThread.h"
-#include "FileEntry.h"
+#include "PackedEntry.h"
 #include "fovea/ExecutionEngine/GPU.h"
 #include "fovea/Target/CPU/HostTarget.h"
 #include "fovea/Target/LLVM/EmitCode.h"

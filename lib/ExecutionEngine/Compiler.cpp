@@ -10,13 +10,13 @@
 #include "Compilation.h"
 #include "CompilerThread.h"
 #include "PackedEntry.h"
-#include "Stopwatch.h"
 #include "fovea/Differentiate/Passes.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/GPU.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Pipelines/Pipelines.h"
+#include "fovea/Support/Clock.h"
 #include "fovea/Target/CPU/CPUInfo.h"
 #include "fovea/Target/CPU/HostTarget.h"
 #include "fovea/Target/NVVM/GPUInfo.h"
@@ -284,7 +284,7 @@ Compilation::Compilation(const CompileOptions &options)
 }
 
 llvm::Error Compilation::parse(StringRef text) {
-  fovea::detail::Stopwatch watch;
+  Stopwatch watch;
   // The parser reads up to a null character, which a StringRef may lack.
   sources.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBufferCopy(text, options.sourceName),
@@ -334,7 +334,7 @@ struct HeadroomInstrumentation : PassInstrumentation {
 } // namespace
 
 llvm::Error Compilation::runPasses(bool stopAtKernels) {
-  fovea::detail::Stopwatch watch;
+  Stopwatch watch;
   dropOtherEntries(*module, entry);
   entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                  UnitAttr::get(&context));
@@ -355,7 +355,7 @@ llvm::Expected<std::unique_ptr<llvm::Module>>
 Compilation::translate(llvm::LLVMContext &llvmContext,
                        llvm::TargetMachine &machine, StringRef &entryName) {
   fovea::detail::checkHeadroom();
-  fovea::detail::Stopwatch watch;
+  Stopwatch watch;
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(*module, llvmContext, options.sourceName);
   if (!llvmModule)

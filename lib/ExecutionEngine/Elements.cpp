@@ -7,8 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/Elements.h"
-#include "llvm/ADT/APFloat.h"
-#include "llvm/ADT/bit.h"
+#include "fovea/Support/HalfFloat.h"
 #include "llvm/Support/ErrorHandling.h"
 #include <cstring>
 
@@ -66,78 +65,56 @@ std::optional<ElementType> fovea::getIntegerType(unsigned bits) {
   return std::nullopt;
 }
 
-static double decodeHalf(uint16_t bits, const fltSemantics &semantics) {
-  APFloat value(semantics, APInt(16, bits));
-  bool losesInfo;
-  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
-                &losesInfo);
-  return value.convertToDouble();
-}
-
-static uint16_t encodeHalf(double number, const fltSemantics &semantics) {
-  APFloat value(number);
-  bool losesInfo;
-  value.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
-  return value.bitcastToAPInt().getZExtValue();
+/// Calls visit with a number of the type that elements are stored as, floats of
+/// 16 bits as their bits.
+template <typename Visit>
+static auto visitStorage(ElementType type, Visit visit) {
+  switch (type) {
+  case ElementType::F32:
+    return visit(float());
+  case ElementType::F64:
+    return visit(double());
+  case ElementType::F16:
+  case ElementType::BF16:
+    return visit(uint16_t());
+  case ElementType::I1:
+    return visit(uint8_t());
+  case ElementType::I8:
+    return visit(int8_t());
+  case ElementType::I16:
+    return visit(int16_t());
+  case ElementType::I32:
+    return visit(int32_t());
+  case ElementType::I64:
+  case ElementType::Index:
+    return visit(int64_t());
+  }
+  llvm_unreachable("unknown element type");
 }
 
 double fovea::getElement(const void *data, ElementType type, int64_t index) {
-  auto load = [&](auto sample) {
-    decltype(sample) value;
+  return visitStorage(type, [&](auto value) -> double {
     std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(value),
                 sizeof(value));
-    return value;
-  };
-  switch (type) {
-  case ElementType::F16:
-    return decodeHalf(load(uint16_t()), APFloat::IEEEhalf());
-  case ElementType::BF16:
-    return bit_cast<float>(uint32_t(load(uint16_t())) << 16);
-  case ElementType::F32:
-    return load(float());
-  case ElementType::F64:
-    return load(double());
-  case ElementType::I1:
-    return load(uint8_t()) != 0;
-  case ElementType::I8:
-    return load(int8_t());
-  case ElementType::I16:
-    return load(int16_t());
-  case ElementType::I32:
-    return load(int32_t());
-  case ElementType::I64:
-  case ElementType::Index:
-    return load(int64_t());
-  }
-  llvm_unreachable("unknown element type");
+    if (type == ElementType::F16)
+      return extendF16(value);
+    if (type == ElementType::BF16)
+      return extendBF16(value);
+    return type == ElementType::I1 ? value != 0 : value;
+  });
 }
 
 void fovea::setElement(void *data, ElementType type, int64_t index,
                        double value) {
-  auto store = [&](auto converted) {
-    std::memcpy(static_cast<char *>(data) + index * sizeof(converted),
-                &converted, sizeof(converted));
-  };
-  switch (type) {
-  case ElementType::F16:
-    return store(encodeHalf(value, APFloat::IEEEhalf()));
-  case ElementType::BF16:
-    return store(encodeHalf(value, APFloat::BFloat()));
-  case ElementType::F32:
-    return store(static_cast<float>(value));
-  case ElementType::F64:
-    return store(value);
-  case ElementType::I1:
-    return store(static_cast<uint8_t>(value != 0));
-  case ElementType::I8:
-    return store(static_cast<int8_t>(value));
-  case ElementType::I16:
-    return store(static_cast<int16_t>(value));
-  case ElementType::I32:
-    return store(static_cast<int32_t>(value));
-  case ElementType::I64:
-  case ElementType::Index:
-    return store(static_cast<int64_t>(value));
-  }
-  llvm_unreachable("unknown element type");
+  visitStorage(type, [&](auto stored) {
+    if (type == ElementType::F16)
+      stored = truncateToF16(truncateToOdd(value));
+    else if (type == ElementType::BF16)
+      stored = truncateToBF16(truncateToOdd(value));
+    else
+      stored = static_cast<decltype(stored)>(
+          type == ElementType::I1 ? value != 0 : value);
+    std::memcpy(static_cast<char *>(data) + index * sizeof(stored), &stored,
+                sizeof(stored));
+  });
 }

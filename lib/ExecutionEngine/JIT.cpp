@@ -8,8 +8,8 @@
 
 #include "fovea/ExecutionEngine/JIT.h"
 #include "CompilerThread.h"
-#include "Stopwatch.h"
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Support/Clock.h"
 #include "fovea/Target/LLVM/EmitCode.h"
 #include "fovea/Target/LLVM/RunPasses.h"
 #include "fovea/Target/NVVM/Attributes.h"

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "PackedEntry.h"
+#include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Target/CPU/HostTarget.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 
@@ -27,17 +29,16 @@ static Type *getScalarType(LLVMContext &context, ElementType type) {
     return Type::getDoubleTy(context);
   case ElementType::I1:
     return Type::getInt1Ty(context);
-  case ElementType::I8:
-    return Type::getInt8Ty(context);
-  case ElementType::I16:
-    return Type::getInt16Ty(context);
-  case ElementType::I32:
-    return Type::getInt32Ty(context);
-  case ElementType::I64:
-  case ElementType::Index:
-    return Type::getInt64Ty(context);
+  default:
+    return Type::getIntNTy(context, 8 * getByteWidth(type));
   }
-  llvm_unreachable("unknown element type");
+}
+
+/// Item `index` of what a packed function takes.
+static Value *loadItem(IRBuilder<> &builder, Value *list, size_t index) {
+  Type *pointer = builder.getPtrTy();
+  return builder.CreateLoad(
+      pointer, builder.CreateConstInBoundsGEP1_64(pointer, list, index));
 }
 
 /// The type of a value inside the struct of results, and of the descriptor of a
@@ -82,13 +83,6 @@ loadBytes(IRBuilder<> &builder, Value *descriptor, const ValueSpec &spec) {
 static void checkSeparateArguments(IRBuilder<> &builder,
                                    const Kernel::Impl &impl,
                                    ArrayRef<Value *> descriptors) {
-  if (impl.separateArguments.empty())
-    return;
-  Type *pointer = builder.getPtrTy(), *word = builder.getInt64Ty();
-  Module &module = *builder.GetInsertBlock()->getModule();
-  FunctionCallee check =
-      module.getOrInsertFunction("fovea_rt_check_separate", builder.getVoidTy(),
-                                 pointer, pointer, word, pointer, word);
   for (const fovea::detail::SeparateArguments &pair : impl.separateArguments) {
     Value *message = builder.CreateGlobalString(pair.getMessage(
         [&](unsigned index) { return impl.describeArgument(index); }));
@@ -98,8 +92,8 @@ static void checkSeparateArguments(IRBuilder<> &builder,
     };
     auto [written, writtenBytes] = bytesOf(pair.written);
     auto [other, otherBytes] = bytesOf(pair.other);
-    builder.CreateCall(check,
-                       {message, written, writtenBytes, other, otherBytes});
+    emitCall(builder, "fovea_rt_check_separate", builder.getVoidTy(),
+             {message, written, writtenBytes, other, otherBytes});
   }
 }
 
@@ -145,17 +139,14 @@ Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
       GlobalValue::ExternalLinkage, kPackedName, module);
   IRBuilder<> builder(BasicBlock::Create(context, "entry", packed));
   Value *list = packed->getArg(0);
-  auto loadPointer = [&](size_t index) {
-    return builder.CreateLoad(
-        pointer, builder.CreateConstInBoundsGEP1_64(pointer, list, index));
-  };
   size_t next = 0;
   SmallVector<Value *> arguments;
-  Value *result = signature.results.empty() ? nullptr : loadPointer(next++);
+  Value *result =
+      signature.results.empty() ? nullptr : loadItem(builder, list, next++);
   if (writesStruct)
     arguments.push_back(result);
   for (const ValueSpec &spec : signature.arguments) {
-    Value *address = loadPointer(next++);
+    Value *address = loadItem(builder, list, next++);
     if (!spec.isScalar) {
       arguments.push_back(address);
       continue;
@@ -177,4 +168,98 @@ Expected<StringRef> fovea::detail::addPackedEntry(Module &module,
   }
   builder.CreateRetVoid();
   return StringRef(kPackedName);
+}
+
+//===----------------------------------------------------------------------===//
+// Entry points of code in files
+//===----------------------------------------------------------------------===//
+
+void fovea::detail::setBaselineCPU(Function &function,
+                                   const TargetMachine &machine) {
+  function.addFnAttr("target-cpu", getBaselineCPU(machine.getTargetTriple()));
+  function.addFnAttr("target-features", "");
+}
+
+namespace {
+/// Emits calls of the runtime that check the items of the list `arguments`.
+class CheckEmitter {
+public:
+  CheckEmitter(IRBuilder<> &builder, Value *arguments)
+      : builder(builder), module(*builder.GetInsertBlock()->getModule()),
+        arguments(arguments) {}
+
+  void checkCPU(StringRef cpu, StringRef features) {
+    auto *state = new GlobalVariable(
+        module, builder.getInt32Ty(), /*isConstant=*/false,
+        GlobalValue::InternalLinkage, builder.getInt32(0), "cpu_is_checked");
+    emit("fovea_rt_check_cpu", {state, builder.CreateGlobalString(cpu),
+                                builder.CreateGlobalString(features)});
+  }
+
+  void checkAddress(const std::string &name, size_t index, unsigned alignment) {
+    emit("fovea_rt_check_address", {builder.CreateGlobalString(name),
+                                    load(index), builder.getInt64(alignment)});
+  }
+
+  void checkTensor(const std::string &name, size_t index,
+                   const ValueSpec &spec) {
+    Constant *shape = ConstantDataArray::get(
+        builder.getContext(), ArrayRef<uint64_t>(toWords(spec.shape)));
+    auto *extents =
+        new GlobalVariable(module, shape->getType(), /*isConstant=*/true,
+                           GlobalValue::PrivateLinkage, shape, "extents");
+    emit("fovea_rt_check_tensor",
+         {builder.CreateGlobalString(name), load(index),
+          builder.getInt64(spec.shape.size()), extents,
+          builder.getInt64(getByteWidth(spec.elementType))});
+  }
+
+private:
+  static SmallVector<uint64_t> toWords(ArrayRef<int64_t> numbers) {
+    // A rank of 0 has no extents, but an address.
+    SmallVector<uint64_t> words(numbers);
+    if (words.empty())
+      words.push_back(0);
+    return words;
+  }
+
+  Value *load(size_t index) { return loadItem(builder, arguments, index); }
+
+  void emit(StringRef name, ArrayRef<Value *> operands) {
+    emitCall(builder, name, builder.getVoidTy(), operands);
+  }
+
+  IRBuilder<> &builder;
+  Module &module;
+  Value *arguments;
+};
+} // namespace
+
+static_assert(kDynamicExtent == std::numeric_limits<int64_t>::min(),
+              "what fovea_rt_check_tensor takes for any extent");
+
+Function *fovea::detail::addFileEntry(Function *packed, StringRef name,
+                                      const Kernel::Impl &impl,
+                                      const TargetMachine &machine) {
+  Function *entry =
+      Function::Create(packed->getFunctionType(), GlobalValue::ExternalLinkage,
+                       name, *packed->getParent());
+  setBaselineCPU(*entry, machine);
+  packed->addFnAttr(Attribute::NoInline);
+  IRBuilder<> builder(BasicBlock::Create(entry->getContext(), "entry", entry));
+  CheckEmitter checks(builder, entry->getArg(0));
+  checks.checkCPU(machine.getTargetCPU(), getNeededFeatures(machine));
+  size_t index = 0;
+  if (!impl.signature.results.empty())
+    checks.checkAddress("results of @" + impl.name, index++, alignof(int64_t));
+  for (auto [number, spec] : enumerate(impl.signature.arguments)) {
+    std::string argument = impl.describeArgument(number);
+    if (spec.isScalar)
+      checks.checkAddress(argument, index++, 1);
+    else
+      checks.checkTensor(argument, index++, spec);
+  }
+  builder.CreateCall(packed, {entry->getArg(0)});
+  builder.CreateRetVoid();
+  return entry;
 }

@@ -19,6 +19,17 @@ namespace fovea::detail {
 llvm::Expected<llvm::StringRef> addPackedEntry(llvm::Module &module,
                                                Kernel::Impl &impl);
 
+/// Adds a function `name` of the type of `packed` that checks what the
+/// compiler's library checks before it calls that: the machine, once, and what
+/// the host passes. Any machine can execute it.
+llvm::Function *addFileEntry(llvm::Function *packed, llvm::StringRef name,
+                             const Kernel::Impl &impl,
+                             const llvm::TargetMachine &machine);
+
+/// Makes code for `function` that any machine can execute.
+void setBaselineCPU(llvm::Function &function,
+                    const llvm::TargetMachine &machine);
+
 } // namespace fovea::detail
 
 #endif // FOVEA_LIB_EXECUTIONENGINE_PACKEDENTRY_H

@@ -13,13 +13,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Support/HalfFloat.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/gpu.h"
-#include "llvm/ADT/bit.h"
+#include "llvm/IR/Module.h"
 #include <cmath>
 #include <cstring>
 
 using namespace llvm;
+using namespace fovea;
 
 //===----------------------------------------------------------------------===//
 // Half precision
@@ -29,69 +31,25 @@ using namespace llvm;
 // has them all. A 16-bit float travels in the low bits of a float register, so
 // that a float argument or result carries it on every compiler.
 
-static float carry(uint16_t bits) { return bit_cast<float>(uint32_t(bits)); }
+static float carry(uint16_t bits) { return toFloat(bits); }
 
-static float truncateToBF16(float value) {
-  uint32_t bits = bit_cast<uint32_t>(value);
-  if (std::isnan(value))
-    return carry((bits >> 16) | 0x40);
-  return carry((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+static float truncateFloatToBF16(float value) {
+  return carry(truncateToBF16(value));
 }
-
-/// Rounds to odd: a later rounding to 16 bits then sees what was cut off.
-static float truncateToOdd(double value) {
-  float rounded = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(rounded) == value)
-    return rounded;
-  uint32_t bits = bit_cast<uint32_t>(rounded);
-  // Towards zero first, then the last bit set.
-  if (std::abs(static_cast<double>(rounded)) > std::abs(value))
-    --bits;
-  return bit_cast<float>(bits | 1);
-}
-
 static float truncateDoubleToBF16(double value) {
-  return truncateToBF16(truncateToOdd(value));
+  return carry(truncateToBF16(truncateToOdd(value)));
 }
-
-static float truncateToF16(float value) {
-  uint32_t bits = bit_cast<uint32_t>(value);
-  uint16_t sign = (bits >> 16) & 0x8000;
-  uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000)
-    return carry(sign | 0x7e00 | ((magnitude >> 13) & 0x1ff));
-  // 65520 and above round to infinity.
-  if (magnitude >= 0x477ff000)
-    return carry(sign | 0x7c00);
-  if (magnitude < 0x38800000) {
-    // Subnormal: adding 0.5 lets the hardware round at the right bit.
-    float shifted = bit_cast<float>(magnitude) + 0.5f;
-    return carry(sign | uint16_t(bit_cast<uint32_t>(shifted) - 0x3f000000));
-  }
-  uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return carry(sign | uint16_t((rounded - 0x38000000) >> 13));
+static float truncateFloatToF16(float value) {
+  return carry(truncateToF16(value));
 }
-
 static float truncateDoubleToF16(double value) {
-  return truncateToF16(truncateToOdd(value));
+  return carry(truncateToF16(truncateToOdd(value)));
 }
-
-static float extendF16(float carried) {
-  uint32_t bits = bit_cast<uint32_t>(carried) & 0xffff;
-  uint32_t sign = (bits & 0x8000) << 16;
-  uint32_t magnitude = bits & 0x7fff;
-  if (magnitude >= 0x7c00)
-    return bit_cast<float>(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
-  uint32_t moved = (magnitude << 13) + 0x38000000;
-  // Subnormal numbers are normal in f32. Arithmetic on normal numbers only:
-  // kernels run with subnormal ones counted as zero.
-  if (magnitude < 0x400)
-    moved = bit_cast<uint32_t>(bit_cast<float>(moved + 0x800000) - 0x1p-14f);
-  return bit_cast<float>(sign | moved);
+static float extendCarriedF16(float carried) {
+  return extendF16(toBits(carried));
 }
-
-static float extendBF16(float carried) {
-  return bit_cast<float>((bit_cast<uint32_t>(carried) & 0xffff) << 16);
+static float extendCarriedBF16(float carried) {
+  return extendBF16(toBits(carried));
 }
 
 //===----------------------------------------------------------------------===//
@@ -181,11 +139,22 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   add("ldexp", static_cast<double (*)(double, int)>(&::ldexp));
   add("ldexpf", static_cast<float (*)(float, int)>(&::ldexpf));
 
-  add("__truncsfbf2", &truncateToBF16);
+  add("__truncsfbf2", &truncateFloatToBF16);
   add("__truncdfbf2", &truncateDoubleToBF16);
-  add("__truncsfhf2", &truncateToF16);
+  add("__truncsfhf2", &truncateFloatToF16);
   add("__truncdfhf2", &truncateDoubleToF16);
-  add("__extendhfsf2", &extendF16);
-  add("__extendbfsf2", &extendBF16);
+  add("__extendhfsf2", &extendCarriedF16);
+  add("__extendbfsf2", &extendCarriedBF16);
   return symbols;
+}
+
+CallInst *fovea::emitCall(IRBuilderBase &builder, StringRef name, Type *result,
+                          ArrayRef<Value *> operands) {
+  SmallVector<Type *> types;
+  for (Value *operand : operands)
+    types.push_back(operand->getType());
+  return builder.CreateCall(
+      builder.GetInsertBlock()->getModule()->getOrInsertFunction(
+          name, FunctionType::get(result, types, /*isVarArg=*/false)),
+      operands);
 }

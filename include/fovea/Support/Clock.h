@@ -34,6 +34,19 @@ inline double now(Clock clock) {
       .count();
 }
 
+class Stopwatch {
+public:
+  /// Seconds since construction or the last lap.
+  double lap() {
+    double before = last;
+    last = now(Clock::Wall);
+    return last - before;
+  }
+
+private:
+  double last = now(Clock::Wall);
+};
+
 } // namespace fovea
 
 #endif // FOVEA_SUPPORT_CLOCK_H

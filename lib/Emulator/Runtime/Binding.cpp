@@ -59,30 +59,18 @@ static bool bindCollective(Op &op, const Words &words, bool isIntrinsic) {
   int mask = isIntrinsic ? 0 : last;
   const std::string &base = words[0];
   if (base == "shfl" && words.size() > 2 && words[1] == "sync") {
-    static const char *const modes[] = {"bfly", "up", "down", "idx"};
-    for (int i = 0; i < 4; ++i)
-      if (words[2] == modes[i]) {
-        op.param[0] = i;
-        return useWarp(op, shuffle, mask);
-      }
-    return false;
+    op.param[0] = findAny({words[2]}, {"bfly", "up", "down", "idx"});
+    return op.param[0] >= 0 && useWarp(op, shuffle, mask);
   }
-  if (base == "vote") {
-    static const char *const modes[] = {"any", "all", "ballot", "uni"};
-    for (int i = 0; i < 4; ++i)
-      if (contains(words, modes[i]) && contains(words, "sync")) {
-        op.param[0] = i;
-        return useWarp(op, vote, mask);
-      }
-    return false;
+  if (base == "vote" && contains(words, "sync")) {
+    op.param[0] = findAny(words, {"any", "all", "ballot", "uni"});
+    return op.param[0] >= 0 && useWarp(op, vote, mask);
   }
   if (base == "match" && contains(words, "sync")) {
     op.param[0] = contains(words, "all");
     return useWarp(op, match, mask);
   }
   if (base == "redux" && words.size() > 2) {
-    static const char *const names[] = {"add", "and",  "or",   "xor",  "min",
-                                        "max", "umin", "umax", "fmin", "fmax"};
     std::string name = words[2];
     // redux.sync.max.u32, redux.sync.max.abs.NaN.f32
     if (name == "min" || name == "max") {
@@ -93,12 +81,10 @@ static bool bindCollective(Op &op, const Words &words, bool isIntrinsic) {
     }
     op.param[1] = contains(words, "abs");
     op.param[2] = contains(words, "NaN");
-    for (int i = 0; i < 10; ++i)
-      if (name == names[i]) {
-        op.param[0] = i;
-        return useWarp(op, reduce, last);
-      }
-    return false;
+    // In the order of Reduction.
+    op.param[0] = findAny({name}, {"add", "and", "or", "xor", "min", "max",
+                                   "umin", "umax", "fmin", "fmax"});
+    return op.param[0] >= 0 && useWarp(op, reduce, last);
   }
   if (base == "elect")
     return useWarp(op, elect, last);

@@ -201,11 +201,8 @@ FOVEA_SIMT_LANE(fovea::simt::bulkLoad) {
     copy.bytes = in[sourceAt + 1];
   }
   checkBox(thread, op, in[0], copy);
-  uint32_t offset = block.getOffset(in[barrierAt], 8, op);
-  auto it = block.mbarriers.find(offset);
-  if (it == block.mbarriers.end())
-    fail(&op, "the mbarrier at shared +%u has not been initialised", offset);
-  MBarrier &barrier = it->second;
+  uint32_t barrierOffset;
+  MBarrier &barrier = findMBarrier(thread, op, in[barrierAt], barrierOffset);
   block.races.copyWrites(block, *thread.warp, copy.clock, copy.offset,
                          copy.bytes, op, /*done=*/false);
   barrier.copies.push_back(std::move(copy));

@@ -113,6 +113,18 @@ inline bool contains(const Words &words, const char *word) {
   return false;
 }
 
+/// The number of the first of `names` that is among `words`, else -1.
+inline int findAny(const Words &words,
+                   std::initializer_list<const char *> names) {
+  int number = 0;
+  for (const char *name : names) {
+    if (contains(words, name))
+      return number;
+    ++number;
+  }
+  return -1;
+}
+
 // Scalars.cpp: arithmetic of one thread. False if it is not known.
 bool bindScalar(Op &op, const Words &words);
 

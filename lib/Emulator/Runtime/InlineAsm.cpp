@@ -163,9 +163,7 @@ void Parser::parseStatement(std::string statement) {
   std::vector<Operand> operands = parseOperands(rest);
   if (!error.empty())
     return;
-  Op &inner = table.add();
-  inner.name = opcode;
-  inner.where = op.where;
+  Op &inner = table.add(opcode, op.where);
   if (!bindInstruction(inner, operands.size()))
     return setError("instruction '" + opcode + "' is not emulated");
   instruction.op = &inner;

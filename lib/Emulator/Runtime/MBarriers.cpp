@@ -10,8 +10,8 @@
 
 using namespace fovea::simt;
 
-static MBarrier &find(Thread &thread, const Op &op, Slot address,
-                      uint32_t &offset) {
+MBarrier &fovea::simt::findMBarrier(Thread &thread, const Op &op, Slot address,
+                                    uint32_t &offset) {
   Block &block = *thread.block;
   offset = block.getOffset(address, 8, op);
   auto it = block.mbarriers.find(offset);
@@ -65,7 +65,7 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierInit) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierInvalidate) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   if (!barrier.copies.empty())
     fail(&op,
          "the mbarrier at shared +%u is invalidated while copies are "
@@ -82,7 +82,7 @@ static void giveToken(const Op &op, const MBarrier &barrier, Slot *out) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierArrive) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   uint32_t count = op.numIn > 1 ? uint32_t(in[1]) : 1;
   giveToken(op, barrier, out);
   if (op.param[0]) {
@@ -96,7 +96,7 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArrive) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveExpect) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   giveToken(op, barrier, out);
   barrier.transactions += uint32_t(in[1]);
   arrive(thread, op, offset, barrier, 1);
@@ -104,13 +104,13 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveExpect) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierExpect) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   barrier.transactions += uint32_t(in[1]);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierComplete) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   barrier.transactions -= uint32_t(in[1]);
   updateMBarrier(*thread.block, barrier);
 }
@@ -123,13 +123,13 @@ static bool isOver(const Op &op, const MBarrier &barrier, Slot which) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierTest) {
   uint32_t offset;
-  MBarrier *barrier = &find(thread, op, in[0], offset);
+  MBarrier *barrier = &findMBarrier(thread, op, in[0], offset);
   if (!isOver(op, *barrier, in[1])) {
     // Time passes: other threads run before the answer is no.
     thread.barrier = offset;
     thread.polledAt = thread.block->progress;
     suspend(thread, Wait::Poll);
-    barrier = &find(thread, op, in[0], offset);
+    barrier = &findMBarrier(thread, op, in[0], offset);
   }
   bool over = isOver(op, *barrier, in[1]);
   if (over)
@@ -139,7 +139,7 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierTest) {
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveAfterCopies) {
   uint32_t offset;
-  MBarrier &barrier = find(thread, op, in[0], offset);
+  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   if (!op.param[0])
     ++barrier.pending;
   // The engine brings the thread's copies to an end and then arrives for it.

@@ -94,8 +94,7 @@ static void gatherHalves(const Op &op, const Slot *const *in, unsigned k,
     unsigned g = lane / 4, q = lane % 4;
     for (unsigned i = 0; i < numLeft + numRight; ++i)
       for (unsigned half = 0; half < 2; ++half) {
-        uint32_t bits = in[lane][i] >> 16 * half & 0xffff;
-        float value = bf16 ? bf16ToFloat(bits) : f16ToFloat(bits);
+        float value = halfToFloat(bf16, in[lane][i], half);
         if (i < numLeft)
           left[g + i % 2 * 8][q * 2 + half + i / 2 * 8] = value;
         else
@@ -159,8 +158,9 @@ FOVEA_SIMT_WARP(fovea::simt::multiplyMatrix) {
   for (unsigned lane = 0; lane < 32; ++lane)
     for (unsigned i = 0; i < 4; ++i)
       sum[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] =
-          halfSums ? f16ToFloat(in[lane][first + i / 2] >> i % 2 * 16 & 0xffff)
-                   : toFloat(in[lane][first + i]);
+          halfSums
+              ? halfToFloat(/*isBF16=*/false, in[lane][first + i / 2], i % 2)
+              : toFloat(in[lane][first + i]);
   for (unsigned row = 0; row < 16; ++row)
     for (unsigned i = 0; i < k; ++i)
       for (unsigned column = 0; column < 8; ++column)
@@ -170,8 +170,8 @@ FOVEA_SIMT_WARP(fovea::simt::multiplyMatrix) {
     unsigned column = lane % 4 * 2;
     for (unsigned i = 0; i < 2; ++i)
       if (halfSums) {
-        out[lane][i] = floatToF16(rows[i * 8][column]) |
-                       floatToF16(rows[i * 8][column + 1]) << 16;
+        out[lane][i] = toHalfBits(false, rows[i * 8][column]) |
+                       toHalfBits(false, rows[i * 8][column + 1]) << 16;
       } else {
         out[lane][2 * i] = toBits(rows[i * 8][column]);
         out[lane][2 * i + 1] = toBits(rows[i * 8][column + 1]);

@@ -84,10 +84,13 @@ struct Op {
 struct OpTable {
   std::vector<std::unique_ptr<Op>> ops;
 
-  Op &add() {
+  Op &add(std::string name, std::string where) {
     ops.push_back(std::make_unique<Op>());
-    ops.back()->index = ops.size() - 1;
-    return *ops.back();
+    Op &op = *ops.back();
+    op.name = std::move(name);
+    op.where = std::move(where);
+    op.index = ops.size() - 1;
+    return op;
   }
 };
 

@@ -86,11 +86,9 @@ static void compute(const Op &op, const Slot *in, Slot *out,
   bool bf16 = type == TypeBF16 || type == TypeBF16x2;
   uint32_t result = 0;
   for (unsigned half = 0; half < halves; ++half) {
-    float value = single([&](Slot bits) {
-      uint32_t part = bits >> 16 * half & 0xffff;
-      return bf16 ? bf16ToFloat(part) : f16ToFloat(part);
-    });
-    result |= (bf16 ? floatToBf16(value) : floatToF16(value)) << 16 * half;
+    float value =
+        single([&](Slot bits) { return halfToFloat(bf16, bits, half); });
+    result |= toHalfBits(bf16, value) << 16 * half;
   }
   out[0] = result;
 }
@@ -129,20 +127,17 @@ static FOVEA_SIMT_LANE(packHalves) {
     float value = toFloat(bits);
     if (op.param[2])
       value = value > 0 ? value : 0;
-    return bf16 ? floatToBf16(value) : floatToF16(value);
+    return toHalfBits(bf16, value);
   };
   out[0] = convert(in[0]) << 16 | convert(in[1]);
 }
 
 static FOVEA_SIMT_LANE(toHalf) {
-  out[0] = op.param[1] == TypeBF16 ? floatToBf16(toFloat(in[0]))
-                                   : floatToF16(toFloat(in[0]));
+  out[0] = toHalfBits(op.param[1] == TypeBF16, toFloat(in[0]));
 }
 
 static FOVEA_SIMT_LANE(fromHalf) {
-  uint32_t bits = in[0] & 0xffff;
-  out[0] =
-      toBits(op.param[1] == TypeBF16 ? bf16ToFloat(bits) : f16ToFloat(bits));
+  out[0] = toBits(halfToFloat(op.param[1] == TypeBF16, in[0]));
 }
 
 /// To nearest, ties away from zero.
@@ -249,29 +244,22 @@ bool fovea::simt::bindScalar(Op &op, const Words &words) {
   };
 
   static const std::map<std::string, LaneHandler> floats = {
-      {"ex2", ex2},       {"lg2", lg2},      {"rcp", rcp},
-      {"rsqrt", rsqrt},   {"sqrt", root},    {"sin", sine},
-      {"cos", cosine},    {"tanh", tangent}, {"abs", absolute},
-      {"fabs", absolute}, {"neg", negative}, {"fma", fusedMultiplyAdd},
-      {"fmax", maximum},  {"fmin", minimum}, {"div", divideFloats}};
+      {"ex2", ex2},         {"lg2", lg2},      {"rcp", rcp},
+      {"rsqrt", rsqrt},     {"sqrt", root},    {"sin", sine},
+      {"cos", cosine},      {"tanh", tangent}, {"abs", absolute},
+      {"fabs", absolute},   {"neg", negative}, {"fma", fusedMultiplyAdd},
+      {"div", divideFloats}};
   auto it = floats.find(base);
   // Other roundings than to nearest are not emulated.
   bool otherRounding = contains(words, "rz") || contains(words, "rm") ||
                        contains(words, "rp") || contains(words, "sat");
-  if (it != floats.end()) {
-    bool nan = contains(words, "NaN") || contains(words, "nan");
-    if (nan && base == "fmax")
-      return use(maximumOrNaN, isFloat && !otherRounding);
-    if (nan && base == "fmin")
-      return use(minimumOrNaN, isFloat && !otherRounding);
+  if (it != floats.end())
     return use(it->second, isFloat && !otherRounding);
-  }
-  if (base == "max" || base == "min") {
-    bool nan = contains(words, "NaN");
-    return use(base == "max" ? (nan ? maximumOrNaN : maximum)
-                             : (nan ? minimumOrNaN : minimum),
-               isFloat && op.numIn == 2);
-  }
+  bool nan = contains(words, "NaN") || contains(words, "nan");
+  if (base == "max" || base == "fmax")
+    return use(nan ? maximumOrNaN : maximum, isFloat && op.numIn == 2);
+  if (base == "min" || base == "fmin")
+    return use(nan ? minimumOrNaN : minimum, isFloat && op.numIn == 2);
   if (base == "add")
     return use(isFloat ? addFloats : addIntegers,
                type != NoType && !otherRounding);
@@ -292,13 +280,8 @@ bool fovea::simt::bindScalar(Op &op, const Words &words) {
   if (base == "selp")
     return use(selectSlot, op.numIn == 3);
   if (base == "setp") {
-    static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-    for (int i = 0; i < 6; ++i)
-      if (words.size() > 1 && words[1] == relations[i]) {
-        op.param[2] = i;
-        return use(compare, op.numIn == 2);
-      }
-    return false;
+    op.param[2] = findAny(words, {"eq", "ne", "lt", "le", "gt", "ge"});
+    return use(compare, op.param[2] >= 0 && op.numIn == 2);
   }
   // cvt.rn.bf16x2.f32 and its like; llvm.nvvm.ff2bf16x2.rn.
   bool relu = contains(words, "relu");
@@ -337,126 +320,78 @@ bool fovea::simt::bindScalar(Op &op, const Words &words) {
 // Special registers
 //===----------------------------------------------------------------------===//
 
-static const char *const registerNames[] = {"tid.x",
-                                            "tid.y",
-                                            "tid.z",
-                                            "ntid.x",
-                                            "ntid.y",
-                                            "ntid.z",
-                                            "ctaid.x",
-                                            "ctaid.y",
-                                            "ctaid.z",
-                                            "nctaid.x",
-                                            "nctaid.y",
-                                            "nctaid.z",
-                                            "laneid",
-                                            "warpid",
-                                            "nwarpid",
-                                            "warpsize",
-                                            "smid",
-                                            "nsmid",
-                                            "gridid",
-                                            "lanemask.eq",
-                                            "lanemask.lt",
-                                            "lanemask.le",
-                                            "lanemask.gt",
-                                            "lanemask.ge",
-                                            "clock",
-                                            "clock64",
-                                            "globaltimer",
-                                            "dynamic_smem_size",
-                                            "total_smem_size",
-                                            "cluster.ctarank",
-                                            "cluster.nctarank",
-                                            "cluster.ctaid.x",
-                                            "cluster.ctaid.y",
-                                            "cluster.ctaid.z",
-                                            "cluster.nctaid.x",
-                                            "cluster.nctaid.y",
-                                            "cluster.nctaid.z",
-                                            "clusterid.x",
-                                            "clusterid.y",
-                                            "clusterid.z",
-                                            "nclusterid.x",
-                                            "nclusterid.y",
-                                            "nclusterid.z",
-                                            "globaltimer.lo"};
-
-int fovea::simt::findSpecialRegister(const std::string &name) {
-  int number = 0;
-  for (const char *known : registerNames) {
-    if (name == known)
-      return number;
-    // PTX writes lanemask_eq where intrinsics write lanemask.eq.
-    if (std::string(known).rfind("lanemask.", 0) == 0 &&
-        name == std::string("lanemask_") + (known + 9))
-      return number;
-    ++number;
-  }
-  return -1;
-}
-
 static uint64_t getNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
+namespace {
+struct SpecialRegister {
+  const char *name;
+  uint64_t (*read)(const Block &block, const Thread &thread);
+};
+} // namespace
+
+/// As a cluster, every block is one of its own.
+static constexpr Dim3 firstBlock = {0, 0, 0}, oneBlock = {1, 1, 1};
+
+#define FOVEA_REGISTER(name, value)                                            \
+  SpecialRegister {                                                            \
+    name, [](const Block &block, const Thread &thread) -> uint64_t {           \
+      return value;                                                            \
+    }                                                                          \
+  }
+#define FOVEA_VECTOR(name, value)                                              \
+  FOVEA_REGISTER(name ".x", value.x), FOVEA_REGISTER(name ".y", value.y),      \
+      FOVEA_REGISTER(name ".z", value.z)
+static const SpecialRegister specialRegisters[] = {
+    FOVEA_VECTOR("tid", thread.position),
+    FOVEA_VECTOR("ntid", block.extent),
+    FOVEA_VECTOR("ctaid", block.index),
+    FOVEA_VECTOR("nctaid", block.grid),
+    FOVEA_VECTOR("cluster.ctaid", firstBlock),
+    FOVEA_VECTOR("cluster.nctaid", oneBlock),
+    FOVEA_VECTOR("clusterid", block.index),
+    FOVEA_VECTOR("nclusterid", block.grid),
+    FOVEA_REGISTER("cluster.ctarank", 0),
+    FOVEA_REGISTER("cluster.nctarank", 1),
+    FOVEA_REGISTER("laneid", thread.lane),
+    FOVEA_REGISTER("lanemask.eq", 1u << thread.lane),
+    FOVEA_REGISTER("lanemask.lt", (1u << thread.lane) - 1),
+    FOVEA_REGISTER("lanemask.le", (2u << thread.lane) - 1),
+    FOVEA_REGISTER("lanemask.gt", uint32_t(-(2u << thread.lane))),
+    FOVEA_REGISTER("lanemask.ge", uint32_t(-(1u << thread.lane))),
+    FOVEA_REGISTER("warpid", thread.warp->id),
+    FOVEA_REGISTER("nwarpid", block.warps.size()),
+    FOVEA_REGISTER("warpsize", 32),
+    FOVEA_REGISTER("smid", 0),
+    FOVEA_REGISTER("nsmid", 1),
+    FOVEA_REGISTER("gridid", 0),
+    FOVEA_REGISTER("clock", getNanoseconds()),
+    FOVEA_REGISTER("clock64", getNanoseconds()),
+    FOVEA_REGISTER("globaltimer", getNanoseconds()),
+    FOVEA_REGISTER("globaltimer.lo", getNanoseconds()),
+    FOVEA_REGISTER("dynamic_smem_size", block.dynamicShared),
+    FOVEA_REGISTER("total_smem_size", block.sharedBytes)};
+#undef FOVEA_VECTOR
+#undef FOVEA_REGISTER
+
+int fovea::simt::findSpecialRegister(const std::string &name) {
+  std::string wanted = name;
+  // PTX writes lanemask_eq where intrinsics write lanemask.eq.
+  if (wanted.rfind("lanemask_", 0) == 0)
+    wanted[8] = '.';
+  int number = 0;
+  for (const SpecialRegister &known : specialRegisters) {
+    if (wanted == known.name)
+      return number;
+    ++number;
+  }
+  return -1;
+}
+
 uint64_t fovea_simt_register(uint32_t number) {
   const Block &block = *currentBlock;
-  const Thread &thread = *block.current;
-  const Dim3 *vectors[] = {&thread.position, &block.extent, &block.index,
-                           &block.grid};
-  auto pick = [](const Dim3 &vector, uint32_t axis) {
-    return axis == 0 ? vector.x : axis == 1 ? vector.y : vector.z;
-  };
-  if (number < 12)
-    return pick(*vectors[number / 3], number % 3);
-  uint32_t bit = 1u << thread.lane;
-  switch (number) {
-  case 12:
-    return thread.lane;
-  case 13:
-    return thread.warp->id;
-  case 14:
-    return block.warps.size();
-  case 15:
-    return 32;
-  case 16:
-    return 0;
-  case 17:
-    return 1;
-  case 18:
-    return 0;
-  case 19:
-    return bit;
-  case 20:
-    return bit - 1;
-  case 21:
-    return bit | (bit - 1);
-  case 22:
-    return ~(bit | (bit - 1));
-  case 23:
-    return ~(bit - 1);
-  case 24:
-  case 25:
-  case 26:
-  case 43:
-    return getNanoseconds();
-  case 27:
-    return block.dynamicShared;
-  case 28:
-    return block.sharedBytes;
-  case 29:
-    return 0;
-  case 30:
-    return 1;
-  default:
-    // Every block is a cluster of its own.
-    if (number <= 33)
-      return 0;
-    if (number <= 36)
-      return 1;
-    return pick(number <= 39 ? block.index : block.grid, (number - 37) % 3);
-  }
+  return specialRegisters[number].read(block, *block.current);
 }

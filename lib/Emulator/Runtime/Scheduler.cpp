@@ -372,6 +372,11 @@ private:
 
 } // namespace
 
+static std::string toText(Dim3 extents) {
+  return std::to_string(extents.x) + " x " + std::to_string(extents.y) + " x " +
+         std::to_string(extents.z);
+}
+
 static std::string checkLaunch(const LoadedKernel &kernel, Dim3 grid,
                                Dim3 block, size_t shared,
                                const Options &options) {
@@ -381,16 +386,12 @@ static std::string checkLaunch(const LoadedKernel &kernel, Dim3 grid,
   uint64_t threads = uint64_t(block.x) * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.z > 64)
     return error("a block has 1 to 1024 threads, at most 64 along z, but got " +
-                 std::to_string(block.x) + " x " + std::to_string(block.y) +
-                 " x " + std::to_string(block.z));
+                 toText(block));
   if (kernel.required.x &&
       (kernel.required.x != block.x || kernel.required.y != block.y ||
        kernel.required.z != block.z))
-    return error("needs blocks of " + std::to_string(kernel.required.x) +
-                 " x " + std::to_string(kernel.required.y) + " x " +
-                 std::to_string(kernel.required.z) + " threads, but got " +
-                 std::to_string(block.x) + " x " + std::to_string(block.y) +
-                 " x " + std::to_string(block.z));
+    return error("needs blocks of " + toText(kernel.required) +
+                 " threads, but got " + toText(block));
   if (threads > kernel.maxThreads)
     return error("allows blocks of at most " +
                  std::to_string(kernel.maxThreads) + " threads, but got " +

@@ -228,6 +228,10 @@ void runProgram(Thread &thread, const Op &op, const Slot *in, Slot *out);
 
 /// A thread has left: barriers of all threads need one less.
 void barriersAfterExit(Block &block);
+/// The mbarrier at `address`, which is at `offset` of shared memory; fails the
+/// thread if there is none.
+MBarrier &findMBarrier(Thread &thread, const Op &op, Slot address,
+                       uint32_t &offset);
 /// Completes the phase of an mbarrier if nothing is missing.
 void updateMBarrier(Block &block, MBarrier &barrier);
 

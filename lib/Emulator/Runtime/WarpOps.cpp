@@ -9,6 +9,9 @@
 #include "Handlers.h"
 #include "Numbers.h"
 
+#include <algorithm>
+#include <functional>
+
 using namespace fovea::simt;
 
 /// Calls body(lane) for the lanes of `mask`.
@@ -26,26 +29,11 @@ FOVEA_SIMT_WARP(fovea::simt::shuffle) {
     unsigned by = operands[1] & 31, clamp = operands[2] & 31;
     unsigned segment = operands[2] >> 8 & 31;
     int last = (lane & segment) | (clamp & ~segment), first = lane & segment;
-    int from;
-    bool ok;
-    switch (op.param[0]) {
-    case 0:
-      from = lane ^ by;
-      ok = from <= last;
-      break;
-    case 1:
-      from = int(lane) - int(by);
-      ok = from >= last;
-      break;
-    case 2:
-      from = lane + by;
-      ok = from <= last;
-      break;
-    default:
-      from = first | (by & ~segment);
-      ok = from <= last;
-      break;
-    }
+    int from = op.param[0] == 0   ? int(lane ^ by)
+               : op.param[0] == 1 ? int(lane) - int(by)
+               : op.param[0] == 2 ? int(lane + by)
+                                  : int(first | (by & ~segment));
+    bool ok = op.param[0] == 1 ? from >= last : from <= last;
     if (!ok)
       from = lane;
     if (!(mask >> from & 1))
@@ -78,67 +66,56 @@ FOVEA_SIMT_WARP(fovea::simt::vote) {
 
 template <typename T, typename Combine>
 static Slot fold(uint32_t mask, const Slot *const *in, Combine combine) {
-  bool first = true;
-  T total = 0;
-  forLanes(mask, [&](unsigned lane) {
-    T value = T(uint32_t(in[lane][0]));
-    total = first ? value : combine(total, value);
-    first = false;
+  T total = T(uint32_t(in[__builtin_ctz(mask)][0]));
+  forLanes(mask & (mask - 1), [&](unsigned lane) {
+    total = combine(total, T(uint32_t(in[lane][0])));
   });
   return uint32_t(total);
 }
 
-FOVEA_SIMT_WARP(fovea::simt::reduce) {
-  Slot result = 0;
+/// param[1]: of absolute values; param[2]: NaN wins.
+static Slot foldFloats(const Op &op, uint32_t mask, const Slot *const *in) {
+  bool anyNaN = false;
+  // As fmin and fmax have it, the other number wins.
+  float total = NAN;
+  forLanes(mask, [&](unsigned lane) {
+    float value = toFloat(in[lane][0]);
+    if (op.param[1])
+      value = std::fabs(value);
+    anyNaN |= std::isnan(value);
+    total = op.param[0] == ReduceFMin ? std::fmin(total, value)
+                                      : std::fmax(total, value);
+  });
+  return op.param[2] && anyNaN ? 0x7fffffff : toBits(total);
+}
+
+static Slot fold(const Op &op, uint32_t mask, const Slot *const *in) {
+  auto least = [](auto a, auto b) { return std::min(a, b); };
+  auto most = [](auto a, auto b) { return std::max(a, b); };
   switch (op.param[0]) {
   case ReduceAdd:
-    result = fold<uint32_t>(mask, in, [](auto a, auto b) { return a + b; });
-    break;
+    return fold<uint32_t>(mask, in, std::plus<>());
   case ReduceAnd:
-    result = fold<uint32_t>(mask, in, [](auto a, auto b) { return a & b; });
-    break;
+    return fold<uint32_t>(mask, in, std::bit_and<>());
   case ReduceOr:
-    result = fold<uint32_t>(mask, in, [](auto a, auto b) { return a | b; });
-    break;
+    return fold<uint32_t>(mask, in, std::bit_or<>());
   case ReduceXor:
-    result = fold<uint32_t>(mask, in, [](auto a, auto b) { return a ^ b; });
-    break;
+    return fold<uint32_t>(mask, in, std::bit_xor<>());
   case ReduceMin:
-    result =
-        fold<int32_t>(mask, in, [](auto a, auto b) { return a < b ? a : b; });
-    break;
+    return fold<int32_t>(mask, in, least);
   case ReduceMax:
-    result =
-        fold<int32_t>(mask, in, [](auto a, auto b) { return a > b ? a : b; });
-    break;
+    return fold<int32_t>(mask, in, most);
   case ReduceUMin:
-    result =
-        fold<uint32_t>(mask, in, [](auto a, auto b) { return a < b ? a : b; });
-    break;
+    return fold<uint32_t>(mask, in, least);
   case ReduceUMax:
-    result =
-        fold<uint32_t>(mask, in, [](auto a, auto b) { return a > b ? a : b; });
-    break;
-  default: {
-    // Of floats. param[1]: of absolute values; param[2]: NaN wins.
-    bool first = true, anyNaN = false;
-    float total = NAN;
-    forLanes(mask, [&](unsigned lane) {
-      float value = toFloat(in[lane][0]);
-      if (op.param[1])
-        value = std::fabs(value);
-      anyNaN |= std::isnan(value);
-      total = first                       ? value
-              : op.param[0] == ReduceFMin ? std::fmin(total, value)
-                                          : std::fmax(total, value);
-      first = false;
-    });
-    if (op.param[2] && anyNaN)
-      total = toFloat(0x7fffffff);
-    result = toBits(total);
-    break;
+    return fold<uint32_t>(mask, in, most);
+  default:
+    return foldFloats(op, mask, in);
   }
-  }
+}
+
+FOVEA_SIMT_WARP(fovea::simt::reduce) {
+  Slot result = fold(op, mask, in);
   forLanes(mask, [&](unsigned lane) { out[lane][0] = result; });
 }
 

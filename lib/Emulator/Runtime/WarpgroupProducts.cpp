@@ -72,9 +72,8 @@ static float readElement(Block &block, uint32_t offset, int element,
          block.sharedBytes);
   uint32_t bits = 0;
   memcpy(&bits, block.shared + offset, bytes);
-  return element == TF32   ? tf32ToFloat(bits)
-         : element == BF16 ? bf16ToFloat(bits)
-                           : f16ToFloat(bits);
+  return element == TF32 ? tf32ToFloat(bits)
+                         : halfToFloat(element == BF16, bits);
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,11 +145,9 @@ static void compute(Product &product) {
           left[g + r % 2 * 8][q + r / 2 * 4] = tf32ToFloat(bits);
           continue;
         }
-        for (unsigned half = 0; half < 2; ++half) {
-          uint32_t part = bits >> 16 * half & 0xffff;
+        for (unsigned half = 0; half < 2; ++half)
           left[g + r % 2 * 8][q * 2 + half + r / 2 * 8] =
-              element == BF16 ? bf16ToFloat(part) : f16ToFloat(part);
-        }
+              halfToFloat(element == BF16, bits, half);
       }
     }
   } else {
@@ -184,7 +181,7 @@ static void compute(Product &product) {
         at(t, r) = toFloat(bits);
       else
         for (unsigned half = 0; half < 2; ++half)
-          at(t, 2 * r + half) = f16ToFloat(bits >> 16 * half & 0xffff);
+          at(t, 2 * r + half) = halfToFloat(/*isBF16=*/false, bits, half);
     }
   for (unsigned row = 0; row < 64; ++row)
     for (unsigned i = 0; i < k; ++i)
@@ -196,9 +193,10 @@ static void compute(Product &product) {
           product.results[t * registers + r]);
       if (!entry)
         fail(&op, "the emulator has lost an accumulator");
-      entry->value = perRegister == 1 ? toBits(at(t, r))
-                                      : floatToF16(at(t, 2 * r)) |
-                                            floatToF16(at(t, 2 * r + 1)) << 16;
+      entry->value = perRegister == 1
+                         ? toBits(at(t, r))
+                         : toHalfBits(false, at(t, 2 * r)) |
+                               toHalfBits(false, at(t, 2 * r + 1)) << 16;
     }
 }
 

@@ -12,12 +12,12 @@
 #include "CompilerThread.h"
 #include "PackedEntry.h"
 #include "fovea/ExecutionEngine/GPU.h"
+#include "fovea/Support/OutputFile.h"
 #include "fovea/Target/CPU/HostTarget.h"
 #include "fovea/Target/LLVM/EmitCode.h"
 #include "fovea/Target/NVVM/Attributes.h"
 #include "fovea/Target/NVVM/Serialize.h"
 #include "fovea_rt/fovea_rt.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -69,47 +69,21 @@ static Expected<std::string> linkSharedLibrary(StringRef object) {
   if (program.empty())
     return createStringError("a shared library needs a linker, but there is no "
                              "'cc', 'gcc' or 'clang' on the path");
-  SmallString<128> input, output, log;
-  llvm::scope_exit remove([&] {
-    for (StringRef path : {input.str(), output.str(), log.str()})
-      if (!path.empty())
-        sys::fs::remove(path);
-  });
-  for (auto [suffix, path] :
-       {std::pair("o", &input), {"so", &output}, {"log", &log}})
-    if (std::error_code error =
-            sys::fs::createTemporaryFile("fovea", suffix, *path))
-      return createStringError(error, "cannot create a temporary file");
-  {
-    std::error_code error;
-    raw_fd_ostream os(input, error);
-    os << object;
-    os.flush();
-    if (!error)
-      error = os.error();
-    os.clear_error();
-    if (error)
-      return createStringError(error, "cannot write a temporary file");
-  }
-  SmallVector<StringRef> arguments = {program, "-shared", "-o", output, input};
   std::string runtime = findRuntime(), search;
-  if (!runtime.empty()) {
-    search = ("-Wl,-rpath," + sys::path::parent_path(runtime)).str();
-    arguments.append({"-Wl,--enable-new-dtags", search, runtime});
-  }
-  arguments.push_back("-lm");
-  std::string message;
-  int status =
-      sys::ExecuteAndWait(program, arguments, std::nullopt,
-                          {std::nullopt, log.str(), log.str()}, 0, 0, &message);
-  auto read = [](StringRef path) -> std::string {
-    ErrorOr<std::unique_ptr<MemoryBuffer>> file = MemoryBuffer::getFile(
-        path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    return file ? (*file)->getBuffer().str() : std::string();
-  };
-  if (status != 0)
-    return createStringError("the linker failed: " + message + read(log));
-  return read(output);
+  Expected<std::string> library = convertFile(
+      program, "o", object, "so", [&](StringRef input, StringRef output) {
+        SmallVector<StringRef> arguments = {"-shared", "-o", output, input};
+        if (!runtime.empty()) {
+          search = ("-Wl,-rpath," + sys::path::parent_path(runtime)).str();
+          arguments.append({"-Wl,--enable-new-dtags", search, runtime});
+        }
+        arguments.push_back("-lm");
+        return arguments;
+      });
+  if (!library)
+    return createStringError("the linker failed: " +
+                             toString(library.takeError()));
+  return library;
 }
 
 /// Code of the host, with that of the GPU inside.

@@ -7,7 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Support/OutputFile.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
 #include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
@@ -95,6 +99,39 @@ Error fovea::writeOutput(StringRef path,
             sys::fs::access(*target, sys::fs::AccessMode::Write))
       return errorCodeToError(code);
   return replaceFile(*target, exists ? &existing : nullptr, write);
+}
+
+Expected<std::string> fovea::convertFile(
+    StringRef program, StringRef inputSuffix, StringRef input,
+    StringRef outputSuffix,
+    function_ref<SmallVector<StringRef>(StringRef, StringRef)> getArguments) {
+  SmallString<128> from, to, log;
+  scope_exit remove([&] {
+    for (StringRef path : {from.str(), to.str(), log.str()})
+      if (!path.empty())
+        sys::fs::remove(path);
+  });
+  for (auto [suffix, path] : {std::pair(inputSuffix, &from),
+                              {outputSuffix, &to},
+                              {StringRef("log"), &log}})
+    if (std::error_code code =
+            sys::fs::createTemporaryFile("fovea", suffix, *path))
+      return createStringError(code, "cannot create a temporary file");
+  if (Error error = writeOutput(from, [&](raw_ostream &os) { os << input; }))
+    return createStringError("cannot write a temporary file: " +
+                             toString(std::move(error)));
+  SmallVector<StringRef> arguments = getArguments(from, to);
+  arguments.insert(arguments.begin(), program);
+  std::string message;
+  int status = sys::ExecuteAndWait(
+      program, arguments, std::nullopt, {std::nullopt, log.str(), log.str()},
+      /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> file = MemoryBuffer::getFile(
+      status ? log : to, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  std::string text = file ? (*file)->getBuffer().str() : std::string();
+  if (status)
+    return createStringError(message + text);
+  return text;
 }
 
 int fovea::runWithOutput(StringRef tool, function_ref<int()> main) {

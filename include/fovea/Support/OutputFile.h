@@ -10,8 +10,10 @@
 #define FOVEA_SUPPORT_OUTPUTFILE_H
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <string>
 
 namespace llvm {
 class raw_ostream;
@@ -25,6 +27,17 @@ namespace fovea {
 /// standard output. The error does not name the path.
 llvm::Error writeOutput(llvm::StringRef path,
                         llvm::function_ref<void(llvm::raw_ostream &)> write);
+
+/// Runs a program that makes a file of a file: `input` is the content of the
+/// one whose name ends in `inputSuffix`, and the content of the other is
+/// returned. `getArguments` is given the names of both. The error has what the
+/// program has printed.
+llvm::Expected<std::string> convertFile(
+    llvm::StringRef program, llvm::StringRef inputSuffix, llvm::StringRef input,
+    llvm::StringRef outputSuffix,
+    llvm::function_ref<llvm::SmallVector<llvm::StringRef>(llvm::StringRef,
+                                                          llvm::StringRef)>
+        getArguments);
 
 /// Runs `main`, the rest of a tool of that name, and returns its status: 1,
 /// after an error, if not everything could be written to standard output, be it

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/NVVM/Serialize.h"
+#include "fovea/Support/OutputFile.h"
 #include "fovea/Target/LLVM/FatalErrors.h"
 #include "fovea/Target/LLVM/RunPasses.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -18,8 +19,6 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -177,36 +176,11 @@ Expected<std::string> fovea::assemblePTX(StringRef ptx, const GPUInfo &gpu) {
   Expected<std::string> program = findPTXAS();
   if (!program)
     return program.takeError();
-  SmallString<128> input, output, log;
-  llvm::scope_exit remove([&] {
-    for (StringRef path : {input, output, log})
-      if (!path.empty())
-        sys::fs::remove(path);
-  });
-  int descriptor;
-  if (std::error_code error =
-          sys::fs::createTemporaryFile("fovea", "ptx", descriptor, input))
-    return createStringError(error, "cannot create a temporary file");
-  {
-    raw_fd_ostream os(descriptor, /*shouldClose=*/true);
-    os << ptx;
-  }
-  for (auto [suffix, path] : {std::pair("cubin", &output), {"log", &log}})
-    if (std::error_code error =
-            sys::fs::createTemporaryFile("fovea", suffix, *path))
-      return createStringError(error, "cannot create a temporary file");
-  StringRef arguments[] = {*program, "-arch", gpu.chip, input, "-o", output};
-  std::string message;
-  int status = sys::ExecuteAndWait(
-      *program, arguments, std::nullopt, {std::nullopt, log.str(), log.str()},
-      /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
-  auto read = [](StringRef path) -> std::string {
-    ErrorOr<std::unique_ptr<MemoryBuffer>> file =
-        MemoryBuffer::getFile(path, /*IsText=*/false,
-                              /*RequiresNullTerminator=*/false);
-    return file ? (*file)->getBuffer().str() : std::string();
-  };
-  if (status != 0)
-    return createStringError("ptxas failed: " + message + read(log));
-  return read(output);
+  Expected<std::string> code = convertFile(
+      *program, "ptx", ptx, "cubin", [&](StringRef input, StringRef output) {
+        return SmallVector<StringRef>{"-arch", gpu.chip, input, "-o", output};
+      });
+  if (!code)
+    return createStringError("ptxas failed: " + toString(code.takeError()));
+  return code;
 }

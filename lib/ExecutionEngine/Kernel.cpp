@@ -11,9 +11,11 @@
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 
 using namespace llvm;
 using namespace fovea;
@@ -59,6 +61,29 @@ OwnedTensor::Released OwnedTensor::release() {
   released.base = base.release();
   elements = nullptr;
   return released;
+}
+
+static constexpr int64_t kHugePageBytes = int64_t(2) << 20;
+
+Expected<OwnedTensor> fovea::allocateTensor(ElementType type,
+                                            ArrayRef<int64_t> shape) {
+  int64_t bytes = getByteWidth(type);
+  for (int64_t extent : shape)
+    if (MulOverflow(bytes, extent, bytes))
+      return createStringError("a tensor of this shape has more bytes than 64 "
+                               "bits can count");
+  bool isLarge = bytes >= 2 * kHugePageBytes;
+  size_t alignment = isLarge ? kHugePageBytes : 64;
+  size_t rounded = alignTo(std::max<int64_t>(bytes, 1), alignment);
+  void *memory = std::aligned_alloc(alignment, rounded);
+  if (!memory)
+    return createStringError("out of memory: needs " + Twine(bytes) + " bytes");
+#ifdef MADV_HUGEPAGE
+  if (isLarge)
+    madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
+  std::memset(memory, 0, rounded);
+  return OwnedTensor(memory, std::free, memory, type, shape);
 }
 
 //===----------------------------------------------------------------------===//
@@ -235,14 +260,12 @@ static bool isConstantMarker(const char *pointer) {
 /// Copies a result that does not own memory of its own, or is not contiguous.
 static Expected<OwnedTensor> copyResult(const Descriptor &from,
                                         const ValueSpec &spec) {
-  int64_t width = getByteWidth(spec.elementType), count = 1;
-  for (int64_t extent : from.sizes)
-    count *= extent;
-  void *memory = std::malloc(std::max<int64_t>(count * width, 1));
-  if (!memory)
-    return createStringError("out of memory: a result needs " +
-                             Twine(count * width) + " bytes");
-  char *to = static_cast<char *>(memory);
+  Expected<OwnedTensor> copy = allocateTensor(spec.elementType, from.sizes);
+  if (!copy)
+    return copy;
+  int64_t width = getByteWidth(spec.elementType);
+  int64_t count = copy->getNumElements();
+  char *to = copy->getDataAs<char>();
   SmallVector<int64_t, 4> position(from.sizes.size(), 0);
   for (int64_t i = 0; i < count; ++i) {
     int64_t offset = from.offset;
@@ -255,16 +278,15 @@ static Expected<OwnedTensor> copyResult(const Descriptor &from,
       position[dim] = 0;
     }
   }
-  return OwnedTensor(memory, std::free, to, spec.elementType, from.sizes);
+  return copy;
 }
 
 static Expected<OwnedTensor> copyScalar(const char *from,
                                         const ValueSpec &spec) {
-  void *memory = std::malloc(8);
-  if (!memory)
-    return createStringError("out of memory: a result needs 8 bytes");
-  std::memcpy(memory, from, getByteWidth(spec.elementType));
-  return OwnedTensor(memory, std::free, memory, spec.elementType, {});
+  Expected<OwnedTensor> copy = allocateTensor(spec.elementType, {});
+  if (copy)
+    std::memcpy(copy->getData(), from, getByteWidth(spec.elementType));
+  return copy;
 }
 
 /// Makes tensors of the struct of results. Every block that the kernel left to

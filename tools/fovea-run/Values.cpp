@@ -8,7 +8,6 @@
 
 #include "Values.h"
 #include "fovea/ExecutionEngine/Elements.h"
-#include "fovea/Tools/Npy/AllocateTensor.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MathExtras.h"

@@ -13,7 +13,6 @@
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Tools/Npy/AllocateTensor.h"
 #include "fovea/Tools/Npy/Npy.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/Format.h"

@@ -111,6 +111,11 @@ private:
   llvm::SmallVector<int64_t, 4> shape;
 };
 
+/// A zeroed tensor; fails when memory is short. Large ones lie in huge pages
+/// where there are any, like those of kernels and of NumPy.
+llvm::Expected<OwnedTensor> allocateTensor(ElementType type,
+                                           llvm::ArrayRef<int64_t> shape);
+
 /// Seconds spent in the steps of a compilation.
 struct CompileTimes {
   double parse = 0, passes = 0, translate = 0, optimize = 0, codegen = 0,

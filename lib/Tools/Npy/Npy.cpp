@@ -15,7 +15,6 @@
 #include "fovea/Tools/Npy/Npy.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Tools/Npy/AllocateTensor.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"

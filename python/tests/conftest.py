@@ -72,6 +72,18 @@ def make_biases(N, m, p, D, W=1, type="float32", seed=2):
     return [rng.standard_normal((W, p, D)).astype(TYPES[type]) for _ in range(count)]
 
 
+# Of gradients in float32 whose errors are measured (test_gradient_accuracy.py).
+LENGTH, WIDTH = 4096, 64
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def rows(count=1, width=WIDTH, seed=0):
+    return normal(1, count, LENGTH, width, seed=seed)
+
+
 def check(found, expected, type="float32"):
     """`found` has the type and shape it should, and is near `expected`."""
     if isinstance(expected, tuple):

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import BOUNDS, TYPES, agree, check, make, near, refused
+from conftest import BOUNDS, LENGTH, TYPES, agree, check, make, near, normal, refused, rows
 
 import fovea
 from fovea import reference
@@ -523,3 +523,59 @@ def test_gradients_on_a_gpu():
     v, d = k + 1, q[..., ::-1].copy()
     options = dict(num_basis=3, window=2, delta=1.0, epsilon=0.01)
     agree(fovea.conv_backward, d, q, k, v, fovea.conv(q, k, v, **options), **options)
+
+
+# ----------------------------------------------------------------------------
+# For tests of all families
+# ----------------------------------------------------------------------------
+
+
+def make_calls(q, k, v, out):
+    """For test_options.py."""
+    b, sizes = np.ones((1, 2, 1, 20), np.float32), np.full((1, 2, 1), 20, np.int32)
+    search = dict(num_basis=1, window=2, delta=1.0, epsilon=0.5)
+    return {
+        "conv_apply": ((b, sizes, v), dict(algorithm="partitioned", block=8)),
+        "conv_apply_backward": ((out, b, sizes, v, out), dict(algorithm="partitioned", block=8)),
+        "conv_recover": ((q, k), dict(search, scale=1.0)),
+        "conv_recover_backward": ((b, q, k, sizes), dict(scale=1.0)),
+        "conv": ((q, k, v), dict(search, scale=1.0)),
+        "conv_backward": ((out, q, k, v, out), dict(search, scale=1.0)),
+    }
+
+
+def conv_apply_case():
+    b, v, d_out = 0.5 * normal(1, 1, 2, LENGTH), rows(seed=1), rows(seed=3)
+    sizes = np.array([[[LENGTH, LENGTH // 3]]], np.int32)
+    # That of Fourier transforms has a bound of its own.
+    out = fovea.conv_apply(b, sizes, v, algorithm="toeplitz")
+    found = fovea.conv_apply_backward(d_out, b, sizes, v, out, algorithm="toeplitz")
+    return found, reference.conv_apply_backward, (d_out, b, sizes, v), {}
+
+
+def conv_recover_case():
+    q, k, d_b = rows(), rows(seed=1), normal(1, 1, 3, LENGTH, seed=2)
+    sizes = np.array([[[LENGTH, 2000, 77]]], np.int32)
+    found = fovea.conv_recover_backward(d_b, q, k, sizes)
+    return found, reference.conv_recover_backward, (d_b, q, k, sizes), {}
+
+
+def conv_case():
+    q, k, v, d_out = (0.3 * rows(), 0.3 * rows(seed=1), rows(seed=2), rows(seed=3))
+    options = {"num_basis": 2, "window": 4, "delta": 1.0, "epsilon": 0.1}
+    out = fovea.conv(q, k, v, **options)
+    found = fovea.conv_backward(d_out, q, k, v, out, **options)
+    return found, reference.conv_backward, (d_out, q, k, v), options
+
+
+# For test_gradient_accuracy.py.
+GRADIENTS = {"conv_apply": conv_apply_case, "conv_recover": conv_recover_case, "conv": conv_case}
+
+
+def test_bases_that_no_process_can_address():
+    """They would have an extent whose size in bytes wraps to zero."""
+    q, k, v = make(H=4, G=2, N=12, D=16, E=8)
+    options = dict(num_basis=2**62, window=2, delta=0.1, epsilon=0.01)
+    needed = re.escape("no process can address 2^47 bytes")
+    refused(needed, fovea.conv_recover, q, k, error=fovea.FoveaError, **options)
+    refused(needed, fovea.conv, q, k, v, error=fovea.FoveaError, **options)

@@ -10,15 +10,14 @@ import sys
 
 import numpy as np
 import pytest
+import test_conv
+import test_low_rank
+from conftest import LENGTH, WIDTH, normal, rows
 
 import fovea
 from fovea import reference
 
-N, D = 4096, 64
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+N, D = LENGTH, WIDTH
 
 
 def in_float32(function):
@@ -38,10 +37,6 @@ def in_float32(function):
     return run
 
 
-def rows(count=1, width=D, seed=0):
-    return normal(1, count, N, width, seed=seed)
-
-
 def vq_case(bias):
     q, v, codebook, d_out = rows(), rows(seed=1), normal(1, 128, D, seed=2), rows(seed=3)
     codes = np.random.default_rng(4).integers(0, 128, (1, 1, N)).astype(np.int32)
@@ -51,45 +46,6 @@ def vq_case(bias):
     out, lse = fovea.vq(q, codes, v, codebook, **options, return_lse=True)
     found = fovea.vq_backward(d_out, q, codes, v, codebook, out, lse, **options)
     return found, reference.vq_backward, (d_out, q, codes, v, codebook), options
-
-
-def conv_apply_case():
-    b, v, d_out = 0.5 * normal(1, 1, 2, N), rows(seed=1), rows(seed=3)
-    sizes = np.array([[[N, N // 3]]], np.int32)
-    # That of Fourier transforms has a bound of its own.
-    out = fovea.conv_apply(b, sizes, v, algorithm="toeplitz")
-    found = fovea.conv_apply_backward(d_out, b, sizes, v, out, algorithm="toeplitz")
-    return found, reference.conv_apply_backward, (d_out, b, sizes, v), {}
-
-
-def conv_recover_case():
-    q, k, d_b = rows(), rows(seed=1), normal(1, 1, 3, N, seed=2)
-    sizes = np.array([[[N, 2000, 77]]], np.int32)
-    found = fovea.conv_recover_backward(d_b, q, k, sizes)
-    return found, reference.conv_recover_backward, (d_b, q, k, sizes), {}
-
-
-def conv_case():
-    q, k, v, d_out = (0.3 * rows(), 0.3 * rows(seed=1), rows(seed=2), rows(seed=3))
-    options = {"num_basis": 2, "window": 4, "delta": 1.0, "epsilon": 0.1}
-    out = fovea.conv(q, k, v, **options)
-    found = fovea.conv_backward(d_out, q, k, v, out, **options)
-    return found, reference.conv_backward, (d_out, q, k, v), options
-
-
-def low_rank_case():
-    u1, u2 = abs(rows(width=32)), abs(rows(width=32, seed=1))
-    v, d_out, mask = rows(seed=2), rows(seed=3), fovea.Causal()
-    out = fovea.low_rank(u1, u2, v, mask=mask)
-    found = fovea.low_rank_backward(d_out, u1, u2, v, out, mask=mask)
-    return found, reference.low_rank_backward, (d_out, u1, u2, v, np.tri(N, dtype=bool)), {}
-
-
-def features_case():
-    options = {"degree": 2, "scale": 0.125}
-    x, d_out = rows(width=16), rows(width=153, seed=1)
-    found = (fovea.polynomial_features_backward(d_out, x, **options),)
-    return found, reference.polynomial_features_backward, (d_out, x), options
 
 
 def score_case():
@@ -145,24 +101,9 @@ def summarize_case():
     return found, reference.summarize_backward, (d_out, x, weights, bias), {"interval": GROUP}
 
 
-def plain_rope(d_out, positions):
-    """Every operation but the angles in float32."""
-    angles = np.asarray(positions)[:, None] * 10000.0 ** (-np.arange(0, D, 2) / D)
-    cosines, sines = (f(angles).astype(np.float32) for f in (np.cos, np.sin))
-    even, odd = d_out[..., 0::2], d_out[..., 1::2]
-    return np.stack([even * cosines + odd * sines, odd * cosines - even * sines], -1).reshape(d_out.shape)
-
-
-def rope_case():
-    d_out, positions = rows(), np.arange(N)
-    found = (fovea.rope_backward(d_out, positions),)
-    return found, reference.rope_backward, (d_out, positions), {}
-
-
 CASES = {
-    "vq": lambda: vq_case(False), "vq, bias": lambda: vq_case(True), "conv_apply": conv_apply_case,
-    "conv_recover": conv_recover_case, "conv": conv_case, "low_rank": low_rank_case,
-    "polynomial_features": features_case, "tree_score": score_case, "rope": rope_case,
+    **test_conv.GRADIENTS, **test_low_rank.GRADIENTS,
+    "vq": lambda: vq_case(False), "vq, bias": lambda: vq_case(True), "tree_score": score_case,
     "fast_multipole": lambda: multipole_case(False), "fast_multipole, causal": lambda: multipole_case(True),
     "fast_multipole_linear": multipole_linear_case, "summarize": summarize_case,
 }  # fmt: skip
@@ -185,7 +126,7 @@ def errors(found, exact, plain):
 def test_float32(case):
     found, function, arguments, options = CASES[case]()
     exact = as_tuple(function(*arguments, **options))
-    plain = as_tuple((plain_rope if case == "rope" else in_float32(function))(*arguments, **options))
+    plain = as_tuple((test_low_rank.plain_rope if case == "rope" else in_float32(function))(*arguments, **options))
     for index, (error, bound) in enumerate(errors(as_tuple(found), exact, plain)):
         print(f"{case}, gradient {index}: error {error:.3g}, that of the plain formula {bound:.3g}")
         assert 1e-9 < bound < 1e-3
@@ -206,7 +147,7 @@ def test_the_same_bits_for_any_number_of_threads(case):
 
 
 def test_a_less_exact_gradient_is_seen():
-    found, function, arguments, options = low_rank_case()
+    found, function, arguments, options = test_low_rank.low_rank_case()
     exact, plain = function(*arguments, **options), in_float32(function)(*arguments, **options)
     worse = [x.astype(np.float16).astype(np.float32) for x in found]
     assert all(error > 2 * bound for error, bound in errors(worse, exact, plain))

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import BOUNDS, TYPES, agree, check, make, near, refused
+from conftest import BOUNDS, LENGTH, TYPES, WIDTH, agree, check, make, near, refused, rows
 
 import fovea
 from fovea import reference
@@ -350,3 +350,54 @@ def test_gradients_on_a_gpu():
     agree(fovea.polynomial_features_backward, u1[..., ::-1].copy(), q, degree=2, scale=0.5)
     out = fovea.low_rank(u1, u2, v, mask=mask)
     agree(fovea.low_rank_backward, d, u1, u2, v, out, mask=mask)
+
+
+# ----------------------------------------------------------------------------
+# For tests of all families
+# ----------------------------------------------------------------------------
+
+
+def make_calls(q, k, v, out):
+    """For test_options.py."""
+    features, mask = fovea.polynomial_features(q, degree=2, scale=1.0), fovea.Causal()
+    return {
+        "rope": ((q, np.arange(20)), {}),
+        "rope_backward": ((q, np.arange(20)), {}),
+        "polynomial_features": ((q,), dict(degree=2, scale=1.0)),
+        "polynomial_features_backward": ((features, q), dict(degree=2, scale=1.0)),
+        "low_rank": ((abs(q), abs(k), v), dict(mask=mask)),
+        "low_rank_backward": ((out, abs(q), abs(k), v, out), dict(mask=mask)),
+    }
+
+
+def low_rank_case():
+    u1, u2 = abs(rows(width=32)), abs(rows(width=32, seed=1))
+    v, d_out, mask = rows(seed=2), rows(seed=3), fovea.Causal()
+    out = fovea.low_rank(u1, u2, v, mask=mask)
+    found = fovea.low_rank_backward(d_out, u1, u2, v, out, mask=mask)
+    return found, reference.low_rank_backward, (d_out, u1, u2, v, np.tri(LENGTH, dtype=bool)), {}
+
+
+def features_case():
+    options = {"degree": 2, "scale": 0.125}
+    x, d_out = rows(width=16), rows(width=153, seed=1)
+    found = (fovea.polynomial_features_backward(d_out, x, **options),)
+    return found, reference.polynomial_features_backward, (d_out, x), options
+
+
+def plain_rope(d_out, positions):
+    """Every operation but the angles in float32."""
+    angles = np.asarray(positions)[:, None] * 10000.0 ** (-np.arange(0, WIDTH, 2) / WIDTH)
+    cosines, sines = (f(angles).astype(np.float32) for f in (np.cos, np.sin))
+    even, odd = d_out[..., 0::2], d_out[..., 1::2]
+    return np.stack([even * cosines + odd * sines, odd * cosines - even * sines], -1).reshape(d_out.shape)
+
+
+def rope_case():
+    d_out, positions = rows(), np.arange(LENGTH)
+    found = (fovea.rope_backward(d_out, positions),)
+    return found, reference.rope_backward, (d_out, positions), {}
+
+
+# For test_gradient_accuracy.py.
+GRADIENTS = {"low_rank": low_rank_case, "polynomial_features": features_case, "rope": rope_case}

@@ -9,6 +9,8 @@ import inspect
 
 import numpy as np
 import pytest
+import test_conv
+import test_low_rank
 from conftest import make, make_weights
 
 import fovea
@@ -21,17 +23,15 @@ multipole_out = fovea.fast_multipole(*multipole, group=4, return_lse=True)
 codebook = np.ones((2, 3, 8), np.float32)
 vq_out = fovea.vq(q, k, v, codebook, block=2, return_lse=True)
 one = tuple(x[:, :, :1].copy() for x in (q, k, v))
-b, sizes = np.ones((1, 2, 1, 20), np.float32), np.full((1, 2, 1), 20, np.int32)
-search = dict(num_basis=1, window=2, delta=1.0, epsilon=0.5)
 codes = np.zeros((1, 2, 20), np.int32)
-features = fovea.polynomial_features(q, degree=2, scale=1.0)
 tree = fovea.tree_build(q[:, 0, :16].copy(), ratio=2)
 cover = np.array([4]), np.array([0])
 root = tree.level(4).copy()
-mask = fovea.Causal()
 
 # Arguments of a call that is right; options that have no default, or None.
 CALLS = {
+    **test_conv.make_calls(q, k, v, out),
+    **test_low_rank.make_calls(q, k, v, out),
     "dense": ((q, k, v), dict(window=3, scale=1.0)),
     "dense_backward": ((out, q, k, v, out, lse), dict(window=3, scale=1.0)),
     "fast_multipole": (multipole, dict(group=4, scale=1.0)),
@@ -45,18 +45,6 @@ CALLS = {
     "codebook_update": ((k, codes, codebook, codebook[:, :, 0].copy()), {}),
     "commitment_loss": ((k, k), {}),
     "commitment_loss_backward": ((1.0, k, k), {}),
-    "conv_apply": ((b, sizes, v), dict(algorithm="partitioned", block=8)),
-    "conv_apply_backward": ((out, b, sizes, v, out), dict(algorithm="partitioned", block=8)),
-    "conv_recover": ((q, k), dict(search, scale=1.0)),
-    "conv_recover_backward": ((b, q, k, sizes), dict(scale=1.0)),
-    "conv": ((q, k, v), dict(search, scale=1.0)),
-    "conv_backward": ((out, q, k, v, out), dict(search, scale=1.0)),
-    "rope": ((q, np.arange(20)), {}),
-    "rope_backward": ((q, np.arange(20)), {}),
-    "polynomial_features": ((q,), dict(degree=2, scale=1.0)),
-    "polynomial_features_backward": ((features, q), dict(degree=2, scale=1.0)),
-    "low_rank": ((abs(q), abs(k), v), dict(mask=mask)),
-    "low_rank_backward": ((out, abs(q), abs(k), v, out), dict(mask=mask)),
     "tree_build": ((q[:, 0, :16].copy(),), dict(levels=2)),
     "tree_fetch": ((tree, *cover), {}),
     "tree_update": ((tree, *cover, root), {}),

@@ -103,7 +103,7 @@ private:
   RowMask mask;
   mlir::ValueRange parts;
   Value numRows, numColumns, batch, head, row;
-  /// 1 for every column that is there, under row_change.
+  /// 1 for every column that is there, under a mask of changes.
   Value present;
 };
 

@@ -88,7 +88,7 @@ dialect_page() {
 }
 
 # take_operations <page>: writes to $work the operations of a page from standard input,
-# their contents, and their lines of the index of all operations.
+# and their contents.
 take_operations() {
   awk -v page="$1" -v work="$work" '
     BEGIN { out = "/dev/null" }
@@ -101,10 +101,7 @@ take_operations() {
       next
     }
     wants_summary && /^_.*_$/ {
-      anchor = "attn" name
-      line = substr($0, 2, length($0) - 2)
-      print "- [`attn." name "`](#" anchor "): " line > (out ".contents")
-      print "| [`attn." name "`](" page ".md#" anchor ") | " line " |" >> (work "/index")
+      print "- [`attn." name "`](#attn" name "): " substr($0, 2, length($0) - 2) > (out ".contents")
       wants_summary = 0
     }
     /^####/ { sub(/^#/, "") }
@@ -115,13 +112,14 @@ while read -r page files; do
   for file in $files; do dialect_page "$file"; done | take_operations "$page"
   { cat "$work/$page.contents"; echo; cat "$work/$page"; } > "$work/whole"
   update "Dialect/$page.md" "$work/whole"
+  echo "- [$(sed -n '1s/^# //p' "$docs/Dialect/$page.md")]($page.md)" >> "$work/index"
 done < <(awk NF <<< "$families")
 
-# What all families share, and the index.
+# What all families share, and where they are.
 dialect_page AttnOps > "$work/dialect"
 awk '/^## / { exit } !/^# /' "$work/dialect" > "$work/whole"
-printf '%s\n' "## Operations" "" "| operation | computes |" "|---|---|" >> "$work/whole"
-LC_ALL=C sort -t '`' -k 2,2 "$work/index" >> "$work/whole"
+printf '%s\n' "## Operations, by family" "" >> "$work/whole"
+cat "$work/index" >> "$work/whole"
 update Dialect/README.md "$work/whole"
 awk 'seen { sub(/^####/, "###"); print } /^## Attributes/ { seen = 1 }' "$work/dialect" > "$work/whole"
 update Dialect/Attributes.md "$work/whole"

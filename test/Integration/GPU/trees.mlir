@@ -4,6 +4,8 @@
 // REQUIRES: long-tests
 // RUN: fovea-run %s --entry=build --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=update --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=slices --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=tall --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
@@ -15,6 +17,8 @@
 // CHECK-NOT: differs
 
 #tree = #attn.tree<ratio = 3, levels = 2>
+#two = #attn.tree<ratio = 2, levels = 2>
+#tall = #attn.tree<ratio = 2, levels = 13>
 #deep = #attn.tree<ratio = 2, levels = 4>
 
 func.func @build(%c: tensor<2x18x5xbf16>) -> (tensor<2x26x5xbf16>, tensor<2x26xi32>, tensor<2x18x5xbf16>) {
@@ -125,4 +129,28 @@ func.func @none(%c: tensor<2x18x5xf32>) -> (tensor<2x2xi32>, tensor<2x2xi32>, te
       {shape = #tree, at = 2 : i64, split = 2 : i64} -> tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>
   return %a#0, %a#1, %a#2, %b#0, %b#1, %b#2
       : tensor<2x2xi32>, tensor<2x2xi32>, tensor<2x0xi32>, tensor<2x6xi32>, tensor<2x6xi32>, tensor<2x6xi32>
+}
+
+// More columns than a warp fetches or updates, and than any whole number of them.
+func.func @slices(%c: tensor<1x8x200xf32>, %n: tensor<1x5x200xf32>) -> (tensor<1x5x200xf32>, tensor<1x5xf32>, tensor<1x14x200xf32>) {
+  %l = arith.constant dense<[[1, 0, 0, 2, -1]]> : tensor<1x5xi32>
+  %i = arith.constant dense<[[0, 2, 3, 1, -1]]> : tensor<1x5xi32>
+  %t = tensor.empty() : tensor<1x14x200xf32>
+  %tree = attn.tree_build ins(%c : tensor<1x8x200xf32>) outs(%t : tensor<1x14x200xf32>) {shape = #two} -> tensor<1x14x200xf32>
+  %r = tensor.empty() : tensor<1x5x200xf32>
+  %w = tensor.empty() : tensor<1x5xf32>
+  %rows, %weights = attn.tree_fetch ins(%tree : tensor<1x14x200xf32>) nodes(%l, %i : tensor<1x5xi32>, tensor<1x5xi32>)
+      outs(%r, %w : tensor<1x5x200xf32>, tensor<1x5xf32>) {shape = #two} -> tensor<1x5x200xf32>, tensor<1x5xf32>
+  %moved = attn.tree_update ins(%n : tensor<1x5x200xf32>) nodes(%l, %i : tensor<1x5xi32>, tensor<1x5xi32>)
+      outs(%tree : tensor<1x14x200xf32>) {shape = #two} -> tensor<1x14x200xf32>
+  return %rows, %weights, %moved : tensor<1x5x200xf32>, tensor<1x5xf32>, tensor<1x14x200xf32>
+}
+
+// Enough nodes for warps that take a subtree of several levels, and several groups.
+func.func @tall(%c: tensor<1x8192x2xf32>) -> (tensor<1x16383x2xf32>, tensor<1x8192x2xf32>) {
+  %t = tensor.empty() : tensor<1x16383x2xf32>
+  %tree = attn.tree_build ins(%c : tensor<1x8192x2xf32>) outs(%t : tensor<1x16383x2xf32>) {shape = #tall} -> tensor<1x16383x2xf32>
+  %o = tensor.empty() : tensor<1x8192x2xf32>
+  %rows = attn.tree_materialize ins(%tree : tensor<1x16383x2xf32>) outs(%o : tensor<1x8192x2xf32>) {shape = #tall} -> tensor<1x8192x2xf32>
+  return %tree, %rows : tensor<1x16383x2xf32>, tensor<1x8192x2xf32>
 }

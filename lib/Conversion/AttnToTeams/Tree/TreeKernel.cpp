@@ -104,6 +104,17 @@ void TreeKernel::makeTables() {
 // Path
 //===----------------------------------------------------------------------===//
 
+void TreeKernel::forEachPath(Value numTasks, int64_t columns,
+                             function_ref<void(Value)> body) {
+  int64_t slices = (width + columns - 1) / columns;
+  forEachTask(b.mul(numTasks, slices), [&](Value task) {
+    Value slice = b.rem(task, slices);
+    makeTables();
+    startPath(slices == 1 ? b.index(0) : b.mul(slice, columns), columns);
+    body(b.div(task, slices));
+  });
+}
+
 void TreeKernel::startPath(Value begin, int64_t columns) {
   firstColumn = begin;
   numColumns = b.index(columns);

@@ -73,6 +73,10 @@ protected:
     return b.equal(b.rem(index, getRatio()), b.index(getRatio() - 1));
   }
 
+  /// A team for each batch entry, task and slice of at most `columns` columns,
+  /// with tables and a path of these.
+  void forEachPath(Value numTasks, int64_t columns,
+                   llvm::function_ref<void(Value task)> body);
   /// Starts the path of a task: for all columns, or from `begin` on for at most
   /// `columns` of them, which the path counts from zero.
   void startPath() { startPath(b.index(0), width); }

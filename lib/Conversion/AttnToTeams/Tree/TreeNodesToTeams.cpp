@@ -33,9 +33,9 @@ public:
   void emit() {
     Value count = b.extent(rows, 1);
     int64_t perTask = b.getRowsPerTeam(kBlock);
-    forEachTask(b.ceilDiv(count, perTask), [&](Value task) {
-      makeTables();
-      startPath();
+    // Paths of a few columns fit the memory of a warp.
+    int64_t columns = b.hasManyTeams() ? std::min<int64_t>(width, 128) : width;
+    forEachPath(b.ceilDiv(count, perTask), columns, [&](Value task) {
       Value first = b.mul(task, perTask);
       b.loop(first, b.min(b.add(first, perTask), count), 1,
              [&](Value j) { emitNode(j); });
@@ -52,7 +52,7 @@ private:
   }
 
   void emitAbsent(Value j) {
-    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+    forPathColumns([&](KernelBuilder &k, Value column, Value) {
       k.storeVector(k.splat(0.0), rows, {batch, j, column});
     });
     storeLogWeight(
@@ -64,16 +64,16 @@ private:
     b.ifThenElse(
         b.equal(level, b.index(getLevels())),
         [&] {
-          b.forColumns(width, [&](KernelBuilder &k, Value column) {
+          forPathColumns([&](KernelBuilder &k, Value column, Value) {
             k.storeVector(k.loadVector(tree, {batch, row, column}), rows,
                           {batch, j, column});
           });
         },
         [&] {
           walkTo(level, index);
-          b.forColumns(width, [&](KernelBuilder &k, Value column) {
+          forPathColumns([&](KernelBuilder &k, Value column, Value pathColumn) {
             Value difference = k.loadVector(tree, {batch, row, column});
-            Value parent = getParentRow(k, level, column);
+            Value parent = getParentRow(k, level, pathColumn);
             k.storeVector(k.fsub(parent, difference), rows, {batch, j, column});
           });
         });
@@ -120,13 +120,9 @@ public:
     int64_t perTask = b.hasManyTeams() ? 8 : kBlock;
     int64_t changeRows = getLevels() * getRatio() + 1;
     int64_t columns = getColumnsPerTask(changeRows, byRoots);
-    int64_t slices = (width + columns - 1) / columns;
     Value blocks = byRoots ? b.ceilDiv(count, perTask) : b.index(1);
 
-    forEachTask(b.mul(blocks, slices), [&](Value task) {
-      Value slice = b.rem(task, slices), block = b.div(task, slices);
-      makeTables();
-      startPath(slices == 1 ? b.index(0) : b.mul(slice, columns), columns);
+    forEachPath(blocks, columns, [&](Value block) {
       changes = b.teamBuffer({changeRows, columns}, b.getStateType());
       if (!byRoots) {
         b.loop(b.index(0), count, 1, [&](Value j) { emitNode(j); });

@@ -14,7 +14,7 @@ using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::Tiler;
 
-// The iteration domain of rope, polynomial_features and its gradient is (batch,
+// The iteration domain of maps of rows, and of their gradients, is (batch,
 // head, row). All of their operands have these dimensions; only `positions` may
 // broadcast.
 

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Functions.h"
-#include "Reader.h"
 #include "fovea/Functions/FastMultipole.h"
 
 namespace nb = nanobind;
@@ -36,8 +35,7 @@ template <typename Options> static Options readDenseOptions(Reader &in) {
   return options;
 }
 
-static nb::object callDense(nb::args given) {
-  Reader in(given);
+static nb::object callDense(Reader &in) {
   TensorRef q = in.array("q"), k = in.array("k"), v = in.array("v");
   auto options = readDenseOptions<DenseOptions>(in);
   options.returnLse = in.flag("return_lse");
@@ -45,8 +43,7 @@ static nb::object callDense(nb::args given) {
                        options.returnLse);
 }
 
-static nb::object callDenseBackward(nb::args given) {
-  Reader in(given);
+static nb::object callDenseBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), q = in.array("q"), k = in.array("k"),
             v = in.array("v"), out = in.array("out"), lse = in.array("lse");
   std::optional<TensorRef> dLse = in.optionalArray("d_lse");
@@ -130,8 +127,7 @@ nb::object Multipole::giveGradients(Reader &in,
   return nb::tuple(found);
 }
 
-static nb::object callMultipole(nb::args given) {
-  Reader in(given);
+static nb::object callMultipole(Reader &in) {
   Multipole call(in, /*isLinear=*/false);
   auto options = call.getOptions<FastMultipoleOptions>(in);
   options.multiplicity = call.flag;
@@ -143,20 +139,18 @@ static nb::object callMultipole(nb::args given) {
   return giveAttention(in, std::move(result), options.returnLse);
 }
 
-static nb::object callLinear(nb::args given) {
-  Reader in(given);
+static nb::object callLinear(Reader &in) {
   Multipole call(in, /*isLinear=*/true);
   auto options = call.getOptions<FastMultipoleLinearOptions>(in);
   options.allowQueryLookahead = call.flag;
-  return in.give(in.run([&] {
+  return in.call([&] {
     return fast_multipole_linear(call.q, call.k, call.v, call.families[0],
                                  call.families[1], call.families[2], call.group,
                                  options);
-  }));
+  });
 }
 
-static nb::object callMultipoleBackward(nb::args given) {
-  Reader in(given);
+static nb::object callMultipoleBackward(Reader &in) {
   TensorRef dOut = in.array("d_out");
   Multipole call(in, /*isLinear=*/false);
   TensorRef out = in.array("out"), lse = in.array("lse");
@@ -170,8 +164,7 @@ static nb::object callMultipoleBackward(nb::args given) {
   }));
 }
 
-static nb::object callLinearBackward(nb::args given) {
-  Reader in(given);
+static nb::object callLinearBackward(Reader &in) {
   TensorRef dOut = in.array("d_out");
   Multipole call(in, /*isLinear=*/true);
   auto options = call.getOptions<FastMultipoleLinearBackwardOptions>(in);
@@ -184,10 +177,10 @@ static nb::object callLinearBackward(nb::args given) {
 }
 
 void python::defineAttention(nb::module_ &m) {
-  m.def("dense", &callDense);
-  m.def("dense_backward", &callDenseBackward);
-  m.def("fast_multipole", &callMultipole);
-  m.def("fast_multipole_backward", &callMultipoleBackward);
-  m.def("fast_multipole_linear", &callLinear);
-  m.def("fast_multipole_linear_backward", &callLinearBackward);
+  define<callDense>(m, "dense");
+  define<callDenseBackward>(m, "dense_backward");
+  define<callMultipole>(m, "fast_multipole");
+  define<callMultipoleBackward>(m, "fast_multipole_backward");
+  define<callLinear>(m, "fast_multipole_linear");
+  define<callLinearBackward>(m, "fast_multipole_linear_backward");
 }

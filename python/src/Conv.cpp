@@ -8,7 +8,6 @@
 
 #include "fovea/Functions/Conv.h"
 #include "Functions.h"
-#include "Reader.h"
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -38,74 +37,68 @@ template <typename Options> static Options readOptions(Reader &in) {
   return options;
 }
 
-static nb::object callApply(nb::args given) {
-  Reader in(given);
+static nb::object callApply(Reader &in) {
   TensorRef b = in.array("b"), sizes = in.array("sizes"), v = in.array("v");
   auto options = in.makeOptions<ConvApplyOptions>();
   options.algorithm = readAlgorithm(in);
   options.block = in.optionalInteger("block", 8);
-  ConvApplyResult result =
-      in.run([&] { return conv_apply(b, sizes, v, options); });
-  return in.giveAll(result.output, result.recomputed);
+  return in.call([&] { return conv_apply(b, sizes, v, options); },
+                 &ConvApplyResult::output, &ConvApplyResult::recomputed);
 }
 
-static nb::object callApplyBackward(nb::args given) {
-  Reader in(given);
+static nb::object callApplyBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), b = in.array("b"),
             sizes = in.array("sizes"), v = in.array("v"), out = in.array("out");
   auto options = in.makeOptions<ConvApplyBackwardOptions>();
   options.algorithm = readAlgorithm(in);
   options.block = in.optionalInteger("block", 8);
-  ConvApplyGradients gradients = in.run(
-      [&] { return conv_apply_backward(dOut, b, sizes, v, out, options); });
-  return in.giveAll(gradients.b, gradients.v);
+  return in.call(
+      [&] { return conv_apply_backward(dOut, b, sizes, v, out, options); },
+      &ConvApplyGradients::b, &ConvApplyGradients::v);
 }
 
-static nb::object callRecover(nb::args given) {
-  Reader in(given);
+static nb::object callRecover(Reader &in) {
   TensorRef q = in.array("q"), k = in.array("k");
   ConvSearch search = readSearch(in);
   auto options = in.makeOptions<ConvRecoverOptions>();
-  ConvBases bases = in.run([&] { return conv_recover(q, k, search, options); });
-  return in.giveAll(bases.b, bases.sizes, bases.found);
+  return in.call([&] { return conv_recover(q, k, search, options); },
+                 &ConvBases::b, &ConvBases::sizes, &ConvBases::found);
 }
 
-static nb::object callRecoverBackward(nb::args given) {
-  Reader in(given);
+static nb::object callRecoverBackward(Reader &in) {
   TensorRef dB = in.array("d_b"), q = in.array("q"), k = in.array("k"),
             sizes = in.array("sizes");
   auto options = in.makeOptions<ConvRecoverBackwardOptions>();
   options.scale = in.optionalNumber("scale");
-  ConvGradients gradients =
-      in.run([&] { return conv_recover_backward(dB, q, k, sizes, options); });
-  return in.giveAll(gradients.q, gradients.k);
+  return in.call(
+      [&] { return conv_recover_backward(dB, q, k, sizes, options); },
+      &ConvGradients::q, &ConvGradients::k);
 }
 
-static nb::object callConv(nb::args given) {
-  Reader in(given);
+static nb::object callConv(Reader &in) {
   TensorRef q = in.array("q"), k = in.array("k"), v = in.array("v");
   ConvSearch search = readSearch(in);
   auto options = readOptions<ConvOptions>(in);
-  ConvResult result = in.run([&] { return conv(q, k, v, search, options); });
-  return in.giveAll(result.output, result.found, result.recomputed);
+  return in.call([&] { return conv(q, k, v, search, options); },
+                 &ConvResult::output, &ConvResult::found,
+                 &ConvResult::recomputed);
 }
 
-static nb::object callConvBackward(nb::args given) {
-  Reader in(given);
+static nb::object callConvBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), q = in.array("q"), k = in.array("k"),
             v = in.array("v"), out = in.array("out");
   ConvSearch search = readSearch(in);
   auto options = readOptions<ConvBackwardOptions>(in);
-  ConvGradients gradients = in.run(
-      [&] { return conv_backward(dOut, q, k, v, out, search, options); });
-  return in.giveAll(gradients.q, gradients.k, gradients.v);
+  return in.call(
+      [&] { return conv_backward(dOut, q, k, v, out, search, options); },
+      &ConvGradients::q, &ConvGradients::k, &ConvGradients::v);
 }
 
 void python::defineConv(nb::module_ &m) {
-  m.def("conv", &callConv);
-  m.def("conv_apply", &callApply);
-  m.def("conv_apply_backward", &callApplyBackward);
-  m.def("conv_backward", &callConvBackward);
-  m.def("conv_recover", &callRecover);
-  m.def("conv_recover_backward", &callRecoverBackward);
+  define<callConv>(m, "conv");
+  define<callApply>(m, "conv_apply");
+  define<callApplyBackward>(m, "conv_apply_backward");
+  define<callConvBackward>(m, "conv_backward");
+  define<callRecover>(m, "conv_recover");
+  define<callRecoverBackward>(m, "conv_recover_backward");
 }

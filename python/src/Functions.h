@@ -14,9 +14,17 @@
 #ifndef FOVEA_PYTHON_SRC_FUNCTIONS_H
 #define FOVEA_PYTHON_SRC_FUNCTIONS_H
 
-#include <nanobind/nanobind.h>
+#include "Reader.h"
 
 namespace fovea::python {
+
+/// The function `name` of the module: `call` reads its arguments.
+template <auto call> void define(nanobind::module_ &m, const char *name) {
+  m.def(name, [](nanobind::args given) {
+    Reader in(given);
+    return call(in);
+  });
+}
 
 void defineAttention(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);

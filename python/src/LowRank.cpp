@@ -8,7 +8,6 @@
 
 #include "fovea/Functions/LowRank.h"
 #include "Functions.h"
-#include "Reader.h"
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -21,40 +20,35 @@ static RopeOptions readRopeOptions(Reader &in) {
   return options;
 }
 
-static nb::object callRope(nb::args given) {
-  Reader in(given);
+static nb::object callRope(Reader &in) {
   TensorRef x = in.array("x"), positions = in.array("positions");
   RopeOptions options = readRopeOptions(in);
-  return in.give(in.run([&] { return rope(x, positions, options); }));
+  return in.call([&] { return rope(x, positions, options); });
 }
 
-static nb::object callRopeBackward(nb::args given) {
-  Reader in(given);
+static nb::object callRopeBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), positions = in.array("positions");
   RopeOptions options = readRopeOptions(in);
-  return in.give(
-      in.run([&] { return rope_backward(dOut, positions, options); }));
+  return in.call([&] { return rope_backward(dOut, positions, options); });
 }
 
-static nb::object callFeatures(nb::args given) {
-  Reader in(given);
+static nb::object callFeatures(Reader &in) {
   TensorRef x = in.array("x");
   int64_t degree = in.integer("degree", 0);
   double scale = in.number("scale", "a finite number of at least 0");
   auto options = in.makeOptions<PolynomialFeaturesOptions>();
-  return in.give(
-      in.run([&] { return polynomial_features(x, degree, scale, options); }));
+  return in.call(
+      [&] { return polynomial_features(x, degree, scale, options); });
 }
 
-static nb::object callFeaturesBackward(nb::args given) {
-  Reader in(given);
+static nb::object callFeaturesBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), x = in.array("x");
   int64_t degree = in.integer("degree", 0);
   double scale = in.number("scale", "a finite number of at least 0");
   auto options = in.makeOptions<PolynomialFeaturesOptions>();
-  return in.give(in.run([&] {
+  return in.call([&] {
     return polynomial_features_backward(dOut, x, degree, scale, options);
-  }));
+  });
 }
 
 /// The kind of a mask, and then the arrays that are its parts.
@@ -81,30 +75,28 @@ static RowMask readMask(Reader &in) {
   llvm_unreachable("unknown mask");
 }
 
-static nb::object callLowRank(nb::args given) {
-  Reader in(given);
+static nb::object callLowRank(Reader &in) {
   TensorRef u1 = in.array("u1"), u2 = in.array("u2"), v = in.array("v");
   RowMask mask = readMask(in);
   auto options = in.makeOptions<LowRankOptions>();
-  return in.give(in.run([&] { return low_rank(u1, u2, v, mask, options); }));
+  return in.call([&] { return low_rank(u1, u2, v, mask, options); });
 }
 
-static nb::object callLowRankBackward(nb::args given) {
-  Reader in(given);
+static nb::object callLowRankBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), u1 = in.array("u1"), u2 = in.array("u2"),
             v = in.array("v"), out = in.array("out");
   RowMask mask = readMask(in);
   auto options = in.makeOptions<LowRankBackwardOptions>();
-  LowRankGradients gradients = in.run(
-      [&] { return low_rank_backward(dOut, u1, u2, v, out, mask, options); });
-  return in.giveAll(gradients.u1, gradients.u2, gradients.v);
+  return in.call(
+      [&] { return low_rank_backward(dOut, u1, u2, v, out, mask, options); },
+      &LowRankGradients::u1, &LowRankGradients::u2, &LowRankGradients::v);
 }
 
 void python::defineLowRank(nb::module_ &m) {
-  m.def("low_rank", &callLowRank);
-  m.def("low_rank_backward", &callLowRankBackward);
-  m.def("polynomial_features", &callFeatures);
-  m.def("polynomial_features_backward", &callFeaturesBackward);
-  m.def("rope", &callRope);
-  m.def("rope_backward", &callRopeBackward);
+  define<callLowRank>(m, "low_rank");
+  define<callLowRankBackward>(m, "low_rank_backward");
+  define<callFeatures>(m, "polynomial_features");
+  define<callFeaturesBackward>(m, "polynomial_features_backward");
+  define<callRope>(m, "rope");
+  define<callRopeBackward>(m, "rope_backward");
 }

@@ -81,11 +81,17 @@ public:
   template <typename Function> auto run(Function function) {
     return runKernels(placement, function);
   }
-  /// Arrays of Python that own results.
-  nanobind::object give(OwnedTensor tensor);
-  template <typename... Tensors> nanobind::object giveAll(Tensors &...tensors) {
-    return nanobind::make_tuple(give(std::move(tensors))...);
+  /// Runs it, and gives the array that it returns, or these of the arrays.
+  template <typename Function, typename... Members>
+  nanobind::object call(Function function, Members... members) {
+    auto result = run(function);
+    if constexpr (sizeof...(Members) == 0)
+      return give(std::move(result));
+    else
+      return nanobind::make_tuple(give(std::move(result.*members))...);
   }
+  /// An array of Python that owns a result.
+  nanobind::object give(OwnedTensor tensor);
 
 private:
   bool nextIsNone() const { return peek().is_none(); }

@@ -8,7 +8,6 @@
 
 #include "fovea/Functions/Tree.h"
 #include "Functions.h"
-#include "Reader.h"
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -25,8 +24,7 @@ static Tree readTree(Reader &in) {
   return tree;
 }
 
-static void checkTree(nb::args given) {
-  Reader in(given);
+static void checkTree(Reader &in) {
   TensorRef nodes = in.array("nodes");
   std::optional<TensorRef> counts = in.optionalArray("counts");
   int64_t ratio = in.integer("ratio", 2), levels = in.integer("levels", 1);
@@ -34,8 +32,7 @@ static void checkTree(nb::args given) {
 }
 
 /// Nodes, counts or None, and levels.
-static nb::object callBuild(nb::args given) {
-  Reader in(given);
+static nb::object callBuild(Reader &in) {
   TensorRef c = in.array("c");
   auto options = in.makeOptions<TreeBuildOptions>();
   options.ratio = in.integer("ratio", 2);
@@ -47,8 +44,7 @@ static nb::object callBuild(nb::args given) {
   return nb::make_tuple(in.give(std::move(tree.nodes)), counts, tree.levels);
 }
 
-static nb::object callFetch(nb::args given) {
-  Reader in(given);
+static nb::object callFetch(Reader &in) {
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
   auto options = in.makeOptions<TreeFetchOptions>();
@@ -62,34 +58,30 @@ static nb::object callFetch(nb::args given) {
 }
 
 /// The nodes of another tree.
-static nb::object callUpdate(nb::args given) {
-  Reader in(given);
+static nb::object callUpdate(Reader &in) {
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index"),
             rows = in.array("rows");
-  return in.give(in.run(
-      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); }));
+  return in.call(
+      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); });
 }
 
-static nb::object callMaterialize(nb::args given) {
-  Reader in(given);
+static nb::object callMaterialize(Reader &in) {
   Tree tree = readTree(in);
-  return in.give(
-      in.run([&] { return tree_materialize(tree, in.getTarget()); }));
+  return in.call([&] { return tree_materialize(tree, in.getTarget()); });
 }
 
 //===----------------------------------------------------------------------===//
 // Selection
 //===----------------------------------------------------------------------===//
 
-static nb::object callScore(nb::args given) {
-  Reader in(given);
+static nb::object callScore(Reader &in) {
   TensorRef query = in.array("query"), key = in.array("key");
   auto options = in.makeOptions<TreeScoreOptions>();
   options.scale = in.optionalNumber("scale");
   options.logWeight = in.optionalArray("log_weight");
   options.exponential = in.flag("exponential");
-  return in.give(in.run([&] { return tree_score(query, key, options); }));
+  return in.call([&] { return tree_score(query, key, options); });
 }
 
 /// Calls `score`, a function of Python, from one of C++, which no exception may
@@ -109,8 +101,7 @@ static Expected<OwnedTensor> callBack(Reader &in, nb::handle score,
   return createStringError("a function of Python has failed");
 }
 
-static nb::object callSelect(nb::args given) {
-  Reader in(given);
+static nb::object callSelect(Reader &in) {
   Tree tree = readTree(in);
   TreeBudgets budgets;
   for (auto [level, budget] : nb::cast<nb::dict>(in.object())) {
@@ -133,60 +124,58 @@ static nb::object callSelect(nb::args given) {
     selection =
         in.run([&] { return tree_select(tree, budgets, vip, in.getTarget()); });
   }
-  return in.giveAll(selection.level, selection.index);
+  return nb::make_tuple(in.give(std::move(selection.level)),
+                        in.give(std::move(selection.index)));
 }
 
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
 
-static nb::object callBuildBackward(nb::args given) {
-  Reader in(given);
+static nb::object callBuildBackward(Reader &in) {
   TensorRef dTree = in.array("d_tree");
   Tree tree = readTree(in);
-  return in.give(
-      in.run([&] { return tree_build_backward(dTree, tree, in.getTarget()); }));
+  return in.call(
+      [&] { return tree_build_backward(dTree, tree, in.getTarget()); });
 }
 
-static nb::object callMaterializeBackward(nb::args given) {
-  Reader in(given);
+static nb::object callMaterializeBackward(Reader &in) {
   TensorRef dC = in.array("d_c");
   Tree tree = readTree(in);
-  return in.give(in.run(
-      [&] { return tree_materialize_backward(dC, tree, in.getTarget()); }));
+  return in.call(
+      [&] { return tree_materialize_backward(dC, tree, in.getTarget()); });
 }
 
-static nb::object callFetchBackward(nb::args given) {
-  Reader in(given);
+static nb::object callFetchBackward(Reader &in) {
   TensorRef dRows = in.array("d_rows");
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
-  return in.give(in.run([&] {
+  return in.call([&] {
     return tree_fetch_backward(dRows, tree, level, index, in.getTarget());
-  }));
+  });
 }
 
-static nb::object callUpdateBackward(nb::args given) {
-  Reader in(given);
+static nb::object callUpdateBackward(Reader &in) {
   TensorRef dTree = in.array("d_tree");
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
-  TreeUpdateGradients gradients = in.run([&] {
-    return tree_update_backward(dTree, tree, level, index, in.getTarget());
-  });
-  return in.giveAll(gradients.nodes, gradients.rows);
+  return in.call(
+      [&] {
+        return tree_update_backward(dTree, tree, level, index, in.getTarget());
+      },
+      &TreeUpdateGradients::nodes, &TreeUpdateGradients::rows);
 }
 
 void python::defineTree(nb::module_ &m) {
-  m.def("tree_check", &checkTree);
-  m.def("tree_build", &callBuild);
-  m.def("tree_build_backward", &callBuildBackward);
-  m.def("tree_fetch", &callFetch);
-  m.def("tree_fetch_backward", &callFetchBackward);
-  m.def("tree_materialize", &callMaterialize);
-  m.def("tree_materialize_backward", &callMaterializeBackward);
-  m.def("tree_score", &callScore);
-  m.def("tree_select", &callSelect);
-  m.def("tree_update", &callUpdate);
-  m.def("tree_update_backward", &callUpdateBackward);
+  define<checkTree>(m, "tree_check");
+  define<callBuild>(m, "tree_build");
+  define<callBuildBackward>(m, "tree_build_backward");
+  define<callFetch>(m, "tree_fetch");
+  define<callFetchBackward>(m, "tree_fetch_backward");
+  define<callMaterialize>(m, "tree_materialize");
+  define<callMaterializeBackward>(m, "tree_materialize_backward");
+  define<callScore>(m, "tree_score");
+  define<callSelect>(m, "tree_select");
+  define<callUpdate>(m, "tree_update");
+  define<callUpdateBackward>(m, "tree_update_backward");
 }

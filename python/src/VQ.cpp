@@ -8,7 +8,6 @@
 
 #include "fovea/Functions/VQ.h"
 #include "Functions.h"
-#include "Reader.h"
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -19,40 +18,33 @@ using namespace fovea::python;
 // Codebooks
 //===----------------------------------------------------------------------===//
 
-static nb::object callQuantize(nb::args given) {
-  Reader in(given);
+static nb::object callQuantize(Reader &in) {
   TensorRef k = in.array("k"), codebook = in.array("codebook");
   auto options = in.makeOptions<QuantizeOptions>();
-  QuantizeResult result =
-      in.run([&] { return quantize(k, codebook, options); });
-  return in.giveAll(result.quantized, result.codes);
+  return in.call([&] { return quantize(k, codebook, options); },
+                 &QuantizeResult::quantized, &QuantizeResult::codes);
 }
 
-static nb::object callUpdate(nb::args given) {
-  Reader in(given);
+static nb::object callUpdate(Reader &in) {
   TensorRef k = in.array("k"), codes = in.array("codes"),
             sums = in.array("sums"), counts = in.array("counts");
   auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
-  CodebookStep step =
-      in.run([&] { return codebook_step(k, codes, sums, counts, options); });
-  return in.giveAll(step.codebook, step.sums, step.counts);
+  return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
+                 &CodebookStep::codebook, &CodebookStep::sums,
+                 &CodebookStep::counts);
 }
 
-static nb::object callLoss(nb::args given) {
-  Reader in(given);
+static nb::object callLoss(Reader &in) {
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
-  return in.give(
-      in.run([&] { return commitment_loss(k, kHat, in.getTarget()); }));
+  return in.call([&] { return commitment_loss(k, kHat, in.getTarget()); });
 }
 
-static nb::object callLossBackward(nb::args given) {
-  Reader in(given);
+static nb::object callLossBackward(Reader &in) {
   double dLoss = in.number("d_loss");
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
-  return in.give(in.run([&] {
-    return commitment_loss_backward(dLoss, k, kHat, in.getTarget());
-  }));
+  return in.call(
+      [&] { return commitment_loss_backward(dLoss, k, kHat, in.getTarget()); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -115,8 +107,7 @@ struct VQCall {
 };
 } // namespace
 
-static nb::object callVQ(nb::args given) {
-  Reader in(given);
+static nb::object callVQ(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQOptions>(in);
   options.causal = in.flag("causal");
@@ -139,25 +130,23 @@ static nb::object callVQ(nb::args given) {
 }
 
 /// The output, and the state where none was given.
-static nb::object callDecode(nb::args given) {
-  Reader in(given);
+static nb::object callDecode(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQDecodeOptions>(in);
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/true);
   bool isFirst = !state;
   if (isFirst)
     state.emplace();
-  nb::object output = in.give(in.run([&] {
+  nb::object output = in.call([&] {
     return vq_decode(call.q, call.k, call.v, call.codebook, *state, call.block,
                      options);
-  }));
+  });
   return nb::make_tuple(output,
                         isFirst ? giveState(in, std::move(*state), kStateParts)
                                 : nb::none());
 }
 
-static nb::object callBackward(nb::args given) {
-  Reader in(given);
+static nb::object callBackward(Reader &in) {
   TensorRef dOut = in.array("d_out");
   VQCall call(in);
   auto options = call.readOptions<VQBackwardOptions>(in);
@@ -185,11 +174,11 @@ static nb::object callBackward(nb::args given) {
 }
 
 void python::defineVQ(nb::module_ &m) {
-  m.def("codebook_update", &callUpdate);
-  m.def("commitment_loss", &callLoss);
-  m.def("commitment_loss_backward", &callLossBackward);
-  m.def("quantize", &callQuantize);
-  m.def("vq", &callVQ);
-  m.def("vq_backward", &callBackward);
-  m.def("vq_decode", &callDecode);
+  define<callUpdate>(m, "codebook_update");
+  define<callLoss>(m, "commitment_loss");
+  define<callLossBackward>(m, "commitment_loss_backward");
+  define<callQuantize>(m, "quantize");
+  define<callVQ>(m, "vq");
+  define<callBackward>(m, "vq_backward");
+  define<callDecode>(m, "vq_decode");
 }

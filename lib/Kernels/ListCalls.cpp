@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/ListCalls.h"
+#include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -63,14 +63,6 @@ Value ListCalls::address(Value memref, Value batch, int64_t column) {
 }
 
 void ListCalls::call(StringRef name, ValueRange arguments) {
-  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
-  if (!function) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(module.getBody());
-    auto type = LLVM::LLVMFunctionType::get(
-        LLVM::LLVMVoidType::get(builder.getContext()),
-        llvm::to_vector(arguments.getTypes()));
-    function = LLVM::LLVMFuncOp::create(builder, name, type);
-  }
-  LLVM::CallOp::create(builder, function, arguments);
+  RuntimeCalls::emitCall(builder, module, name, /*resultType=*/Type(),
+                         arguments);
 }

@@ -65,9 +65,17 @@ void ThreadTeamBuilder::forColumnsOrMore(Value begin, Value end, Value most,
       [&] { forColumns(begin, end, body); });
 }
 
-Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
-                                       Value begin, Value end,
-                                       ColumnValue body) {
+Value TeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
+                                 Value begin, Value end, ColumnValue body) {
+  auto step = [&](KernelBuilder &k, Value column, Value running) {
+    return vector::makeArithReduction(k, getLoc(), kind, running,
+                                      body(k, column));
+  };
+  return foldColumns(kind, init, begin, end, step);
+}
+
+Value ThreadTeamBuilder::foldColumns(vector::CombiningKind kind, double init,
+                                     Value begin, Value end, ColumnStep step) {
   Value total = scalar(init);
   forVectors(begin, end, [&](int64_t lanes, Value from, Value to) {
     KernelBuilder outer(getLoc(), *this, getStateType(), lanes);
@@ -75,8 +83,7 @@ Value ThreadTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
         loop(from, to, lanes, outer.splat(init),
              [&](Value column, ValueRange running) -> Values {
                KernelBuilder k(getLoc(), *this, getStateType(), lanes);
-               return {vector::makeArithReduction(
-                   *this, getLoc(), kind, running.front(), body(k, column))};
+               return {step(k, column, running.front())};
              })
             .front();
     total = vector::makeArithReduction(

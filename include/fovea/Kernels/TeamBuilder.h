@@ -65,11 +65,16 @@ public:
   }
   /// Runs `body` for the lane that has column `column` in these loops.
   virtual void atColumn(Value column, llvm::function_ref<void()> body) = 0;
-  /// Combines what `body` returns for columns `begin .. end - 1` to one scalar
-  /// that all lanes have; `init` for no columns. Sums are in the order of the
-  /// target.
-  virtual Value reduceColumns(mlir::vector::CombiningKind kind, double init,
-                              Value begin, Value end, ColumnValue body) = 0;
+  using ColumnStep =
+      llvm::function_ref<Value(KernelBuilder &, Value column, Value running)>;
+  /// Goes through columns `begin .. end - 1` with a running value for each
+  /// lane, from `init` on, and combines those to one scalar that all lanes
+  /// have. Sums are in the order of the target.
+  virtual Value foldColumns(mlir::vector::CombiningKind kind, double init,
+                            Value begin, Value end, ColumnStep step) = 0;
+  /// The same where a step combines, too.
+  Value reduceColumns(mlir::vector::CombiningKind kind, double init,
+                      Value begin, Value end, ColumnValue body);
   Value sumColumns(Value begin, Value end, ColumnValue body) {
     return reduceColumns(mlir::vector::CombiningKind::ADD, 0.0, begin, end,
                          body);
@@ -121,8 +126,8 @@ public:
   void atColumn(Value column, llvm::function_ref<void()> body) override {
     body();
   }
-  Value reduceColumns(mlir::vector::CombiningKind kind, double init,
-                      Value begin, Value end, ColumnValue body) override;
+  Value foldColumns(mlir::vector::CombiningKind kind, double init, Value begin,
+                    Value end, ColumnStep step) override;
   void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;

@@ -60,19 +60,17 @@ void WarpTeamBuilder::atColumn(Value column, function_ref<void()> body) {
   ifThen(equal(rem(column, kWarpSize), lane), body);
 }
 
-Value WarpTeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
-                                     Value begin, Value end, ColumnValue body) {
-  auto combine = [&](Value a, Value b) {
-    return vector::makeArithReduction(*this, getLoc(), kind, a, b);
-  };
+Value WarpTeamBuilder::foldColumns(vector::CombiningKind kind, double init,
+                                   Value begin, Value end, ColumnStep step) {
   Value total = loop(firstColumn(begin), end, kWarpSize, {scalar(init)},
                      [&](Value column, ValueRange running) -> Values {
-                       return {combine(running.front(), body(*this, column))};
+                       return {step(*this, column, running.front())};
                      })
                     .front();
   GPUKernelBuilder k(getLoc(), *this, kWarpSize);
   for (int64_t mask = kWarpSize / 2; mask; mask /= 2)
-    total = combine(total, k.shuffleXor(total, mask));
+    total = vector::makeArithReduction(*this, getLoc(), kind, total,
+                                       k.shuffleXor(total, mask));
   return total;
 }
 

@@ -31,8 +31,8 @@ public:
   using TeamBuilder::forColumns;
   void forColumns(Value begin, Value end, ColumnBody body) override;
   void atColumn(Value column, llvm::function_ref<void()> body) override;
-  Value reduceColumns(mlir::vector::CombiningKind kind, double init,
-                      Value begin, Value end, ColumnValue body) override;
+  Value foldColumns(mlir::vector::CombiningKind kind, double init, Value begin,
+                    Value end, ColumnStep step) override;
   void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;

@@ -64,7 +64,7 @@ private:
 
   void emitQueries(Value firstRow, Value numRows);
   void emitBases(Value firstBasis, Value count, Value ofBases);
-  void emitKeys(Value firstKey, Value numKeys, Value shared, Value ofBases);
+  void emitKeys(Value firstKey, Value numKeys, Value members, Value ofBases);
   Value sizeOf(KernelBuilder &k, Value basis) {
     return k.loadIndex(op.getSizes(), {batch, head, basis});
   }
@@ -139,10 +139,8 @@ void RecoverGradient::addProducts(Value first, Value end, Value firstTerm,
 void RecoverGradient::addTile(Value first, int64_t count, Value firstTerm,
                               Value endTerm, Score score, Row row) {
   auto addColumns = [&](KernelBuilder &k, ValueRange columns) {
-    Values tile;
-    for (int64_t t = 0; t < count; ++t)
-      for (Value column : columns)
-        tile.push_back(k.loadVector(sums, {k.add(first, t), column}));
+    // From zero: many short sums lose less than a long one.
+    Values tile(count * columns.size(), k.splat(0.0));
     auto addTerm = [&](Value term, ValueRange carried) {
       Values next, rows;
       for (Value column : columns)
@@ -156,9 +154,11 @@ void RecoverGradient::addTile(Value first, int64_t count, Value firstTerm,
     };
     tile = k.unrolledLoop(firstTerm, endTerm, kUnroll, tile, addTerm);
     for (int64_t t = 0; t < count; ++t)
-      for (auto [v, column] : llvm::enumerate(columns))
-        k.storeVector(tile[t * columns.size() + v], sums,
-                      {k.add(first, t), column});
+      for (auto [v, column] : llvm::enumerate(columns)) {
+        Value at[] = {k.add(first, t), column};
+        Value part = tile[t * columns.size() + v];
+        k.storeVector(k.fadd(k.loadVector(sums, at), part), sums, at);
+      }
   };
   b.forColumnTiles(width, kTileVectors, addColumns);
 }
@@ -263,12 +263,12 @@ void RecoverGradient::emitBases(Value firstBasis, Value count, Value ofBases) {
 
 /// Adds what bases have that begin at some keys; those that do not exist begin
 /// behind the last one.
-void RecoverGradient::emitKeys(Value firstKey, Value numKeys, Value shared,
+void RecoverGradient::emitKeys(Value firstKey, Value numKeys, Value members,
                                Value ofBases) {
   sums = b.teamBuffer({b.getRowsPerTeam(kRows), width}, b.getStateType());
   clearSums(numKeys);
-  b.loop(b.index(0), shared, 1, [&](Value member) {
-    head = b.add(b.mul(keyHead, shared), member);
+  b.loop(b.index(0), members, 1, [&](Value member) {
+    head = b.add(b.mul(keyHead, members), member);
     b.loop(b.index(0), numBases, 1, [&](Value basis) {
       Value place = b.sub(startOf(b, basis), firstKey);
       Value isHere = b.both(b.less(b.index(-1), place), b.less(place, numKeys));
@@ -292,8 +292,8 @@ void RecoverGradient::emitKeys(Value firstKey, Value numKeys, Value shared,
 void RecoverGradient::emit() {
   Value batches = b.extent(op.getQuery(), 0),
         heads = b.extent(op.getQuery(), 1), keyHeads = b.extent(op.getKey(), 1);
-  // Without heads there are no key heads to divide by.
-  Value shared = b.max(b.div(heads, b.max(keyHeads, 1)), 1);
+  // There may be no heads of either kind, and no division by none.
+  Value members = b.div(heads, b.max(keyHeads, 1)), shared = b.max(members, 1);
   /// Runs `body` for chunks of `size` of `[0, extent)`.
   auto forAllChunks = [&](Value heads, Value extent, int64_t size,
                           function_ref<void(Value, Value)> body) {
@@ -313,7 +313,7 @@ void RecoverGradient::emit() {
   forAllChunks(keyHeads, numTokens, b.getRowsPerTeam(kRows),
                [&](Value first, Value count) {
                  keyHead = head;
-                 emitKeys(first, count, shared, ofBases);
+                 emitKeys(first, count, members, ofBases);
                });
   memref::DeallocOp::create(b, ofBases);
 }

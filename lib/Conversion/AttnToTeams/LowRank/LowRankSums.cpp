@@ -60,12 +60,13 @@ static void emitDeltas(TeamBuilder &b, LowRankBackwardOp op, Value deltas) {
     Value first = b.mul(point[2], chunk);
     b.loop(first, b.min(b.add(first, chunk), rows), 1, [&](Value row) {
       Value at[] = {point[0], point[1], row};
-      auto multiply = [&](KernelBuilder &k, Value column) {
+      auto addProduct = [&](KernelBuilder &k, Value column, Value sum) {
         Value place[] = {point[0], point[1], row, column};
-        return k.fmul(k.loadVector(dOutput, place),
-                      k.loadVector(op.getOutput(), place));
+        return k.fma(k.loadVector(dOutput, place),
+                     k.loadVector(op.getOutput(), place), sum);
       };
-      Value dot = b.sumColumns(b.index(0), b.index(width), multiply);
+      Value dot = b.foldColumns(vector::CombiningKind::ADD, 0.0, b.index(0),
+                                b.index(width), addProduct);
       b.single([&] { b.storeScalar(b.fsub(b.scalar(0.0), dot), deltas, at); });
     });
   });

@@ -6,11 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "HostLists.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/ListCalls.h"
-#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -22,33 +21,6 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea::attn;
-
-namespace {
-/// Lists where the host can read them: copies, or the lists themselves.
-class HostLists {
-public:
-  HostLists(ModuleOp module, Operation *op)
-      : calls(module), builder(op), loc(op->getLoc()), copies(isForGPU(op)) {}
-
-  Value get(Value list) {
-    if (!list || !copies)
-      return list;
-    return lists.emplace_back(calls.copyToHost(builder, loc, list));
-  }
-  void free() {
-    for (Value list : lists)
-      calls.freeOnHost(builder, loc, list);
-  }
-  OpBuilder &getBuilder() { return builder; }
-
-private:
-  GPURuntimeCalls calls;
-  OpBuilder builder;
-  Location loc;
-  bool copies;
-  SmallVector<Value> lists;
-};
-} // namespace
 
 static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
                        Value tree, TreeAttr shape, bool mustCover) {

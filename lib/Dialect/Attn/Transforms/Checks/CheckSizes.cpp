@@ -6,11 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "HostLists.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/RuntimeCalls.h"
-#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -42,16 +41,13 @@ namespace {
 struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
   void runOnOperation() override {
     RuntimeCalls calls(getOperation());
-    GPURuntimeCalls gpuCalls(getOperation());
-    bool isOnDevice = isForGPU(getOperation());
     auto check = [&](auto op, Value bases) -> WalkResult {
       if (op->getNumResults() != 0)
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
-      Value sizes = op.getSizes();
-      if (isOnDevice)
-        sizes = gpuCalls.copyToHost(b, op.getLoc(), sizes);
+      HostLists lists(getOperation(), op);
+      Value sizes = lists.get(op.getSizes());
       SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
       Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
       arguments.push_back(
@@ -59,8 +55,7 @@ struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
       calls.emitCheck(b, "fovea_rt_check_sizes",
                       (op->getName().getStringRef() + ": sizes").str(),
                       arguments);
-      if (isOnDevice)
-        gpuCalls.freeOnHost(b, op.getLoc(), sizes);
+      lists.free();
       return WalkResult::advance();
     };
     WalkResult result = getOperation().walk([&](Operation *op) {

@@ -65,13 +65,11 @@ void ThreadTeamBuilder::forColumnsOrMore(Value begin, Value end, Value most,
       [&] { forColumns(begin, end, body); });
 }
 
-Value TeamBuilder::reduceColumns(vector::CombiningKind kind, double init,
-                                 Value begin, Value end, ColumnValue body) {
-  auto step = [&](KernelBuilder &k, Value column, Value running) {
-    return vector::makeArithReduction(k, getLoc(), kind, running,
-                                      body(k, column));
+Value TeamBuilder::sumColumns(Value begin, Value end, ColumnValue body) {
+  auto add = [&](KernelBuilder &k, Value column, Value running) {
+    return k.fadd(running, body(k, column));
   };
-  return foldColumns(kind, init, begin, end, step);
+  return foldColumns(vector::CombiningKind::ADD, 0.0, begin, end, add);
 }
 
 Value ThreadTeamBuilder::foldColumns(vector::CombiningKind kind, double init,

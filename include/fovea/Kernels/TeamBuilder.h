@@ -72,13 +72,7 @@ public:
   /// have. Sums are in the order of the target.
   virtual Value foldColumns(mlir::vector::CombiningKind kind, double init,
                             Value begin, Value end, ColumnStep step) = 0;
-  /// The same where a step combines, too.
-  Value reduceColumns(mlir::vector::CombiningKind kind, double init,
-                      Value begin, Value end, ColumnValue body);
-  Value sumColumns(Value begin, Value end, ColumnValue body) {
-    return reduceColumns(mlir::vector::CombiningKind::ADD, 0.0, begin, end,
-                         body);
-  }
+  Value sumColumns(Value begin, Value end, ColumnValue body);
 
   /// Stores the numbers below `extent` for which `condition` holds to
   /// `list[at, :]`, in order, and returns how many they are.

@@ -1,5 +1,4 @@
-//===- TeamLowering.h - Lowerings of one kernel for both targets -*- C++
-//-*-===//
+//===- TeamLowering.h - Lowerings of both targets ---------------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -80,7 +80,6 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_fft_twiddles);
   FOVEA_ADD(fovea_rt_count_recomputed);
   FOVEA_ADD(fovea_rt_check_nodes);
-  FOVEA_ADD(fovea_rt_tree_split);
   FOVEA_ADD(fovea_rt_alloc);
   FOVEA_ADD(fovea_rt_free);
   FOVEA_ADD(_mlir_memref_to_llvm_alloc);

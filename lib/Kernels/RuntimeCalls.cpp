@@ -47,25 +47,30 @@ Value RuntimeCalls::emitLoopThreads(ImplicitLocOpBuilder &b, ModuleOp module) {
   return arith::IndexCastOp::create(b, b.getIndexType(), threads);
 }
 
-SmallVector<Value> RuntimeCalls::describe(ImplicitLocOpBuilder &b,
-                                          Value memref) {
+static Value toI64(ImplicitLocOpBuilder &b, Value index) {
+  return arith::IndexCastOp::create(b, b.getI64Type(), index);
+}
+
+Value RuntimeCalls::getAddress(ImplicitLocOpBuilder &b, Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
   Value elementBytes =
       arith::ConstantIndexOp::create(b, type.getElementTypeBitWidth() / 8);
   Value bytes = arith::MulIOp::create(b, metadata.getOffset(), elementBytes);
-  auto asI64 = [&](Value value) -> Value {
-    return arith::IndexCastOp::create(b, b.getI64Type(), value);
-  };
-  Value address = asI64(arith::AddIOp::create(b, base, bytes));
+  Value address = toI64(b, arith::AddIOp::create(b, base, bytes));
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  SmallVector<Value> arguments = {
-      LLVM::IntToPtrOp::create(b, pointer, address)};
+  return LLVM::IntToPtrOp::create(b, pointer, address);
+}
+
+SmallVector<Value> RuntimeCalls::describe(ImplicitLocOpBuilder &b,
+                                          Value memref) {
+  SmallVector<Value> arguments = {getAddress(b, memref)};
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
   for (Value value : metadata.getSizes())
-    arguments.push_back(asI64(value));
+    arguments.push_back(toI64(b, value));
   for (Value value : metadata.getStrides())
-    arguments.push_back(asI64(value));
+    arguments.push_back(toI64(b, value));
   return arguments;
 }
 

@@ -65,6 +65,23 @@ void ThreadTeamBuilder::forColumnsOrMore(Value begin, Value end, Value most,
       [&] { forColumns(begin, end, body); });
 }
 
+void TeamBuilder::forRows(ArrayRef<Value> grid, Value numRows, int64_t many,
+                          function_ref<void(ValueRange)> body) {
+  int64_t rowsPerTeam = getRowsPerTeam(many);
+  Values teams(grid);
+  teams.push_back(ceilDiv(numRows, rowsPerTeam));
+  if (rowsPerTeam == 1)
+    return forTeams(teams, body);
+  forTeams(teams, [&](ValueRange point) {
+    Value begin = mul(point.back(), rowsPerTeam);
+    loop(begin, min(add(begin, rowsPerTeam), numRows), 1, [&](Value row) {
+      Values at(point.drop_back());
+      at.push_back(row);
+      body(at);
+    });
+  });
+}
+
 Value TeamBuilder::sumColumns(Value begin, Value end, ColumnValue body) {
   auto add = [&](KernelBuilder &k, Value column, Value running) {
     return k.fadd(running, body(k, column));

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/Turns.h"
+#include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -58,13 +59,13 @@ void Turns::forAll(Value numItems, Value numChains, bool isOrdered,
 void Turns::call(StringRef function, ValueRange arguments) {
   if (!progress)
     return;
-  calls.getBuilder().restoreInsertionPoint(b.saveInsertionPoint());
-  SmallVector<Value> operands = {calls.address(progress, chain),
-                                 calls.integer(item)};
-  for (Value argument : arguments)
-    operands.push_back(calls.integer(argument));
-  calls.call(function, operands);
-  b.restoreInsertionPoint(calls.getBuilder().saveInsertionPoint());
+  auto toI64 = [&](Value index) -> Value {
+    return arith::IndexCastOp::create(b, b.getI64Type(), index);
+  };
+  SmallVector<Value> operands = {
+      RuntimeCalls::getAddress(b, b.rowView(progress, chain)), toI64(item)};
+  llvm::append_range(operands, llvm::map_range(arguments, toI64));
+  RuntimeCalls::emitCall(b, module, function, /*resultType=*/Type(), operands);
 }
 
 void Turns::wait(Value position) {

@@ -9,11 +9,8 @@
 #include "fovea_rt/abi.h"
 #include "fovea_rt/fovea_rt.h"
 #include "status.h"
-#include <algorithm>
 #include <cinttypes>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 
 using namespace fovea::rt;
 
@@ -24,7 +21,7 @@ using namespace fovea::rt;
 namespace {
 struct List {
   const int32_t *level, *index;
-  int64_t count;
+  int64_t levelStride, indexStride, count;
 };
 } // namespace
 
@@ -38,14 +35,15 @@ static int64_t power(int64_t base, int64_t exponent) {
 /// Every node must be in the tree, or absent: -1 twice. With `mustCover`, node
 /// after node must begin where the one before ends, from token 0 on, and absent
 /// ones come last.
-static void checkList(const List &list, int64_t batch, int64_t roots,
-                      int64_t ratio, int64_t levels, bool mustCover) {
-  const char *op = mustCover ? "attn.tree_update" : "attn.tree_fetch";
+static void checkList(const char *op, const List &list, int64_t batch,
+                      int64_t roots, int64_t ratio, int64_t levels,
+                      bool mustCover) {
   const int64_t tokens = roots * power(ratio, levels);
   int64_t next = 0;
   bool isOver = false;
   for (int64_t j = 0; j < list.count; ++j) {
-    const int64_t level = list.level[j], index = list.index[j];
+    const int64_t level = list.level[j * list.levelStride];
+    const int64_t index = list.index[j * list.indexStride];
     if (level == -1 && index == -1) {
       isOver = true;
       continue;
@@ -90,96 +88,19 @@ static void checkList(const List &list, int64_t batch, int64_t roots,
          op, batch, next, tokens);
 }
 
-void fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
-                          const int32_t *index, int64_t index_stride,
-                          int64_t batches, int64_t count, int64_t roots,
-                          int64_t ratio, int64_t levels, int64_t must_cover) {
+void fovea_rt_check_nodes(const char *op, const int32_t *level, int64_t batches,
+                          int64_t count, int64_t level_batch_stride,
+                          int64_t level_stride, const int32_t *index,
+                          int64_t index_batches, int64_t index_count,
+                          int64_t index_batch_stride, int64_t index_stride,
+                          int64_t roots, int64_t ratio, int64_t levels,
+                          int64_t must_cover) {
   for (int64_t batch = 0; batch < batches; ++batch)
-    checkList(
-        {level + batch * level_stride, index + batch * index_stride, count},
-        batch, roots, ratio, levels, must_cover != 0);
-}
-
-//===----------------------------------------------------------------------===//
-// Selection
-//===----------------------------------------------------------------------===//
-
-/// NaN counts as the lowest score.
-template <typename T> static T rank(T score) {
-  return std::isnan(score) ? -std::numeric_limits<T>::infinity() : score;
-}
-
-/// Marks the candidates to split with 1, at most `split`: those that are absent
-/// or have no token never are. Expected time O(candidates).
-template <typename T>
-static void choose(const T *scores, const int32_t *candidates,
-                   const int32_t *counts, int32_t *order, char *chosen,
-                   int64_t numCandidates, int64_t split) {
-  int64_t present = 0;
-  for (int64_t m = 0; m < numCandidates; ++m) {
-    chosen[m] = 0;
-    const int64_t node = candidates ? candidates[m] : m;
-    if (node >= 0 && (!counts || counts[node] > 0))
-      order[present++] = static_cast<int32_t>(m);
-  }
-  split = std::min(split, present);
-  if (scores && split < present && split > 0)
-    std::nth_element(order, order + split - 1, order + present,
-                     [scores](int32_t a, int32_t b) {
-                       const T x = rank(scores[a]), y = rank(scores[b]);
-                       return x != y ? x > y : a < b;
-                     });
-  for (int64_t i = 0; i < split; ++i)
-    chosen[order[i]] = 1;
-}
-
-void fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
-                         const int32_t *candidates, int64_t num_candidates,
-                         const int32_t *level, const int32_t *index,
-                         int64_t num_nodes, const int32_t *counts,
-                         int32_t *new_level, int32_t *new_index,
-                         int32_t *children, int64_t at, int64_t split,
-                         int64_t ratio) {
-  // One block: the candidates in the order that is worked out, then the marks.
-  char *memory = static_cast<char *>(
-      fovea_rt_alloc(num_candidates * (sizeof(int32_t) + 1), 0));
-  int32_t *order = reinterpret_cast<int32_t *>(memory);
-  char *chosen = memory + num_candidates * sizeof(int32_t);
-  if (scores_are_double)
-    choose(static_cast<const double *>(scores), candidates, counts, order,
-           chosen, num_candidates, split);
-  else
-    choose(static_cast<const float *>(scores), candidates, counts, order,
-           chosen, num_candidates, split);
-
-  int32_t *const lastLevel = new_level + num_nodes + split * (ratio - 1);
-  int32_t *const lastIndex = new_index + num_nodes + split * (ratio - 1);
-  int32_t *const lastChild = children + split * ratio;
-  int64_t candidate = 0;
-  for (int64_t j = 0; j < num_nodes; ++j) {
-    const int32_t nodeLevel = level ? level[j] : static_cast<int32_t>(at);
-    const int32_t nodeIndex = index ? index[j] : static_cast<int32_t>(j);
-    if (nodeIndex < 0)
-      continue;
-    if (nodeLevel != at || candidate >= num_candidates ||
-        !chosen[candidate++]) {
-      *new_level++ = nodeLevel;
-      *new_index++ = nodeIndex;
-      continue;
-    }
-    for (int64_t child = 0; child < ratio; ++child) {
-      const int32_t childIndex =
-          static_cast<int32_t>(nodeIndex * ratio + child);
-      *new_level++ = static_cast<int32_t>(at - 1);
-      *new_index++ = childIndex;
-      *children++ = childIndex;
-    }
-  }
-  // Where fewer were split, the rest is absent.
-  std::fill(new_level, lastLevel, -1);
-  std::fill(new_index, lastIndex, -1);
-  std::fill(children, lastChild, -1);
-  fovea_rt_free(memory);
+    checkList(op,
+              {level + batch * level_batch_stride,
+               index + batch * index_batch_stride, level_stride, index_stride,
+               count},
+              batch, roots, ratio, levels, must_cover != 0);
 }
 
 //===----------------------------------------------------------------------===//

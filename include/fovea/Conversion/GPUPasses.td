@@ -70,7 +70,7 @@ def ConvertAttnToGPUPass : Pass<"convert-attn-to-gpu", "::mlir::ModuleOp"> {
     | `attn.conv_*` | loops over lags and rows, products of tiles whose elements are looked up, or transforms by the runtime |
     | `attn.low_rank*` | products of tiles, of chunks of keys or the keys of a group; scans of the sums of chunks |
     | maps of rows, such as `attn.rope`, and gradients | a warp for each row |
-    | `attn.tree_*` | a warp for each run of nodes in the order of the sequence; a kernel lists the new frontier of `attn.tree_split` |
+    | `attn.tree_*` | a warp for each run of nodes in the order of the sequence, or for each list of a batch entry |
 
     `f32` says how f32 data is multiplied: `tf32x3` cuts every number in two and
     is nearly as accurate as f32; `tf32` is three times as fast and accurate to 11

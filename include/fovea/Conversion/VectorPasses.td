@@ -52,7 +52,7 @@ def ConvertAttnToVectorPass : Pass<"convert-attn-to-vector", "::mlir::ModuleOp">
     | `attn.conv_*` | loops over columns, by the algorithm that a model of the registers chooses; for bases, searches of every head, then scores of all queries with the keys found |
     | `attn.low_rank*` | running sums of outer products over chunks of rows; sums by group, or trees of sums, under other masks |
     | maps of rows, such as `attn.rope`, and gradients | loops vectorised over columns |
-    | `attn.tree_*` | loops over nodes in the order of the sequence, vectorised over columns; `attn.tree_split` is a call of the runtime |
+    | `attn.tree_*` | loops over nodes in the order of the sequence, vectorised over columns |
 
     How work is divided among threads has no effect on results. What was planned is a
     remark whose category is the name of the operation.

@@ -27,6 +27,10 @@ public:
   void emitCheck(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef function,
                  llvm::StringRef text, mlir::ValueRange arguments);
 
+  /// The address of the first element of a memref.
+  static mlir::Value getAddress(mlir::ImplicitLocOpBuilder &builder,
+                                mlir::Value memref);
+
   /// The address, extents and strides, in elements, of a memref: the arguments
   /// that say where an array is.
   static llvm::SmallVector<mlir::Value>

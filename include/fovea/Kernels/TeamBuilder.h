@@ -41,6 +41,11 @@ public:
   int64_t getRowsPerTeam(int64_t many) const {
     return hasManyTeams() ? 1 : many;
   }
+  /// Runs `body` for the rows `0 .. numRows - 1` of all points of a grid, given
+  /// the point and the row, in any order; a team takes `many` rows where that
+  /// makes up for its cost.
+  void forRows(llvm::ArrayRef<Value> grid, Value numRows, int64_t many,
+               llvm::function_ref<void(ValueRange)> body);
   /// Teams that keep the target busy.
   virtual int64_t getMinTeams() const = 0;
 
@@ -74,6 +79,9 @@ public:
                             Value begin, Value end, ColumnStep step) = 0;
   Value sumColumns(Value begin, Value end, ColumnValue body);
 
+  /// Runs `body` for the numbers `begin .. end - 1`, each by one lane.
+  virtual void forNumbers(Value begin, Value end,
+                          llvm::function_ref<void(Value number)> body) = 0;
   /// Stores the numbers below `extent` for which `condition` holds to
   /// `list[at, :]`, in order, and returns how many they are.
   virtual Value listNumbers(
@@ -125,6 +133,10 @@ public:
   void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
+  void forNumbers(Value begin, Value end,
+                  llvm::function_ref<void(Value number)> body) override {
+    loop(begin, end, 1, body);
+  }
   Value listNumbers(
       Value extent,
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,

@@ -15,7 +15,6 @@
 #define FOVEA_KERNELS_TURNS_H
 
 #include "fovea/Kernels/KernelBuilder.h"
-#include "fovea/Kernels/ListCalls.h"
 #include <limits>
 
 namespace fovea::attn {
@@ -29,8 +28,7 @@ public:
   /// A position behind all others: FOVEA_RT_LAST_TURN of the runtime.
   static constexpr int64_t kLast = std::numeric_limits<int64_t>::max() - 1;
 
-  Turns(KernelBuilder &b, mlir::ModuleOp module)
-      : b(b), module(module), calls(module, module) {}
+  Turns(KernelBuilder &b, mlir::ModuleOp module) : b(b), module(module) {}
 
   /// A parallel loop over all items, which has their turns unless it is not
   /// `isOrdered`. `body` gets the item, which waits for those with higher
@@ -47,7 +45,6 @@ private:
 
   KernelBuilder &b;
   mlir::ModuleOp module;
-  ListCalls calls;
   Value progress, item, chain, numItems, numChains;
 };
 

@@ -10,7 +10,7 @@
 #define FOVEA_KERNELS_VQWINDOW_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "fovea/Kernels/RowBuilder.h"
+#include "fovea/Kernels/TeamBuilder.h"
 
 namespace fovea::attn {
 
@@ -21,13 +21,73 @@ namespace fovea::attn {
 struct VQWindow {
   using Value = mlir::Value;
 
-  VQWindow() = default;
-  VQWindow(RowBuilder &builder, VQBackwardOp op);
+  VQWindow(KernelBuilder &builder, VQBackwardOp op);
 
   /// Of the window in the sequence.
   Value position;
   /// Of queries, of tokens before them, and of all tokens.
   Value length, numBefore, numTokens;
+  /// [B, G, tokens] and [B, G, tokens, E].
+  Value codes, values;
+  /// Of the values with each code: [B, G, blocks, S, E] as of the block before,
+  /// or [B, G, S, E] of all tokens.
+  Value means, counts;
+};
+
+/// What a gradient of attn.vq does before and after its products.
+class VQWindowLoops {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  /// What belongs at (batch, head, row, column).
+  using Element = llvm::function_ref<Value(KernelBuilder &, ValueRange at)>;
+
+  VQWindowLoops(TeamBuilder &builder, VQBackwardOp op);
+
+  const VQWindow &getWindow() const { return window; }
+  bool hasState() { return !op.getState().empty(); }
+  bool hasNext() { return !op.getDNextState().empty(); }
+
+  /// A buffer until `freeBuffers`.
+  Value allocate(llvm::ArrayRef<Value> leading,
+                 llvm::ArrayRef<int64_t> trailing, mlir::Type elementType) {
+    return buffers.emplace_back(b.allocate(leading, trailing, elementType));
+  }
+  /// One with a row for every token, [B, G, tokens, columns].
+  Value allocateRows(int64_t columns, mlir::Type elementType) {
+    return allocate({batches, heads, window.numTokens}, {columns}, elementType);
+  }
+  void freeBuffers();
+
+  /// Makes the codes, values, means and counts of the window.
+  void gatherTokens(Reduction reduction);
+  /// Stores all elements of a memref of rank 4.
+  void fillRows(Value memref, Element element);
+  /// What the mean of the next state at (batch, head, code, column) gives each
+  /// of its tokens: those up to the block before the last whole one.
+  Value loadNextMean(KernelBuilder &k, ValueRange at);
+  /// Adds to `sums`, [B, G, groups, S, E], those of all later groups of
+  /// queries, and where `addsNext` what comes through the means of the next
+  /// state. Tokens in the means of the state get the sum of all groups.
+  void addLaterSums(Value sums, Value addsNext);
+  /// Stores `sum` of every token, at (batch, head, token, column), and what
+  /// comes through the next state where their gradients belong: to `gradient`,
+  /// or to part `part` of that of the state.
+  void storeTokens(Value gradient, unsigned part, Element sum);
+
+private:
+  void
+  forElements(llvm::ArrayRef<Value> rows, int64_t width,
+              llvm::function_ref<void(KernelBuilder &, ValueRange at)> body);
+  void prependKept();
+  void summarize(Reduction reduction);
+
+  TeamBuilder &b;
+  VQBackwardOp op;
+  VQWindow window;
+  int64_t block, numCodes, valueWidth;
+  Value batches, heads;
+  KernelBuilder::Values buffers;
 };
 
 } // namespace fovea::attn

@@ -39,7 +39,6 @@ void fovea::attn::registerLowerToGPUExternalModels(DialectRegistry &registry) {
     attachStreamBackwardToGPU(*context);
     attachSummarizeToGPU(*context);
     attachSummarizeBackwardToGPU(*context);
-    attachTreeToGPU(*context);
     attachVQBackwardToGPU(*context);
   });
 }

@@ -20,5 +20,6 @@ void fovea::attn::registerLowerToTeamsExternalModels(
     attachLowRankToTeams(*context);
     attachQuantizeToTeams(*context);
     attachTreeToTeams(*context);
+    attachTreeSplitToTeams(*context);
   });
 }

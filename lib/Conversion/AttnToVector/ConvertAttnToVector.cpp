@@ -36,7 +36,6 @@ void fovea::attn::registerLowerToVectorExternalModels(
     attachQuantizeToVector(*context);
     attachStreamToVector(*context);
     attachSummarizeToVector(*context);
-    attachTreeToVector(*context);
   });
 }
 

@@ -9,8 +9,6 @@
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -102,51 +100,6 @@ void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
                })[0];
     b.storeScalar(b.fmul(dot, b.scalar(factor)), dots, at);
   });
-}
-
-/// A warp goes through the numbers, 32 at a time; a vote says which are listed,
-/// and how many of them come before each lane's.
-Value fovea::attn::listNumbersOfWarp(
-    GPUKernelBuilder &b, Value extent,
-    function_ref<Value(Value number)> condition, Value list, ValueRange point) {
-  Value one = b.i32(1), lane = b.toIndex(b.lane());
-  auto countBits = [&](Value bits) -> Value {
-    return LLVM::CtPopOp::create(b, b.getI32Type(), bits);
-  };
-  auto listVoted = [&](Value first,
-                       ValueRange counted) -> KernelBuilder::Values {
-    Value number = b.add(first, lane);
-    Value holds = b.select(
-        b.less(number, extent), b.getI1Type(),
-        [&] { return condition(number); },
-        [&]() -> Value {
-          return arith::ConstantIntOp::create(b, 0, /*width=*/1);
-        });
-    Value votes = b.ballot(holds);
-    Value earlier = arith::AndIOp::create(
-        b, votes,
-        b.sub(arith::ShLIOp::create(b, one, b.lane()).getResult(), one));
-    b.ifThen(holds, [&] {
-      KernelBuilder::Values at(point);
-      at.push_back(b.toIndex(b.add(counted[0], countBits(earlier))));
-      b.storeIndex(number, list, at);
-    });
-    return {b.add(counted[0], countBits(votes))};
-  };
-  return b.loop(b.index(0), extent, kWarpSize, {b.i32(0)}, listVoted)[0];
-}
-
-void fovea::attn::listNumbers(
-    KernelBuilder &builder, ArrayRef<Value> grid, Value extent,
-    function_ref<Value(GPUKernelBuilder &, ValueRange, Value)> condition,
-    Value list, Value counts) {
-  GPUKernelBuilder b(builder.getLoc(), builder, kWarpSize);
-  KernelBuilder::Values point = beginBlocks(b, grid);
-  Value count = listNumbersOfWarp(
-      b, extent, [&](Value number) { return condition(b, point, number); },
-      list, point);
-  b.ifThen(b.equal(b.toIndex(b.lane()), b.index(0)),
-           [&] { memref::StoreOp::create(b, count, counts, point); });
 }
 
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,

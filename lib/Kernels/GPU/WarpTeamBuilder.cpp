@@ -80,14 +80,42 @@ void WarpTeamBuilder::forColumnTiles(
   forColumns(width, body);
 }
 
+void WarpTeamBuilder::forNumbers(Value begin, Value end,
+                                 function_ref<void(Value)> body) {
+  loop(add(begin, lane), end, kWarpSize, body);
+}
+
+/// The warp goes through the numbers, 32 at a time; a vote says which are
+/// listed, and how many of them come before each lane's.
 Value WarpTeamBuilder::listNumbers(
     Value extent, function_ref<Value(KernelBuilder &, Value)> condition,
     Value list, ValueRange at) {
   GPUKernelBuilder k(getLoc(), *this, kWarpSize);
-  k.begin();
-  Value count = listNumbersOfWarp(
-      k, extent, [&](Value number) { return condition(k, number); }, list, at);
-  return k.toIndex(count);
+  Value one = k.i32(1);
+  auto countBits = [&](Value bits) -> Value {
+    return LLVM::CtPopOp::create(k, k.getI32Type(), bits);
+  };
+  auto listVoted = [&](Value first, ValueRange counted) -> Values {
+    Value number = k.add(first, lane);
+    Value holds = k.select(
+        k.less(number, extent), k.getI1Type(),
+        [&] {
+          KernelBuilder inner(getLoc(), k, getStateType(), getLanes());
+          return condition(inner, number);
+        },
+        [&] { return k.i1(false); });
+    Value votes = k.ballot(holds);
+    Value before = arith::ShLIOp::create(k, one, k.toI32(lane));
+    Value earlier = arith::AndIOp::create(k, votes, k.sub(before, one));
+    k.ifThen(holds, [&] {
+      Values place(at);
+      place.push_back(k.toIndex(k.add(counted[0], countBits(earlier))));
+      k.storeIndex(number, list, place);
+    });
+    return {k.add(counted[0], countBits(votes))};
+  };
+  return k.toIndex(
+      k.loop(k.index(0), extent, kWarpSize, {k.i32(0)}, listVoted)[0]);
 }
 
 void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,

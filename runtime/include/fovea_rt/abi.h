@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 8
+#define FOVEA_RT_ABI_VERSION 9
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -268,40 +268,21 @@ FOVEA_RT_EXPORT const void *fovea_rt_fft_twiddles(int64_t radices,
 FOVEA_RT_EXPORT void fovea_rt_count_recomputed(int64_t rows);
 
 /*
- * Trees of averages. Nodes are pairs of a level and an index, in two lists of
- * int32_t; entry j of batch entry b of a list is list[b * stride + j].
+ * Nodes of a tree are pairs of a level and an index, in two strided arrays of
+ * the same extents; strides count elements.
  *
  * Checks that each of `count` nodes in each of `batches` lists is one of a tree
  * with `levels` levels over the tokens, the uppermost of `roots` nodes, each of
  * `ratio` children, or absent: -1 in both lists. With `must_cover`, they must
  * also cover the sequence in order without overlap, and absent ones come last.
- * Fails with FOVEA_RT_INVALID_ARGUMENT.
+ * Fails with FOVEA_RT_INVALID_ARGUMENT and a text that begins with `op`.
  */
-FOVEA_RT_EXPORT void
-fovea_rt_check_nodes(const int32_t *level, int64_t level_stride,
-                     const int32_t *index, int64_t index_stride,
-                     int64_t batches, int64_t count, int64_t roots,
-                     int64_t ratio, int64_t levels, int64_t must_cover);
-
-/*
- * One step of the selection, for one batch entry. The nodes (level[j],
- * index[j]) cover a sequence in order; those of level `at` are the candidates,
- * in order. The `split` candidates with the highest score (ties: the first; NaN
- * is lowest) are replaced by their `ratio` children, which are also listed in
- * `children`. A candidate x with counts[x] == 0 is never split, and neither is
- * an absent one, -1: where less is split, the rest of the lists is -1.
- *
- * Null `scores`: all are split that can be. Null `candidates`, `level` and
- * `index`: the nodes are 0, 1, ... of level `at`. Null `counts`: none is 0.
- * Fails without memory.
- */
-FOVEA_RT_EXPORT void
-fovea_rt_tree_split(const void *scores, int64_t scores_are_double,
-                    const int32_t *candidates, int64_t num_candidates,
-                    const int32_t *level, const int32_t *index,
-                    int64_t num_nodes, const int32_t *counts,
-                    int32_t *new_level, int32_t *new_index, int32_t *children,
-                    int64_t at, int64_t split, int64_t ratio);
+FOVEA_RT_EXPORT void fovea_rt_check_nodes(
+    const char *op, const int32_t *level, int64_t batches, int64_t count,
+    int64_t level_batch_stride, int64_t level_stride, const int32_t *index,
+    int64_t index_batches, int64_t index_count, int64_t index_batch_stride,
+    int64_t index_stride, int64_t roots, int64_t ratio, int64_t levels,
+    int64_t must_cover);
 
 /*
  * Allocates `bytes` bytes of uninitialised memory, aligned to `alignment` or 64

@@ -30,12 +30,12 @@ void attachLowRankToVector(mlir::MLIRContext &context);
 void attachQuantizeToVector(mlir::MLIRContext &context);
 void attachStreamToVector(mlir::MLIRContext &context);
 void attachSummarizeToVector(mlir::MLIRContext &context);
-void attachTreeToVector(mlir::MLIRContext &context);
 
 void attachConvToTeams(mlir::MLIRContext &context);
 void attachLowRankToTeams(mlir::MLIRContext &context);
 void attachQuantizeToTeams(mlir::MLIRContext &context);
 void attachTreeToTeams(mlir::MLIRContext &context);
+void attachTreeSplitToTeams(mlir::MLIRContext &context);
 
 /// Attach those of some operations, in AttnToGPU.
 void attachConvToGPU(mlir::MLIRContext &context);
@@ -45,7 +45,6 @@ void attachStreamToGPU(mlir::MLIRContext &context);
 void attachStreamBackwardToGPU(mlir::MLIRContext &context);
 void attachSummarizeToGPU(mlir::MLIRContext &context);
 void attachSummarizeBackwardToGPU(mlir::MLIRContext &context);
-void attachTreeToGPU(mlir::MLIRContext &context);
 void attachVQBackwardToGPU(mlir::MLIRContext &context);
 
 } // namespace fovea::attn

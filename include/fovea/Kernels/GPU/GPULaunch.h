@@ -51,24 +51,6 @@ KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
 void emitRowDots(KernelBuilder &builder, mlir::Value left, mlir::Value right,
                  double factor, mlir::Value dots, mlir::Value minus = {});
 
-/// Stores the numbers below `extent` for which `condition` holds to
-/// `list[point, :]`, in order, and returns how many, in 32 bits. All threads of
-/// a warp are there.
-mlir::Value
-listNumbersOfWarp(GPUKernelBuilder &builder, mlir::Value extent,
-                  llvm::function_ref<mlir::Value(mlir::Value number)> condition,
-                  mlir::Value list, mlir::ValueRange point);
-
-/// Lists for every point of a grid which numbers below `extent` a condition
-/// holds for, in order: `list` is [grid..., extent] and `counts` [grid...], of
-/// i32.
-void listNumbers(KernelBuilder &builder, llvm::ArrayRef<mlir::Value> grid,
-                 mlir::Value extent,
-                 llvm::function_ref<mlir::Value(
-                     GPUKernelBuilder &, mlir::ValueRange point, mlir::Value)>
-                     condition,
-                 mlir::Value list, mlir::Value counts);
-
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.
 mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,

@@ -36,6 +36,8 @@ public:
   void forColumnTiles(
       int64_t width, int64_t most,
       llvm::function_ref<void(KernelBuilder &, ValueRange)> body) override;
+  void forNumbers(Value begin, Value end,
+                  llvm::function_ref<void(Value number)> body) override;
   Value listNumbers(
       Value extent,
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,

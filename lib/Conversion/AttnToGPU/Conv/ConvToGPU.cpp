@@ -6,19 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPUConvLoops.h"
+#include "GPUConvKernel.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 
@@ -49,10 +40,14 @@ static int64_t chooseBlock(ConvApplyOp op) {
 static void emitConvApply(OpBuilder &builder, ConvApplyOp op, F32Math math) {
   int64_t block = chooseBlock(op);
   auto transforms = [&](OpBuilder &builder) {
-    emitConvTransformLoops(builder, op, math, block);
+    emitConvApplyOnGPU(builder, op, math, [&](GPUConvTables &tables) {
+      return makeConvTransforms(tables, op, block);
+    });
   };
   auto product = [&](OpBuilder &builder) {
-    emitConvToeplitzLoops(builder, op, math);
+    emitConvApplyOnGPU(builder, op, math, [&](GPUConvTables &tables) {
+      return makeConvToeplitz(tables, op);
+    });
   };
   switch (op.getAlgorithm()) {
   case ConvAlgorithm::Toeplitz:
@@ -88,7 +83,7 @@ static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
                                         GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
-  emitConvGradientLoops(builder, op, lowering.f32);
+  emitConvGradientOnGPU(builder, op, lowering.f32);
   return success();
 }
 
@@ -96,7 +91,7 @@ static LogicalResult lowerRecover(ConvRecoverOp op, OpBuilder &builder,
                                   GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
-  emitConvRecoverLoops(builder, op, lowering.f32);
+  emitConvRecoverOnGPU(builder, op, lowering.f32);
   return success();
 }
 

@@ -20,11 +20,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPUConvLoops.h"
+#include "GPUConvKernel.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -36,79 +36,102 @@ static constexpr int64_t kTile = SquareTile::kSize,
                          kDiagonals = SquareTile::kNumThreads;
 
 namespace {
-class ConvGradientLoops : public ConvLoops {
+/// What products read of queries: weights with what their rows are multiplied
+/// by, and gradients.
+class RowGradients {
 public:
-  ConvGradientLoops(OpBuilder &builder, ConvApplyBackwardOp op, F32Math math)
-      : ConvLoops(builder, op.getLoc(),
-                  {op.getBasis(), op.getSizes(), op.getValue()}, math),
-        op(op) {}
+  RowGradients(GPUConvTables &tables, ConvApplyBackwardOp op);
 
-private:
-  void emitRows() override;
-  void findFactors();
   /// The weight of an entry.
   Value weightOf(KernelBuilder &k, ValueRange head, Value row, Value key);
   Value loadGradient(KernelBuilder &k, ValueRange head, Value row,
                      Value column);
-  void emitValues();
+  /// d_output . output
+  Value loadDelta(KernelBuilder &k, ValueRange head, Value row) {
+    return k.loadScalar(deltas, {head[0], head[1], row});
+  }
+
+private:
+  void findFactors();
+
+  GPUConvTables &t;
+  GPUConvBuilder &b;
+  ConvApplyBackwardOp op;
+  /// What is taken off the scores of a row, what its weights are multiplied by,
+  /// and d_output . output [B, H, N].
+  Value tops, factors, deltas;
+};
+
+/// Sums of the gradients of scores by lag and segment.
+class LagSums {
+public:
+  LagSums(GPUConvTables &tables, RowGradients &rows);
+
+  void storeBases(Value dBasis);
+
+private:
   void emitDistances();
   void keepGradients(GPUKernelBuilder &k, SquareTile &tile, ValueRange at,
                      Value keyBlock);
   void addDiagonal(GPUKernelBuilder &k, SquareTile &tile, ValueRange at,
                    Value keyBlock);
-  void storeBases();
 
-  ConvApplyBackwardOp op;
-  /// What is taken off the scores of a row, what its weights are multiplied by,
-  /// and d_output . output [B, H, N].
-  Value tops, factors, deltas;
+  GPUConvTables &t;
+  GPUConvBuilder &b;
+  RowGradients &rows;
   /// Sums of diagonals [B, H, R, distances, kDiagonals].
   Value numBlocks, lagSums;
 };
 } // namespace
 
-/// Listed rows have a maximum and a normaliser of their own.
-void ConvGradientLoops::findFactors() {
-  Type type = b.getF32Type();
-  tops = allocate({batches, heads, numTokens}, type);
-  factors = allocate({batches, heads, numTokens}, type);
-  deltas = allocate({batches, heads, numTokens}, type);
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+RowGradients::RowGradients(GPUConvTables &tables, ConvApplyBackwardOp op)
+    : t(tables), b(t.b), op(op) {
+  for (Value *ofRows : {&tops, &factors, &deltas})
+    *ofRows = b.allocate(b.rows(), b.getF32Type());
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas);
-  parallelLoop(b, {batches, heads, numTokens}, [&](ValueRange at) {
+  findFactors();
+}
+
+/// Listed rows have a maximum and a normaliser of their own.
+void RowGradients::findFactors() {
+  Value counts = b.allocate({b.batches, b.heads}, b.getI32Type());
+  // Both products are as exact as sums are.
+  auto isQuiet = [](ValueRange, Value) { return Value(); };
+  GPUConvRows rows(t, counts, isQuiet);
+  parallelLoop(b, b.rows(), [&](ValueRange at) {
     b.storeScalar(b.scalar(0.0), tops, at);
-    b.storeScalar(b.loadScalar(reciprocals, at), factors, at);
+    b.storeScalar(b.loadScalar(rows.reciprocals, at), factors, at);
   });
-  forListedRows([&](GPUKernelBuilder &k, ValueRange at, Value row, Value top) {
-    auto add = [&](Value score, Value total) {
-      return k.fadd(total, weigh(k, score, top));
+  rows.forEach([&](WarpTeamBuilder &k, ValueRange at, Value row, Value top) {
+    auto weigh = [&](KernelBuilder &k, Value key) {
+      return t.profiles.weigh(k, t.profiles.loadScore(k, at, row, key), top);
     };
-    Value total = sumOverKeys(k, at, row, add, 0.0);
-    for (int64_t mask = 1; mask < kWarpSize; mask *= 2)
-      total = k.fadd(k.shuffleXor(total, mask), total);
-    Value isZero = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, total,
-                                         k.scalar(0.0));
-    Value factor = arith::DivFOp::create(k, k.scalar(1.0), total);
-    factor = k.select(isZero, k.scalar(0.0), factor);
-    k.ifThen(k.equal(k.lane(), k.i32(0)), [&] {
+    Value normaliser =
+        k.sumColumns(t.segments.first(k, at), k.add(row, 1), weigh);
+    k.single([&] {
       Value place[] = {at[0], at[1], row};
       k.storeScalar(top, tops, place);
-      k.storeScalar(factor, factors, place);
+      k.storeScalar(conv::getFactor(k, normaliser), factors, place);
     });
   });
 }
 
-Value ConvGradientLoops::weightOf(KernelBuilder &k, ValueRange head, Value row,
-                                  Value key) {
-  return weighEntry(k, head, row, key, [&](ValueRange from) {
+Value RowGradients::weightOf(KernelBuilder &k, ValueRange head, Value row,
+                             Value key) {
+  return t.profiles.weighEntry(k, head, row, key, [&](ValueRange from) {
     Value at[] = {head[0], head[1], row};
-    return weigh(k, k.loadScalar(scores, from), k.loadScalar(tops, at),
-                 k.loadScalar(factors, at));
+    return t.profiles.weigh(k, k.loadScalar(t.profiles.scores, from),
+                            k.loadScalar(tops, at), k.loadScalar(factors, at));
   });
 }
 
 /// Rows without an entry count as zeros, whatever they hold.
-Value ConvGradientLoops::loadGradient(KernelBuilder &k, ValueRange head,
-                                      Value row, Value column) {
+Value RowGradients::loadGradient(KernelBuilder &k, ValueRange head, Value row,
+                                 Value column) {
   Value at[] = {head[0], head[1], row, column};
   Value factor = k.loadScalar(factors, ValueRange(at).drop_back());
   Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, factor,
@@ -120,64 +143,70 @@ Value ConvGradientLoops::loadGradient(KernelBuilder &k, ValueRange head,
 // Values
 //===----------------------------------------------------------------------===//
 
-void ConvGradientLoops::emitValues() {
+static void emitValues(GPUConvTables &t, RowGradients &rows, Value dValue) {
+  GPUConvBuilder &b = t.b;
+  Value width = b.index(b.width);
   Value sums =
-      allocate({batches, heads, numTokens, b.index(width)}, b.getF32Type());
+      b.allocate({b.batches, b.heads, b.numTokens, width}, b.getF32Type());
   auto depth = [&](KernelBuilder &k, ValueRange, Value key, Value) {
-    return std::pair(key, numTokens);
+    return std::pair(key, b.numTokens);
   };
   auto left = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
-    return weightOf(k, at, row, key);
+    return rows.weightOf(k, at, row, key);
   };
   auto right = [&](KernelBuilder &k, ValueRange at, Value row, Value column) {
-    return loadGradient(k, at, row, column);
+    return rows.loadGradient(k, at, row, column);
   };
   auto store = [&](KernelBuilder &k, ValueRange at, Value key, Value column,
                    Value sum) {
     k.storeScalar(sum, sums, {at[0], at[1], key, column});
   };
   TileProduct product = {
-      {batches, heads}, numTokens, width, depth, left, right, store};
+      {b.batches, b.heads}, b.numTokens, b.width, depth, left, right, store};
   auto hides = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
-    return k.either(k.less(key, firstKey(k, at, k.index(0))),
-                    mayHide(k, at, row, k.add(key, kTileRows - 1)));
+    return k.either(k.less(key, t.segments.first(k, at)),
+                    t.profiles.mayHide(k, at, row, k.add(key, kTileRows - 1)));
   };
   product.hides = hides;
-  emitTileProduct(b, math, product);
-  Value groups = b.extent(op.getDValue(), 1);
-  Value shared = b.div(heads, b.max(groups, 1));
-  parallelLoop(
-      b, {batches, groups, numTokens, b.index(width)}, [&](ValueRange at) {
-        Value first = b.mul(at[1], shared);
-        Value total =
-            b.loop(b.index(0), shared, 1, {b.scalar(0.0)},
-                   [&](Value member, ValueRange total) -> Values {
-                     Value from[] = {at[0], b.add(first, member), at[2], at[3]};
-                     return {b.fadd(total[0], b.loadScalar(sums, from))};
-                   })[0];
-        b.storeScalar(total, op.getDValue(), at);
-      });
+  emitTileProduct(b, b.math, product);
+  Value groups = b.extent(dValue, 1);
+  Value shared = b.div(b.heads, b.max(groups, 1));
+  parallelLoop(b, {b.batches, groups, b.numTokens, width}, [&](ValueRange at) {
+    Value first = b.mul(at[1], shared);
+    Value total =
+        b.loop(b.index(0), shared, 1, {b.scalar(0.0)},
+               [&](Value member, ValueRange total) -> Values {
+                 Value from[] = {at[0], b.add(first, member), at[2], at[3]};
+                 return {b.fadd(total[0], b.loadScalar(sums, from))};
+               })[0];
+    b.storeScalar(total, dValue, at);
+  });
 }
 
 //===----------------------------------------------------------------------===//
 // Profiles
 //===----------------------------------------------------------------------===//
 
+LagSums::LagSums(GPUConvTables &tables, RowGradients &rows)
+    : t(tables), b(t.b), rows(rows), numBlocks(b.ceilDiv(b.numTokens, kTile)) {
+  lagSums = b.allocate(
+      {b.batches, b.heads, b.numBases, numBlocks, b.index(kDiagonals)},
+      b.getF32Type());
+  emitDistances();
+}
+
 /// A block of threads goes through the tiles at one distance.
-void ConvGradientLoops::emitDistances() {
-  numBlocks = b.ceilDiv(numTokens, kTile);
-  lagSums = allocate({batches, heads, numBases, numBlocks, b.index(kDiagonals)},
-                     b.getF32Type());
+void LagSums::emitDistances() {
   OpBuilder::InsertionGuard guard(b);
   GPUKernelBuilder k(b.getLoc(), b, SquareTile::kNumThreads);
-  Values at =
-      beginBlocks(k, {batches, heads, numBlocks}, SquareTile::getSharedBytes());
-  SquareTile tile(k, math);
-  k.loop(k.index(0), numBases, 1, [&](Value segment) {
+  Values at = beginBlocks(k, {b.batches, b.heads, numBlocks},
+                          SquareTile::getSharedBytes());
+  SquareTile tile(k, b.math);
+  k.loop(k.index(0), b.numBases, 1, [&](Value segment) {
     k.storeScalar(k.scalar(0.0), lagSums,
                   {at[0], at[1], segment, at[2], k.toIndex(k.thread())});
   });
-  Value begin = k.div(firstKey(k, at, k.index(0)), kTile);
+  Value begin = k.div(t.segments.first(k, at), kTile);
   k.loop(begin, k.sub(numBlocks, at[2]), 1, [&](Value keyBlock) {
     keepGradients(k, tile, at, keyBlock);
     addDiagonal(k, tile, at, keyBlock);
@@ -185,51 +214,49 @@ void ConvGradientLoops::emitDistances() {
 }
 
 /// The gradients of the scores of a tile.
-void ConvGradientLoops::keepGradients(GPUKernelBuilder &k, SquareTile &tile,
-                                      ValueRange at, Value keyBlock) {
+void LagSums::keepGradients(GPUKernelBuilder &k, SquareTile &tile,
+                            ValueRange at, Value keyBlock) {
   Value firstKey = k.mul(keyBlock, kTile);
   Value firstRow = k.add(firstKey, k.mul(at[2], kTile));
   auto elementOr0 = [&](Value number, function_ref<Value()> load) {
-    return k.select(k.less(number, numTokens), k.getF32Type(), load,
+    return k.select(k.less(number, b.numTokens), k.getF32Type(), load,
                     [&] { return k.scalar(0.0); });
   };
   auto left = [&](Value number, Value column) {
     Value row = k.add(firstRow, number);
-    return elementOr0(row, [&] { return loadGradient(k, at, row, column); });
+    return elementOr0(row,
+                      [&] { return rows.loadGradient(k, at, row, column); });
   };
   auto right = [&](Value number, Value column) {
     Value key = k.add(firstKey, number);
-    return elementOr0(key, [&] {
-      return k.loadScalar(op.getValue(),
-                          {at[0], keyHead(k, at[1]), key, column});
-    });
+    return elementOr0(key, [&] { return b.loadValue(k, at, key, column); });
   };
   Values gradients;
   auto addGradient = [&](Value ofRow, Value ofColumn, Value product) {
     Value row = k.add(firstRow, ofRow), key = k.add(firstKey, ofColumn);
-    Value exists = k.both(k.less(row, numTokens), k.less(key, numTokens));
+    Value exists = k.both(k.less(row, b.numTokens), k.less(key, b.numTokens));
     gradients.push_back(k.select(
         exists, k.getF32Type(),
         [&]() -> Value {
-          Value weight = weightOf(k, at, row, key);
-          Value delta = k.loadScalar(deltas, {at[0], at[1], row});
+          Value weight = rows.weightOf(k, at, row, key);
+          Value delta = rows.loadDelta(k, at, row);
           return k.select(softmax::isHidden(k, weight), k.scalar(0.0),
                           k.fmul(weight, k.fsub(product, delta)));
         },
         [&] { return k.scalar(0.0); }));
   };
-  tile.forEach(tile.multiply(width, left, right), addGradient);
+  tile.forEach(tile.multiply(b.width, left, right), addGradient);
   tile.keep(gradients, 1.0);
 }
 
 /// Adds up the thread's diagonal; keys of a segment are neighbours.
-void ConvGradientLoops::addDiagonal(GPUKernelBuilder &k, SquareTile &tile,
-                                    ValueRange at, Value keyBlock) {
+void LagSums::addDiagonal(GPUKernelBuilder &k, SquareTile &tile, ValueRange at,
+                          Value keyBlock) {
   Value diagonal = k.toIndex(k.thread()), firstKey = k.mul(keyBlock, kTile);
   Value shift = k.sub(diagonal, k.index(kTile - 1));
   Value begin = k.max(k.sub(k.index(0), shift), 0);
   Value end = k.min(k.sub(k.index(kTile), shift), kTile);
-  end = k.min(end, k.sub(numTokens, firstKey));
+  end = k.min(end, k.sub(b.numTokens, firstKey));
   auto flush = [&](Value segment, Value sum) {
     k.ifThen(k.less(k.index(-1), segment), [&] {
       Value place[] = {at[0], at[1], segment, at[2], diagonal};
@@ -239,7 +266,7 @@ void ConvGradientLoops::addDiagonal(GPUKernelBuilder &k, SquareTile &tile,
   Values last = k.loop(
       begin, end, 1, {k.index(-1), k.scalar(0.0)},
       [&](Value column, ValueRange carried) -> Values {
-        Value segment = segmentOf(k, at, k.add(firstKey, column));
+        Value segment = t.segments.of(k, at, k.add(firstKey, column));
         Value isSame = k.equal(segment, carried[0]);
         k.ifThenElse(isSame, [] {}, [&] { flush(carried[0], carried[1]); });
         Value sum = k.select(isSame, carried[1], k.scalar(0.0));
@@ -249,16 +276,17 @@ void ConvGradientLoops::addDiagonal(GPUKernelBuilder &k, SquareTile &tile,
   flush(last[0], last[1]);
 }
 
-void ConvGradientLoops::storeBases() {
-  parallelLoop(b, {batches, heads, numTokens}, [&](ValueRange at) {
+/// Basis r is in the profiles of all segments from r on.
+void LagSums::storeBases(Value dBasis) {
+  parallelLoop(b, b.rows(), [&](ValueRange at) {
     Value lag = at[2], zero = b.scalar(0.0);
     Value distance = b.div(lag, kTile), place = b.rem(lag, kTile);
     Value next = b.add(distance, 1);
     Value hasNext = b.both(b.less(next, numBlocks), b.less(b.index(0), place));
     b.loop(
-        b.index(0), numBases, 1, {zero},
+        b.index(0), b.numBases, 1, {zero},
         [&](Value step, ValueRange sums) -> Values {
-          Value r = b.sub(b.sub(numBases, b.index(1)), step);
+          Value r = b.sub(b.sub(b.numBases, b.index(1)), step);
           auto load = [&](Value distance, Value diagonal) {
             return b.loadScalar(lagSums, {at[0], at[1], r, distance, diagonal});
           };
@@ -267,22 +295,21 @@ void ConvGradientLoops::storeBases() {
               hasNext, b.getF32Type(),
               [&] { return b.fadd(sum, load(next, b.sub(place, b.index(1)))); },
               [&] { return sum; });
-          Value size = b.sub(numTokens, firstKey(b, at, r));
-          b.storeScalar(b.select(b.less(lag, size), sum, zero), op.getDBasis(),
+          Value size = b.sub(b.numTokens, t.segments.first(b, at, r));
+          b.storeScalar(b.select(b.less(lag, size), sum, zero), dBasis,
                         {at[0], at[1], r, lag});
           return {sum};
         });
   });
 }
 
-void ConvGradientLoops::emitRows() {
-  findFactors();
-  emitValues();
-  emitDistances();
-  storeBases();
-}
-
-void fovea::attn::emitConvGradientLoops(OpBuilder &builder,
+void fovea::attn::emitConvGradientOnGPU(OpBuilder &builder,
                                         ConvApplyBackwardOp op, F32Math math) {
-  ConvGradientLoops(builder, op, math).emit();
+  GPUConvBuilder b(builder, op, op.getBasis(), op.getSizes(), op.getValue(),
+                   math);
+  GPUConvTables tables(b);
+  RowGradients rows(tables, op);
+  emitValues(tables, rows, op.getDValue());
+  LagSums(tables, rows).storeBases(op.getDBasis());
+  b.freeBuffers();
 }

@@ -6,22 +6,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPUConvLoops.h"
+#include "GPUConvKernel.h"
 #include "fovea/Conversion/AttnToTeams/Conv/Recover.h"
-#include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 /// The scores of all queries with the keys where bases begin: one product of
 /// matrices.
-static void emitScores(RowBuilder &b, ConvRecoverOp op, F32Math math) {
+static void emitScores(KernelBuilder &b, ConvRecoverOp op, F32Math math) {
   Value batches = b.extent(op.getQuery(), 0),
         heads = b.extent(op.getQuery(), 1),
         numRows = b.extent(op.getQuery(), 2);
-  // Without heads there are no key heads to divide by.
-  Value keyHeads = b.max(b.extent(op.getKey(), 1), 1);
-  Value headsOfKey = b.max(b.div(heads, keyHeads), 1);
+  Value headsOfKey = getHeadsOfKey(b, heads, b.extent(op.getKey(), 1));
   int64_t width = cast<MemRefType>(op.getKey().getType()).getDimSize(3);
   int64_t numBases = cast<MemRefType>(op.getBasis().getType()).getDimSize(2);
   auto startOf = [&](KernelBuilder &k, ValueRange at, Value basis) {
@@ -58,9 +55,8 @@ static void emitScores(RowBuilder &b, ConvRecoverOp op, F32Math math) {
   emitTileProduct(b, math, product);
 }
 
-void fovea::attn::emitConvRecoverLoops(OpBuilder &builder, ConvRecoverOp op,
+void fovea::attn::emitConvRecoverOnGPU(OpBuilder &builder, ConvRecoverOp op,
                                        F32Math math) {
   WarpTeamBuilder teams(op.getLoc(), builder);
-  RowBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
-  emitConvRecover(teams, op, [&] { emitScores(b, op, math); });
+  emitConvRecover(teams, op, [&] { emitScores(teams, op, math); });
 }

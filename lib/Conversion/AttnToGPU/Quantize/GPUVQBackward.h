@@ -32,6 +32,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQBACKWARD_H
 
 #include "GPUVQTile.h"
+#include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 
 namespace fovea::attn {
 
@@ -48,12 +49,6 @@ public:
 private:
   using Place = VQTile::Place;
 
-  Value allocate(llvm::ArrayRef<Value> extents, mlir::Type type) {
-    return buffers.emplace_back(b.allocate(extents, {}, type));
-  }
-  Values getExtents(Value memref);
-  void fillZero(Value memref);
-  void summarize();
   /// That of a token, or the first of all where the token was kept.
   Value getFirstQuery(KernelBuilder &k, Value token);
   /// The queries of tile number `tile` of block `block`.
@@ -62,7 +57,6 @@ private:
   /// Either of the sums may be null, for another kernel.
   void emitTokens(Value keySums, Value valueSums);
   void emitCodes();
-  void addLaterCodes();
   void storeValues();
   void emitBias();
   Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
@@ -74,19 +68,9 @@ private:
     return {op.getLoc(), b, VQTile::kNumThreads};
   }
 
-  // Through the state (GPUVQBackwardState.cpp).
-  bool hasState() { return !op.getState().empty(); }
-  bool hasNext() { return !op.getDNextState().empty(); }
-  void prependKept();
-  Value loadNextMean(ValueRange at);
-  void storeMean(ValueRange at, Value sum);
-  /// Stores `sum` of all tokens, at (batch, head, token, column), where their
-  /// gradients belong: to `gradient`, or to part `part` of that of the state.
-  void storeTokens(Value gradient, unsigned part,
-                   llvm::function_ref<Value(ValueRange)> sum);
-
   VQBackwardOp op;
-  RowBuilder b;
+  WarpTeamBuilder b;
+  VQWindowLoops loops;
   VQGradient problem;
   int64_t width, valueWidth, numCodes;
   /// The first block of queries that may read older tokens.
@@ -99,7 +83,6 @@ private:
   /// tokens, E], and of the value of any older token with a code, [B, G, groups
   /// of queries, S, E].
   Value valueSums, numGroups, codeSums;
-  Values buffers;
 };
 
 } // namespace fovea::attn

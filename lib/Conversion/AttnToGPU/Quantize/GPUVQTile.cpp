@@ -53,8 +53,8 @@ VQTile::Row VQTile::loadRow(const Place &place, Value number) {
   row.exists = existsRow(place, row.index);
   if (place.isCache)
     row.count = loadOr0(row.exists, [&]() -> Value {
-      Value count =
-          memref::LoadOp::create(b, problem.counts, ofCache(place, row.index));
+      Value count = memref::LoadOp::create(b, problem.window.counts,
+                                           ofCache(place, row.index));
       return arith::SIToFPOp::create(b, b.getF32Type(), count);
     });
   return row;
@@ -76,7 +76,7 @@ Value VQTile::loadKey(const Place &place, Value number, Value column) {
       b.both(existsRow(place, row), b.less(column, b.index(getWidth(table))));
   return loadOr0(exists, [&] {
     Value at[] = {place.batch, place.keyHead, row};
-    Value code = place.isCache ? row : b.loadIndex(problem.codes, at);
+    Value code = place.isCache ? row : b.loadIndex(problem.window.codes, at);
     Value word = b.broadcastIndex(table, 0, place.keyHead);
     return b.loadScalar(table, {word, code, column});
   });
@@ -86,11 +86,11 @@ Value VQTile::loadValue(const Place &place, Value number, Value column) {
   Value row = b.add(place.firstRow, number);
   return loadOr0(existsRow(place, row), [&] {
     if (!place.isCache)
-      return b.loadScalar(problem.values,
+      return b.loadScalar(problem.window.values,
                           {place.batch, place.keyHead, row, column});
     Values at = ofCache(place, row);
     at.push_back(column);
-    return b.loadScalar(problem.means, at);
+    return b.loadScalar(problem.window.means, at);
   });
 }
 

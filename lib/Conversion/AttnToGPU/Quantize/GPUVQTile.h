@@ -20,12 +20,8 @@ struct VQGradient {
 
   VQBackwardOp op;
   F32Math math;
-  /// Codes and values are those of its tokens.
-  VQWindow window;
-  Value codes, values, deltas = {};
-  /// [B, G, blocks, S, E] as of the block before, or [B, G, S, E] of all
-  /// tokens.
-  Value means = {}, counts = {};
+  const VQWindow &window;
+  Value deltas = {};
 
   bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
   int64_t getBlock() { return op.getBlock(); }

@@ -11,14 +11,6 @@
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -44,21 +36,24 @@ static Values makeSums(VQTile &tile, int64_t parts) {
   return sums;
 }
 
+/// Narrow numbers are tf32 numbers, and weights are rounded as they were.
+static F32Math chooseMath(VQBackwardOp op, F32Math math) {
+  bool isNarrow = !getMemRefType(op.getQuery()).getElementType().isF32();
+  return isNarrow && math == F32Math::TF32x3 ? F32Math::TF32 : math;
+}
+
 VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
                                  F32Math math)
-    : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
+    : op(op), b(op.getLoc(), builder), loops(b, op),
+      problem{op, chooseMath(op, math), loops.getWindow()},
       width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
       // Block 1 may read the means of a state; without one, block 2 is the
       // first that has older tokens.
-      firstCached(hasState() ? 1 : 2), batches(b.extent(op.getQuery(), 0)),
-      heads(b.extent(op.getQuery(), 1)), keyHeads(b.extent(op.getValue(), 1)),
+      firstCached(loops.hasState() ? 1 : 2),
+      batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
+      keyHeads(b.extent(op.getValue(), 1)),
       // Without heads there are no key heads to divide by.
       headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)) {
-  // Narrow numbers are tf32 numbers, and weights are rounded as they were.
-  if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
-      math == F32Math::TF32x3)
-    math = F32Math::TF32;
-  problem = {op, math, VQWindow(b, op), op.getCodes(), op.getValue()};
   numCodes = problem.getNumCodes();
   Value numTokens = problem.window.numTokens;
   int64_t block = problem.getBlock();
@@ -68,55 +63,8 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
   tilesOfBlock = b.ceilDiv(blockLength, kTile);
 }
 
-Values VQBackwardLoops::getExtents(Value memref) {
-  Values extents;
-  for (int64_t dim = 0; dim < getMemRefType(memref).getRank(); ++dim)
-    extents.push_back(b.extent(memref, dim));
-  return extents;
-}
-
-void VQBackwardLoops::fillZero(Value memref) {
-  Value zero = arith::ConstantOp::create(
-      b, b.getZeroAttr(getMemRefType(memref).getElementType()));
-  parallelLoop(b, getExtents(memref), [&](ValueRange at) {
-    memref::StoreOp::create(b, zero, memref, at);
-  });
-}
-
-/// Means and counts of the values before every block, or of all values.
-void VQBackwardLoops::summarize() {
-  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
-  Type integer = b.getI32Type();
-  Value mean, count;
-  if (hasState()) {
-    mean = op.getState()[0];
-    count = op.getState()[1];
-  } else {
-    mean = allocate(extents, b.getF32Type());
-    count = allocate(ArrayRef(extents).drop_back(), integer);
-    fillZero(mean);
-    fillZero(count);
-  }
-  if (!op.getCausal()) {
-    problem.means = mean;
-    problem.counts = count;
-    CodebookAccumulateOp::create(b, TypeRange(), problem.codes, problem.values,
-                                 mean, count);
-    return;
-  }
-  // Block n reads the entry of block n - 1; the next state may have one more.
-  Value entries = hasNext() ? numBlocks : b.sub(numBlocks, b.index(1));
-  Value all[] = {batches, keyHeads, b.max(entries, 1), extents[2], extents[3]};
-  problem.means = allocate(all, b.getF32Type());
-  problem.counts = allocate(ArrayRef(all).drop_back(), integer);
-  CodebookScanOp::create(
-      b, TypeRange(), problem.codes, problem.values, mean, count, problem.means,
-      problem.counts, b.getI64IntegerAttr(problem.getBlock()),
-      ReductionAttr::get(b.getContext(), Reduction::Associative));
-}
-
 Value VQBackwardLoops::getFirstQuery(KernelBuilder &k, Value token) {
-  if (!hasState())
+  if (!loops.hasState())
     return token;
   return k.max(k.sub(token, problem.window.numBefore), 0);
 }
@@ -217,7 +165,7 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   Value firstQuery = getFirstQuery(k, place.firstRow);
   Value isTile = k.less(place.firstRow, endRow);
   // Nobody may ask for the gradients of tokens that were kept.
-  if (hasState() && op.getDState().empty())
+  if (loops.hasState() && op.getDState().empty())
     isTile =
         k.both(isTile, k.less(window.numBefore, k.add(place.firstRow, kTile)));
   Value endLoop = k.select(isTile, place.endQuery, k.index(0));
@@ -306,42 +254,25 @@ void VQBackwardLoops::emitCodes() {
         k.index(numCodes), firstColumn);
 }
 
-/// Groups of queries get the sums of all that are after them.
-void VQBackwardLoops::addLaterCodes() {
-  Value one = b.index(1);
-  Value extents[] = {batches, keyHeads, b.index(numCodes), b.index(valueWidth)};
-  parallelLoop(b, extents, [&](ValueRange at) {
-    auto add = [&](Value step, ValueRange sum) -> Values {
-      Value group = b.sub(b.sub(numGroups, one), step);
-      Value place[] = {at[0], at[1], group, at[2], at[3]};
-      Value total = b.fadd(sum[0], b.loadScalar(codeSums, place));
-      b.storeScalar(total, codeSums, place);
-      return {total};
-    };
-    Value start = hasNext() ? loadNextMean(at) : b.scalar(0.0);
-    Value total = b.loop(b.index(0), numGroups, 1, {start}, add)[0];
-    if (!op.getDState().empty())
-      storeMean(at, total);
-  });
-}
-
 /// Every token takes the sum over the groups of queries that are after it.
 void VQBackwardLoops::storeValues() {
-  storeTokens(op.getDValue(), /*part=*/2, [&](ValueRange at) {
-    Value group = b.index(0), sum = b.scalar(0.0);
+  const VQWindow &window = problem.window;
+  auto sumOf = [&](KernelBuilder &k, ValueRange at) {
+    Value group = k.index(0), sum = k.scalar(0.0);
     if (op.getCausal()) {
-      group = b.add(b.div(at[2], blockLength), 2 - firstCached);
-      sum = b.loadScalar(valueSums, at);
+      group = k.add(k.div(at[2], blockLength), 2 - firstCached);
+      sum = k.loadScalar(valueSums, at);
     }
-    Value older = b.select(
-        b.less(group, numGroups), b.getF32Type(),
+    Value older = k.select(
+        k.less(group, numGroups), k.getStateType(),
         [&] {
-          Value code = b.loadIndex(problem.codes, at.take_front(3));
-          return b.loadScalar(codeSums, {at[0], at[1], group, code, at[3]});
+          Value code = k.loadIndex(window.codes, at.take_front(3));
+          return k.loadScalar(codeSums, {at[0], at[1], group, code, at[3]});
         },
-        [&] { return b.scalar(0.0); });
-    return b.fadd(sum, older);
-  });
+        [&] { return k.scalar(0.0); });
+    return k.fadd(sum, older);
+  };
+  loops.storeTokens(op.getDValue(), /*part=*/2, sumOf);
 }
 
 /// Any of the first three axes may have an extent of 1 and stand for all.
@@ -423,24 +354,20 @@ void VQBackwardLoops::emitBias() {
 void VQBackwardLoops::emit() {
   bool isCausal = op.getCausal();
   Type number = b.getF32Type();
+  const VQWindow &window = problem.window;
   if (problem.isSoftmax()) {
-    problem.deltas = allocate({batches, heads, problem.window.length}, number);
+    problem.deltas =
+        loops.allocate({batches, heads, window.length}, {}, number);
     emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0,
                 problem.deltas, op.getDLse());
   }
-  if (hasState())
-    prependKept();
-  summarize();
+  loops.gatherTokens(Reduction::Associative);
   emitQueries();
   if (isCausal) {
-    auto allocateRows = [&](int64_t columns) {
-      return allocate(
-          {batches, keyHeads, problem.window.numTokens, b.index(columns)},
-          number);
-    };
-    bool isDirect = !hasState() && !hasNext();
-    Value keySums = isDirect ? Value(op.getDKey()) : allocateRows(width);
-    valueSums = allocateRows(valueWidth);
+    bool isDirect = !loops.hasState() && !loops.hasNext();
+    Value keySums =
+        isDirect ? Value(op.getDKey()) : loops.allocateRows(width, number);
+    valueSums = loops.allocateRows(valueWidth, number);
     if (getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {
       emitTokens(keySums, valueSums);
     } else {
@@ -448,28 +375,29 @@ void VQBackwardLoops::emit() {
       emitTokens(Value(), valueSums);
     }
     if (!isDirect)
-      storeTokens(op.getDKey(), /*part=*/1,
-                  [&](ValueRange at) { return b.loadScalar(keySums, at); });
+      loops.storeTokens(op.getDKey(), /*part=*/1,
+                        [&](KernelBuilder &k, ValueRange at) {
+                          return k.loadScalar(keySums, at);
+                        });
   } else {
-    fillZero(op.getDKey());
+    loops.fillRows(op.getDKey(),
+                   [](KernelBuilder &k, ValueRange) { return k.scalar(0.0); });
   }
   numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(firstCached)), 0)
-                       : b.ceilDiv(problem.window.length, kGroupQueries);
+                       : b.ceilDiv(window.length, kGroupQueries);
   // The last group has what the means of the next state get.
-  if (hasNext())
-    numGroups = b.max(b.sub(b.div(problem.window.numTokens, problem.getBlock()),
+  if (loops.hasNext())
+    numGroups = b.max(b.sub(b.div(window.numTokens, problem.getBlock()),
                             b.index(firstCached - 1)),
                       1);
-  codeSums = allocate(
-      {batches, keyHeads, numGroups, b.index(numCodes), b.index(valueWidth)},
-      number);
+  codeSums = loops.allocate({batches, keyHeads, numGroups},
+                            {numCodes, valueWidth}, number);
   emitCodes();
-  addLaterCodes();
+  loops.addLaterSums(codeSums, arith::ConstantIntOp::create(b, 1, /*width=*/1));
   storeValues();
   if (op.getDBias())
     emitBias();
-  for (Value buffer : llvm::reverse(buffers))
-    memref::DeallocOp::create(b, buffer);
+  loops.freeBuffers();
 }
 
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,

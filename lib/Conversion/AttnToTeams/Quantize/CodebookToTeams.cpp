@@ -30,9 +30,9 @@ static constexpr int64_t kVectorsPerSlice = 4;
 static constexpr int64_t kCodesPerTeam = 64;
 
 namespace {
-/// Numbers `[.., S, E]` and counts `[.., S]`, and which of them.
+/// Means or sums `[.., S, E]` and counts `[.., S]`, and which of them.
 struct State {
-  Value mean, count;
+  Value rows, count;
   Values position;
 
   Values code(Value code) const {
@@ -45,6 +45,15 @@ struct State {
     at.push_back(column);
     return at;
   }
+  Value load(KernelBuilder &k, Value code, Value column) const {
+    return k.loadVector(rows, this->column(code, column));
+  }
+};
+
+/// The mean of `count` rows.
+struct Mean {
+  Value count;
+  TeamBuilder::ColumnValue at;
 };
 
 /// Consecutive tokens of a head.
@@ -81,6 +90,11 @@ private:
     b.single([&] { b.storeIndex(count, state.count, state.code(code)); });
   }
 
+  void store(const State &state, Value code, TeamBuilder::ColumnValue row);
+  /// Stores the mean and the count of the rows of two means. One of no rows is
+  /// not read, unless both are.
+  void storeJoint(const Mean &earlier, const Mean &later, const State &state,
+                  Value code);
   /// Takes tokens into a state.
   void take(const Tokens &tokens, const State &state);
   void copy(const State &from, const State &to);
@@ -88,11 +102,16 @@ private:
   /// Takes the tokens that `earlier` stands for into `later`.
   void merge(const State &earlier, const State &later);
 
-  void sumByCode(CodebookUpdateOp op, Value sums, Value counts);
+  /// Runs `body` for the keys of a set of codewords, [batch, head, token], and
+  /// their codes.
+  void forKeys(Value set, bool isShared,
+               llvm::function_ref<void(ValueRange key, Value code)> body);
+  void sumByCode(Value sums, Value counts);
   void divideSums(CodebookUpdateOp op, Value sums, Value counts);
 
-  Tokens getBlock(CodebookScanOp op, Value batch, Value head, Value block);
+  Tokens getBlock(CodebookScanOp op, ValueRange head, Value block);
   void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
+  Value getNumLevels(Value numEntries);
   void mergePairs(CodebookScanOp op, Value distance, Value first);
   void emitTotal(const State &entry, Value means, Value counts, Value code);
 
@@ -100,7 +119,7 @@ private:
   Value codes, values;
   int64_t width;
   /// Of the team.
-  Value firstCode, endCode;
+  Value firstCode, endCode, firstColumn, endColumn;
 };
 } // namespace
 
@@ -116,6 +135,8 @@ void CodebookKernel::forTeams(ArrayRef<Value> grid, Value numCodes,
   b.forTeams(teams, [&](ValueRange point) {
     firstCode = b.hasManyTeams() ? point.back() : b.index(0);
     endCode = b.hasManyTeams() ? b.add(firstCode, 1) : numCodes;
+    firstColumn = b.index(0);
+    endColumn = b.index(width);
     body(point.take_front(grid.size()));
   });
 }
@@ -132,41 +153,51 @@ void CodebookKernel::forTokens(const Tokens &tokens,
 // States
 //===----------------------------------------------------------------------===//
 
+void CodebookKernel::store(const State &state, Value code,
+                           TeamBuilder::ColumnValue row) {
+  b.forColumns(firstColumn, endColumn, [&](KernelBuilder &k, Value column) {
+    k.storeVector(row(k, column), state.rows, state.column(code, column));
+  });
+}
+
+void CodebookKernel::storeJoint(const Mean &earlier, const Mean &later,
+                                const State &state, Value code) {
+  Value total = b.add(earlier.count, later.count), zero = b.index(0);
+  storeCount(total, state, code);
+  auto storeBoth = [&] {
+    Value share =
+        arith::DivFOp::create(b, b.toNumber(later.count), b.toNumber(total));
+    store(state, code, [&](KernelBuilder &k, Value column) {
+      Value base = earlier.at(k, column);
+      Value step = k.fsub(later.at(k, column), base);
+      return k.fma(step, k.broadcast(share), base);
+    });
+  };
+  auto storeLater = [&] { store(state, code, later.at); };
+  auto storeEarlier = [&] { store(state, code, earlier.at); };
+  b.ifThenElse(b.equal(later.count, zero), storeEarlier, [&] {
+    b.ifThenElse(b.equal(earlier.count, zero), storeLater, storeBoth);
+  });
+}
+
 void CodebookKernel::take(const Tokens &tokens, const State &state) {
   forTokens(tokens, [&](Value token, Value code) {
-    Value count = b.add(b.loadIndex(state.count, state.code(code)), 1);
-    storeCount(count, state, code);
+    auto old = [&](KernelBuilder &k, Value column) {
+      return state.load(k, code, column);
+    };
     auto value = [&](KernelBuilder &k, Value column) {
       return k.loadVector(values, {tokens.batch, tokens.head, token, column});
     };
-    // The first token is the mean, whatever was there before.
-    b.ifThenElse(
-        b.equal(count, b.index(1)),
-        [&] {
-          b.forColumns(width, [&](KernelBuilder &k, Value column) {
-            k.storeVector(value(k, column), state.mean,
-                          state.column(code, column));
-          });
-        },
-        [&] {
-          Value share =
-              arith::DivFOp::create(b, b.scalar(1.0), b.toNumber(count));
-          b.forColumns(width, [&](KernelBuilder &k, Value column) {
-            Values at = state.column(code, column);
-            Value old = k.loadVector(state.mean, at);
-            Value step = k.fsub(value(k, column), old);
-            k.storeVector(k.fma(step, k.broadcast(share), old), state.mean, at);
-          });
-        });
+    Value count = b.loadIndex(state.count, state.code(code));
+    storeJoint({count, old}, {b.index(1), value}, state, code);
   });
 }
 
 void CodebookKernel::copy(const State &from, const State &to) {
   forEachCode([&](Value code) {
     storeCount(b.loadIndex(from.count, from.code(code)), to, code);
-    b.forColumns(width, [&](KernelBuilder &k, Value column) {
-      k.storeVector(k.loadVector(from.mean, from.column(code, column)), to.mean,
-                    to.column(code, column));
+    store(to, code, [&](KernelBuilder &k, Value column) {
+      return from.load(k, code, column);
     });
   });
 }
@@ -177,35 +208,15 @@ void CodebookKernel::clearCounts(const State &state) {
 
 void CodebookKernel::merge(const State &earlier, const State &later) {
   forEachCode([&](Value code) {
-    Value before = b.loadIndex(earlier.count, earlier.code(code));
-    Value after = b.loadIndex(later.count, later.code(code));
-    Value total = b.add(before, after);
-    storeCount(total, later, code);
-    auto old = [&](KernelBuilder &k, Value column) {
-      return k.loadVector(earlier.mean, earlier.column(code, column));
+    auto first = [&](KernelBuilder &k, Value column) {
+      return earlier.load(k, code, column);
     };
-    // A mean that stands for no token is not read, unless both do.
-    b.ifThenElse(
-        b.equal(after, b.index(0)),
-        [&] {
-          b.forColumns(width, [&](KernelBuilder &k, Value column) {
-            k.storeVector(old(k, column), later.mean,
-                          later.column(code, column));
-          });
-        },
-        [&] {
-          b.ifThen(b.less(b.index(0), before), [&] {
-            Value share =
-                arith::DivFOp::create(b, b.toNumber(after), b.toNumber(total));
-            b.forColumns(width, [&](KernelBuilder &k, Value column) {
-              Values at = later.column(code, column);
-              Value base = old(k, column);
-              Value step = k.fsub(k.loadVector(later.mean, at), base);
-              k.storeVector(k.fma(step, k.broadcast(share), base), later.mean,
-                            at);
-            });
-          });
-        });
+    auto second = [&](KernelBuilder &k, Value column) {
+      return later.load(k, code, column);
+    };
+    storeJoint({b.loadIndex(earlier.count, earlier.code(code)), first},
+               {b.loadIndex(later.count, later.code(code)), second}, later,
+               code);
   });
 }
 
@@ -221,12 +232,21 @@ void CodebookKernel::accumulate(CodebookAccumulateOp op) {
 // A state for every block
 //===----------------------------------------------------------------------===//
 
+/// As of `number` blocks of a batch entry and head.
+static State getEntry(CodebookScanOp op, ValueRange head, Value number) {
+  return {op.getMean(), op.getCount(), {head[0], head[1], number}};
+}
+
+static State getInitial(CodebookScanOp op, ValueRange head) {
+  return {op.getInitialMean(), op.getInitialCount(), {head[0], head[1]}};
+}
+
 /// The last block ends with the tokens.
-Tokens CodebookKernel::getBlock(CodebookScanOp op, Value batch, Value head,
+Tokens CodebookKernel::getBlock(CodebookScanOp op, ValueRange head,
                                 Value block) {
   int64_t length = op.getBlock();
   Value end = b.extent(codes, 2);
-  return {batch, head, b.min(b.mul(block, length), end),
+  return {head[0], head[1], b.min(b.mul(block, length), end),
           b.min(b.mul(b.add(block, 1), length), end)};
 }
 
@@ -235,15 +255,12 @@ void CodebookKernel::scanSerially(CodebookScanOp op) {
   Value one = b.index(1);
   Value grid[] = {b.extent(codes, 0), b.extent(codes, 1)};
   forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
-    auto entry = [&](Value number) -> State {
-      return {op.getMean(), op.getCount(), {at[0], at[1], number}};
-    };
-    copy({op.getInitialMean(), op.getInitialCount(), {at[0], at[1]}},
-         entry(b.index(0)));
+    copy(getInitial(op, at), getEntry(op, at, b.index(0)));
     b.loop(one, b.extent(op.getMean(), 2), 1, [&](Value number) {
       Value block = b.sub(number, one);
-      copy(entry(block), entry(number));
-      take(getBlock(op, at[0], at[1], block), entry(number));
+      State entry = getEntry(op, at, number);
+      copy(getEntry(op, at, block), entry);
+      take(getBlock(op, at, block), entry);
     });
   });
 }
@@ -256,14 +273,10 @@ void CodebookKernel::summarizeBlocks(CodebookScanOp op, Value mean,
   forTeams(grid, b.extent(count, 3), [&](ValueRange at) {
     State entry = {mean, count, Values(at)};
     b.ifThenElse(
-        b.equal(at[2], b.index(0)),
-        [&] {
-          copy({op.getInitialMean(), op.getInitialCount(), {at[0], at[1]}},
-               entry);
-        },
+        b.equal(at[2], b.index(0)), [&] { copy(getInitial(op, at), entry); },
         [&] {
           clearCounts(entry);
-          take(getBlock(op, at[0], at[1], b.sub(at[2], b.index(1))), entry);
+          take(getBlock(op, at, b.sub(at[2], b.index(1))), entry);
         });
   });
 }
@@ -278,11 +291,20 @@ void CodebookKernel::mergePairs(CodebookScanOp op, Value distance,
   Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), numPairs};
   forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
     Value later = b.add(first, b.mul(at[2], stride));
-    auto entry = [&](Value number) -> State {
-      return {op.getMean(), op.getCount(), {at[0], at[1], number}};
-    };
-    merge(entry(b.sub(later, distance)), entry(later));
+    merge(getEntry(op, at, b.sub(later, distance)), getEntry(op, at, later));
   });
+}
+
+/// The levels of a tree over `numEntries`: the least power of two that is no
+/// smaller.
+Value CodebookKernel::getNumLevels(Value numEntries) {
+  if (std::optional<int64_t> known = getConstantIntValue(numEntries))
+    return b.index(llvm::Log2_64_Ceil(std::max<int64_t>(1, *known)));
+  Value last = b.max(b.sub(numEntries, b.index(1)), 0);
+  Value zeros = math::CountLeadingZerosOp::create(
+      b, arith::IndexCastOp::create(b, b.getI64Type(), last));
+  return b.sub(b.index(64),
+               arith::IndexCastOp::create(b, b.getIndexType(), zeros));
 }
 
 /// Brent and Kung's scan: pairs at distances 1, 2, 4, ... up the tree, then
@@ -290,17 +312,7 @@ void CodebookKernel::mergePairs(CodebookScanOp op, Value distance,
 /// twice the logarithm of their number.
 void CodebookKernel::scanByTree(CodebookScanOp op) {
   summarizeBlocks(op, op.getMean(), op.getCount());
-  Value numEntries = b.extent(op.getMean(), 2), one = b.index(1);
-  Value numLevels;
-  if (std::optional<int64_t> known = getConstantIntValue(numEntries)) {
-    numLevels = b.index(llvm::Log2_64_Ceil(std::max<int64_t>(1, *known)));
-  } else {
-    Value last = arith::IndexCastOp::create(b, b.getI64Type(),
-                                            b.max(b.sub(numEntries, one), 0));
-    Value zeros = math::CountLeadingZerosOp::create(b, last);
-    numLevels = b.sub(b.index(64),
-                      arith::IndexCastOp::create(b, b.getIndexType(), zeros));
-  }
+  Value one = b.index(1), numLevels = getNumLevels(b.extent(op.getMean(), 2));
   auto power = [&](Value level) -> Value {
     return arith::ShLIOp::create(b, one, level);
   };
@@ -329,22 +341,18 @@ void CodebookKernel::emitTotal(const State &entry, Value means, Value counts,
   storeCount(total, entry, code);
   // A code of no token keeps the initial mean.
   Value isEmpty = b.equal(total, zero);
-  b.forColumns(width, [&](KernelBuilder &k, Value column) {
-    Value initial = k.loadVector(means, summary(zero).column(code, column));
-    Value start = arith::SelectOp::create(b, isEmpty, initial, k.splat(0.0));
-    k.storeVector(start, entry.mean, entry.column(code, column));
+  store(entry, code, [&](KernelBuilder &k, Value column) {
+    Value initial = summary(zero).load(k, code, column);
+    return k.select(isEmpty, initial, k.splat(0.0));
   });
   b.loop(zero, end, 1, [&](Value block) {
     Value count = b.loadIndex(counts, summary(block).code(code));
     b.ifThen(b.less(zero, count), [&] {
       Value share =
           arith::DivFOp::create(b, b.toNumber(count), b.toNumber(total));
-      b.forColumns(width, [&](KernelBuilder &k, Value column) {
-        Values at = entry.column(code, column);
-        Value part = k.loadVector(means, summary(block).column(code, column));
-        Value sum =
-            k.fma(part, k.broadcast(share), k.loadVector(entry.mean, at));
-        k.storeVector(sum, entry.mean, at);
+      store(entry, code, [&](KernelBuilder &k, Value column) {
+        return k.fma(summary(block).load(k, code, column), k.broadcast(share),
+                     entry.load(k, code, column));
       });
     });
   });
@@ -368,9 +376,23 @@ void CodebookKernel::scanByProduct(CodebookScanOp op) {
 // Update
 //===----------------------------------------------------------------------===//
 
+void CodebookKernel::forKeys(Value set, bool isShared,
+                             function_ref<void(ValueRange, Value)> body) {
+  Value zero = b.index(0);
+  Value firstHead = isShared ? zero : set;
+  Value endHead = isShared ? b.extent(values, 1) : b.add(set, 1);
+  b.loop(zero, b.extent(values, 0), 1, [&](Value batch) {
+    b.loop(firstHead, endHead, 1, [&](Value head) {
+      forTokens(
+          {batch, head, zero, b.extent(values, 2)},
+          [&](Value token, Value code) { body({batch, head, token}, code); });
+    });
+  });
+}
+
 /// Sums and counts of the keys of each code.
-void CodebookKernel::sumByCode(CodebookUpdateOp op, Value sums, Value counts) {
-  auto type = cast<MemRefType>(sums.getType());
+void CodebookKernel::sumByCode(Value sums, Value counts) {
+  bool isShared = cast<MemRefType>(sums.getType()).getDimSize(0) == 1;
   // The last slice takes what is left. A team with one code has one slice.
   int64_t sliceWidth =
       b.hasManyTeams() ? width : kVectorsPerSlice * b.getLanes();
@@ -378,36 +400,25 @@ void CodebookKernel::sumByCode(CodebookUpdateOp op, Value sums, Value counts) {
   Value zero = b.index(0);
   Value grid[] = {b.extent(sums, 0), b.index(numSlices)};
   forTeams(grid, b.extent(sums, 1), [&](ValueRange at) {
-    Value set = at[0], slice = numSlices == 1 ? zero : at[1];
-    Value begin = b.mul(slice, sliceWidth), end = b.index(width);
+    Value slice = numSlices == 1 ? zero : at[1];
+    firstColumn = b.mul(slice, sliceWidth);
     if (numSlices > 1)
-      end = b.select(b.equal(slice, b.index(numSlices - 1)), end,
-                     b.add(begin, sliceWidth));
+      endColumn = b.select(b.equal(slice, b.index(numSlices - 1)), endColumn,
+                           b.add(firstColumn, sliceWidth));
     Value countsToo = b.equal(slice, zero);
-    State state = {sums, counts, {set}};
+    State state = {sums, counts, {at[0]}};
     forEachCode([&](Value code) {
-      b.forColumns(begin, end, [&](KernelBuilder &k, Value column) {
-        k.storeVector(k.splat(0.0), sums, {set, code, column});
-      });
+      store(state, code, [](KernelBuilder &k, Value) { return k.splat(0.0); });
       b.ifThen(countsToo, [&] { storeCount(zero, state, code); });
     });
-    bool isShared = type.getDimSize(0) == 1;
-    Value firstHead = isShared ? zero : set;
-    Value endHead = isShared ? b.extent(values, 1) : b.add(set, 1);
-    b.loop(zero, b.extent(values, 0), 1, [&](Value batch) {
-      b.loop(firstHead, endHead, 1, [&](Value head) {
-        forTokens({batch, head, zero, b.extent(values, 2)}, [&](Value token,
-                                                                Value code) {
-          b.forColumns(begin, end, [&](KernelBuilder &k, Value column) {
-            Value old = k.loadVector(sums, {set, code, column});
-            Value part = k.loadVector(values, {batch, head, token, column});
-            k.storeVector(k.fadd(old, part), sums, {set, code, column});
-          });
-          b.ifThen(countsToo, [&] {
-            Value count = b.loadIndex(counts, {set, code});
-            storeCount(b.add(count, 1), state, code);
-          });
-        });
+    forKeys(at[0], isShared, [&](ValueRange key, Value code) {
+      store(state, code, [&](KernelBuilder &k, Value column) {
+        Value place[] = {key[0], key[1], key[2], column};
+        return k.fadd(state.load(k, code, column), k.loadVector(values, place));
+      });
+      b.ifThen(countsToo, [&] {
+        Value count = b.loadIndex(counts, state.code(code));
+        storeCount(b.add(count, 1), state, code);
       });
     });
   });
@@ -417,34 +428,27 @@ void CodebookKernel::sumByCode(CodebookUpdateOp op, Value sums, Value counts) {
 void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
   double rate = op.getRate().convertToDouble();
   auto smooth = [&](KernelBuilder &k, Value old, Value found) {
-    return k.fadd(k.fmul(old, k.broadcast(b.scalar(rate))),
-                  k.fmul(found, k.broadcast(b.scalar(1.0 - rate))));
+    return k.fadd(k.fmul(old, k.splat(rate)),
+                  k.fmul(found, k.splat(1.0 - rate)));
   };
-  Value numCodes = b.extent(sums, 1);
-  int64_t codesPerTeam = b.getRowsPerTeam(kCodesPerTeam);
-  Value grid[] = {b.extent(sums, 0), b.ceilDiv(numCodes, codesPerTeam)};
-  b.forTeams(grid, [&](ValueRange at) {
-    Value set = at[0], begin = b.mul(at[1], codesPerTeam);
-    Value end = b.min(b.add(begin, codesPerTeam), numCodes);
-    b.loop(begin, end, 1, [&](Value code) {
-      Value found = b.toNumber(b.loadIndex(counts, {set, code}));
-      Value old = b.loadScalar(op.getCounts(), {set, code});
-      Value count = b.fadd(b.fmul(old, b.scalar(rate)),
-                           b.fmul(found, b.scalar(1 - rate)));
-      b.barrier();
-      b.single([&] { b.storeScalar(count, op.getCounts(), {set, code}); });
-      b.forColumns(width, [&](KernelBuilder &k, Value column) {
-        Value place[] = {set, code, column};
-        Value sum = smooth(k, k.loadVector(op.getSums(), place),
-                           k.loadVector(sums, place));
-        k.storeVector(sum, op.getSums(), place);
-        Value divisor = k.broadcast(count);
-        Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
-                                              divisor, k.splat(0.0));
-        Value mean = arith::DivFOp::create(k, sum, divisor);
-        k.storeVector(arith::SelectOp::create(k, isEmpty, k.splat(0.0), mean),
-                      op.getCodebook(), place);
-      });
+  Value sets = b.extent(sums, 0), numCodes = b.extent(sums, 1);
+  b.forRows({sets}, numCodes, kCodesPerTeam, [&](ValueRange code) {
+    KernelBuilder scalars(b.getLoc(), b, b.getStateType(), /*lanes=*/0);
+    Value count = smooth(scalars, b.loadScalar(op.getCounts(), code),
+                         b.toNumber(b.loadIndex(counts, code)));
+    b.barrier();
+    b.single([&] { b.storeScalar(count, op.getCounts(), code); });
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      Value place[] = {code[0], code[1], column};
+      Value sum = smooth(k, k.loadVector(op.getSums(), place),
+                         k.loadVector(sums, place));
+      k.storeVector(sum, op.getSums(), place);
+      Value divisor = k.broadcast(count);
+      Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
+                                            divisor, k.splat(0.0));
+      Value mean = arith::DivFOp::create(k, sum, divisor);
+      k.storeVector(k.select(isEmpty, k.splat(0.0), mean), op.getCodebook(),
+                    place);
     });
   });
 }
@@ -452,7 +456,7 @@ void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
 void CodebookKernel::update(CodebookUpdateOp op) {
   Value sums = b.allocateLike(op.getCodebook(), b.getStateType());
   Value counts = b.allocateLike(op.getCounts(), b.getI32Type());
-  sumByCode(op, sums, counts);
+  sumByCode(sums, counts);
   divideSums(op, sums, counts);
   memref::DeallocOp::create(b, sums);
   memref::DeallocOp::create(b, counts);
@@ -474,21 +478,23 @@ LogicalResult fovea::attn::lowerToTeams(CodebookUpdateOp op,
   return success();
 }
 
+/// Without teams to fill, the running state does the least work; the choice
+/// must not depend on how many there are. A product does the most.
+static Reduction chooseReduction(CodebookScanOp op, bool hasManyTeams) {
+  Reduction reduction = op.getReduction();
+  if (hasManyTeams)
+    return reduction == Reduction::Serial ? reduction : Reduction::Associative;
+  return reduction == Reduction::Auto ? Reduction::Serial : reduction;
+}
+
 LogicalResult fovea::attn::lowerToTeams(CodebookScanOp op,
                                         TeamBuilder &builder) {
   CodebookKernel kernel(builder, op.getCodes(), op.getValues());
-  bool isSerial = op.getReduction() == Reduction::Serial;
-  // Without teams to fill, the running state does the least work; the choice
-  // must not depend on how many there are. A product does the most.
-  if (!builder.hasManyTeams()) {
-    isSerial |= op.getReduction() == Reduction::Auto;
-    if (op.getReduction() == Reduction::Matmul) {
-      kernel.scanByProduct(op);
-      return success();
-    }
-  }
-  if (isSerial)
+  Reduction reduction = chooseReduction(op, builder.hasManyTeams());
+  if (reduction == Reduction::Serial)
     kernel.scanSerially(op);
+  else if (reduction == Reduction::Matmul)
+    kernel.scanByProduct(op);
   else
     kernel.scanByTree(op);
   return success();

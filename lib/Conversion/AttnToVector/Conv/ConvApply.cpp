@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvKernel.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -91,9 +92,7 @@ void ConvApply::emitExactRow(RowWeights &weights, Value row, Value sums) {
   Value normaliser = weights.sum(row, top, [&](Value firstLag, Value count) {
     addRun(weights, b.sub(row, firstLag), count, sums);
   });
-  Value isZero =
-      b.compare(arith::CmpFPredicate::OEQ, normaliser, b.scalar(0.0));
-  Value divisor = b.broadcast(b.select(isZero, b.scalar(1.0), normaliser));
+  Value divisor = b.broadcast(getDivisor(b, normaliser));
   b.overColumns(b.width, /*inits=*/{}, [&](Value column, ValueRange) {
     Value mean = arith::DivFOp::create(b, b.loadVector(sums, column), divisor);
     b.storeColumns(mean, op.getOutput(), {b.batch, b.head, row}, column);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvGradient.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -198,11 +199,8 @@ ExactRowGradients::ExactRowGradients(ConvTables &tables, RowGradients &rows,
 void ExactRowGradients::prepareRow(Value row, RowWeights &weights) {
   Value top = weights.findTop(row);
   Value normaliser = weights.sum(row, b.broadcast(top), [](Value, Value) {});
-  Value isZero =
-      b.compare(arith::CmpFPredicate::OEQ, normaliser, b.scalar(0.0));
-  Value reciprocal = arith::DivFOp::create(b, b.scalar(1.0), normaliser);
   b.storeScalar(top, tops, row);
-  b.storeScalar(b.select(isZero, b.scalar(0.0), reciprocal), factors, row);
+  b.storeScalar(getFactor(b, normaliser), factors, row);
   b.storeScalar(rows.dotOutput(row), deltas, row);
 }
 

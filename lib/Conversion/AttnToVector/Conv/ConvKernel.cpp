@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvKernel.h"
-#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include <limits>
 
 using namespace mlir;
@@ -87,11 +87,9 @@ Values RowWeights::forEachSegment(
     function_ref<Values(Value, Value, Value, ValueRange)> body) {
   return b.loop(b.index(0), b.add(t.segments.of(row), 1), 1, inits,
                 [&](Value segment, ValueRange carried) {
-                  Value next = b.add(row, 1);
-                  Value end = b.min(t.segments.end(segment), next);
-                  Value low = b.sub(next, end);
-                  Value high = b.sub(next, t.segments.first(segment));
-                  return body(segment, low, high, carried);
+                  Value end = t.segments.end(segment);
+                  Lags lags = getLags(b, row, t.segments.first(segment), end);
+                  return body(segment, lags.low, lags.high, carried);
                 });
 }
 
@@ -107,10 +105,7 @@ Value RowWeights::findTop(Value row) {
   };
   Value top = b.reduce(vector::CombiningKind::MAXNUMF,
                        forEachSegment(row, b.splat(-kInfinity), visit)[0]);
-  // Without an entry all weights are zero, whatever is taken off.
-  Value isEmpty =
-      b.compare(arith::CmpFPredicate::OEQ, top, b.scalar(-kInfinity));
-  return b.select(isEmpty, b.scalar(0.0), top);
+  return zeroIfNone(b, top);
 }
 
 /// Stores the weights of at most `kLags` lags from `first` on. Returns `sum`
@@ -121,8 +116,7 @@ Value RowWeights::storeRun(Value segment, Value first, Value count, Value top,
     Value place = t.profiles.scoreAt(segment, b.add(first, at));
     Value mask = b.firstLanes(b.sub(count, b.index(at)));
     Value score = b.loadMasked(t.profiles.scores, place, mask, -kInfinity);
-    score = b.fmax(b.splat(softmax::kMasked), b.fsub(score, top));
-    Value weight = softmax::exp2(b, score);
+    Value weight = getWeight(b, score, top);
     sum = b.fadd(sum, weight);
     b.storeVector(weight, weights, b.index(at));
   }

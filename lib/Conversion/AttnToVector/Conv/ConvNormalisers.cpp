@@ -7,18 +7,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvNormalisers.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 using namespace mlir;
 using namespace fovea::attn;
 using namespace fovea::attn::conv;
 
-/// Rows that a sequence has at most, for bounds of sums.
-static constexpr int kLogMaxRows = 20;
 /// Rows whose normalisers are a task: their parts lie in the first-level cache.
 static constexpr int64_t kLeastRows = 128, kMostRows = 1024, kFewTasks = 8;
 /// Segments whose weights are added up before they are widened.
@@ -409,11 +407,7 @@ ConvMarks::Marked ConvMarks::forAllTasks(int64_t size, MarkTask mark) {
 
 /// What the reciprocals of rows that are not marked are at most, in f64.
 Value ConvMarks::greatestReciprocal(Value noise, Value value) {
-  bool isDouble = b.getStateType().isF64();
-  // What weights that underflow might have added is less than the rounding
-  // error of a normaliser whose reciprocal is no more than this.
-  Value most = b.wide(std::ldexp(1.0, isDouble ? 1022 - 54 - kLogMaxRows
-                                               : 126 - 25 - kLogMaxRows));
+  Value most = b.wide(getMostReciprocal(b.getStateType()));
   if (!noise)
     return most;
   // NaN is not good.

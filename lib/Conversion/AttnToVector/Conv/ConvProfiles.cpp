@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvProfiles.h"
-#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <limits>
@@ -108,31 +108,10 @@ ConvProfiles::forEachScoreSum(Value first, Value count, ValueRange inits,
   return b.loop(b.index(0), b.numBases, 1, inits, visitSegment);
 }
 
-/// The greater one, where neither NaN nor plus infinity is great: taken off all
-/// scores, it would leave none to the rows that do not read it.
-Value ConvProfiles::maxNumber(Value sums, Value tops) {
-  Value isGreater = b.compare(arith::CmpFPredicate::OGT, sums, tops);
-  Value isFinite =
-      b.compare(arith::CmpFPredicate::OLT, sums, b.splatWide(kInfinity));
-  isGreater = arith::AndIOp::create(b, isGreater, isFinite);
-  return arith::SelectOp::create(b, isGreater, sums, tops);
-}
-
 /// Stores the greatest of the scores of a chunk.
 void ConvProfiles::storeTop(Value tops, Value first) {
   Value top = b.reduce(vector::CombiningKind::MAXNUMF, tops);
   memref::StoreOp::create(b, top, partialTops, b.div(first, kLagChunk));
-}
-
-/// The binary logarithms of the weights of a vector of score sums, in f64.
-Value ConvProfiles::normalise(Value sums) {
-  return b.fma(
-      sums, b.splatWide(softmax::kLog2E),
-      vector::BroadcastOp::create(b, b.getWideType(), shift).getResult());
-}
-
-Value ConvProfiles::isSome(Value top) {
-  return b.compare(arith::CmpFPredicate::UNE, top, b.wide(-kInfinity));
 }
 
 //===----------------------------------------------------------------------===//
@@ -145,9 +124,7 @@ void ConvProfiles::prepare() {
   clearZeros();
   storeFirstTop();
   Value top = memref::LoadOp::create(b, partialTops, b.index(0));
-  Value inits[] = {
-      b.fmul(b.select(isSome(top), top, b.wide(0.0)), b.wide(-softmax::kLog2E)),
-      b.index(1)};
+  Value inits[] = {getShift(b, zeroIfNone(b, top)), b.index(1)};
   auto storeAll = [&](Value, ValueRange carried) {
     shift = carried[0];
     b.ifThen(b.less(b.index(0), carried[1]), [&] { storeWeights(); });
@@ -157,11 +134,11 @@ void ConvProfiles::prepare() {
                  Value part = memref::LoadOp::create(b, partialTops, chunk);
                  return Values{b.fmax(part, carried[0])};
                })[0];
+    top = zeroIfNone(b, top);
     // Where the first lags have no score it may also be less.
     Value isFar =
         b.compare(arith::CmpFPredicate::OGT, math::AbsFOp::create(b, top),
                   b.wide(kLogMostWeight));
-    isFar = arith::AndIOp::create(b, isFar, isSome(top));
     return Values{b.select(isFar, b.fsub(shift, top), shift),
                   b.select(isFar, b.index(1), b.index(0))};
   };
@@ -183,7 +160,7 @@ void ConvProfiles::clearZeros() {
 void ConvProfiles::storeFirstTop() {
   b.forAll({b.index(1)}, [&](ValueRange) {
     auto visit = [&](Value, Value, Value sum, ValueRange tops) {
-      return Values{maxNumber(sum, tops[0])};
+      return Values{maxNumber(b, sum, tops[0])};
     };
     storeTop(forEachScoreSum(b.index(0), b.min(scoreRow, kFirstLags),
                              b.splatWide(-kInfinity), visit)[0],
@@ -194,10 +171,9 @@ void ConvProfiles::storeFirstTop() {
 void ConvProfiles::storeWeights() {
   forAllLagChunks([&](Value first, Value count) {
     auto store = [&](Value segment, Value lag, Value sum, ValueRange carried) {
-      // Minus infinity has no power; NaN stays.
-      Value score = normalise(sum), top = maxNumber(score, carried[1]);
-      score = b.fmax(b.splat(softmax::kMasked), b.narrow(score));
-      Value numbers = softmax::exp2(b, score);
+      Value score = getScore(b, sum, shift);
+      Value top = maxNumber(b, score, carried[1]);
+      Value numbers = getWeight(b, b.narrow(score));
       b.storeVector(numbers, weights, weightAt(segment, lag));
       return Values{b.fadd(carried[0], numbers), top};
     };
@@ -295,18 +271,9 @@ Values ConvProfiles::addLags(Value segment, Value low, Value high,
 //===----------------------------------------------------------------------===//
 
 void ConvProfiles::prepareScores(Value end) {
-  // Only what is not read is minus infinity.
-  double lowest = b.getStateType().isF64()
-                      ? std::numeric_limits<double>::lowest()
-                      : std::numeric_limits<float>::lowest();
   auto store = [&](Value segment, Value lag, Value sum, ValueRange) {
-    Value score = normalise(sum), least = b.splatWide(lowest);
-    Value isRead =
-        b.compare(arith::CmpFPredicate::OLT, b.splatWide(-kInfinity), sum);
-    Value isOut = arith::AndIOp::create(
-        b, isRead, b.compare(arith::CmpFPredicate::OLT, score, least));
-    score = arith::SelectOp::create(b, isOut, least, score);
-    b.storeVector(b.narrow(score), scores, scoreAt(segment, lag));
+    Value score = b.narrow(getLimitedScore(b, sum, shift));
+    b.storeVector(score, scores, scoreAt(segment, lag));
     return Values();
   };
   b.forAll({b.ceilDiv(end, kLagChunk)}, [&](ValueRange task) {

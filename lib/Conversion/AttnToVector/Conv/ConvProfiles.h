@@ -85,15 +85,12 @@ private:
   forEachScoreSum(Value first, Value count, ValueRange inits,
                   ScoreVisitor visit,
                   function_ref<Values(Value segment, ValueRange)> finish = {});
-  Value maxNumber(Value sums, Value tops);
   void storeTop(Value tops, Value first);
-  Value normalise(Value sums);
   void clearZeros();
   void storeFirstTop();
   void storeWeights();
   void padWeights(Value first, Value count);
   void cleanChunk(Value first, Value count);
-  Value isSome(Value top);
 
   ConvBuilder &b;
   ConvSegments &segments;

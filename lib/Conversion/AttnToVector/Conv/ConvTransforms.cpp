@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "ConvTransforms.h"
+#include "fovea/Kernels/ConvAlgebra.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -351,7 +351,5 @@ Value ConvSpectra::boundNoise(Value block, Value end, Value partner) {
         }
         return Values{b.fadd(carried[0], b.fmul(norm, weight))};
       })[0];
-  // c u log2(L) for an error of 2^9 u, with c = 1/2: whatever the type.
-  Value factor = b.wide(std::ldexp(llvm::Log2_64(transform.length), -10));
-  return b.fmul(sum, factor);
+  return b.fmul(sum, b.wide(getNoiseFactor(transform.length)));
 }

@@ -8,8 +8,8 @@
 
 #include "QuantizeKernel.h"
 #include "VQBackwardKernel.h"
-#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Conversion/Interfaces/TeamLowering.h"
 #include "mlir/IR/Remarks.h"
 
 using namespace mlir;
@@ -32,7 +32,9 @@ static LogicalResult lowerQuantize(QuantizeOp op, OpBuilder &builder,
 
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      VectorLowering &lowering) {
-  emitBackward(builder, op, lowering.cpu.vectorBits);
+  ThreadTeamBuilder teams(op.getLoc(), builder, getComputeType(op),
+                          lowering.cpu.vectorBits, lowering.minTasks);
+  VQBackwardKernel(teams, op).emit();
   return success();
 }
 

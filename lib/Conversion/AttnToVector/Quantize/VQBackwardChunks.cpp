@@ -39,7 +39,7 @@ static Value castToAnyRows(KernelBuilder &b, Value rows) {
 
 void VQBackwardKernel::divideTokens() {
   int64_t unit = op.getCausal() ? block : tile;
-  Value units = b.ceilDiv(numTokens, unit);
+  Value units = b.ceilDiv(window.numTokens, unit);
   Value chunkUnits = b.clamp(b.ceilDiv(units, kMinChunks),
                              b.index(llvm::divideCeil(kMinTokens, unit)),
                              b.index(llvm::divideCeil(kTokens, unit)));
@@ -52,13 +52,14 @@ void VQBackwardKernel::divideTokens() {
     numChunks = b.index(1);
   }
   chunkTokens = b.mul(chunkUnits, unit);
-  Value leading[] = {b.extent(values, 0), b.extent(values, 1), numChunks};
-  chunkSums = b.allocate(leading, {numCodes, valueWidth}, state);
+  Value leading[] = {b.extent(window.values, 0), b.extent(window.values, 1),
+                     numChunks};
+  chunkSums = loops.allocate(leading, {numCodes, valueWidth}, state);
   if (!op.getCausal())
     return;
-  keysBefore = b.allocate(leading, {block, width}, state);
+  keysBefore = loops.allocate(leading, {block, width}, state);
   if (op.getBias())
-    valuesBefore = b.allocate(leading, {block, valueWidth}, state);
+    valuesBefore = loops.allocate(leading, {block, valueWidth}, state);
 }
 
 void VQBackwardKernel::beginChunk(Value batchIndex, Value headIndex,
@@ -68,7 +69,7 @@ void VQBackwardKernel::beginChunk(Value batchIndex, Value headIndex,
   chunk = chunkIndex;
   sums = b.rowView(chunkSums, {batch, keyHead, chunk});
   chunkBegin = b.mul(chunk, chunkTokens);
-  chunkEnd = b.min(b.add(chunkBegin, chunkTokens), numTokens);
+  chunkEnd = b.min(b.add(chunkBegin, chunkTokens), window.numTokens);
   rows = {castToAnyRows(b, b.rowView(dKey, {batch, keyHead})),
           castToAnyRows(b, b.rowView(dValue, {batch, keyHead})), zero};
 }
@@ -87,11 +88,11 @@ VQBackwardKernel::TokenRows VQBackwardKernel::rowsBefore() {
 }
 
 /// Adds U of the chunks from `later` on to the gradients of tokens' values.
-void VQBackwardKernel::addLaterSums(Value low, Value high, Value later) {
+void VQBackwardKernel::addValueGradients(Value low, Value high, Value later) {
   b.ifThen(b.less(later, numChunks), [&] {
     Value owed = b.rowView(chunkSums, {batch, keyHead, later});
     b.loop(low, high, 1, [&](Value token) {
-      Value code = b.loadIndex(codes, {batch, keyHead, token});
+      Value code = b.loadIndex(window.codes, {batch, keyHead, token});
       b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
         Value old = k.loadVector(rows.values, {token, column});
         Value sum = k.loadVector(owed, {code, column});
@@ -103,26 +104,14 @@ void VQBackwardKernel::addLaterSums(Value low, Value high, Value later) {
 
 /// Behind all tasks: what chunks have for each other.
 void VQBackwardKernel::addChunks() {
-  Value batches = b.extent(values, 0), heads = b.extent(values, 1);
-  b.forAll({batches, heads}, [&](ValueRange at) {
-    batch = at[0];
-    keyHead = at[1];
-    b.loop(b.index(1), numChunks, 1, [&](Value step) {
-      Value next = b.sub(numChunks, step);
-      Value from = b.rowView(chunkSums, {batch, keyHead, next});
-      Value to =
-          b.rowView(chunkSums, {batch, keyHead, b.sub(next, b.index(1))});
-      b.loop(zero, b.index(numCodes), 1, [&](Value code) {
-        b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
-          Value sum = k.fadd(k.loadVector(to, {code, column}),
-                             k.loadVector(from, {code, column}));
-          k.storeVector(sum, to, {code, column});
-        });
-      });
-    });
-    if (op.getCausal())
-      storeMeanGradient();
-  });
+  Value batches = b.extent(window.values, 0),
+        heads = b.extent(window.values, 1);
+  // Where no token of the window goes to a mean, those of the state stay there.
+  Value isLeft;
+  if (loops.hasNext())
+    isLeft =
+        b.less(b.div(window.numTokens, block), b.index(op.getBias() ? 1 : 2));
+  loops.addLaterSums(chunkSums, isLeft);
   b.forAll({batches, heads, numChunks}, [&](ValueRange at) {
     beginChunk(at[0], at[1], at[2]);
     // All queries read all tokens.
@@ -137,9 +126,9 @@ void VQBackwardKernel::addChunks() {
       Value end = chunkEnd;
       if (op.getBias()) {
         end = b.sub(chunkEnd, b.index(block));
-        addLaterSums(end, chunkEnd, b.add(next, 1));
+        addValueGradients(end, chunkEnd, b.add(next, 1));
       }
-      addLaterSums(chunkBegin, end, next);
+      addValueGradients(chunkBegin, end, next);
       auto addRows = [&](Value from, Value to) {
         Value begin = b.sub(chunkEnd, b.index(block));
         b.loop(zero, b.index(block), 1, [&](Value row) {
@@ -158,7 +147,4 @@ void VQBackwardKernel::addChunks() {
         addRows(valuesBefore, rows.values);
     });
   });
-  for (Value memref : {chunkSums, keysBefore, valuesBefore})
-    if (memref)
-      memref::DeallocOp::create(b, memref);
 }

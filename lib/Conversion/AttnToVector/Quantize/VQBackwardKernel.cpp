@@ -23,10 +23,11 @@ static MemRefType getType(Value memref) {
 /// Lines of one operand that are asked for at once.
 static constexpr int64_t kMaxBurst = 4;
 
-VQBackwardKernel::VQBackwardKernel(OpBuilder &builder, VQBackwardOp op,
-                                   FloatType state, int64_t lanes)
-    : op(op), b(op.getLoc(), builder, state, lanes), state(state),
-      tile(kTileVectors * lanes), zero(b.index(0)),
+VQBackwardKernel::VQBackwardKernel(TeamBuilder &builder, VQBackwardOp op)
+    : op(op),
+      b(op.getLoc(), builder, builder.getStateType(), builder.getLanes()),
+      loops(builder, op), window(loops.getWindow()), state(b.getStateType()),
+      tile(kTileVectors * b.getLanes()), zero(b.index(0)),
       width(getType(op.getQuery()).getDimSize(3)),
       valueWidth(getType(op.getValue()).getDimSize(3)),
       numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
@@ -36,97 +37,35 @@ VQBackwardKernel::VQBackwardKernel(OpBuilder &builder, VQBackwardOp op,
 // All tasks
 //===----------------------------------------------------------------------===//
 
-/// Fills rows of a tensor with zeros.
-void VQBackwardKernel::clearRows(Value memref) {
-  b.forAll({b.extent(memref, 0), b.extent(memref, 1)}, [&](ValueRange at) {
-    b.loop(zero, b.extent(memref, 2), 1, [&](Value row) {
-      b.forColumns(
-          getType(memref).getDimSize(3), [&](KernelBuilder &k, Value column) {
-            k.storeVector(k.splat(0.0), memref, {at[0], at[1], row, column});
-          });
-    });
-  });
-}
-
 /// Memory for sums of `gradient`: its own where it holds the state type.
 Value VQBackwardKernel::getSums(Value gradient) {
-  if (getType(gradient).getElementType() == state)
+  MemRefType type = getType(gradient);
+  if (type.getElementType() == state)
     return gradient;
-  return b.allocateLike(gradient, state);
+  Value rows[] = {b.extent(gradient, 0), b.extent(gradient, 1),
+                  b.extent(gradient, 2)};
+  return loops.allocate(rows, {type.getDimSize(3)}, state);
 }
 
-void VQBackwardKernel::storeSums(Value sums, Value gradient) {
-  if (sums == gradient)
-    return;
-  b.forAll({b.extent(gradient, 0), b.extent(gradient, 1)}, [&](ValueRange at) {
-    b.loop(zero, b.extent(gradient, 2), 1, [&](Value row) {
-      b.forColumns(
-          getType(gradient).getDimSize(3), [&](KernelBuilder &k, Value column) {
-            Value position[] = {at[0], at[1], row, column};
-            k.storeVector(k.loadVector(sums, position), gradient, position);
-          });
-    });
-  });
-  memref::DeallocOp::create(b, sums);
+/// The same for a gradient of tokens, which may be of other windows, too.
+Value VQBackwardKernel::getTokenSums(Value gradient) {
+  if (loops.hasState() || loops.hasNext())
+    return loops.allocateRows(getType(gradient).getDimSize(3), state);
+  return getSums(gradient);
 }
 
-/// Means and counts of the values before every block, or of all values.
-void VQBackwardKernel::emitMeans() {
-  SmallVector<Value> leading{b.extent(values, 0), b.extent(values, 1)};
-  Type integer = b.getI32Type();
-  Value mean, number;
-  if (hasState()) {
-    mean = op.getState()[0];
-    number = op.getState()[1];
-  } else {
-    mean = b.allocate(leading, {numCodes, valueWidth}, state);
-    number = b.allocate(leading, {numCodes}, integer);
-    clearRows(mean);
-    b.forAll(leading, [&](ValueRange at) {
-      b.loop(zero, b.index(numCodes), 1, [&](Value code) {
-        b.storeIndex(zero, number, {at[0], at[1], code});
-      });
+void VQBackwardKernel::storeTokenSums(Value sums, Value gradient,
+                                      unsigned part) {
+  if (sums != gradient)
+    loops.storeTokens(gradient, part, [&](KernelBuilder &k, ValueRange at) {
+      return k.loadVector(sums, at);
     });
-  }
-  if (!op.getCausal()) {
-    CodebookAccumulateOp::create(b, TypeRange(), codes, values, mean, number);
-    means = mean;
-    counts = number;
-    return;
-  }
-  // Block n reads the entry of block n - 1; the next state may have one more.
-  Value entries = b.ceilDiv(numTokens, block);
-  if (op.getDNextState().empty())
-    entries = b.sub(entries, b.index(1));
-  leading.push_back(b.max(entries, 1));
-  means = b.allocate(leading, {numCodes, valueWidth}, state);
-  counts = b.allocate(leading, {numCodes}, integer);
-  CodebookScanOp::create(b, TypeRange(), codes, values, mean, number, means,
-                         counts, b.getI64IntegerAttr(block),
-                         ReductionAttr::get(b.getContext(), Reduction::Serial));
-  if (hasState())
-    return;
-  memref::DeallocOp::create(b, mean);
-  memref::DeallocOp::create(b, number);
 }
 
 void VQBackwardKernel::emit() {
-  codes = op.getCodes();
-  values = op.getValue();
-  VQWindow window(b, op);
-  position = window.position;
-  numBefore = window.numBefore;
-  numTokens = window.numTokens;
-  if (hasState())
-    prependKept();
-  emitMeans();
-  if (passesState()) {
-    dKey = rowsOfTokens(width, state);
-    dValue = rowsOfTokens(valueWidth, state);
-  } else {
-    dKey = getSums(op.getDKey());
-    dValue = getSums(op.getDValue());
-  }
+  loops.gatherTokens(Reduction::Serial);
+  dKey = getTokenSums(op.getDKey());
+  dValue = getTokenSums(op.getDValue());
   auto broadcasts = [&](int64_t dim) {
     return op.getDBias() && getType(op.getDBias()).getDimSize(dim) == 1 &&
            getType(op.getQuery()).getDimSize(dim) != 1;
@@ -135,7 +74,8 @@ void VQBackwardKernel::emit() {
     sumsBias = broadcasts(0) || broadcasts(1) || broadcasts(2);
     dBias = sumsBias ? getSums(op.getDBias()) : op.getDBias();
     if (sumsBias)
-      clearRows(dBias);
+      loops.fillRows(dBias,
+                     [](KernelBuilder &k, ValueRange) { return k.splat(0.0); });
   }
   divideTokens();
   Value batches = b.extent(op.getValue(), 0),
@@ -152,21 +92,13 @@ void VQBackwardKernel::emit() {
     b.forAll({batches, heads, numChunks},
              [&](ValueRange at) { emitTask(at[0], at[1], at[2]); });
   addChunks();
-  if (passesState()) {
-    storeTokenGradients(dKey, op.getDKey(), /*part=*/1);
-    storeTokenGradients(dValue, op.getDValue(), /*part=*/2);
-  } else {
-    storeSums(dKey, op.getDKey());
-    storeSums(dValue, op.getDValue());
-  }
-  if (sumsBias)
-    storeSums(dBias, op.getDBias());
-  memref::DeallocOp::create(b, means);
-  memref::DeallocOp::create(b, counts);
-  if (hasState()) {
-    memref::DeallocOp::create(b, codes);
-    memref::DeallocOp::create(b, values);
-  }
+  storeTokenSums(dKey, op.getDKey(), /*part=*/1);
+  storeTokenSums(dValue, op.getDValue(), /*part=*/2);
+  if (dBias != op.getDBias())
+    loops.fillRows(op.getDBias(), [&](KernelBuilder &k, ValueRange at) {
+      return k.loadVector(dBias, at);
+    });
+  loops.freeBuffers();
 }
 
 //===----------------------------------------------------------------------===//
@@ -214,7 +146,7 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex,
 void VQBackwardKernel::takeValueGradients(const TokenRows &rows, Value low,
                                           Value high) {
   b.loop(low, high, 1, [&](Value token) {
-    Value code = b.loadIndex(codes, {batch, keyHead, token});
+    Value code = b.loadIndex(window.codes, {batch, keyHead, token});
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
       k.storeVector(k.loadVector(sums, {code, column}), rows.values,
                     {k.sub(token, rows.first), column});
@@ -235,7 +167,7 @@ void VQBackwardKernel::clearKeyGradients(const TokenRows &rows, Value low,
 void VQBackwardKernel::emitBlock(Value n) {
   blockIndex = n;
   blockBegin = b.mul(n, block);
-  blockEnd = b.min(b.add(blockBegin, block), numTokens);
+  blockEnd = b.min(b.add(blockBegin, block), window.numTokens);
   // From here on the tokens of the block before take part, and before anything
   // else those of the chunk's last block.
   TokenRows before = rowsBefore();
@@ -252,8 +184,8 @@ void VQBackwardKernel::emitBlock(Value n) {
   }
   // Tokens that were kept have no queries here.
   Value begin = blockBegin;
-  if (hasState())
-    begin = b.clamp(numBefore, blockBegin, blockEnd);
+  if (loops.hasState())
+    begin = b.clamp(window.numBefore, blockBegin, blockEnd);
   Value tiles = b.ceilDiv(b.sub(blockEnd, begin), tile);
   b.loop(zero, tiles, 1, [&](Value step) {
     Value index = b.sub(b.sub(tiles, b.index(1)), step);
@@ -263,12 +195,29 @@ void VQBackwardKernel::emitBlock(Value n) {
       takeValueGradients(rows, first, b.add(first, count));
     emitTile();
   });
-  if (hasState() && !op.getBias())
+  if (loops.hasState() && !op.getBias())
     takeValueGradients(rows, blockBegin, begin);
 }
 
+/// Adds the gradient for the means of the next state to U, if `nextBlock` is
+/// the block that the next token lies in: the tokens of these means, which are
+/// those up to the second block before it, take theirs from now on.
+void VQBackwardKernel::addNextMean(Value nextBlock) {
+  if (!loops.hasNext())
+    return;
+  b.ifThen(b.equal(nextBlock, b.div(window.numTokens, block)), [&] {
+    b.loop(zero, b.index(numCodes), 1, [&](Value code) {
+      b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
+        Value gradient = loops.loadNextMean(k, {batch, keyHead, code, column});
+        Value old = k.loadVector(sums, {code, column});
+        k.storeVector(k.fadd(old, gradient), sums, {code, column});
+      });
+    });
+  });
+}
+
 void VQBackwardKernel::emitTile() {
-  firstRow = b.sub(first, numBefore);
+  firstRow = b.sub(first, window.numBefore);
   Value heads = b.div(b.extent(op.getQuery(), 1), b.extent(op.getValue(), 1));
   b.loop(zero, heads, 1, [&](Value i) {
     head = b.add(b.mul(keyHead, heads), i);
@@ -287,7 +236,7 @@ void VQBackwardKernel::emitHead() {
   }
   emitLocal();
   // The first block with one before it has none older, but for the state's.
-  Value hasCache = b.less(b.index(hasState() ? 0 : 1), blockIndex);
+  Value hasCache = b.less(b.index(loops.hasState() ? 0 : 1), blockIndex);
   b.ifThen(hasCache, [&] { emitCache(); });
   emitQueryGradient();
   if (op.getBias())
@@ -449,7 +398,7 @@ void VQBackwardKernel::emitCache() {
   b.emitProduct(
       {b.index(numCodes), b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value code, Value k) {
-         return kb.loadScalar(means, with({code, k}));
+         return kb.loadScalar(window.means, with({code, k}));
        },
        [&](KernelBuilder &kb, Value k, Value column) {
          return kb.loadVector(dOutputs, {k, column});
@@ -470,7 +419,8 @@ void VQBackwardKernel::emitCache() {
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});
        },
        [&](Value code) {
-         number = b.broadcast(b.toNumber(b.loadIndex(counts, with({code}))));
+         number =
+             b.broadcast(b.toNumber(b.loadIndex(window.counts, with({code}))));
          isNothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
                                            b.splat(0.0));
        }});
@@ -535,10 +485,4 @@ void VQBackwardKernel::addToSums() {
                    Value old = kb.loadVector(sums, {code, column});
                    kb.storeVector(kb.fadd(old, sum), sums, {code, column});
                  }});
-}
-
-void fovea::attn::emitBackward(OpBuilder &builder, VQBackwardOp op,
-                               int64_t vectorBits) {
-  FloatType state = getStateType(getType(op.getQuery()).getElementType());
-  VQBackwardKernel(builder, op, state, vectorBits / state.getWidth()).emit();
 }

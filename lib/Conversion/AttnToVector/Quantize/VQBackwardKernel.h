@@ -46,8 +46,7 @@ class VQBackwardKernel {
 public:
   using Value = mlir::Value;
 
-  VQBackwardKernel(mlir::OpBuilder &builder, VQBackwardOp op,
-                   mlir::FloatType state, int64_t lanes);
+  VQBackwardKernel(TeamBuilder &builder, VQBackwardOp op);
 
   void emit();
 
@@ -55,21 +54,9 @@ private:
   /// Vectors of queries in a tile, and tokens or codewords read at a time.
   static constexpr int64_t kTileVectors = 4, kStep = 64;
 
-  // What is computed for all tasks.
-  void emitMeans();
   Value getSums(Value gradient);
-  void storeSums(Value sums, Value gradient);
-  void clearRows(Value memref);
-
-  // With a state or gradients for one.
-  bool hasState() { return !op.getState().empty(); }
-  bool passesState() { return hasState() || !op.getDNextState().empty(); }
-  void prependKept();
-  Value rowsOfTokens(int64_t columns, mlir::Type elementType);
-  Value keptRow(Value token);
-  void addNextMean(Value nextBlock);
-  void storeMeanGradient();
-  void storeTokenGradients(Value sums, Value gradient, unsigned part);
+  Value getTokenSums(Value gradient);
+  void storeTokenSums(Value sums, Value gradient, unsigned part);
 
   // Chunks (VQBackwardChunks.cpp).
   /// Where gradients of tokens from `first` on are summed. Without a bias
@@ -81,11 +68,12 @@ private:
   void beginChunk(Value batch, Value head, Value chunk);
   TokenRows rowsBefore();
   void addChunks();
-  void addLaterSums(Value low, Value high, Value chunk);
+  void addValueGradients(Value low, Value high, Value chunk);
 
   // One task.
   void emitTask(Value batch, Value head, Value chunk);
   void emitBlock(Value n);
+  void addNextMean(Value nextBlock);
   void emitTile();
   void emitHead();
   void loadRows();
@@ -121,6 +109,8 @@ private:
 
   VQBackwardOp op;
   ProductBuilder b;
+  VQWindowLoops loops;
+  const VQWindow &window;
   mlir::FloatType state;
   int64_t tile;
   Value zero;
@@ -128,9 +118,8 @@ private:
   bool isSoftmax;
   bool sumsBias = false; // the gradient of a bias that broadcasts
 
-  // Of all tasks: means and counts, sums of gradients in the state type.
-  Value codes, values, means, counts, dKey, dValue, dBias;
-  Value position, numBefore, numTokens;
+  // Of all tasks: sums of gradients in the state type.
+  Value dKey, dValue, dBias;
   Value chunkTokens, numChunks, chunkSums, keysBefore, valuesBefore;
   // Of a task: memory, and where it is.
   Value queries, dOutputs, dQueries, offsets, deltas, factors, dScores, weights,
@@ -139,9 +128,6 @@ private:
       blockBegin, blockEnd, first, firstRow, count;
   TokenRows rows;
 };
-
-void emitBackward(mlir::OpBuilder &builder, VQBackwardOp op,
-                  int64_t vectorBits);
 
 } // namespace fovea::attn
 

@@ -117,7 +117,8 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
   b.emitProduct(
       {number, b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value row, Value k) {
-         return kb.loadScalar(values, {batch, keyHead, kb.add(low, row), k});
+         return kb.loadScalar(window.values,
+                              {batch, keyHead, kb.add(low, row), k});
        },
        [&](KernelBuilder &kb, Value k, Value column) {
          return kb.loadVector(dOutputs, {k, column});
@@ -154,7 +155,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
        },
        [&](Value row) {
          token = b.add(low, row);
-         code = b.loadIndex(codes, {batch, keyHead, token});
+         code = b.loadIndex(window.codes, {batch, keyHead, token});
        }});
 }
 
@@ -216,7 +217,7 @@ Value VQBackwardKernel::isBiasAligned() {
   auto type = cast<MemRefType>(dBias.getType());
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   // Tiles begin anywhere in a block that the state has begun.
-  if (hasState() || b.getLanes() * bytes != lineBytes ||
+  if (loops.hasState() || b.getLanes() * bytes != lineBytes ||
       block % b.getLanes() != 0 || !type.getLayout().isIdentity())
     return Value();
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, dBias);

@@ -20,15 +20,15 @@ func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
   return
 }
 
-// Slots of pieces, blocks of 128 tokens, two columns in a complex one; windows;
-// products of spectra; noise in f64 before rows are judged.
+// Slots of pieces, blocks of 128 tokens, two columns in a complex one; noise in
+// f64; windows; rows are judged before the products of spectra.
 // CHECK-LABEL: func.func @transforms
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
+// CHECK: math.sqrt {{.*}} : f64
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
 // CHECK: llvm.call @fovea_rt_gpu_transform
 // CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
 // CHECK: llvm.call @fovea_rt_gpu_transform
-// CHECK: math.sqrt {{.*}} : f64
 // CHECK: arith.cmpf ole, {{.*}} : f64
 // CHECK: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
 // CHECK: llvm.call @fovea_rt_gpu_transform

@@ -45,7 +45,32 @@ func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2
   return
 }
 
-// CHECK-LABEL: func.func @log_count
+// The levels of a tree over entries that only run time knows.
+// CHECK-LABEL: func.func @entries(
+// CHECK: gpu.launch
+// CHECK: %[[ZEROS:.*]] = math.ctlz
+// CHECK: %[[INDEX:.*]] = arith.index_cast %[[ZEROS]]
+// CHECK: %[[LEVELS:.*]] = arith.subi %c64, %[[INDEX]] : index
+// CHECK: scf.for {{.*}} = %c0 to %[[LEVELS]] step %c1
+// CHECK: gpu.launch
+// CHECK: scf.for {{.*}} = %c0 to %[[LEVELS]] step %c1
+// CHECK: gpu.launch
+func.func @entries(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x?x4x8xf32>, %ns: memref<1x2x?x4xi32>) {
+  attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x64xi32>, memref<1x2x64x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
+      outs(%ms, %ns : memref<1x2x?x4x8xf32>, memref<1x2x?x4xi32>) {block = 16 : i64, reduction = #attn.reduction<associative>}
+  return
+}
+
+// A count alone is a row of one, and a team's.
+// CHECK-LABEL: func.func @log_count_of_one(
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c1,
+// CHECK: memref.store {{.*}} : memref<1xf32>
+func.func @log_count_of_one(%n: memref<i32>, %w: memref<f32>) {
+  attn.log_count ins(%n : memref<i32>) outs(%w : memref<f32>)
+  return
+}
+
+// CHECK-LABEL: func.func @log_count(
 // CHECK: gpu.launch
 // CHECK: arith.sitofp
 func.func @log_count(%n: memref<1x2x4xi32>, %w: memref<1x2x4xf32>) {

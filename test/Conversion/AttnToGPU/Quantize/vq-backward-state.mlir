@@ -7,21 +7,22 @@
 // CHECK-SAME: %[[MEAN:[^ ]*]]: memref<1x1x5x8xf32>, %[[COUNT:[^ ]*]]: memref<1x1x5xi32>, %[[CODES:[^ ]*]]: memref<1x1x8xi32>, %[[VALUES:[^ ]*]]: memref<1x1x8x8xf32>, %[[P:[^ ]*]]: memref<i64>
 // CHECK-SAME: %[[DM:[^ ]*]]: memref<1x1x5x8xf32>, %[[DK:[^ ]*]]: memref<1x1x8x8xf32>, %[[DV:[^ ]*]]: memref<1x1x8x8xf32>
 // CHECK: memref.load %[[P]][] : memref<i64>
-// CHECK: scf.parallel
+// CHECK: gpu.launch
 // CHECK: memref.load %[[CODES]]
-// CHECK: scf.parallel
 // CHECK: memref.load %[[VALUES]]
 // CHECK: attn.codebook_scan
 // CHECK-SAME: %[[MEAN]], %[[COUNT]] : memref<1x1x?xi32>
 // CHECK: gpu.launch
 // CHECK: gpu.launch
-// CHECK: scf.parallel
+// CHECK: gpu.launch
+// CHECK: gpu.launch
 // CHECK: memref.store {{.*}}, %[[DK]]
 // CHECK: gpu.launch
-// CHECK: scf.parallel
+// CHECK: gpu.launch
 // CHECK: memref.load %[[COUNT]]
 // CHECK: memref.store {{.*}}, %[[DM]]
-// CHECK: scf.parallel
+// CHECK: gpu.launch
+// CHECK: gpu.launch
 // CHECK: memref.store {{.*}}, %[[DV]]
 // CHECK-NOT: attn.vq_backward
 func.func @state(%q: memref<1x1x7x8xf32>, %z: memref<1x1x7xi32>, %c: memref<1x5x8xf32>, %m: memref<1x1x5x8xf32>, %n: memref<1x1x5xi32>, %kz: memref<1x1x8xi32>, %kv: memref<1x1x8x8xf32>, %p: memref<i64>,

@@ -1,7 +1,8 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu=ops=attn.vq_backward --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 // Products of rows; means of older tokens; 4 heads and 3 blocks of 2 tiles of
 // queries; 2 key heads and as many tiles of tokens; 1 block that has older
-// tokens, with 2 tiles of codewords; their sums, and those of values.
+// tokens, with 2 tiles of codewords; their sums, a team for each, and those of
+// values.
 // CHECK-LABEL: func.func @causal
 // CHECK: scf.parallel
 // CHECK: attn.codebook_scan
@@ -14,8 +15,9 @@
 // CHECK: memref.alloc() {{.*}} : memref<1x2x1x80x16xf32>
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
 // CHECK: nvvm.mma.sync
-// CHECK-COUNT-2: scf.parallel
-// CHECK-NOT: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c160, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c600, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK-NOT: gpu.launch
 // CHECK-NOT: attn.vq_backward
 func.func @causal(%q: memref<1x4x300x8xf32>, %z: memref<1x2x300xi32>, %v: memref<1x2x300x16xf32>, %c: memref<1x80x8xf32>,
                   %o: memref<1x4x300x16xf32>, %l: memref<1x4x300xf32>, %d: memref<1x4x300x16xf32>,

@@ -56,10 +56,15 @@ func.func @fetch(%t: memref<1x7x8xf32>, %l: memref<1x3xi32>, %r: memref<1x3x8xf3
   return
 }
 
+// A warp for each batch entry: 32 bits of the least score that is split, and
+// lists in order.
 // CHECK-LABEL: func.func @split
-// CHECK: scf.parallel
-// CHECK: gpu.launch {{.*}} threads({{.*}}) in (%{{.*}} = %c256,
-// CHECK-COUNT-2: gpu.barrier
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c1, {{.*}} threads({{.*}}) in (%{{.*}} = %c32,
+// CHECK: scf.for {{.*}} to %c32 {{.*}} -> (i32, i32)
+// CHECK: arith.cmpf oge
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK: nvvm.vote.sync ballot
+// CHECK-NOT: gpu.launch
 func.func @split(%s: memref<1x4xf32>, %l: memref<1x5xi32>, %c: memref<1x2xi32>) {
   attn.tree_split scores(%s : memref<1x4xf32>) outs(%l, %l, %c : memref<1x5xi32>, memref<1x5xi32>, memref<1x2xi32>)
       {shape = #attn.tree<ratio = 2, levels = 1>, at = 1 : i64, split = 1 : i64}

@@ -62,6 +62,22 @@ func.func @scans(%z: memref<1x2x50xi32>, %v: memref<1x2x50x16xf32>, %m0: memref<
   return
 }
 
+// The levels of a tree over entries that only run time knows.
+
+// CHECK-LABEL: func.func @entries(
+//       CHECK:   %[[LAST:.*]] = arith.index_cast %{{.*}} : index to i64
+//       CHECK:   %[[ZEROS:.*]] = math.ctlz %[[LAST]] : i64
+//       CHECK:   %[[INDEX:.*]] = arith.index_cast %[[ZEROS]] : i64 to index
+//       CHECK:   %[[LEVELS:.*]] = arith.subi %c64, %[[INDEX]] : index
+//       CHECK:   scf.for %{{.*}} = %c0 to %[[LEVELS]] step %c1 {
+//       CHECK:   scf.for %{{.*}} = %c0 to %[[LEVELS]] step %c1 {
+func.func @entries(%z: memref<1x2x50xi32>, %v: memref<1x2x50x16xf32>, %m0: memref<1x2x9x16xf32>, %n0: memref<1x2x9xi32>,
+                   %m: memref<1x2x?x9x16xf32>, %n: memref<1x2x?x9xi32>) {
+  attn.codebook_scan ins(%z, %v, %m0, %n0 : memref<1x2x50xi32>, memref<1x2x50x16xf32>, memref<1x2x9x16xf32>, memref<1x2x9xi32>)
+      outs(%m, %n : memref<1x2x?x9x16xf32>, memref<1x2x?x9xi32>) {block = 10 : i64, reduction = #attn.reduction<associative>}
+  return
+}
+
 // A sum for every slice of columns, then a quotient for every codeword.
 
 // CHECK-LABEL: func.func @update(
@@ -89,5 +105,15 @@ func.func @update(%k: memref<1x3x50x130xf32>, %z: memref<1x3x50xi32>, %c: memref
 //       CHECK:     vector.store %{{.*}} : memref<2x35xf32>, vector<1xf32>
 func.func @log_count(%n: memref<2x35xi32>, %w: memref<2x35xf32>) {
   attn.log_count ins(%n : memref<2x35xi32>) outs(%w : memref<2x35xf32>)
+  return
+}
+
+// A count alone is a row of one.
+
+// CHECK-LABEL: func.func @log_count_of_one(
+//       CHECK:   memref.expand_shape %{{.*}} [] output_shape [1] : memref<i32> into memref<1xi32>
+//       CHECK:   vector.store %{{.*}} : memref<1xf32>, vector<1xf32>
+func.func @log_count_of_one(%n: memref<i32>, %w: memref<f32>) {
+  attn.log_count ins(%n : memref<i32>) outs(%w : memref<f32>)
   return
 }

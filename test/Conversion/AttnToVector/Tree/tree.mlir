@@ -44,9 +44,16 @@ func.func @update(%r: memref<1x3x16xf32>, %l: memref<1x3xi32>, %t: memref<1x7x16
   return
 }
 
+// Scores are counted a vector at a time, for each bit of the least one that is
+// split.
+
 // CHECK-LABEL: func @split(
 // CHECK: scf.forall
-// CHECK: llvm.call @fovea_rt_tree_split(
+// CHECK: scf.for {{.*}} to %c64 {{.*}} -> (i64, i64)
+// CHECK: arith.cmpf oge, %{{.*}} : vector<4xf64>
+// CHECK: vector.reduction <add>
+// CHECK-NOT: llvm.call
+// CHECK: return
 func.func @split(%s: memref<2x4xf64>, %l: memref<2x5xi32>, %c: memref<2x2xi32>) {
   attn.tree_split scores(%s : memref<2x4xf64>) outs(%l, %l, %c : memref<2x5xi32>, memref<2x5xi32>, memref<2x2xi32>) {shape = #tree, at = 2 : i64, split = 1 : i64}
   return

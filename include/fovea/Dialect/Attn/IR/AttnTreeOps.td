@@ -353,7 +353,7 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
     list of nodes that cover the sequence in order; `candidates` are the indices of
     those of level `at`, in order. The `split` candidates with the highest score
     (ties: lower index; NaN is lowest) are replaced by their children, which are
-    listed in `children` as well. In time `O(r)` expected.
+    listed in `children` as well, in time linear in the candidates.
 
     Without `frontier`, the frontier and the candidates are the roots. Without
     `scores`, all candidates are split. With `counts`, candidates without a present

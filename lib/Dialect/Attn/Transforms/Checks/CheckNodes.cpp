@@ -9,7 +9,7 @@
 #include "HostLists.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
-#include "fovea/Kernels/ListCalls.h"
+#include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -22,22 +22,22 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-static void checkNodes(ModuleOp module, Operation *op, Value level, Value index,
-                       Value tree, TreeAttr shape, bool mustCover) {
+static void checkNodes(RuntimeCalls &calls, ModuleOp module, Operation *op,
+                       Value level, Value index, Value tree, TreeAttr shape,
+                       bool mustCover) {
   HostLists lists(module, op);
   level = lists.get(level);
   index = lists.get(index);
-  ListCalls calls(module, op);
-  Value zero = arith::ConstantIndexOp::create(calls.getBuilder(), 0);
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  SmallVector<Value> arguments = RuntimeCalls::describe(b, level);
+  arguments.append(RuntimeCalls::describe(b, index));
   int64_t roots =
       cast<MemRefType>(tree.getType()).getDimSize(1) / shape.getNodesPerRoot();
-  calls.call("fovea_rt_check_nodes",
-             {calls.address(level, zero), calls.integer(calls.stride(level)),
-              calls.address(index, zero), calls.integer(calls.stride(index)),
-              calls.integer(calls.extent(level, 0)),
-              calls.integer(calls.extent(level, 1)), calls.integer(roots),
-              calls.integer(shape.getRatio()), calls.integer(shape.getLevels()),
-              calls.integer(mustCover)});
+  for (int64_t number : {roots, shape.getRatio(), shape.getLevels(),
+                         static_cast<int64_t>(mustCover)})
+    arguments.push_back(arith::ConstantIntOp::create(b, number, /*width=*/64));
+  calls.emitCheck(b, "fovea_rt_check_nodes", op->getName().getStringRef(),
+                  arguments);
   lists.free();
 }
 
@@ -57,6 +57,7 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    RuntimeCalls calls(module);
     WalkResult result = module.walk([&](Operation *op) {
       if (!isa<TreeFetchOp, TreeUpdateOp>(op))
         return WalkResult::advance();
@@ -70,10 +71,10 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
         return WalkResult::interrupt();
       }
       if (auto fetch = dyn_cast<TreeFetchOp>(op))
-        checkNodes(module, op, fetch.getLevel(), fetch.getIndex(),
+        checkNodes(calls, module, op, fetch.getLevel(), fetch.getIndex(),
                    fetch.getTree(), fetch.getShape(), /*mustCover=*/false);
       else if (auto update = dyn_cast<TreeUpdateOp>(op))
-        checkNodes(module, op, update.getLevel(), update.getIndex(),
+        checkNodes(calls, module, op, update.getLevel(), update.getIndex(),
                    update.getTree(), update.getShape(), /*mustCover=*/true);
       return WalkResult::advance();
     });

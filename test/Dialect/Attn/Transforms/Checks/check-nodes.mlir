@@ -5,7 +5,7 @@
 
 // The list is checked before the tree is touched.
 
-// CHECK-DAG: llvm.func @fovea_rt_check_nodes(!llvm.ptr, i64, !llvm.ptr, i64, i64, i64, i64, i64, i64, i64)
+// CHECK-DAG: llvm.func @fovea_rt_check_nodes(!llvm.ptr, !llvm.ptr, i64, i64, i64, i64, !llvm.ptr, i64, i64, i64, i64, i64, i64, i64, i64)
 // CHECK-LABEL: func @update(
 // CHECK: llvm.call @fovea_rt_check_nodes(
 // CHECK: attn.tree_update

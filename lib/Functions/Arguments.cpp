@@ -70,6 +70,13 @@ void Checker::fail(const Twine &text) {
                             text);
 }
 
+void Checker::fail(Error reason) {
+  if (failed)
+    return consumeError(std::move(reason));
+  failed = true;
+  error = std::move(reason);
+}
+
 void Checker::match(StringRef name, StringRef what, int64_t found,
                     int64_t needed) {
   check(found == needed, name + ": found " + what + " " + Twine(found) +

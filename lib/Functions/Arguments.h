@@ -71,6 +71,7 @@ public:
   llvm::Error takeError() { return std::move(error); }
 
   void fail(const llvm::Twine &text);
+  void fail(llvm::Error reason);
   /// Fails unless `holds`.
   void check(bool holds, const llvm::Twine &text) {
     if (!holds)

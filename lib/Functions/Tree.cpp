@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/Tree.h"
+#include "TokenMask.h"
 #include "TreeArguments.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
@@ -64,25 +65,18 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
                                          Twine(kMaxNodes) + " nodes");
   Call call("tree_build", options.target);
   call.operand(tokens);
-  std::optional<Argument> mask;
-  if (options.mask) {
-    mask.emplace("mask", *options.mask);
-    check.check(mask->elementType == ElementType::I1,
-                "mask: found element type " +
-                    getArrayTypeName(mask->elementType) + ", needed bool");
-    check.match("mask", "shape", mask->shape, {batch, length});
-  }
-  call.operandIf(mask);
+  TokenMask mask(check, options, batch, length, options.target);
+  call.operandIf(mask.get());
   addTreeShape(call, tree);
   call.result(check, "tree", tokens.elementType,
               {batch, numNodes, tokens.shape[2]});
-  call.resultIf(options.mask.has_value(), check, "counts", ElementType::I32,
+  call.resultIf(mask.get().has_value(), check, "counts", ElementType::I32,
                 {batch, numNodes});
   Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
   tree.nodes = std::move((*results)[0]);
-  if (options.mask)
+  if (mask.get())
     tree.counts = std::move((*results)[1]);
   return tree;
 }

@@ -36,6 +36,16 @@ def match(name: str, what: str, found: Any, needed: Any) -> None:
         raise ValueError(f"{name}: found {what} {found}, needed {needed}")
 
 
+def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
+    """A mask [B,N] of booleans and lengths [B] of integers, either of which may be None."""
+    if mask is not None:
+        mask = to_numpy(name, mask)
+        if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
+            raise ValueError(f"{name}: found values other than 0 and 1, needed booleans")
+        mask = mask.astype(np.bool_, copy=False)
+    return mask, None if lengths is None else to_numpy("lengths", lengths)
+
+
 def to_numpy(name: str, values: Any) -> np.ndarray:
     """Small arguments, such as positions, which may be lists as well."""
     is_foreign = hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray)

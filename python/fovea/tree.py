@@ -122,6 +122,7 @@ def tree_build(
     *,
     ratio: int = 2,
     mask: Any = None,
+    lengths: Any = None,
     levels: int | None = None,
     target: str = "cpu",
 ) -> Tree:
@@ -130,16 +131,13 @@ def tree_build(
     N must be a power of `ratio`: the tree has one root.  With `levels`, the top
     level has N / ratio^levels roots, and N must be a multiple of ratio^levels:
     `levels=1` is the form with two resolutions.  `mask` [B,N], if any, is true
-    for the tokens that are present; padding does not count in any mean.
+    for the tokens that are present, or `lengths` [B] says how many are, from the
+    first; padding does not count in any mean.
 
     From "VCC" (arXiv:2305.04241).
     """
-    if mask is not None:
-        mask = check.to_numpy("mask", mask)
-        if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
-            raise ValueError("mask: found values other than 0 and 1, needed booleans")
-        mask = mask.astype(np.bool_, copy=False)
-    nodes, counts, levels = _fovea.tree_build(c, ratio, levels, mask, target)
+    present = check.tokens(mask, lengths)
+    nodes, counts, levels = _fovea.tree_build(c, ratio, levels, *present, target)
     return Tree(nodes, counts, ratio, levels)
 
 

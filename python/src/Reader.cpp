@@ -151,6 +151,11 @@ std::optional<TensorRef> Reader::optionalArray(StringRef name) {
   return std::nullopt;
 }
 
+void Reader::readTokens(TokenOptions &options, StringRef mask) {
+  options.mask = optionalArray(mask);
+  options.lengths = optionalArray("lengths");
+}
+
 SmallVector<TensorRef> Reader::arrays(StringRef name, int64_t needed) {
   nb::handle list = object();
   nb::object iterator = nb::steal(PyObject_GetIter(list.ptr()));

@@ -18,6 +18,7 @@
 
 #include "Running.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/Tokens.h"
 #include <forward_list>
 
 namespace fovea::python {
@@ -42,6 +43,8 @@ public:
   nanobind::handle peek() const { return given[next]; }
   TensorRef array(llvm::StringRef name);
   std::optional<TensorRef> optionalArray(llvm::StringRef name);
+  /// `mask` and `lengths`, either of which may be None.
+  void readTokens(TokenOptions &options, llvm::StringRef mask = "mask");
   /// A list of arrays, of which `needed` are to be.
   llvm::SmallVector<TensorRef> arrays(llvm::StringRef name, int64_t needed);
   std::optional<llvm::SmallVector<TensorRef>>

@@ -37,10 +37,10 @@ static nb::object callBuild(Reader &in) {
   auto options = in.makeOptions<TreeBuildOptions>();
   options.ratio = in.integer("ratio", 2);
   options.levels = in.optionalInteger("levels", 1);
-  options.mask = in.optionalArray("mask");
+  in.readTokens(options);
   Tree tree = in.run([&] { return tree_build(c, options); });
   nb::object counts =
-      options.mask ? in.give(std::move(tree.counts)) : nb::none();
+      tree.hasCounts() ? in.give(std::move(tree.counts)) : nb::none();
   return nb::make_tuple(in.give(std::move(tree.nodes)), counts, tree.levels);
 }
 

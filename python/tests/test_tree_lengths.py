@@ -80,6 +80,18 @@ def test_a_batch_is_its_sequences(case, target):
 
 
 @ALL_TARGETS
+@pytest.mark.parametrize("type", ["int32", "int64"])
+def test_lengths_are_a_mask(type, target):
+    c, mask, options, _ = make(0)
+    c[~mask] = np.nan
+    tree = fovea.tree_build(c, mask=mask, target=target, **options)
+    # Every second one of an array: strides are followed.
+    lengths = np.repeat(mask.sum(1), 2).astype(type)[::2]
+    other = fovea.tree_build(c, lengths=lengths, target=target, **options)
+    assert np.array_equal(tree.nodes, other.nodes) and np.array_equal(tree.counts, other.counts)
+
+
+@ALL_TARGETS
 @pytest.mark.parametrize("case", range(len(BATCHES)))
 def test_by_definition(case, target):
     c, mask, options, budgets = make(case, "float64" if target != "gpu-sim" else "float32")

@@ -129,6 +129,17 @@ TEST_F(TreeFunctions, PaddingDoesNotCount) {
   Tree tree = get(tree_build(c, options));
   ASSERT_TRUE(tree.hasCounts());
   EXPECT_EQ(tree.counts.getDataAs<int32_t>()[0], 13);
+  Array lengths({B}, ElementType::I32);
+  lengths.set(0, 13);
+  lengths.set(1, 27);
+  TreeBuildOptions byLength;
+  byLength.ratio = kRatio;
+  byLength.lengths = TensorRef(lengths);
+  Tree same = get(tree_build(c, byLength));
+  EXPECT_EQ(toVector(same.counts), toVector(tree.counts));
+  byLength.mask = TensorRef(mask);
+  EXPECT_EQ(getError(tree_build(c, byLength)),
+            "lengths: found mask as well, needed one of the two");
   // The first sequence has two segments of level 2 with tokens: what the third
   // would be split into is absent.
   TreeSelection chosen = get(

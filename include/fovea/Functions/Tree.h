@@ -15,6 +15,7 @@
 #define FOVEA_FUNCTIONS_TREE_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Tokens.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <map>
 
@@ -42,12 +43,10 @@ struct Tree {
   int64_t getNumTokens() const { return getNumNodes(0); }
 };
 
-struct TreeBuildOptions {
+struct TreeBuildOptions : TokenOptions {
   int64_t ratio = 2;
   /// As many as give one root, by default.
   std::optional<int64_t> levels;
-  /// [B,N] of i1: the tokens that are present.
-  std::optional<TensorRef> mask;
   Target target = Target::CPU;
 };
 

@@ -38,6 +38,11 @@ def Attn_Int3 : AnyTypeOf<[3DTensorOf<[I32]>, MemRefRankOf<[I32], [3]>],
 def Attn_Int4 : AnyTypeOf<[4DTensorOf<[I32]>, MemRefRankOf<[I32], [4]>],
     "rank-4 tensor or memref of i32">;
 
+/// Which tokens of each batch entry are present. Rows of absent ones may hold
+/// anything.
+def Attn_TokenMask : AnyTypeOf<[2DTensorOf<[I1]>, MemRefRankOf<[I1], [2]>],
+    "rank-2 tensor or memref of i1">;
+
 /// A factor of scores.
 def Attn_FiniteAttr : ConfinedAttr<F64Attr, [
     AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">,

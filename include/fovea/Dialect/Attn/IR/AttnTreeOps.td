@@ -69,8 +69,6 @@ def Attn_TreeAttr : Attn_Attr<"Tree", "tree"> {
 
 def Attn_TreeRows : AnyTypeOf<[3DTensorOf<[Attn_Float]>, MemRefRankOf<[Attn_Float], [3]>],
     "rank-3 tensor or memref of f32, f64, bf16 or f16">;
-def Attn_TreeMask : AnyTypeOf<[2DTensorOf<[I1]>, MemRefRankOf<[I1], [2]>],
-    "rank-2 tensor or memref of i1">;
 def Attn_TreeNumbers : AnyTypeOf<[2DTensorOf<[F32, F64]>, MemRefRankOf<[F32, F64], [2]>],
     "rank-2 tensor or memref of f32 or f64">;
 
@@ -100,7 +98,7 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Attn_Arg<Attn_TreeRows, "T[B, N!, F!]", "`N = roots ratio^levels`">:$input,
-    Attn_Arg<Optional<Attn_TreeMask>, "[B, N]">:$mask,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]">:$mask,
     Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
     Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "with `mask` only">:$counts,
     Attn_TreeAttr:$shape

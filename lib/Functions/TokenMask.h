@@ -1,0 +1,42 @@
+//===- TokenMask.h - Masks of tokens that are present -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_TOKENMASK_H
+#define FOVEA_LIB_FUNCTIONS_TOKENMASK_H
+
+#include "Memory.h"
+#include "fovea/Functions/Tokens.h"
+
+namespace fovea::functions {
+
+/// The mask [B,N] of i1 that a caller gave, or that lengths stand for. Owns the
+/// latter: lives as long as the call.
+class TokenMask {
+public:
+  /// Checks what `options` say of `length` tokens in `batch` entries. `name` is
+  /// what errors call the mask.
+  TokenMask(Checker &check, const TokenOptions &options, int64_t batch,
+            int64_t length, Target target, llvm::StringRef name = "mask");
+
+  /// None where all tokens are present.
+  const std::optional<Argument> &get() const { return argument; }
+
+private:
+  void check(Checker &check, const TensorRef &mask, int64_t batch,
+             int64_t length);
+  void makeOfLengths(Checker &check, const Argument &lengths, int64_t batch,
+                     int64_t length);
+
+  std::string name;
+  OwnedTensor memory;
+  std::optional<Argument> argument;
+};
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_TOKENMASK_H

@@ -80,6 +80,7 @@ Quantized    AttnQuantizeOps AttnVQOps
 Conv         AttnConvOps
 LowRank      AttnLowRankOps
 Tree         AttnTreeOps
+Tokens       AttnTokenOps
 '
 
 # dialect_page <TableGen file>

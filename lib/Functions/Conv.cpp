@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/Conv.h"
 #include "Call.h"
+#include "TokenMask.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace llvm;
@@ -85,6 +86,7 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
   check.notEmpty(q);
   Call call("conv_recover", options.target);
   call.operands({q, k});
+  call.operandIf(/*lengths=*/std::nullopt);
   addSearch(call, check, search, q);
   Shape heads(ArrayRef(q.shape).take_front(2));
   Shape sizes = heads;
@@ -134,6 +136,13 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
   return call.runFor<ConvApplyResult, 2>(check);
 }
 
+/// The tokens of q [B,H,N,D] that are present.
+template <typename Options>
+static TokenMask readMask(Checker &check, const Argument &q,
+                          const Options &options) {
+  return {check, options, q.shape[0], q.shape[2], options.target, "token_mask"};
+}
+
 /// Attributes of the operation and of its gradient.
 template <typename Options>
 static void addConv(Call &call, Checker &check, const ConvSearch &search,
@@ -159,6 +168,8 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
   const auto &[q, k, v] = arguments;
   Call call("conv", options.target);
   call.operands({q, k, v});
+  TokenMask mask = readMask(check, q, options);
+  call.operandIf(mask.get());
   addConv(call, check, search, q, options);
   ArrayRef<int64_t> heads = ArrayRef(q.shape).take_front(2);
   call.result(check, "output", q.elementType, arguments.output(),
@@ -223,6 +234,8 @@ fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
   const auto &[q, k, v] = arguments;
   Call call("conv_backward", options.target);
   call.operands({q, k, v});
+  TokenMask mask = readMask(check, q, options);
+  call.operandIf(mask.get());
   addConv(call, check, search, q, options);
   call.operand(check.like("out", out, q.elementType, arguments.output()));
   call.operand(check.like("d_out", dOut, q.elementType, arguments.output()));

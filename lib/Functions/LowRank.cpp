@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/LowRank.h"
 #include "Call.h"
+#include "TokenMask.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -224,12 +225,31 @@ static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
   return factors;
 }
 
+namespace {
+/// The tokens that are present; lives as long as the call.
+struct FactorMasks {
+  template <typename Options>
+  FactorMasks(Call &call, Checker &check, const Factors &factors,
+              const Options &options)
+      : queries(check, options.queries, factors.u1.shape[0],
+                factors.u1.shape[2], options.target, "query_mask"),
+        keys(check, options.keys, factors.u2.shape[0], factors.u2.shape[2],
+             options.target, "key_mask") {
+    call.operandIf(queries.get());
+    call.operandIf(keys.get());
+  }
+
+  TokenMask queries, keys;
+};
+} // namespace
+
 Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
                                       const TensorRef &v, const RowMask &mask,
                                       const LowRankOptions &options) {
   Checker check("low_rank");
   Call call("low_rank", options.target);
   Factors factors = addFactors(call, check, u1, u2, v, mask);
+  FactorMasks masks(call, check, factors, options);
   call.result(check, "output", factors.u1.elementType, factors.output(),
               options.output);
   return call.runFor<OwnedTensor, 1>(check);
@@ -244,6 +264,7 @@ fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
   Call call("low_rank_backward", options.target);
   Factors factors = addFactors(call, check, left, right, values, mask);
   const auto &[u1, u2, v] = factors;
+  FactorMasks masks(call, check, factors, options);
   ElementType type = u1.elementType;
   call.operand(check.like("out", out, type, factors.output()));
   call.operand(check.like("d_out", dOut, type, factors.output()));

@@ -113,6 +113,21 @@ void SumHeads::forQueryHeads(KernelBuilder &b, Value rowHead,
   });
 }
 
+template <typename OpTy> static LogicalResult verifyNoMasks(OpTy op) {
+  if (!op.getQueryMask() && !op.getKeyMask())
+    return success();
+  return op.emitOpError("expects masks of tokens to be expanded: run "
+                        "--attn-expand-patterns before bufferization");
+}
+
+LogicalResult fovea::attn::verifyNoTokenMasks(LowRankOp op) {
+  return verifyNoMasks(op);
+}
+
+LogicalResult fovea::attn::verifyNoTokenMasks(LowRankBackwardOp op) {
+  return verifyNoMasks(op);
+}
+
 LowRankSum fovea::attn::getLowRankSum(LowRankOp op) {
   return {/*left=*/{op.getU1()},
           /*right=*/{op.getU2()},

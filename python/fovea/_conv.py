@@ -103,6 +103,8 @@ def conv(
     epsilon: float,
     scale: float | None = None,
     mask: Any = "causal",
+    token_mask: Any = None,
+    lengths: Any = None,
     algorithm: str = "auto",
     return_counts: bool = False,
     target: str = "cpu",
@@ -115,12 +117,16 @@ def conv(
     int32 follow: how many bases were found, and how many rows `conv_apply` computed
     again; under SlidingGroup, the sums over all pairs of neighbouring groups.
 
+    `token_mask` [B,N] is true for the tokens that are present, or `lengths` [B] says
+    how many are, from the first.  Each sequence is then attended to as if it had only
+    these, in their order; rows of the others are zeros, whatever they hold.
+
     From "Conv-Basis" (arXiv:2405.05219).
     """
     check.flags(return_counts=return_counts)
-    results = _fovea.conv(
-        q, k, v, num_basis, window, delta, epsilon, scale, _group(mask), algorithm, target
-    )
+    present = check.tokens(token_mask, lengths, "token_mask")
+    search = num_basis, window, delta, epsilon, scale
+    results = _fovea.conv(q, k, v, *search, _group(mask), algorithm, *present, target)
     return results if return_counts else results[0]
 
 
@@ -168,6 +174,8 @@ def conv_backward(
     epsilon: float,
     scale: float | None = None,
     mask: Any = "causal",
+    token_mask: Any = None,
+    lengths: Any = None,
     algorithm: str = "auto",
     target: str = "cpu",
 ) -> Any:
@@ -176,6 +184,8 @@ def conv_backward(
     `out` is its result for the other arguments, and `d_out` what it gets.  Bases are
     searched once more; where they begin is a constant.
     """
+    present = check.tokens(token_mask, lengths, "token_mask")
+    search = num_basis, window, delta, epsilon, scale
     return _fovea.conv_backward(
-        d_out, q, k, v, out, num_basis, window, delta, epsilon, scale, _group(mask), algorithm, target
+        d_out, q, k, v, out, *search, _group(mask), algorithm, *present, target
     )

@@ -217,7 +217,22 @@ def _check_mask(mask: Any) -> None:
         )
 
 
-def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any:
+def _present(query_mask: Any, key_mask: Any, lengths: Any) -> tuple[Any, Any, Any]:
+    query_mask, lengths = check.tokens(query_mask, lengths, "query_mask")
+    return query_mask, check.tokens(key_mask, None, "key_mask")[0], lengths
+
+
+def low_rank(
+    u1: Any,
+    u2: Any,
+    v: Any,
+    *,
+    mask: Any,
+    query_mask: Any = None,
+    key_mask: Any = None,
+    lengths: Any = None,
+    target: str = "cpu",
+) -> Any:
     """`D^-1 (W o U1 U2^T) V`, without forming `U1 U2^T`.
 
     u1 is [B,H,N,r], u2 [B,G,M,r], v [B,G,M,E] with H a multiple of G.  `mask`,
@@ -225,14 +240,29 @@ def low_rank(u1: Any, u2: Any, v: Any, *, mask: Any, target: str = "cpu") -> Any
     leaving), DistinctRows(group, rows) or DistinctColumns(group, columns).  D
     has the sums of the weights of every row; where that is 0 the row is zeros.
 
+    `query_mask` [B,N] and `key_mask` [B,M] are true for the rows that are present, or
+    `lengths` [B] says how many rows of both are, from the first.  The others have no
+    weight, whatever they hold; rows of absent queries are zeros.
+
     The masks and their costs are those of "Conv-Basis" (arXiv:2405.05219).
     """
     _check_mask(mask)
-    return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), target)
+    present = _present(query_mask, key_mask, lengths)
+    return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), *present, target)
 
 
 def low_rank_backward(
-    d_out: Any, u1: Any, u2: Any, v: Any, out: Any, *, mask: Any, target: str = "cpu"
+    d_out: Any,
+    u1: Any,
+    u2: Any,
+    v: Any,
+    out: Any,
+    *,
+    mask: Any,
+    query_mask: Any = None,
+    key_mask: Any = None,
+    lengths: Any = None,
+    target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `low_rank`: (d_u1, d_u2, d_v).
 
@@ -240,4 +270,7 @@ def low_rank_backward(
     gradient for it.  A row whose sum of weights is 0 passes nothing on.
     """
     _check_mask(mask)
-    return _fovea.low_rank_backward(d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), target)
+    present = _present(query_mask, key_mask, lengths)
+    return _fovea.low_rank_backward(
+        d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), *present, target
+    )

@@ -34,6 +34,7 @@ template <typename Options> static Options readOptions(Reader &in) {
   auto options = in.makeOptions<Options>();
   options.slidingGroup = in.optionalInteger("group", 1);
   options.algorithm = readAlgorithm(in);
+  in.readTokens(options, "token_mask");
   return options;
 }
 

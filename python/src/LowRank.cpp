@@ -75,10 +75,19 @@ static RowMask readMask(Reader &in) {
   llvm_unreachable("unknown mask");
 }
 
+/// Lengths are those of queries and of keys.
+template <typename Options> static Options readLowRankOptions(Reader &in) {
+  auto options = in.makeOptions<Options>();
+  options.queries.mask = in.optionalArray("query_mask");
+  options.keys.mask = in.optionalArray("key_mask");
+  options.keys.lengths = options.queries.lengths = in.optionalArray("lengths");
+  return options;
+}
+
 static nb::object callLowRank(Reader &in) {
   TensorRef u1 = in.array("u1"), u2 = in.array("u2"), v = in.array("v");
   RowMask mask = readMask(in);
-  auto options = in.makeOptions<LowRankOptions>();
+  auto options = readLowRankOptions<LowRankOptions>(in);
   return in.call([&] { return low_rank(u1, u2, v, mask, options); });
 }
 
@@ -86,7 +95,7 @@ static nb::object callLowRankBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), u1 = in.array("u1"), u2 = in.array("u2"),
             v = in.array("v"), out = in.array("out");
   RowMask mask = readMask(in);
-  auto options = in.makeOptions<LowRankBackwardOptions>();
+  auto options = readLowRankOptions<LowRankBackwardOptions>(in);
   return in.call(
       [&] { return low_rank_backward(dOut, u1, u2, v, out, mask, options); },
       &LowRankGradients::u1, &LowRankGradients::u2, &LowRankGradients::v);

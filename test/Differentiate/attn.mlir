@@ -295,3 +295,22 @@ func.func @score(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x9x4xf32>) -> tensor<1x9
   %s = attn.tree_score ins(%q, %k : tensor<1x2x3x4xf32>, tensor<1x2x9x4xf32>) outs(%init : tensor<1x9xf32>) -> tensor<1x9xf32>
   return %s : tensor<1x9xf32>
 }
+
+// -----
+
+// A mask of tokens is a constant, which the gradient has as well.
+
+// CHECK-LABEL: func.func @masks_vjp(
+//  CHECK-SAME:     %{{[^:]*}}: tensor<2x2x20x6xf32>, %[[M:[a-z0-9]*]]: tensor<2x20xi1>
+//       CHECK:   attn.low_rank_backward ins({{[^)]*}}) query_mask(%[[M]] : tensor<2x20xi1>) forward(
+//       CHECK:   attn.conv_backward ins({{[^)]*}}) mask(%[[M]] : tensor<2x20xi1>) forward(
+func.func @masks(%q: tensor<2x2x20x6xf32>, %m: tensor<2x20xi1>) -> tensor<2x2x20x6xf32> {
+  %o = tensor.empty() : tensor<2x2x20x6xf32>
+  %n = tensor.empty() : tensor<2x2xi32>
+  %c:3 = attn.conv ins(%q, %q, %q : tensor<2x2x20x6xf32>, tensor<2x2x20x6xf32>, tensor<2x2x20x6xf32>) mask(%m : tensor<2x20xi1>)
+      outs(%o, %n, %n : tensor<2x2x20x6xf32>, tensor<2x2xi32>, tensor<2x2xi32>)
+      {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x2x20x6xf32>, tensor<2x2xi32>, tensor<2x2xi32>
+  %r = attn.low_rank ins(%c#0, %q, %q : tensor<2x2x20x6xf32>, tensor<2x2x20x6xf32>, tensor<2x2x20x6xf32>) query_mask(%m : tensor<2x20xi1>)
+      outs(%o : tensor<2x2x20x6xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x2x20x6xf32>
+  return %r : tensor<2x2x20x6xf32>
+}

@@ -53,6 +53,36 @@ TEST_F(Conv, AllBasesAreCausalAttention) {
   EXPECT_EQ(*whole.found.getDataAs<int32_t>(), N);
 }
 
+TEST_F(Conv, AbsentTokensAreNotThere) {
+  // Every third token of the first sequence and none of the second.
+  auto isAbsent = [](int64_t token) { return token >= N || token % 3 == 1; };
+  Array mask({B, N}, ElementType::I1), logWeight({B, 1, N});
+  for (int64_t token = 0; token < B * N; ++token) {
+    mask.set(token, !isAbsent(token));
+    logWeight.set(token, isAbsent(token) ? -INFINITY : 0);
+  }
+  DenseOptions dense;
+  dense.causal = true;
+  dense.logWeight = TensorRef(logWeight);
+  OwnedTensor expected = std::move(get(fovea::dense(q, k, v, dense)).output);
+  ConvOptions options;
+  options.mask = TensorRef(mask);
+  ConvResult result = get(conv(q, k, v, findAll(N), options));
+  expectNear(
+      result.output, B * H * N * E,
+      [&](int64_t at) {
+        int64_t token = at / (H * N * E) * N + at / E % N;
+        return isAbsent(token) ? 0 : expected.getDataAs<float>()[at];
+      },
+      5e-6);
+  EXPECT_EQ(result.found.getDataAs<int32_t>()[0], N - N / 3);
+  EXPECT_EQ(result.found.getDataAs<int32_t>()[B * H - 1], 0);
+  Array lengths({B}, ElementType::I64);
+  options.lengths = TensorRef(lengths);
+  EXPECT_EQ(getText(conv(q, k, v, findAll(N), options)),
+            "lengths: found token_mask as well, needed one of the two");
+}
+
 TEST_F(Conv, SlidingGroupAgreesWithTheReference) {
   ConvOptions options;
   options.slidingGroup = 8;

@@ -28,8 +28,9 @@ class LowRank : public testing::Test {
 protected:
   /// Expects rows that keep column j if `keeps(head, i, j)`.
   void expectKept(const RowMask &mask,
-                  llvm::function_ref<bool(int64_t, int64_t, int64_t)> keeps) {
-    OwnedTensor found = get(low_rank(u1, u2, v, mask));
+                  llvm::function_ref<bool(int64_t, int64_t, int64_t)> keeps,
+                  const LowRankOptions &options = {}) {
+    OwnedTensor found = get(low_rank(u1, u2, v, mask, options));
     expectNear(
         found, B * H * N * E,
         [&](int64_t at) {
@@ -93,6 +94,28 @@ TEST_F(LowRank, Masks) {
   expectKept(
       RowMask::distinctColumns(columnGroup, entries),
       [&](int64_t, int64_t i, int64_t j) { return isSet(j % R * N + i); });
+}
+
+TEST_F(LowRank, AbsentTokensHaveNoWeight) {
+  auto isThere = [](int64_t row) { return row % 4 != 2; };
+  Array queries({B, N}, ElementType::I1), lengths({B}, ElementType::I32);
+  for (int64_t row = 0; row < B * N; ++row)
+    queries.set(row, isThere(row % N));
+  for (int64_t entry = 0; entry < B; ++entry)
+    lengths.set(entry, M - 3);
+  LowRankOptions options;
+  options.queries.mask = TensorRef(queries);
+  options.keys.lengths = TensorRef(lengths);
+  expectKept(
+      RowMask::causal(),
+      [&](int64_t, int64_t i, int64_t j) {
+        return isThere(i) && j < M - 3 && j <= i + M - N;
+      },
+      options);
+  lengths.set(1, M + 1);
+  EXPECT_EQ(getText(low_rank(u1, u2, v, RowMask::causal(), options)),
+            "lengths: found " + std::to_string(M + 1) +
+                " for batch entry 1, needed 0 to " + std::to_string(M));
 }
 
 TEST_F(LowRank, RopeTurnsPairsOfColumns) {

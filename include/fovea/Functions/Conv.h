@@ -10,6 +10,7 @@
 #define FOVEA_FUNCTIONS_CONV_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Tokens.h"
 
 namespace fovea {
 
@@ -71,7 +72,9 @@ llvm::Expected<ConvApplyResult>
 conv_apply(const TensorRef &b, const TensorRef &sizes, const TensorRef &v,
            const ConvApplyOptions &options = {});
 
-struct ConvOptions {
+/// Attention of a batch with absent tokens is that of each sequence without
+/// them; their rows of the output are zeros.
+struct ConvOptions : TokenOptions {
   /// Every query reads its own group of so many tokens and the one before,
   /// instead of all tokens up to itself.
   std::optional<int64_t> slidingGroup;
@@ -140,7 +143,7 @@ conv_recover_backward(const TensorRef &dB, const TensorRef &q,
                       const TensorRef &k, const TensorRef &sizes,
                       const ConvRecoverBackwardOptions &options = {});
 
-struct ConvBackwardOptions {
+struct ConvBackwardOptions : TokenOptions {
   /// As for `conv`.
   std::optional<int64_t> slidingGroup;
   ConvAlgorithm algorithm = ConvAlgorithm::Auto;

@@ -10,6 +10,7 @@
 #define FOVEA_FUNCTIONS_LOWRANK_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Tokens.h"
 
 namespace fovea {
 
@@ -87,6 +88,9 @@ private:
 };
 
 struct LowRankOptions {
+  /// The rows of u1, and those of u2 and v, that are present. The others have
+  /// no weight, whatever they hold.
+  TokenOptions queries, keys;
   Target target = Target::CPU;
   /// Where the result goes, instead of new memory.
   std::optional<TensorRef> output;
@@ -116,6 +120,8 @@ polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
                              const PolynomialFeaturesOptions &options = {});
 
 struct LowRankBackwardOptions {
+  /// As for `low_rank`.
+  TokenOptions queries, keys;
   Target target = Target::CPU;
   /// Where gradients go, instead of new memory.
   std::optional<TensorRef> dU1, dU2, dV;

@@ -132,6 +132,9 @@ struct SumHeads {
 };
 
 LowRankSum getLowRankSum(LowRankOp op);
+/// Fails where `op` still has masks of tokens: sums know none.
+llvm::LogicalResult verifyNoTokenMasks(LowRankOp op);
+llvm::LogicalResult verifyNoTokenMasks(LowRankBackwardOp op);
 /// Calls `emit` with each of the sums that a gradient is made of, in order.
 /// `inverses` is made by the first one; `deltas` has `-d_output . output`. Both
 /// have a number for each row.

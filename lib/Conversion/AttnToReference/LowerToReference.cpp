@@ -39,6 +39,7 @@ void fovea::attn::registerLowerToReferenceExternalModels(
     attachLowRankBackwardToReference(*context);
     attachQuantizeToReference(*context);
     attachSoftmaxToReference(*context);
+    attachTokensToReference(*context);
     attachTreeToReference(*context);
     attachVQToReference(*context);
     attachVQBackwardToReference(*context);

@@ -18,8 +18,8 @@ class Search {
 public:
   Search(ReferenceBuilder &ref, ConvRecoverOp op)
       : ref(ref), op(op),
-        length(cast<MemRefType>(op.getQuery().getType()).getDimSize(2)),
-        sum(ref.allocate({length})), range(ref.allocate({2})) {}
+        numRows(cast<MemRefType>(op.getQuery().getType()).getDimSize(2)),
+        sum(ref.allocate({numRows})), range(ref.allocate({2})) {}
 
   void run(Value b, Value h, Value g);
 
@@ -41,10 +41,11 @@ private:
 
   ReferenceBuilder &ref;
   ConvRecoverOp op;
-  int64_t length;
+  int64_t numRows;
   /// The sum of the bases so far, and the columns that are left.
   Value sum, range;
-  Value batch, head, keyHead;
+  /// The head, and how many tokens there are.
+  Value batch, head, keyHead, length;
 };
 } // namespace
 
@@ -68,7 +69,7 @@ Value Search::findNew(Value low, Value last) {
   Value half = ref.number(0.5);
   setBound(0, low);
   setBound(1, last);
-  ref.forEach(ref.index(llvm::Log2_64_Ceil(length) + 1), [&](Value) {
+  ref.forEach(ref.index(llvm::Log2_64_Ceil(numRows) + 1), [&](Value) {
     Value isOpen = ref.less(bound(0), bound(1));
     Value middle = ref.div(ref.add(bound(0), bound(1)), ref.index(2));
     Value result =
@@ -85,10 +86,10 @@ Value Search::findNew(Value low, Value last) {
 
 /// Stores a basis that begins at `column`, rounded, and adds it to the sum.
 void Search::addBasis(Value basis, Value column) {
-  Value size = ref.sub(ref.index(length), column), one = ref.index(1);
+  Value size = ref.sub(ref.index(numRows), column), one = ref.index(1);
   ref.storeIndex(size, op.getSizes(), {batch, head, basis});
   ref.storeIndex(ref.add(basis, one), op.getFound(), {batch, head});
-  ref.forEach(size, [&](Value lag) {
+  ref.forEach(ref.sub(length, column), [&](Value lag) {
     Value at[] = {batch, head, basis, lag};
     Value old = ref.load(sum, lag);
     ref.store(ref.subNumbers(entry(ref.add(column, lag), column), old),
@@ -105,14 +106,18 @@ void Search::run(Value b, Value h, Value g) {
   Value numBases = ref.extent(op.getBasis(), 2);
   ref.forEach(numBases, [&](Value r) {
     ref.storeIndex(zero, op.getSizes(), {b, h, r});
-    ref.forEach(ref.index(length), [&](Value lag) {
+    ref.forEach(ref.index(numRows), [&](Value lag) {
       ref.store(ref.number(0.0), op.getBasis(), {b, h, r, lag});
     });
   });
-  ref.forEach(ref.index(length),
+  ref.forEach(ref.index(numRows),
               [&](Value lag) { ref.store(ref.number(0.0), sum, lag); });
-  addBasis(zero, zero);
-  Value last = ref.index(length - int64_t(op.getWindow()));
+  ref.storeIndex(zero, op.getFound(), {b, h});
+  length = ref.index(numRows);
+  if (op.getLengths())
+    length = ref.min(ref.max(ref.loadIndex(op.getLengths(), b), zero), length);
+  ref.ifThen(ref.less(zero, length), [&] { addBasis(zero, zero); });
+  Value last = ref.sub(length, ref.index(op.getWindow()));
   // After a search without result the next one begins behind the last column.
   ref.accumulate(one, numBases, zero, [&](Value r, Value column) {
     Value found = ref.when(
@@ -124,7 +129,7 @@ void Search::run(Value b, Value h, Value g) {
           addBasis(r, found);
           return found;
         },
-        ref.index(length));
+        length);
   });
 }
 

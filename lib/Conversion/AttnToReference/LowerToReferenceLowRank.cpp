@@ -119,7 +119,7 @@ static void lowerLowRank(LowRankOp op) {
   Value u1 = op.getU1(), u2 = op.getU2(), value = op.getValue();
   int64_t width = cast<MemRefType>(value.getType()).getDimSize(3);
   Value sums = ref.allocate({width}), zero = ref.number(0.0);
-  MaskRows mask(ref, u1, u2, op.getMask(), op.getMaskParts());
+  MaskRows mask(ref, op);
   ref.forEach(ref.extent(u1, 0), [&](Value b) {
     ref.forEach(ref.extent(u1, 1), [&](Value h) {
       mask.beginHead(b, h);

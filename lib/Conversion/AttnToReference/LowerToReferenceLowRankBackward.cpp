@@ -76,8 +76,7 @@ class LowRankGradient {
 public:
   LowRankGradient(ReferenceBuilder &ref, LowRankBackwardOp op)
       : ref(ref), op(op), u1(op.getU1()), u2(op.getU2()), value(op.getValue()),
-        dOutput(op.getDOutput()),
-        mask(ref, u1, u2, op.getMask(), op.getMaskParts()) {}
+        dOutput(op.getDOutput()), mask(ref, op) {}
 
   void emit() {
     Value dU1 = ref.allocateZeros(op.getDU1());

@@ -156,6 +156,7 @@ void attachLowRankToReference(mlir::MLIRContext &context);
 void attachLowRankBackwardToReference(mlir::MLIRContext &context);
 void attachQuantizeToReference(mlir::MLIRContext &context);
 void attachSoftmaxToReference(mlir::MLIRContext &context);
+void attachTokensToReference(mlir::MLIRContext &context);
 void attachTreeToReference(mlir::MLIRContext &context);
 void attachVQToReference(mlir::MLIRContext &context);
 void attachVQBackwardToReference(mlir::MLIRContext &context);

@@ -29,12 +29,15 @@ class MaskRows {
 public:
   using Value = mlir::Value;
 
-  MaskRows(ReferenceBuilder &ref, Value u1, Value u2, RowMask mask,
-           mlir::ValueRange parts)
-      : ref(ref), mask(mask), parts(parts), numRows(ref.extent(u1, 2)),
-        numColumns(ref.extent(u2, 2)) {
+  /// For the operands of attn.low_rank or its gradient.
+  template <typename OpTy>
+  MaskRows(ReferenceBuilder &ref, OpTy op)
+      : ref(ref), mask(op.getMask()), parts(op.getMaskParts()),
+        queryMask(op.getQueryMask()), keyMask(op.getKeyMask()),
+        numRows(ref.extent(op.getU1(), 2)),
+        numColumns(ref.extent(op.getU2(), 2)) {
     if (mask == RowMask::RowChange) {
-      auto type = llvm::cast<mlir::MemRefType>(u2.getType());
+      auto type = llvm::cast<mlir::MemRefType>(op.getU2().getType());
       llvm::SmallVector<Value> dynamicExtents;
       if (type.isDynamicDim(2))
         dynamicExtents.push_back(numColumns);
@@ -65,8 +68,18 @@ public:
     });
   }
 
-  /// Whether the present row keeps column `j`.
+  /// Whether the row that has begun keeps column `j`.
   Value keeps(Value j) {
+    Value kept = isInMask(j);
+    if (queryMask)
+      kept = ref.both(kept, ref.loadCondition(queryMask, {batch, row}));
+    if (keyMask)
+      kept = ref.both(kept, ref.loadCondition(keyMask, {batch, j}));
+    return kept;
+  }
+
+private:
+  Value isInMask(Value j) {
     switch (mask) {
     case RowMask::Causal:
       return ref.lessOrEqual(ref.add(j, numRows), ref.add(row, numColumns));
@@ -82,8 +95,6 @@ public:
     }
     llvm_unreachable("unknown mask");
   }
-
-private:
   Value loadPart(unsigned part, Value position) {
     Value buffer = parts[part];
     llvm::SmallVector<Value> at =
@@ -102,6 +113,8 @@ private:
   ReferenceBuilder &ref;
   RowMask mask;
   mlir::ValueRange parts;
+  /// Of the tokens that are there, or null.
+  Value queryMask, keyMask;
   Value numRows, numColumns, batch, head, row;
   /// 1 for every column that is there, under a mask of changes.
   Value present;

@@ -19,6 +19,7 @@ void fovea::attn::registerLowerToTeamsExternalModels(
     attachConvToTeams(*context);
     attachLowRankToTeams(*context);
     attachQuantizeToTeams(*context);
+    attachTokensToTeams(*context);
     attachTreeToTeams(*context);
     attachTreeSplitToTeams(*context);
   });

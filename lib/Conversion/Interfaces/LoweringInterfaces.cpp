@@ -19,7 +19,8 @@ FloatType fovea::attn::getComputeType(Operation *op) {
   for (Type type : op->getOperandTypes())
     if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
       return getStateType(element);
-  llvm_unreachable("operations that compute have data");
+  // It has indices alone.
+  return Float32Type::get(op->getContext());
 }
 
 LogicalResult fovea::attn::lowerOps(

@@ -34,6 +34,7 @@ void attachSummarizeToVector(mlir::MLIRContext &context);
 void attachConvToTeams(mlir::MLIRContext &context);
 void attachLowRankToTeams(mlir::MLIRContext &context);
 void attachQuantizeToTeams(mlir::MLIRContext &context);
+void attachTokensToTeams(mlir::MLIRContext &context);
 void attachTreeToTeams(mlir::MLIRContext &context);
 void attachTreeSplitToTeams(mlir::MLIRContext &context);
 

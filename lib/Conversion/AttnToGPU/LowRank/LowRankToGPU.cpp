@@ -41,7 +41,7 @@ static void emitSum(WarpTeamBuilder &teams, const LowRankSum &sum,
 
 static LogicalResult lowerLowRank(LowRankOp op, OpBuilder &builder,
                                   GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
+  if (failed(verifyGPUElementTypes(op)) || failed(verifyNoTokenMasks(op)))
     return failure();
   WarpTeamBuilder teams(op.getLoc(), builder);
   emitSum(teams, getLowRankSum(op), lowering.f32);
@@ -51,7 +51,7 @@ static LogicalResult lowerLowRank(LowRankOp op, OpBuilder &builder,
 static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
                                           OpBuilder &builder,
                                           GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
+  if (failed(verifyGPUElementTypes(op)) || failed(verifyNoTokenMasks(op)))
     return failure();
   WarpTeamBuilder teams(op.getLoc(), builder);
   emitLowRankGradient(teams, op, [&](const LowRankSum &sum) {

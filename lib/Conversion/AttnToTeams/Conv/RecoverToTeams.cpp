@@ -43,6 +43,8 @@ public:
   void emit(function_ref<void()> emitScores);
 
 private:
+  /// Tokens of the team's batch entry.
+  Value getLength();
   void search();
   Value searchColumn(Value low, Value last);
   Value isNew(Value column);
@@ -54,14 +56,21 @@ private:
   TeamBuilder &b;
   int64_t width;
   Value numBases, numRows;
-  /// Of the team: its head, and the first entries of the last basis.
-  Value batch, head, keyHead, profile;
+  /// Of the team: its head, its tokens, and the first entries of the last
+  /// basis.
+  Value batch, head, keyHead, length, profile;
 };
 } // namespace
 
 //===----------------------------------------------------------------------===//
 // Search
 //===----------------------------------------------------------------------===//
+
+Value RecoverKernel::getLength() {
+  if (!op.getLengths())
+    return numRows;
+  return b.clamp(b.loadIndex(op.getLengths(), batch), b.index(0), numRows);
+}
 
 /// Finds where the bases of one head begin (algorithms 2 and 3).
 void RecoverKernel::search() {
@@ -72,9 +81,9 @@ void RecoverKernel::search() {
     });
     b.storeIndex(zero, op.getFound(), {batch, head});
   });
-  Value exists = b.less(zero, numRows);
+  Value exists = b.less(zero, length);
   b.ifThen(exists, [&] { accept(zero, zero); });
-  Value last = b.sub(numRows, window);
+  Value last = b.sub(length, window);
   b.loop(b.index(1), numBases, 1, {zero, exists},
          [&](Value basis, ValueRange before) -> Values {
            Value low = b.add(before[0], 1);
@@ -141,7 +150,8 @@ void RecoverKernel::accept(Value basis, Value column) {
     b.storeIndex(size, op.getSizes(), {batch, head, basis});
     b.storeIndex(b.add(basis, 1), op.getFound(), {batch, head});
   });
-  b.loop(b.index(0), b.min(size, op.getWindow()), 1, [&](Value t) {
+  Value numEntries = b.min(b.sub(length, column), op.getWindow());
+  b.loop(b.index(0), numEntries, 1, [&](Value t) {
     Value entry = score(b.add(column, t), column);
     b.single([&] { b.storeScalar(entry, profile, t); });
   });
@@ -162,9 +172,10 @@ void RecoverKernel::emitDifferences(Value firstLag, Value lastLag, Value sums) {
     KernelBuilder wide = widen(k);
     wide.storeVector(wide.splat(0.0), sums, k.sub(lag, firstLag));
   });
+  Value absent = b.sub(numRows, getLength());
   b.loop(b.index(0), numBases, 1, [&](Value basis) {
     Value size = b.loadIndex(op.getSizes(), {batch, head, basis});
-    Value end = b.clamp(size, firstLag, lastLag);
+    Value end = b.clamp(b.sub(size, absent), firstLag, lastLag);
     auto at = [&](Value lag) { return Values{batch, head, basis, lag}; };
     b.forColumns(firstLag, end, [&](KernelBuilder &k, Value lag) {
       KernelBuilder wide = widen(k);
@@ -195,6 +206,7 @@ void RecoverKernel::emit(function_ref<void()> emitScores) {
     batch = at[0];
     head = at[1];
     keyHead = b.div(head, shared);
+    length = getLength();
     profile = b.teamBuffer({int64_t(op.getWindow())}, b.getStateType());
     search();
   });

@@ -37,6 +37,8 @@ static void emitSum(ThreadTeamBuilder &teams, const LowRankSum &sum,
 
 static LogicalResult lowerLowRank(LowRankOp op, OpBuilder &builder,
                                   VectorLowering &lowering) {
+  if (failed(verifyNoTokenMasks(op)))
+    return failure();
   ThreadTeamBuilder teams = getTeams(op, builder, lowering);
   emitSum(teams, getLowRankSum(op), lowering.cpu.getRegisters());
   return success();
@@ -59,6 +61,8 @@ static void clearWithoutHeads(TeamBuilder &b, Value heads, Value gradient) {
 static LogicalResult lowerLowRankBackward(LowRankBackwardOp op,
                                           OpBuilder &builder,
                                           VectorLowering &lowering) {
+  if (failed(verifyNoTokenMasks(op)))
+    return failure();
   ThreadTeamBuilder teams = getTeams(op, builder, lowering);
   emitLowRankGradient(teams, op, [&](const LowRankSum &sum) {
     emitSum(teams, sum, lowering.cpu.getRegisters());

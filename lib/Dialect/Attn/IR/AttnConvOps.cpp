@@ -14,6 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::DropFullMasks;
 using attn::detail::shaped;
 
 //===----------------------------------------------------------------------===//
@@ -92,7 +93,7 @@ static LogicalResult verifySearch(OpTy op, int64_t numBases) {
 }
 
 MutableOperandRange ConvRecoverOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 2, 3);
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
 
 double ConvRecoverOp::getScaleOrDefault() {
@@ -109,7 +110,7 @@ LogicalResult ConvRecoverOp::verify() {
 }
 
 MutableOperandRange ConvOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 3, 3);
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
 
 /// Checks what attn.conv and its gradient share.
@@ -134,6 +135,11 @@ template <typename OpTy> static LogicalResult verifyConv(OpTy op) {
 
 LogicalResult ConvOp::verify() { return verifyConv(*this); }
 
+void ConvOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                         MLIRContext *context) {
+  patterns.add<DropFullMasks<ConvOp>>(context);
+}
+
 //===----------------------------------------------------------------------===//
 // ConvRecoverBackwardOp and ConvBackwardOp
 //===----------------------------------------------------------------------===//
@@ -147,7 +153,12 @@ double ConvRecoverBackwardOp::getScaleOrDefault() {
 }
 
 MutableOperandRange ConvBackwardOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 5, 3);
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
 
 LogicalResult ConvBackwardOp::verify() { return verifyConv(*this); }
+
+void ConvBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                 MLIRContext *context) {
+  patterns.add<DropFullMasks<ConvBackwardOp>>(context);
+}

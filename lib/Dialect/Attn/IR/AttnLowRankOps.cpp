@@ -133,6 +133,11 @@ void LowRankOp::addOpenOperands(ContractOperands &operands) {
 
 LogicalResult LowRankOp::verify() { return verifyNumParts(*this); }
 
+void LowRankOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                            MLIRContext *context) {
+  patterns.add<DropFullMasks<LowRankOp>>(context);
+}
+
 MutableOperandRange LowRankBackwardOp::getDpsInitsMutable() {
   return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
@@ -142,6 +147,11 @@ void LowRankBackwardOp::addOpenOperands(ContractOperands &operands) {
 }
 
 LogicalResult LowRankBackwardOp::verify() { return verifyNumParts(*this); }
+
+void LowRankBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                    MLIRContext *context) {
+  patterns.add<DropFullMasks<LowRankBackwardOp>>(context);
+}
 
 //===----------------------------------------------------------------------===//
 // CheckIntervalsOp

@@ -10,6 +10,8 @@
 #define FOVEA_LIB_DIALECT_ATTN_IR_OPHELPERS_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
 
 namespace fovea::attn::detail {
 
@@ -80,6 +82,26 @@ template <typename OpTy> mlir::LogicalResult verifyLinearLevels(OpTy op) {
        {"key_weights", op.getKeyWeights(), op.getKeyBiases()},
        {"value_weights", op.getValueWeights(), op.getValueBiases()}});
 }
+
+/// Drops masks of tokens that are all true, as constants say.
+template <typename OpTy> struct DropFullMasks : mlir::OpRewritePattern<OpTy> {
+  using mlir::OpRewritePattern<OpTy>::OpRewritePattern;
+  mlir::LogicalResult
+  matchAndRewrite(OpTy op, mlir::PatternRewriter &rewriter) const override {
+    llvm::SmallVector<mlir::MutableOperandRange, 2> full;
+    for (mlir::MutableOperandRange mask : op.getTokenMasksMutable())
+      if (!mask.empty() &&
+          mlir::matchPattern(mlir::OperandRange(mask)[0], mlir::m_One()))
+        full.push_back(mask);
+    if (full.empty())
+      return mlir::failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      for (mlir::MutableOperandRange &mask : full)
+        mask.clear();
+    });
+    return mlir::success();
+  }
+};
 
 /// Checks that operations called `name` have all of `attributes`, unless these
 /// belong to another tool, as a prefix says.

@@ -138,6 +138,10 @@ Value Tiler::sliceKeyLike(Value operand, bool broadcasts) {
                broadcasts);
 }
 
+Value Tiler::sliceBatch(Value operand) {
+  return slice(operand, offsets[0], sizes[0], /*broadcasts=*/false);
+}
+
 Value Tiler::slice(Value operand, ArrayRef<OpFoldResult> leadingOffsets,
                    ArrayRef<OpFoldResult> leadingSizes, bool broadcasts) {
   auto type = cast<RankedTensorType>(operand.getType());

@@ -56,6 +56,8 @@ public:
   mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, G, M, ...]`: the rows stay whole.
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
+  /// `[B, ...]`: what all heads share.
+  mlir::Value sliceBatch(mlir::Value operand);
   /// `[W, ...]`: the sets that the tile's heads of `heads` share; `what` names
   /// them. Fails where mapHeads would.
   mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand, mlir::Value heads,

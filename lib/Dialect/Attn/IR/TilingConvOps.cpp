@@ -17,7 +17,8 @@ using attn::detail::Tiler;
 // The iteration domain is (batch, head): a head is searched as a whole.
 
 /// Cuts the first operand and the destinations along the loops, and the other
-/// operands, which have key heads, along the heads that are read.
+/// operands along the heads that are read, or, where they say something about
+/// tokens, along the batch.
 template <typename OpTy>
 static FailureOr<TilingResult> tileHeads(OpTy op, OpBuilder &builder,
                                          ArrayRef<OpFoldResult> offsets,
@@ -27,10 +28,11 @@ static FailureOr<TilingResult> tileHeads(OpTy op, OpBuilder &builder,
     return failure();
   SmallVector<Value> operands;
   for (OpOperand &operand : op->getOpOperands()) {
-    bool hasKeyHeads =
-        operand.getOperandNumber() != 0 && !op.isDpsInit(&operand);
-    operands.push_back(hasKeyHeads ? tiler->sliceKeyLike(operand.get())
-                                   : tiler->sliceQueryLike(operand.get()));
+    bool hasHeads = operand.getOperandNumber() == 0 || op.isDpsInit(&operand);
+    bool hasKeyHeads = cast<ShapedType>(operand.get().getType()).getRank() == 4;
+    operands.push_back(hasHeads      ? tiler->sliceQueryLike(operand.get())
+                       : hasKeyHeads ? tiler->sliceKeyLike(operand.get())
+                                     : tiler->sliceBatch(operand.get()));
   }
   return tiler->tile(operands);
 }

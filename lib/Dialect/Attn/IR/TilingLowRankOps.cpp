@@ -66,6 +66,9 @@ LowRankOp::getTiledImplementation(OpBuilder &builder,
                                  tiler->sliceKeyLike(getValue())};
   for (Value part : getMaskParts())
     operands.push_back(tiler->sliceQueryLike(part, /*broadcasts=*/true));
+  for (Value mask : {getQueryMask(), getKeyMask()})
+    if (mask)
+      operands.push_back(tiler->sliceBatch(mask));
   operands.push_back(tiler->sliceQueryLike(getOutput()));
   return tiler->tile(operands);
 }

@@ -31,6 +31,8 @@ def Attn_Rank5 : AnyTypeOf<[TensorRankOf<[Attn_Float], [5]>, MemRefRankOf<[Attn_
     "rank-5 tensor or memref of f32, f64, bf16 or f16">;
 
 /// Codes, and counts of tokens.
+def Attn_Int1 : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>],
+    "rank-1 tensor or memref of i32">;
 def Attn_Int2 : AnyTypeOf<[2DTensorOf<[I32]>, MemRefRankOf<[I32], [2]>],
     "rank-2 tensor or memref of i32">;
 def Attn_Int3 : AnyTypeOf<[3DTensorOf<[I32]>, MemRefRankOf<[I32], [3]>],

@@ -172,6 +172,12 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
     errors do not add up. Numbers from `sizes[r]` on are 0. A column with a NaN is
     not new.
 
+    With `lengths`, batch entry `b` has only its first `n = lengths[b]` tokens (none
+    where that is negative, all where it is more than `N`). The others have no
+    influence, whatever they hold: columns are searched up to `n - window`, numbers
+    of `basis[r, :]` for rows from `n` on are 0, and there is no basis without tokens.
+    Sizes are counted from `N` as ever, so `attn.conv_apply` finds the columns.
+
     Example:
 
     ```mlir
@@ -185,6 +191,7 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]", "all `N` tokens without it">:$lengths,
     Attn_Arg<Attn_Rank4, "sum[B, H, R!, N]">:$basis,
     Attn_Arg<Attn_Int3, "i32[B, H, R]">:$sizes,
     Attn_Arg<Attn_Int2, "i32[B, H]">:$found,
@@ -197,6 +204,7 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
   let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
+    (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
     `outs` `(` $basis `,` $sizes `,` $found `:`
         type($basis) `,` type($sizes) `,` type($found) `)`
     attr-dict (`->` type($results)^)?
@@ -228,6 +236,11 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
     Scores are then recovered and applied for every pair of neighbouring groups by
     itself, at most `num_basis` for each; time is `O(num_basis N D log g)`.
 
+    `mask` is true for the tokens that are present. Attention is then that of the
+    sequence of these tokens alone, in their order: distances and groups do not count
+    the others, which have no influence, whatever they hold. Their rows of the output
+    are 0. `recomputed` may count rows that stand for them.
+
     $shapes
 
     The other attributes are those of `attn.conv_recover` and `attn.conv_apply`.
@@ -248,6 +261,7 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
     Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all tokens without it">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Int2, "i32[B, H]", "bases found; sums over pairs of groups">:$found,
     Attn_Arg<Attn_Int2,
@@ -264,15 +278,20 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output `,` $found `,` $recomputed `:`
         type($output) `,` type($found) `,` type($recomputed) `)`
     attr-dict (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
+      return {getMaskMutable()};
+    }
   }];
 }
 
@@ -445,6 +464,7 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
     Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all tokens without it">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
     Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
@@ -461,9 +481,11 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `forward` `(` $output `:` type($output) `)`
     `gradient` `(` $d_output `:` type($d_output) `)`
     `outs` `(` $d_query `,` $d_key `,` $d_value `:`
@@ -472,6 +494,9 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
+      return {getMaskMutable()};
+    }
   }];
 }
 

@@ -143,7 +143,7 @@ def Attn_PolynomialFeaturesOp : Attn_TiledOp<"polynomial_features", 3, "getInput
   }];
 }
 
-def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
+def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()", [AttrSizedOperandSegments]> {
   let summary = "attention whose unmasked weights are a low-rank product";
   let details = [{
     Attention with the weights `W o (U1 U2^T)`, which are never formed
@@ -172,6 +172,10 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
     0 for row 0: a column that is there leaves, one that is not enters. Ends do not
     decrease. See `#attn.row_mask` for the time that masks take.
 
+    `query_mask` and `key_mask` are true for the rows of `u1`, and of `u2` and `value`,
+    that are present. `W[i, j]` is 0 where either is not: rows of absent queries are
+    zeros, and absent rows have no influence, whatever they hold.
+
     Weights of any sign are summed as they are. Sums are kept in `f32` (`f64` for
     `f64`), and made of partial sums that are short or compensated. No sum is the
     difference of two others, except under `row_change`, whose running sums are in
@@ -193,20 +197,28 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()"> {
     Attn_Arg<Attn_Rank4, "T[B, G, M, R!]">:$u2,
     Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
     Attn_Arg<Variadic<Attn_MaskPart>, "", "by `mask`, below">:$mask_parts,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all without it">:$query_mask,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, M]", "all without it">:$key_mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_RowMaskAttr:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     `ins` `(` $u1 `,` $u2 `,` $value `:` type($u1) `,` type($u2) `,` type($value) `)`
     (`mask` `(` $mask_parts^ `:` type($mask_parts) `)`)?
+    (`query_mask` `(` $query_mask^ `:` type($query_mask) `)`)?
+    (`key_mask` `(` $key_mask^ `:` type($key_mask) `)`)?
     `outs` `(` $output `:` type($output) `)`
     attr-dict (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return getOutputMutable();
+    }
+    ::std::array<::mlir::MutableOperandRange, 2> getTokenMasksMutable() {
+      return {getQueryMaskMutable(), getKeyMaskMutable()};
     }
     /// What diagnostics call the parts of a mask.
     static ::llvm::SmallVector<::llvm::StringRef> getPartNames(RowMask mask);
@@ -339,7 +351,8 @@ def Attn_PolynomialFeaturesBackwardOp : Attn_TiledOp<"polynomial_features_backwa
   }];
 }
 
-def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> {
+def Attn_LowRankBackwardOp
+    : Attn_Op<"low_rank_backward", [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.low_rank";
   let details = [{
     For the `attn.low_rank` with the same operands and mask, its result `output`, and
@@ -354,7 +367,7 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
     d_value[j] = sum_i W[i, j] (u1[i] . u2[j]) / total[i] d_output[i]
     ```
 
-    A row whose total is 0 gives and gets nothing.
+    A row whose total is 0 gives and gets nothing, and neither does an absent one.
 
     $shapes
 
@@ -389,6 +402,8 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
     Attn_Arg<Attn_Rank4, "T[B, G, M, R!]">:$u2,
     Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
     Attn_Arg<Variadic<Attn_MaskPart>, "", "as in `attn.low_rank`">:$mask_parts,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all without it">:$query_mask,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, M]", "all without it">:$key_mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
     Attn_Arg<Attn_Rank4, "gradient of u1">:$d_u1,
@@ -398,9 +413,12 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     `ins` `(` $u1 `,` $u2 `,` $value `:` type($u1) `,` type($u2) `,` type($value) `)`
     (`mask` `(` $mask_parts^ `:` type($mask_parts) `)`)?
+    (`query_mask` `(` $query_mask^ `:` type($query_mask) `)`)?
+    (`key_mask` `(` $key_mask^ `:` type($key_mask) `)`)?
     `forward` `(` $output `:` type($output) `)`
     `gradient` `(` $d_output `:` type($d_output) `)`
     `outs` `(` $d_u1 `,` $d_u2 `,` $d_value `:`
@@ -410,6 +428,9 @@ def Attn_LowRankBackwardOp : Attn_Op<"low_rank_backward", [Attn_SeparateInits]> 
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     void addOpenOperands(::fovea::attn::ContractOperands &operands);
+    ::std::array<::mlir::MutableOperandRange, 2> getTokenMasksMutable() {
+      return {getQueryMaskMutable(), getKeyMaskMutable()};
+    }
   }];
 }
 

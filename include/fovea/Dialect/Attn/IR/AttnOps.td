@@ -14,6 +14,7 @@ include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
+include "fovea/Dialect/Attn/IR/AttnTokenOps.td"
 include "fovea/Dialect/Attn/IR/AttnTreeOps.td"
 include "fovea/Dialect/Attn/IR/AttnVQOps.td"
 

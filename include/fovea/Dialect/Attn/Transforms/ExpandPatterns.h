@@ -90,6 +90,8 @@ void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
 /// Every attn.stream_backward and attn.summarize_backward gets destinations of
 /// the type that sums are kept in, which are rounded behind it.
 void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);
+/// Masks of tokens of attn.low_rank and its gradient.
+void populateExpandLowRankPatterns(mlir::RewritePatternSet &patterns);
 /// The scores of `op`, on tensors, from attn.dense.
 mlir::Value expandTreeScore(mlir::OpBuilder &builder, TreeScoreOp op);
 /// A level of attn.tree_select at which some candidates are split and some not:

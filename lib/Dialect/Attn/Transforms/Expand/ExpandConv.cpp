@@ -10,9 +10,11 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_EXPANDCONVPASS
@@ -22,6 +24,64 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
+
+//===----------------------------------------------------------------------===//
+// Tokens that are present
+//===----------------------------------------------------------------------===//
+
+void ConvExpander::listTokens(Value mask) {
+  if (!mask)
+    return;
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), mask);
+  Type i32 = b.getI32Type();
+  Value inits[] = {
+      tensor::EmptyOp::create(b, sizes, i32),
+      tensor::EmptyOp::create(b, sizes, i32),
+      tensor::EmptyOp::create(b, ArrayRef(sizes).take_front(), i32)};
+  auto list = ListTokensOp::create(b, TypeRange(ValueRange(inits)), mask,
+                                   inits[0], inits[1], inits[2]);
+  tokens = list.getResult(0);
+  places = list.getResult(1);
+  counts = list.getResult(2);
+}
+
+Value ConvExpander::takeRows(Value from, Value rows, Value init) {
+  if (!init)
+    init =
+        tensor::EmptyOp::create(b, tensor::getMixedSizes(b, b.getLoc(), from),
+                                getElementTypeOrSelf(from));
+  return TakeRowsOp::create(b, init.getType(), from, rows, init).getResult(0);
+}
+
+Value ConvExpander::unpack(Value rows, Value init) {
+  return isPacked() ? takeRows(rows, places, init) : rows;
+}
+
+/// How many tokens there are from row `first` on; null without a mask.
+Value ConvExpander::getLengths(OpFoldResult first, int64_t skipped) {
+  if (!isPacked() || isConstantIntValue(first, 0))
+    return counts;
+  Type i32 = b.getI32Type();
+  Value before = arith::IndexCastOp::create(
+      b, i32, getValueOrCreateConstantIndexOp(b, b.getLoc(), first));
+  Value most = arith::ConstantIntOp::create(b, i32, skipped);
+  Value zero = arith::ConstantIntOp::create(b, i32, 0);
+  auto type = cast<RankedTensorType>(counts.getType());
+  Value init = tensor::EmptyOp::create(
+      b, tensor::getMixedSizes(b, b.getLoc(), counts), i32);
+  AffineMap identity = b.getMultiDimIdentityMap(1);
+  return linalg::GenericOp::create(
+             b, type, counts, init, {identity, identity},
+             {utils::IteratorType::parallel},
+             [&](OpBuilder &, Location, ValueRange numbers) {
+               Value rest = arith::SubIOp::create(b, numbers[0], before);
+               Value hasOwn = arith::CmpIOp::create(
+                   b, arith::CmpIPredicate::sgt, rest, most);
+               Value length = arith::SelectOp::create(b, hasOwn, rest, zero);
+               linalg::YieldOp::create(b, length);
+             })
+      .getResult(0);
+}
 
 //===----------------------------------------------------------------------===//
 // Pairs of groups
@@ -119,38 +179,54 @@ ConvExpander::Values ConvExpander::forEachPair(int64_t group, ValueRange inits,
 namespace {
 class Expander : ConvExpander {
 public:
-  explicit Expander(ConvOp op) : ConvExpander(op, op.getQuery()), op(op) {}
+  explicit Expander(ConvOp op) : ConvExpander(op, op.getQuery()), op(op) {
+    listTokens(op.getMask());
+    query = pack(op.getQuery());
+    key = pack(op.getKey());
+    value = pack(op.getValue());
+  }
 
   void expand() {
+    Value output = op.getOutput();
+    if (isPacked())
+      output = makeEmpty(output, getShape(output).take_back(2),
+                         getElementTypeOrSelf(output));
     std::optional<int64_t> group = op.getGroup();
-    if (!group || *group >= numTokens)
-      op->replaceAllUsesWith(attend(op.getQuery(), op.getKey(), op.getValue(),
-                                    op.getOutput(), op.getFound(),
-                                    op.getRecomputed()));
-    else
-      op->replaceAllUsesWith(expandGroups(*group));
+    Values results =
+        !group || *group >= numTokens
+            ? attend({query, key, value}, b.getIndexAttr(0),
+                     /*skipped=*/0, output, op.getFound(), op.getRecomputed())
+            : expandGroups(*group, output);
+    results[0] = unpack(results[0], op.getOutput());
+    op->replaceAllUsesWith(results);
     op.erase();
   }
 
 private:
-  Values expandGroups(int64_t group);
-  Values attend(Value query, Value key, Value value, Value output, Value found,
-                Value recomputed);
+  Values expandGroups(int64_t group, Value output);
+  Values attend(ArrayRef<Value> operands, OpFoldResult first, int64_t skipped,
+                Value output, Value found, Value recomputed);
   Values attendRows(OpFoldResult first, int64_t count, int64_t skipped,
                     ValueRange results);
 
   ConvOp op;
+  /// Of the tokens that are present.
+  Value query, key, value;
 };
 } // namespace
 
-/// Causal attention of all rows of the operands.
-Expander::Values Expander::attend(Value query, Value key, Value value,
-                                  Value output, Value found, Value recomputed) {
-  ConvRecoverOp bases = recover(op, query, key, found);
-  auto apply = ConvApplyOp::create(
-      b, TypeRange(ValueRange{output, recomputed}), bases.getResult(0),
-      bases.getResult(1), value, output, recomputed, op.getAlgorithmAttr(),
-      /*block=*/nullptr);
+/// Causal attention of all rows of the operands, which are those from `first`
+/// on; nobody needs that of the first `skipped`.
+Expander::Values Expander::attend(ArrayRef<Value> operands, OpFoldResult first,
+                                  int64_t skipped, Value output, Value found,
+                                  Value recomputed) {
+  ConvRecoverOp bases =
+      recover(op, operands[0], operands[1], found, first, skipped);
+  auto apply =
+      ConvApplyOp::create(b, TypeRange(ValueRange{output, recomputed}),
+                          bases.getResult(0), bases.getResult(1), operands[2],
+                          output, recomputed, op.getAlgorithmAttr(),
+                          /*block=*/nullptr);
   return {apply.getResult(0), bases.getResult(2), apply.getResult(1)};
 }
 
@@ -160,25 +236,22 @@ Expander::Values Expander::attend(Value query, Value key, Value value,
 Expander::Values Expander::attendRows(OpFoldResult first, int64_t count,
                                       int64_t skipped, ValueRange results) {
   Values operands;
-  for (Value tensor : {op.getQuery(), op.getKey(), op.getValue()})
+  for (Value tensor : {query, key, value})
     operands.push_back(sliceRows(tensor, first, count));
-  Value query = operands[0];
   auto outputType = cast<RankedTensorType>(op.getOutput().getType());
   Value output = makeEmpty(query, {count, outputType.getDimSize(3)},
                            outputType.getElementType());
   Values counts;
   for (int i = 0; i < 2; ++i)
     counts.push_back(makeEmpty(query, {}, b.getI32Type()));
-  Values rows =
-      attend(query, operands[1], operands[2], output, counts[0], counts[1]);
+  Values rows = attend(operands, first, skipped, output, counts[0], counts[1]);
   Value kept = sliceRows(rows[0], b.getIndexAttr(skipped), count - skipped);
   return {insertRows(kept, results[0], addRows(first, skipped)),
           addTo(results[1], rows[1]), addTo(results[2], rows[2])};
 }
 
-Expander::Values Expander::expandGroups(int64_t group) {
-  Values results = {op.getOutput(), fill(op.getFound()),
-                    fill(op.getRecomputed())};
+Expander::Values Expander::expandGroups(int64_t group, Value output) {
+  Values results = {output, fill(op.getFound()), fill(op.getRecomputed())};
   return forEachPair(group, results,
                      [&](OpFoldResult first, int64_t count, int64_t skipped,
                          ValueRange results) {

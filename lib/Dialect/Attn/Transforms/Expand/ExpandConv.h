@@ -25,9 +25,21 @@ protected:
         numTokens(mlir::cast<mlir::ShapedType>(query.getType()).getDimSize(2)) {
   }
 
+  /// Lists the tokens that `mask` says are present, unless it is null.
+  void listTokens(Value mask);
+  bool isPacked() const { return tokens != nullptr; }
+  /// The rows of the tokens that are present, one after the other and before
+  /// zeros; all where there is no mask.
+  Value pack(Value rows) { return isPacked() ? takeRows(rows, tokens) : rows; }
+  /// The opposite, in the memory of `init`: zeros for the others.
+  Value unpack(Value rows, Value init);
+
   /// The bases of all rows of `query` and `key`, sizes and the number found.
+  /// Row 0 is row `first` of all that are packed; there are none unless one
+  /// behind the first `skipped` rows is there.
   template <typename OpTy>
-  ConvRecoverOp recover(OpTy op, Value query, Value key, Value found) {
+  ConvRecoverOp recover(OpTy op, Value query, Value key, Value found,
+                        mlir::OpFoldResult first, int64_t skipped) {
     auto type = mlir::cast<mlir::RankedTensorType>(query.getType());
     int64_t numBases = op.getNumBasis();
     Value basis = makeEmpty(query, {numBases, type.getDimSize(2)},
@@ -35,8 +47,8 @@ protected:
     Value sizes = makeEmpty(query, numBases, b.getI32Type());
     return ConvRecoverOp::create(
         b, mlir::TypeRange(mlir::ValueRange{basis, sizes, found}), query, key,
-        basis, sizes, found, op.getWindowAttr(), op.getDeltaAttr(),
-        op.getEpsilonAttr(), op.getScaleAttr());
+        getLengths(first, skipped), basis, sizes, found, op.getWindowAttr(),
+        op.getDeltaAttr(), op.getEpsilonAttr(), op.getScaleAttr());
   }
 
   /// Goes through every pair of neighbouring groups; the first group of a pair
@@ -57,12 +69,22 @@ protected:
   /// An empty tensor of the leading two extents of `like` and `trailing`.
   Value makeEmpty(Value like, llvm::ArrayRef<int64_t> trailing,
                   mlir::Type elementType);
+  static llvm::ArrayRef<int64_t> getShape(Value tensor) {
+    return mlir::cast<mlir::RankedTensorType>(tensor.getType()).getShape();
+  }
   Value fill(Value init);
   /// `sums + added`, in place of `sums`.
   Value addTo(Value sums, Value added);
 
   mlir::ImplicitLocOpBuilder b;
   int64_t numTokens;
+
+private:
+  Value takeRows(Value from, Value rows, Value init = {});
+  Value getLengths(mlir::OpFoldResult first, int64_t skipped);
+
+  /// What attn.list_tokens says, if there is a mask.
+  Value tokens, places, counts;
 };
 
 void expandConvBackward(ConvBackwardOp op);

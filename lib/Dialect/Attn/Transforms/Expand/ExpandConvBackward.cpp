@@ -19,17 +19,26 @@ namespace {
 class BackwardExpander : ConvExpander {
 public:
   explicit BackwardExpander(ConvBackwardOp op)
-      : ConvExpander(op, op.getQuery()), op(op) {}
+      : ConvExpander(op, op.getQuery()), op(op) {
+    listTokens(op.getMask());
+    all = {pack(op.getQuery()), pack(op.getKey()), pack(op.getValue()),
+           pack(op.getOutput()), pack(op.getDOutput())};
+  }
 
   void expand() {
+    Values inits(op.getDpsInits());
+    if (isPacked())
+      for (Value &init : inits)
+        init = makeEmpty(init, getShape(init).take_back(2),
+                         getElementTypeOrSelf(init));
     std::optional<int64_t> group = op.getGroup();
-    if (!group || *group >= numTokens)
-      op->replaceAllUsesWith(
-          differentiate({op.getQuery(), op.getKey(), op.getValue(),
-                         op.getOutput(), op.getDOutput()},
-                        op.getDpsInits()));
-    else
-      op->replaceAllUsesWith(expandGroups(*group));
+    Values gradients =
+        !group || *group >= numTokens
+            ? differentiate(all, b.getIndexAttr(0), /*skipped=*/0, inits)
+            : expandGroups(*group);
+    for (auto [gradient, init] : llvm::zip_equal(gradients, op.getDpsInits()))
+      gradient = unpack(gradient, init);
+    op->replaceAllUsesWith(gradients);
     op.erase();
   }
 
@@ -38,20 +47,27 @@ private:
     Value query, key, value, output, dOutput;
   };
 
-  Values differentiate(const Rows &rows, ValueRange inits);
+  Values differentiate(const Rows &rows, OpFoldResult first, int64_t skipped,
+                       ValueRange inits);
   Values addPair(OpFoldResult first, int64_t count, int64_t skipped,
                  ValueRange sums);
   Values expandGroups(int64_t group);
 
   ConvBackwardOp op;
+  /// Of the tokens that are present.
+  Rows all;
 };
 } // namespace
 
-/// The gradients of queries, keys and values of causal attention of all rows.
+/// The gradients of queries, keys and values of causal attention of all rows,
+/// which are those from `first` on; the first `skipped` pass none on.
 BackwardExpander::Values BackwardExpander::differentiate(const Rows &rows,
+                                                         OpFoldResult first,
+                                                         int64_t skipped,
                                                          ValueRange inits) {
   Value found = makeEmpty(rows.query, {}, b.getI32Type());
-  ConvRecoverOp bases = recover(op, rows.query, rows.key, found);
+  ConvRecoverOp bases =
+      recover(op, rows.query, rows.key, found, first, skipped);
   Value basis = bases.getResult(0), sizes = bases.getResult(1);
   auto type = cast<RankedTensorType>(basis.getType());
   Value dBasis = makeEmpty(rows.query, type.getShape().take_back(2),
@@ -72,7 +88,7 @@ BackwardExpander::Values BackwardExpander::addPair(OpFoldResult first,
                                                    int64_t count,
                                                    int64_t skipped,
                                                    ValueRange sums) {
-  Value query = sliceRows(op.getQuery(), first, count);
+  Value query = sliceRows(all.query, first, count);
   // The gradients of the pair's own rows, behind zeros.
   auto own = [&](Value tensor) {
     auto type = cast<RankedTensorType>(tensor.getType());
@@ -87,10 +103,10 @@ BackwardExpander::Values BackwardExpander::addPair(OpFoldResult first,
     inits.push_back(
         makeEmpty(sum, {count, type.getDimSize(3)}, type.getElementType()));
   }
-  Values gradients = differentiate({query, sliceRows(op.getKey(), first, count),
-                                    sliceRows(op.getValue(), first, count),
-                                    own(op.getOutput()), own(op.getDOutput())},
-                                   inits);
+  Values gradients = differentiate({query, sliceRows(all.key, first, count),
+                                    sliceRows(all.value, first, count),
+                                    own(all.output), own(all.dOutput)},
+                                   first, skipped, inits);
   Values results;
   for (auto [sum, gradient] : llvm::zip_equal(sums, gradients))
     results.push_back(

@@ -120,6 +120,15 @@ MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {
 // Pass
 //===----------------------------------------------------------------------===//
 
+/// Whether `op` is one of these operations with a mask of tokens.
+template <typename... OpTys> static bool hasTokenMask(Operation *op) {
+  auto hasMask = [&](auto op) {
+    return op && llvm::any_of(op.getTokenMasksMutable(),
+                              [](auto mask) { return !mask.empty(); });
+  };
+  return (hasMask(dyn_cast<OpTys>(op)) || ...);
+}
+
 namespace {
 struct ExpandPatternsPass
     : fovea::attn::impl::ExpandPatternsPassBase<ExpandPatternsPass> {
@@ -134,6 +143,7 @@ struct ExpandPatternsPass
     RewritePatternSet patterns(&getContext());
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
+    populateExpandLowRankPatterns(patterns);
     populateExpandVQPatterns(patterns, reduction, autoReduction);
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
@@ -147,7 +157,8 @@ struct ExpandPatternsPass
     WalkResult result = getOperation().walk([](Operation *op) -> WalkResult {
       if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
                TreeScoreOp, DenseBackwardOp, FastMultipoleBackwardOp,
-               FastMultipoleLinearBackwardOp>(op))
+               FastMultipoleLinearBackwardOp>(op) &&
+          !hasTokenMask<LowRankOp, LowRankBackwardOp>(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

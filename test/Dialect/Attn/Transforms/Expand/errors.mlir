@@ -29,3 +29,12 @@ func.func @quantized_buffers(%q: memref<1x1x16x4xf32>, %z: memref<1x1x16xi32>, %
       outs(%o : memref<1x1x16x4xf32>) {block = 4 : i64}
   return
 }
+
+// -----
+
+func.func @masked_buffers(%x: memref<1x1x16x4xf32>, %m: memref<1x16xi1>) {
+  // expected-error @below {{'attn.low_rank' op expects tensors to be expanded, but got memrefs: expand patterns before bufferization}}
+  attn.low_rank ins(%x, %x, %x : memref<1x1x16x4xf32>, memref<1x1x16x4xf32>, memref<1x1x16x4xf32>) key_mask(%m : memref<1x16xi1>)
+      outs(%x : memref<1x1x16x4xf32>) {mask = #attn.row_mask<causal>}
+  return
+}

@@ -1,0 +1,63 @@
+// RUN: fovea-opt %s | fovea-opt | FileCheck %s
+// RUN: fovea-opt %s --mlir-print-op-generic | fovea-opt | FileCheck %s
+// RUN: fovea-opt %s --canonicalize | FileCheck %s --check-prefix=FOLD
+
+// Masks of tokens of operations of all families that have them. One that is true
+// everywhere goes.
+
+!q = tensor<2x4x9x6xf32>
+!k = tensor<2x2x9x6xf32>
+!n = tensor<2x4xi32>
+
+// CHECK-LABEL: func @conv(
+// CHECK: attn.conv ins({{.*}}) mask(%{{.*}} : tensor<2x9xi1>) outs(
+// CHECK: attn.conv_backward ins({{.*}}) mask(%{{.*}} : tensor<2x9xi1>) forward(
+// FOLD-LABEL: func @conv(
+// FOLD: attn.conv ins({{.*}}) mask(%{{.*}} : tensor<2x9xi1>) outs(
+func.func @conv(%q: !q, %k: !k, %m: tensor<2x9xi1>, %n: !n) -> (!q, !q) {
+  %0:3 = attn.conv ins(%q, %k, %k : !q, !k, !k) mask(%m : tensor<2x9xi1>) outs(%q, %n, %n : !q, !n, !n)
+      {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> !q, !n, !n
+  %1:3 = attn.conv_backward ins(%q, %k, %k : !q, !k, !k) mask(%m : tensor<2x9xi1>) forward(%0#0 : !q) gradient(%q : !q)
+      outs(%q, %k, %k : !q, !k, !k) {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> !q, !k, !k
+  return %0#0, %1#0 : !q, !q
+}
+
+// CHECK-LABEL: func @recover(
+// CHECK: attn.conv_recover ins({{.*}}) lengths(%{{.*}} : tensor<2xi32>) outs(
+func.func @recover(%q: !q, %k: !k, %l: tensor<2xi32>, %b: tensor<2x4x3x9xf32>, %s: tensor<2x4x3xi32>, %n: !n) -> tensor<2x4x3x9xf32> {
+  %0:3 = attn.conv_recover ins(%q, %k : !q, !k) lengths(%l : tensor<2xi32>) outs(%b, %s, %n : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n)
+      {window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n
+  return %0#0 : tensor<2x4x3x9xf32>
+}
+
+// CHECK-LABEL: func @low_rank(
+// CHECK: attn.low_rank ins({{.*}}) query_mask(%{{.*}} : tensor<2x9xi1>) key_mask(%{{.*}} : tensor<2x9xi1>) outs(
+// CHECK: attn.low_rank ins({{.*}}) mask(%{{.*}}, %{{.*}}) key_mask(%{{.*}} : tensor<2x9xi1>) outs(
+// CHECK: attn.low_rank_backward ins({{.*}}) query_mask(%{{.*}} : tensor<2x9xi1>) forward(
+func.func @low_rank(%q: !q, %k: !k, %m: tensor<2x9xi1>, %p: tensor<1x1x9xi32>) -> (!q, !q, !q) {
+  %0 = attn.low_rank ins(%q, %k, %k : !q, !k, !k) query_mask(%m : tensor<2x9xi1>) key_mask(%m : tensor<2x9xi1>)
+      outs(%q : !q) {mask = #attn.row_mask<causal>} -> !q
+  %1 = attn.low_rank ins(%q, %k, %k : !q, !k, !k) mask(%p, %p : tensor<1x1x9xi32>, tensor<1x1x9xi32>) key_mask(%m : tensor<2x9xi1>)
+      outs(%q : !q) {mask = #attn.row_mask<row_interval>} -> !q
+  %2:3 = attn.low_rank_backward ins(%q, %k, %k : !q, !k, !k) query_mask(%m : tensor<2x9xi1>) forward(%0 : !q) gradient(%q : !q)
+      outs(%q, %k, %k : !q, !k, !k) {mask = #attn.row_mask<causal>} -> !q, !k, !k
+  return %0, %1, %2#0 : !q, !q, !q
+}
+
+// FOLD-LABEL: func @full(
+// FOLD: attn.low_rank ins({{[^)]*}}) query_mask(%{{[^)]*}}) outs(
+// FOLD: attn.conv ins({{[^)]*}}) outs(
+// FOLD: attn.low_rank_backward ins({{[^)]*}}) forward(
+// FOLD: attn.conv_backward ins({{[^)]*}}) forward(
+func.func @full(%q: !q, %k: !k, %m: tensor<2x9xi1>, %n: !n) -> (!q, !q, !q, !q) {
+  %true = arith.constant dense<true> : tensor<2x9xi1>
+  %0 = attn.low_rank ins(%q, %k, %k : !q, !k, !k) query_mask(%m : tensor<2x9xi1>) key_mask(%true : tensor<2x9xi1>)
+      outs(%q : !q) {mask = #attn.row_mask<causal>} -> !q
+  %1:3 = attn.conv ins(%q, %k, %k : !q, !k, !k) mask(%true : tensor<2x9xi1>) outs(%q, %n, %n : !q, !n, !n)
+      {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> !q, !n, !n
+  %2:3 = attn.low_rank_backward ins(%q, %k, %k : !q, !k, !k) query_mask(%true : tensor<2x9xi1>) forward(%0 : !q) gradient(%q : !q)
+      outs(%q, %k, %k : !q, !k, !k) {mask = #attn.row_mask<causal>} -> !q, !k, !k
+  %3:3 = attn.conv_backward ins(%q, %k, %k : !q, !k, !k) mask(%true : tensor<2x9xi1>) forward(%1#0 : !q) gradient(%q : !q)
+      outs(%q, %k, %k : !q, !k, !k) {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> !q, !k, !k
+  return %0, %1#0, %2#0, %3#0 : !q, !q, !q, !q
+}

@@ -113,6 +113,7 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
   addNodes(call, *nodes);
   addCounts(call, tree);
   addTreeShape(call, tree);
+  call.flag("whole_segments", options.wholeSegments);
   ElementType type = tree.nodes.getElementType();
   call.result(check, "rows", type,
               {tree.getBatch(), nodes->size(), tree.getWidth()}, options.rows);

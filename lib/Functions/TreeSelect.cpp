@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TokenMask.h"
 #include "TreeArguments.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/STLExtras.h"
@@ -18,10 +19,23 @@ using namespace fovea::functions;
 // Scores
 //===----------------------------------------------------------------------===//
 
-Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
-                                        const TensorRef &key,
-                                        const TreeScoreOptions &options) {
-  Checker check("tree_score");
+namespace {
+/// One call of attn.tree_score, checked.
+struct ScoreCall {
+  ScoreCall(const TensorRef &query, const TensorRef &key,
+            const TreeScoreOptions &options);
+
+  Checker check;
+  Call call;
+  ElementType state;
+  /// [B,c].
+  Shape shape;
+};
+} // namespace
+
+ScoreCall::ScoreCall(const TensorRef &query, const TensorRef &key,
+                     const TreeScoreOptions &options)
+    : check("tree_score"), call("tree_score", options.target) {
   Argument queries = check.operand("query", "query", query);
   Argument keys = check.operand("key", "key", key);
   check.notEmpty(queries);
@@ -30,16 +44,47 @@ Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
                   " heads, needed 1 with exponential");
   check.check(!options.exponential || !options.logWeight,
               "log_weight: found one, needed none with exponential");
-  ElementType state = getStateType(queries.elementType);
-  Shape shape{keys.shape[0], keys.shape[2]};
-  Call call("tree_score", options.target);
+  state = getStateType(queries.elementType);
+  shape = {keys.shape[0], keys.shape[2]};
   call.operands({queries, keys});
   call.attribute("scale", check.scale(options.scale, queries.shape[3]));
   call.flag("exponential", options.exponential);
   call.operandIf(
       check.operandIf("log_weight", "log_weight", options.logWeight));
+  TokenMask mask(check, {options.mask, std::nullopt}, queries.shape[0],
+                 queries.shape[2], options.target);
+  call.operandIf(mask.get());
   call.result(check, "output", state, shape);
-  return call.runFor<OwnedTensor, 1>(check);
+}
+
+Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
+                                        const TensorRef &key,
+                                        const TreeScoreOptions &options) {
+  ScoreCall score(query, key, options);
+  return score.call.runFor<OwnedTensor, 1>(score.check);
+}
+
+Expected<TreeScoreGradients>
+fovea::tree_score_backward(const TensorRef &dScore, const TensorRef &query,
+                           const TensorRef &key,
+                           const TreeScoreOptions &options) {
+  ScoreCall score(query, key, options);
+  Argument gradient =
+      score.check.like("d_score", dScore, score.state, score.shape);
+  if (score.check.hasFailed())
+    return score.check.takeError();
+  SmallVector<int64_t> wanted{0, 1};
+  if (options.logWeight)
+    wanted.push_back(2);
+  Expected<SmallVector<OwnedTensor>> found =
+      score.call.runGradient(wanted, gradient);
+  if (!found)
+    return found.takeError();
+  TreeScoreGradients gradients{
+      std::move((*found)[0]), std::move((*found)[1]), {}};
+  if (options.logWeight)
+    gradients.logWeight = std::move((*found)[2]);
+  return gradients;
 }
 
 //===----------------------------------------------------------------------===//

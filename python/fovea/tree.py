@@ -34,6 +34,7 @@ __all__ = [
     "tree_materialize",
     "tree_materialize_backward",
     "tree_score",
+    "tree_score_backward",
     "tree_select",
     "tree_update",
     "tree_update_backward",
@@ -147,15 +148,19 @@ def tree_fetch(
     index: Any,
     *,
     return_log_weight: bool = False,
+    whole_segments: bool = False,
     target: str = "cpu",
 ) -> Any:
     """Rows [B,r,F] of the nodes (level, index), each [r] or [B,r].
 
     With `return_log_weight`, also the logarithms of how many tokens the nodes
-    stand for, [B,r]: -inf for a node of padding alone.  Where both level and index
+    stand for, [B,r]: -inf for a node of padding alone.  Tokens are those that are
+    present or, with `whole_segments`, all of a node with one that is, as the authors'
+    code has it.  Where both level and index
     are -1, a node is absent: its row is zeros, its logarithm -inf.
     """
-    return _fovea.tree_fetch(*_parts(tree), *_nodes(level, index), return_log_weight, target)
+    nodes = _nodes(level, index)
+    return _fovea.tree_fetch(*_parts(tree), *nodes, return_log_weight, whole_segments, target)
 
 
 def tree_update(tree: Tree, level: Any, index: Any, rows: Any, *, target: str = "cpu") -> Tree:
@@ -185,6 +190,7 @@ def tree_score(
     *,
     scale: float | None = None,
     log_weight: Any = None,
+    mask: Any = None,
     exponential: bool = False,
     target: str = "cpu",
 ) -> np.ndarray:
@@ -193,10 +199,35 @@ def tree_score(
     `query` [B,H,np,D] are the VIP tokens' queries and `key` [B,G,c,D] the
     candidates' keys, of the heads of a layer.  The score is the probability that
     attention gives to a candidate, averaged over heads and VIP tokens.
-    `log_weight` [B,c] is added to the scores.  With `exponential`, for one head:
-    the logarithm of (53), sum_i exp(query_i . key).
+    `log_weight` [B,c] is added to the scores; `mask` [B,np] is true for the VIP
+    tokens that are present.  With `exponential`, for one head: the logarithm of (53),
+    sum_i exp(query_i . key).
     """
-    return _fovea.tree_score(query, key, scale, log_weight, exponential, target)
+    mask, _ = check.tokens(mask, None)
+    return _fovea.tree_score(query, key, scale, log_weight, mask, exponential, target)
+
+
+def tree_score_backward(
+    d_score: Any,
+    query: Any,
+    key: Any,
+    *,
+    scale: float | None = None,
+    log_weight: Any = None,
+    mask: Any = None,
+    exponential: bool = False,
+    target: str = "cpu",
+) -> tuple[Any, ...]:
+    """Gradients of `tree_score`: (d_query, d_key), and d_log_weight if there was one.
+
+    `d_score` [B,c] is the gradient for the scores of all candidates.  What
+    `tree_select` chooses by them has none: a straight-through estimator, which lets
+    the chosen nodes' rows pass their gradients to the scores, gives them here.
+    """
+    mask, _ = check.tokens(mask, None)
+    return _fovea.tree_score_backward(
+        d_score, query, key, scale, log_weight, mask, exponential, target
+    )
 
 
 def _checked(tree: Tree, score: Callable[[Any, int], Any]) -> Callable[[Any, int], np.ndarray]:

@@ -49,6 +49,7 @@ static nb::object callFetch(Reader &in) {
   TensorRef level = in.array("level"), index = in.array("index");
   auto options = in.makeOptions<TreeFetchOptions>();
   options.returnLogWeight = in.flag("return_log_weight");
+  options.wholeSegments = in.flag("whole_segments");
   TreeFetchResult result =
       in.run([&] { return tree_fetch(tree, level, index, options); });
   nb::object rows = in.give(std::move(result.rows));
@@ -75,13 +76,33 @@ static nb::object callMaterialize(Reader &in) {
 // Selection
 //===----------------------------------------------------------------------===//
 
-static nb::object callScore(Reader &in) {
-  TensorRef query = in.array("query"), key = in.array("key");
+static TreeScoreOptions readScoreOptions(Reader &in) {
   auto options = in.makeOptions<TreeScoreOptions>();
   options.scale = in.optionalNumber("scale");
   options.logWeight = in.optionalArray("log_weight");
+  options.mask = in.optionalArray("mask");
   options.exponential = in.flag("exponential");
+  return options;
+}
+
+static nb::object callScore(Reader &in) {
+  TensorRef query = in.array("query"), key = in.array("key");
+  TreeScoreOptions options = readScoreOptions(in);
   return in.call([&] { return tree_score(query, key, options); });
+}
+
+/// Gradients of queries, keys and, if there were any, log weights.
+static nb::object callScoreBackward(Reader &in) {
+  TensorRef dScore = in.array("d_score"), query = in.array("query"),
+            key = in.array("key");
+  TreeScoreOptions options = readScoreOptions(in);
+  TreeScoreGradients gradients =
+      in.run([&] { return tree_score_backward(dScore, query, key, options); });
+  nb::object dQuery = in.give(std::move(gradients.query)),
+             dKey = in.give(std::move(gradients.key));
+  if (!options.logWeight)
+    return nb::make_tuple(dQuery, dKey);
+  return nb::make_tuple(dQuery, dKey, in.give(std::move(gradients.logWeight)));
 }
 
 /// Calls `score`, a function of Python, from one of C++, which no exception may
@@ -175,6 +196,7 @@ void python::defineTree(nb::module_ &m) {
   define<callMaterialize>(m, "tree_materialize");
   define<callMaterializeBackward>(m, "tree_materialize_backward");
   define<callScore>(m, "tree_score");
+  define<callScoreBackward>(m, "tree_score_backward");
   define<callSelect>(m, "tree_select");
   define<callUpdate>(m, "tree_update");
   define<callUpdateBackward>(m, "tree_update_backward");

@@ -54,6 +54,7 @@ CALLS = {
     "tree_build_backward": ((tree.nodes, tree), {}),
     "tree_fetch_backward": ((root, tree, *cover), {}),
     "tree_update_backward": ((tree.nodes, tree, *cover), {}),
+    "tree_score_backward": ((k[:, 0, :, 0].copy(), q, k), dict(scale=1.0)),
     "tree_materialize_backward": ((q[:, 0, :16].copy(), tree), {}),
 }  # fmt: skip
 

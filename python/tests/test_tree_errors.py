@@ -76,6 +76,14 @@ ERRORS = [
     (lambda t: fovea.tree_select(t, {2: 1, 1: 2}, score=lambda r, l: np.zeros(4)),
      "score: found shape [4] at level 1, needed [1, 4]"),
     (lambda t: fovea.tree_select(t, {2: 1, 1: 2}, score=lambda r, l: np.zeros((1, 4), "U1")), "score: found element type <U1"),
+    (
+        lambda t: fovea.tree_score(C[None], C[None], mask=np.ones((1, 15), bool)),
+        "mask: found shape (1, 15), needed (1, 16)",
+    ),
+    (
+        lambda t: fovea.tree_score_backward(C[0], C[None], C[None]),
+        "d_score: found",
+    ),
     (lambda t: fovea.tree_score(C[None], C[None, :, :, :3]), "key: found head width 3, needed 4"),
     (lambda t: fovea.tree_score(C[:, None], np.zeros((1, 2, 3, 4), np.float32)), "key: found 2 heads, needed a divisor of the 1"),
     (lambda t: fovea.tree_score(np.zeros((1, 2, 3, 4), np.float32), C[:, None], exponential=True), "query: found 2 heads, needed 1"),

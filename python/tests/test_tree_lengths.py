@@ -109,6 +109,26 @@ def test_by_definition(case, target):
     np.testing.assert_allclose(fovea.tree_materialize(after), moved.tokens, atol=1e-4)
 
 
+@ALL_TARGETS
+def test_weights_of_whole_segments(target):
+    """As many as a segment has, where it has any at all."""
+    c, mask, options, budgets = make(0)
+    mask &= np.arange(mask.shape[1]) % 5 != 0  # padding in every segment
+    tree = fovea.tree_build(c, mask=mask, target=target, **options)
+    nodes = fovea.tree_select(tree, budgets, score=score, target=target)
+    fetch = {"return_log_weight": True, "target": target}
+    rows, present = fovea.tree_fetch(tree, *nodes, **fetch)
+    same, whole = fovea.tree_fetch(tree, *nodes, whole_segments=True, **fetch)
+    assert np.array_equal(rows, same)
+    wanted = np.where(np.isinf(present), -np.inf, nodes[0] * np.log(tree.ratio))
+    np.testing.assert_allclose(whole, wanted, atol=1e-6)
+    assert (whole > present + 0.1).any()  # some segments are partly padding
+    everything = fovea.tree_build(c, target=target, **options)
+    nodes = fovea.tree_select(everything, budgets, score=score, target=target)
+    expected = fovea.tree_fetch(everything, *nodes, **fetch)[1]
+    assert np.array_equal(fovea.tree_fetch(everything, *nodes, whole_segments=True, **fetch)[1], expected)
+
+
 def test_a_short_sequence_is_that_without_its_padding():
     """Every segment of 3 is read whole, as if there were no others."""
     c, mask, options, budgets = make(0)

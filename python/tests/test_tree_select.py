@@ -139,6 +139,75 @@ def test_score(type, heads, weighted, target):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
 
 
+VIP_MASK = np.array([[1, 0, 1, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]], bool)
+
+
+def masked_scores(type, heads=(4, 2)):
+    rng = np.random.default_rng(31)
+    query = rng.standard_normal((3, heads[0], 7, 16)).astype(TYPES[type])
+    return query, rng.standard_normal((3, heads[1], 45, 16)).astype(TYPES[type])
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
+def test_absent_vip_tokens(type, target):
+    if target == "gpu-sim" and type == "float64":
+        pytest.skip("not on GPUs")
+    query, key = masked_scores(type)
+    wanted = np.zeros((3, 45))
+    for b in (0, 2):
+        wanted[b] = reference.head_probability(query[b : b + 1, :, VIP_MASK[b]], key[b : b + 1])[0]
+    query[np.broadcast_to(~VIP_MASK[:, None], query.shape[:3])] = np.nan
+    found = fovea.tree_score(query, key, mask=VIP_MASK, target=target)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * wanted.max())
+    assert not found[1].any()
+    # A canary: the mask is what keeps NaN away.
+    assert np.isnan(fovea.tree_score(query, key, target=target)[0]).all()
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
+def test_absent_vip_tokens_of_an_exponential(target):
+    query, key = masked_scores("float32", heads=(1, 1))
+    query[~VIP_MASK[:, None]] = np.inf
+    found = fovea.tree_score(query, key, mask=VIP_MASK, scale=1.0, exponential=True, target=target)
+    for b in range(3):
+        if not VIP_MASK[b].any():
+            assert (found[b] == -np.inf).all()
+            continue
+        score = reference.vip_score(query[b : b + 1, 0, VIP_MASK[b]])
+        np.testing.assert_allclose(found[b], np.log(score(key[b : b + 1, 0].astype(float), 0))[0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("exponential", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_slopes_of_scores(exponential, target):
+    """All candidates have a gradient, and absent VIP tokens none."""
+    query, key = masked_scores("float64", heads=(1, 1) if exponential else (4, 2))
+    rng = np.random.default_rng(7)
+    d_score = rng.standard_normal((3, 45))
+    options = {"mask": VIP_MASK, "exponential": exponential, "target": target}
+    arrays = [query, key]
+    if not exponential:
+        options["log_weight"] = rng.standard_normal((3, 45))
+        arrays.append(options["log_weight"])
+    if exponential:
+        # Without a token there is nothing to differentiate.
+        options["mask"] = VIP_MASK | ~VIP_MASK.any(1, keepdims=True)
+    gradients = fovea.tree_score_backward(d_score, query, key, **options)
+    assert len(gradients) == len(arrays)
+    assert not gradients[0][np.broadcast_to(~options["mask"][:, None], query.shape[:3])].any()
+    assert (np.abs(gradients[1][[0, 2]]).max(axis=-1) > 0).all()
+    for array, gradient in zip(arrays, gradients, strict=True):
+        step = rng.standard_normal(array.shape)
+        values = []
+        for sign in (1, -1):
+            array += sign * 1e-5 * step
+            values.append((fovea.tree_score(query, key, **options) * d_score).sum())
+            array -= sign * 1e-5 * step
+        slope = (values[0] - values[1]) / 2e-5
+        assert abs((gradient * step).sum() - slope) <= 1e-7 * max(1, abs(slope))
+
+
 def test_large_scores(target):
     """exp(P . c) overflows any type; its logarithm does not."""
     tree, _ = build_both((1, 2, 1, 8, 4), target=target, c=1e3 * tokens(1, 2, 1, 8, 4))

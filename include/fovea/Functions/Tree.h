@@ -56,6 +56,8 @@ llvm::Expected<Tree> tree_build(const TensorRef &c,
 
 struct TreeFetchOptions {
   bool returnLogWeight = false;
+  /// Count all tokens of a node with one that is present, not those alone.
+  bool wholeSegments = false;
   Target target = Target::CPU;
   /// Where results go, instead of new memory.
   std::optional<TensorRef> rows, logWeight;
@@ -100,6 +102,8 @@ struct TreeScoreOptions {
   std::optional<double> scale;
   /// [B,c], added to the scores.
   std::optional<TensorRef> logWeight;
+  /// [B,np] of i1: the VIP tokens that are present.
+  std::optional<TensorRef> mask;
   /// The logarithm of (53) instead, for one head.
   bool exponential = false;
   Target target = Target::CPU;
@@ -155,6 +159,19 @@ llvm::Expected<OwnedTensor> tree_build_backward(const TensorRef &dTree,
 llvm::Expected<OwnedTensor>
 tree_materialize_backward(const TensorRef &dC, const Tree &tree,
                           Target target = Target::CPU);
+
+struct TreeScoreGradients {
+  OwnedTensor query, key;
+  /// Like the log weights, if there were any.
+  OwnedTensor logWeight;
+};
+
+/// The gradients of `tree_score` from that of its scores, dScore [B,c], which
+/// are those of all candidates: what the scores choose has none, so this is
+/// what a straight-through estimator passes on.
+llvm::Expected<TreeScoreGradients>
+tree_score_backward(const TensorRef &dScore, const TensorRef &query,
+                    const TensorRef &key, const TreeScoreOptions &options = {});
 
 /// The gradient [B,n,F] of the nodes of a tree, from that of the rows of nodes
 /// (level, index), dRows [B,r,F].

@@ -185,7 +185,10 @@ static void lowerTreeFetch(TreeFetchOp op) {
         if (op.getCounts()) {
           Value count =
               tree.loadIndex(op.getCounts(), {batch, tree.node(l, x)});
-          weight = ref.log(count);
+          Value isEmpty = tree.equal(count, ref.index(0));
+          weight = op.getWholeSegments()
+                       ? ref.select(isEmpty, ref.minusInfinity(), weight)
+                       : ref.log(count);
         }
         ref.store(weight, op.getLogWeight(), {batch, j});
       });
@@ -385,6 +388,13 @@ static void lowerTreeScore(TreeScoreOp op) {
       score = ref.addNumbers(score, ref.load(op.getLogWeight(), {batch, x}));
     return score;
   };
+  /// `body()` for a VIP token that is present.
+  auto ifPresent = [&](Value batch, Value i, function_ref<Value()> body,
+                       Value otherwise) {
+    return op.getMask() ? ref.when(ref.loadCondition(op.getMask(), {batch, i}),
+                                   body, otherwise)
+                        : body();
+  };
   // log(sum over entries of exp): minus infinity without any.
   auto logSum = [&](Value count, function_ref<Value(Value)> score) {
     Value top = ref.accumulate(
@@ -400,8 +410,11 @@ static void lowerTreeScore(TreeScoreOp op) {
   ref.forEach(ref.extent(output, 0), [&](Value batch) {
     if (op.getExponential()) {
       ref.forEach(candidates, [&](Value x) {
-        Value score =
-            logSum(tokens, [&](Value i) { return scoreOf(batch, zero, i, x); });
+        Value score = logSum(tokens, [&](Value i) {
+          return ifPresent(
+              batch, i, [&] { return scoreOf(batch, zero, i, x); },
+              ref.minusInfinity());
+        });
         ref.store(score, output, {batch, x});
       });
       return;
@@ -415,14 +428,24 @@ static void lowerTreeScore(TreeScoreOp op) {
         // Where nothing can be looked at, every probability is zero.
         Value nothing = ref.isMinusInfinity(total);
         ref.forEach(candidates, [&](Value x) {
-          Value share =
-              ref.exp(ref.subNumbers(scoreOf(batch, head, i, x), total));
+          Value share = ifPresent(
+              batch, i,
+              [&] {
+                return ref.exp(
+                    ref.subNumbers(scoreOf(batch, head, i, x), total));
+              },
+              ref.number(0.0));
           share = ref.select(nothing, ref.number(0.0), share);
           ref.store(ref.addNumbers(ref.load(sums, x), share), sums, x);
         });
       });
     });
-    Value looks = ref.max(ref.mul(heads, tokens), ref.index(1));
+    Value present =
+        ref.accumulate(zero, tokens, zero, [&](Value i, Value count) -> Value {
+          return ifPresent(
+              batch, i, [&] { return ref.add(count, ref.index(1)); }, count);
+        });
+    Value looks = ref.max(ref.mul(heads, present), ref.index(1));
     Value count = arith::SIToFPOp::create(
         ref.getBuilder(), ref.getBuilder().getF64Type(),
         arith::IndexCastOp::create(ref.getBuilder(),

@@ -88,12 +88,19 @@ private:
 
   Value getLogWeight(Value level, Value row) {
     KernelBuilder k(b.getLoc(), b, b.getStateType(), /*lanes=*/0);
-    if (!op.getCounts())
+    auto getWhole = [&] {
       return k.fmul(k.toNumber(level),
                     k.scalar(std::log(static_cast<double>(getRatio()))));
+    };
+    if (!op.getCounts())
+      return getWhole();
     Value count =
         memref::LoadOp::create(k, op.getCounts(), ValueRange{batch, row});
-    return softmax::logCount(k, count);
+    Value present = softmax::logCount(k, count);
+    if (!op.getWholeSegments())
+      return present;
+    Value zero = arith::ConstantIntOp::create(k, count.getType(), 0);
+    return k.select(k.less(zero, count), getWhole(), present);
   }
 
   TreeFetchOp op;

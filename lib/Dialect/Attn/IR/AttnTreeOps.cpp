@@ -14,6 +14,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
+using attn::detail::DropFullMasks;
 using attn::detail::extent;
 using attn::detail::verifyExtent;
 
@@ -349,6 +350,11 @@ double TreeScoreOp::getScaleOrDefault() {
   if (std::optional<APFloat> scale = getScale())
     return scale->convertToDouble();
   return 1.0 / std::sqrt(static_cast<double>(extent(getQuery(), 3)));
+}
+
+void TreeScoreOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                              MLIRContext *context) {
+  patterns.add<DropFullMasks<TreeScoreOp>>(context);
 }
 
 LogicalResult TreeScoreOp::verify() {

@@ -124,6 +124,9 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     log_weight[b, j] = ln(tokens of the node)
     ```
 
+    Tokens are those that are present, as `counts` says. With `whole_segments` they are
+    all that the node stands for, as in the authors' code, unless none is present.
+
     Any nodes, in any order; neighbours in the list that share ancestors share
     their sums. Where level and index are -1, the node is *absent*: sequences of a
     batch differ in how many they have. Its row is zeros and its log weight minus
@@ -149,7 +152,8 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     Attn_Arg<Optional<Attn_TreeNumbers>,
         "sum[B, R]",
         "minus infinity where no token is present or the node is absent">:$log_weight,
-    Attn_TreeAttr:$shape
+    Attn_TreeAttr:$shape,
+    UnitAttr:$whole_segments
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
@@ -402,7 +406,7 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
   }];
 }
 
-def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
+def Attn_TreeScoreOp : Attn_Op<"tree_score", [AttrSizedOperandSegments]> {
   let summary = "how much VIP tokens look at the candidates of a level";
   let details = [{
     The probability that attention gives to each candidate, averaged over heads and
@@ -417,6 +421,9 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
     overflow: `log(sum over i of exp(s[i, x]))`, for one head.
 
     $shapes
+
+    `mask` is true for the VIP tokens that are present: means and sums are over these,
+    whatever the rows of the others hold.
 
     `scale` is `1 / sqrt(D)` unless given. Without a VIP token, probabilities are zero
     and logarithms minus infinity: all scores tie. Expands to `attn.dense`, twice for
@@ -434,15 +441,18 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
     Attn_Arg<Attn_Rank4, "T[B, H!, V, D!]", "VIP tokens">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G!, C, D!]", "candidates">:$key,
     Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, C]">:$log_weight,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, V]", "all without it">:$mask,
     Attn_Arg<Attn_TreeNumbers, "sum[B, C]">:$output,
     OptionalAttr<Attn_FiniteAttr>:$scale,
     UnitAttr:$exponential
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `:` type($query) `,` type($key) `)`
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output `:` type($output) `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -450,6 +460,9 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score"> {
     ::mlir::MutableOperandRange getDpsInitsMutable();
     /// The factor that multiplies `q.k`: the attribute, or `1 / sqrt(D)`.
     double getScaleOrDefault();
+    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
+      return {getMaskMutable()};
+    }
   }];
 }
 

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Presence.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -73,16 +74,77 @@ struct ScoreBuilder {
                                  output, init, scale, /*mask=*/MaskAttr());
     return dense.getResult(1);
   }
+
+  /// `numbers` `[B, H, n]`, and minus infinity for tokens that are absent.
+  Value keepNumbers(Value numbers, Value mask) {
+    Value none = number(-std::numeric_limits<double>::infinity());
+    return map(numbers, {mask}, {{0, 2}}, [&](ValueRange args) -> Value {
+      return arith::SelectOp::create(b, args[1], args[0], none);
+    });
+  }
+
+  /// `body` of each of `numbers` `[B, H, n]` and of what is beside it in
+  /// `others`, at these of its indices.
+  Value map(Value numbers, ArrayRef<Value> others,
+            ArrayRef<SmallVector<unsigned>> dims,
+            function_ref<Value(ValueRange)> body) {
+    Value init = empty({size(numbers, 0), size(numbers, 1), size(numbers, 2)},
+                       stateType);
+    AffineMap identity = b.getMultiDimIdentityMap(3);
+    SmallVector<AffineMap> maps = {identity};
+    for (ArrayRef<unsigned> those : dims)
+      maps.push_back(
+          AffineMap::getMultiDimMapWithTargets(3, those, b.getContext()));
+    maps.push_back(identity);
+    SmallVector<Value> inputs = {numbers};
+    append_range(inputs, others);
+    SmallVector<utils::IteratorType> parallel(3, utils::IteratorType::parallel);
+    return linalg::GenericOp::create(
+               b, init.getType(), inputs, init, maps, parallel,
+               [&](OpBuilder &, Location, ValueRange args) {
+                 linalg::YieldOp::create(b, body(args));
+               })
+        .getResult(0);
+  }
+
+  /// How many tokens of each batch entry are present, at least 1, as `[B]`.
+  Value countTokens(Value mask) {
+    Value init = empty(size(mask, 0), stateType);
+    Value zeros = linalg::FillOp::create(b, number(0.0), init).getResult(0);
+    AffineMap identity = b.getMultiDimIdentityMap(2);
+    utils::IteratorType iterators[] = {utils::IteratorType::parallel,
+                                       utils::IteratorType::reduction};
+    Value counts =
+        linalg::GenericOp::create(
+            b, zeros.getType(), mask, zeros, {identity, identity.getSubMap(0)},
+            iterators,
+            [&](OpBuilder &, Location, ValueRange args) {
+              Value one = arith::UIToFPOp::create(b, stateType, args[0]);
+              linalg::YieldOp::create(
+                  b, ValueRange(arith::AddFOp::create(b, args[1], one)));
+            })
+            .getResult(0);
+    AffineMap entry = b.getMultiDimIdentityMap(1);
+    return linalg::GenericOp::create(
+               b, counts.getType(), counts, empty(size(mask, 0), stateType),
+               {entry, entry}, {utils::IteratorType::parallel},
+               [&](OpBuilder &, Location, ValueRange args) {
+                 linalg::YieldOp::create(
+                     b, ValueRange(arith::MaximumFOp::create(b, args[0],
+                                                             number(1.0))));
+               })
+        .getResult(0);
+  }
 };
 
 } // namespace
 
 /// The average of exp(s[h, i, x] - lse[h, i]): an attention of the candidates
 /// to the VIP tokens, each with log weight -lse.
-static Value expandProbability(TreeScoreOp op, ScoreBuilder &s,
+static Value expandProbability(TreeScoreOp op, ScoreBuilder &s, Value query,
                                FloatAttr scale) {
   ImplicitLocOpBuilder &b = s.b;
-  Value query = op.getQuery(), key = op.getKey(), weight = op.getLogWeight();
+  Value key = op.getKey(), weight = op.getLogWeight(), mask = op.getMask();
   auto queryType = cast<RankedTensorType>(query.getType());
   int64_t heads = queryType.getDimSize(1);
   int64_t groups = cast<RankedTensorType>(key.getType()).getDimSize(1);
@@ -92,22 +154,14 @@ static Value expandProbability(TreeScoreOp op, ScoreBuilder &s,
       s.logSum(query, key, weight ? s.addHead(weight) : Value(), scale);
   // Where nothing can be looked at, minus infinity takes the token out.
   Value minusInfinity = s.number(-std::numeric_limits<double>::infinity());
-  Value negated = s.empty(
-      {s.size(totals, 0), s.size(totals, 1), s.size(totals, 2)}, s.stateType);
-  AffineMap identity = b.getMultiDimIdentityMap(3);
-  SmallVector<utils::IteratorType> parallel(3, utils::IteratorType::parallel);
-  negated = linalg::GenericOp::create(
-                b, negated.getType(), totals, negated,
-                ArrayRef<AffineMap>{identity, identity}, parallel,
-                [&](OpBuilder &, Location loc, ValueRange args) {
-                  Value isNothing = arith::CmpFOp::create(
-                      b, arith::CmpFPredicate::OEQ, args[0], minusInfinity);
-                  Value opposite = arith::NegFOp::create(b, args[0]);
-                  Value result = arith::SelectOp::create(
-                      b, isNothing, minusInfinity, opposite);
-                  linalg::YieldOp::create(b, result);
-                })
-                .getResult(0);
+  Value negated = s.map(totals, {}, {}, [&](ValueRange args) -> Value {
+    Value isNothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
+                                            args[0], minusInfinity);
+    Value opposite = arith::NegFOp::create(b, args[0]);
+    return arith::SelectOp::create(b, isNothing, minusInfinity, opposite);
+  });
+  if (mask)
+    negated = s.keepNumbers(negated, mask);
 
   // Heads that share keys are one head with as many more tokens.
   if (groups != heads) {
@@ -129,9 +183,9 @@ static Value expandProbability(TreeScoreOp op, ScoreBuilder &s,
   Value count = getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens);
   count = b.createOrFold<arith::MaxSIOp>(count, one);
   count = arith::IndexCastOp::create(b, b.getI64Type(), count);
-  Value looks =
-      arith::MulFOp::create(b, arith::SIToFPOp::create(b, s.stateType, count),
-                            s.number(static_cast<double>(heads)));
+  Value numHeads = s.number(static_cast<double>(heads));
+  Value looks = arith::MulFOp::create(
+      b, arith::SIToFPOp::create(b, s.stateType, count), numHeads);
   Value output =
       linalg::FillOp::create(b, s.number(0.0), op.getOutput()).getResult(0);
   // Domain (batch, candidate, head).
@@ -145,16 +199,25 @@ static Value expandProbability(TreeScoreOp op, ScoreBuilder &s,
     inputs.push_back(weight);
     maps.push_back(map({0, 1}));
   }
+  if (mask) {
+    inputs.push_back(s.countTokens(mask));
+    maps.push_back(map({0}));
+  }
   maps.push_back(map({0, 1}));
-  parallel.back() = utils::IteratorType::reduction;
+  utils::IteratorType iterators[] = {utils::IteratorType::parallel,
+                                     utils::IteratorType::parallel,
+                                     utils::IteratorType::reduction};
   return linalg::GenericOp::create(
-             b, output.getType(), inputs, output, maps, parallel,
+             b, output.getType(), inputs, output, maps, iterators,
              [&](OpBuilder &, Location, ValueRange args) {
-               Value exponent = args[0];
+               Value exponent = args[0], numLooks = looks;
+               if (mask)
+                 numLooks = arith::MulFOp::create(b, numHeads,
+                                                  args.drop_back().back());
                if (weight)
                  exponent = arith::AddFOp::create(b, exponent, args[1]);
                Value share = arith::DivFOp::create(
-                   b, math::ExpOp::create(b, exponent), looks);
+                   b, math::ExpOp::create(b, exponent), numLooks);
                linalg::YieldOp::create(
                    b, ValueRange(arith::AddFOp::create(b, args.back(), share)
                                      .getResult()));
@@ -167,10 +230,19 @@ Value fovea::attn::detail::expandTreeScore(OpBuilder &builder, TreeScoreOp op) {
   ScoreBuilder s = {ImplicitLocOpBuilder(op.getLoc(), builder),
                     type.getElementType()};
   FloatAttr scale = builder.getF64FloatAttr(op.getScaleOrDefault());
+  Value query = op.getQuery(), mask = op.getMask(), weight;
+  if (mask)
+    query = keepRows(builder, op.getLoc(), query, mask);
   if (!op.getExponential())
-    return expandProbability(op, s, scale);
-  Value sums = s.logSum(op.getKey(), op.getQuery(), /*logWeight=*/Value(),
-                        scale, s.addHead(op.getOutput()));
+    return expandProbability(op, s, query, scale);
+  if (mask) {
+    Value zeros = s.empty(
+        {s.size(query, 0), s.size(query, 1), s.size(query, 2)}, s.stateType);
+    zeros = linalg::FillOp::create(s.b, s.number(0.0), zeros).getResult(0);
+    weight = s.keepNumbers(zeros, mask);
+  }
+  Value sums =
+      s.logSum(op.getKey(), query, weight, scale, s.addHead(op.getOutput()));
   SmallVector<ReassociationIndices> groups = {{0, 1}, {2}};
   return tensor::CollapseShapeOp::create(s.b, type, sums, groups);
 }

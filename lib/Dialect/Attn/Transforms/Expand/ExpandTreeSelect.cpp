@@ -105,7 +105,8 @@ private:
       auto fetch =
           TreeFetchOp::create(b, ValueRange(inits).getTypes(), op.getTree(),
                               levels, indices, op.getCounts(), inits[0],
-                              wantsWeights ? inits[1] : Value(), op.getShape());
+                              wantsWeights ? inits[1] : Value(), op.getShape(),
+                              /*whole_segments=*/nullptr);
       rows = fetch.getResult(0);
       if (wantsWeights)
         weights = fetch.getResult(1);

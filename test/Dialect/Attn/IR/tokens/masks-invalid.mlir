@@ -56,3 +56,11 @@ func.func @low_rank_backward(%q: !q, %m: tensor<1x9xi1>) {
       outs(%q, %q, %q : !q, !q, !q) {mask = #attn.row_mask<causal>} -> !q, !q, !q
   return
 }
+
+// -----
+
+func.func @tree_score(%q: tensor<2x1x9x6xf32>, %m: tensor<2x8xi1>, %w: tensor<2x9xf32>) {
+  // expected-error @below {{expects extent 1 of mask to be 9 (extent 2 of query), but got 8}}
+  %0 = attn.tree_score ins(%q, %q : tensor<2x1x9x6xf32>, tensor<2x1x9x6xf32>) mask(%m : tensor<2x8xi1>) outs(%w : tensor<2x9xf32>) -> tensor<2x9xf32>
+  return
+}

@@ -44,6 +44,23 @@ func.func @low_rank(%q: !q, %k: !k, %m: tensor<2x9xi1>, %p: tensor<1x1x9xi32>) -
   return %0, %1, %2#0 : !q, !q, !q
 }
 
+// CHECK-LABEL: func @tree(
+// CHECK: attn.tree_score ins({{.*}}) log_weight({{.*}}) mask(%{{.*}} : tensor<2x9xi1>) outs(
+// CHECK: attn.tree_score ins({{.*}}) mask(%{{.*}} : tensor<2x9xi1>) outs({{.*}}) {exponential}
+// CHECK: attn.tree_fetch {{.*}} whole_segments
+// FOLD-LABEL: func @tree(
+// FOLD: attn.tree_score ins({{[^)]*}}) log_weight({{[^)]*}}) outs(
+func.func @tree(%q: tensor<2x1x9x6xf32>, %m: tensor<2x9xi1>, %w: tensor<2x9xf32>, %t: tensor<2x7x5xf32>, %n: tensor<2x3xi32>, %r: tensor<2x3x5xf32>, %l: tensor<2x3xf32>, %c: tensor<2x7xi32>) -> (tensor<2x9xf32>, tensor<2x9xf32>, tensor<2x3xf32>) {
+  %true = arith.constant dense<true> : tensor<2x9xi1>
+  %0 = attn.tree_score ins(%q, %q : tensor<2x1x9x6xf32>, tensor<2x1x9x6xf32>) log_weight(%w : tensor<2x9xf32>) mask(%true : tensor<2x9xi1>)
+      outs(%w : tensor<2x9xf32>) -> tensor<2x9xf32>
+  %1 = attn.tree_score ins(%q, %q : tensor<2x1x9x6xf32>, tensor<2x1x9x6xf32>) mask(%m : tensor<2x9xi1>)
+      outs(%w : tensor<2x9xf32>) {exponential} -> tensor<2x9xf32>
+  %2:2 = attn.tree_fetch ins(%t : tensor<2x7x5xf32>) nodes(%n, %n : tensor<2x3xi32>, tensor<2x3xi32>) counts(%c : tensor<2x7xi32>)
+      outs(%r, %l : tensor<2x3x5xf32>, tensor<2x3xf32>) {shape = #attn.tree<ratio = 2, levels = 2>, whole_segments} -> tensor<2x3x5xf32>, tensor<2x3xf32>
+  return %0, %1, %2#1 : tensor<2x9xf32>, tensor<2x9xf32>, tensor<2x3xf32>
+}
+
 // FOLD-LABEL: func @full(
 // FOLD: attn.low_rank ins({{[^)]*}}) query_mask(%{{[^)]*}}) outs(
 // FOLD: attn.conv ins({{[^)]*}}) outs(

@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/FastMultipole.h"
 #include "AttentionCall.h"
+#include "TokenMask.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -169,7 +170,9 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
+  TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
   families.addToCall();
+  call.operandIf(mask.get());
   return runAttention(call, check, arguments, options, /*readsNothing=*/false);
 }
 
@@ -188,7 +191,9 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
   families.add("query", queryWeights, q);
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
+  TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
   families.addToCall();
+  call.operandIf(mask.get());
   call.result(check, "output", q.elementType, arguments.output(),
               options.output);
   return call.runFor<OwnedTensor, 1>(check, is_contained(arguments.rows(), 0));
@@ -200,8 +205,10 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
 
 static Expected<FastMultipoleGradients>
 runBackward(Call &call, Checker &check, const Checker::Attention &arguments,
-            Families &families, const Backward &backward) {
+            Families &families, const TokenMask &mask,
+            const Backward &backward) {
   families.addToCall();
+  call.operandIf(mask.get());
   addBackward(call, check, arguments, backward);
   families.addGradients();
   Expected<SmallVector<OwnedTensor>> results =
@@ -235,8 +242,9 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
   Families families(call, check, q.shape[2], std::max<int64_t>(group, 1));
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
+  TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
   return runBackward(
-      call, check, arguments, families,
+      call, check, arguments, families, mask,
       {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
 }
 
@@ -255,7 +263,8 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
   families.add("query", queryWeights, q);
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
-  return runBackward(call, check, arguments, families,
+  TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
+  return runBackward(call, check, arguments, families, mask,
                      {dOut, nullptr, nullptr, std::nullopt, options.dQ,
                       options.dK, options.dV});
 }

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import _arguments as check
 from . import _fovea
 
 __all__ = [
@@ -98,6 +99,8 @@ def fast_multipole(
     scale: float | None = None,
     multiplicity: bool = True,
     return_lse: bool = False,
+    mask: Any = None,
+    lengths: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Hierarchical attention: near keys one by one, far ones by summaries.
@@ -113,11 +116,16 @@ def fast_multipole(
     A summary that stands for several tokens counts as often, unless
     `multiplicity` is false.
 
+    `mask` [B,N], if any, is true for the tokens that are present, or `lengths`
+    [B] says how many are, from the first row.  Absent ones are no keys, count as
+    zero in summaries and not at all in multiplicities; what their rows hold does
+    not matter.  Their results are zeros, with a log-sum-exp of -inf.
+
     From "Fast Multipole Attention" (arXiv:2310.11960).
     """
     return _fovea.fast_multipole(
         q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, return_lse, target,
+        multiplicity, *check.tokens(mask, lengths), return_lse, target,
     )  # fmt: skip
 
 
@@ -138,6 +146,8 @@ def fast_multipole_backward(
     value_biases: Sequence[Any] | None = None,
     scale: float | None = None,
     multiplicity: bool = True,
+    mask: Any = None,
+    lengths: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole`: (dq, dk, dv, d_key_weights, d_value_weights),
@@ -146,11 +156,11 @@ def fast_multipole_backward(
 
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `fast_multipole` gave with `return_lse`, `d_out` and `d_lse` the gradients
-    for them.
+    for them.  Gradients of absent rows are zero, those for them are not looked at.
     """
     return _fovea.fast_multipole_backward(
         d_out, q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, out, lse, d_lse, target,
+        multiplicity, *check.tokens(mask, lengths), out, lse, d_lse, target,
     )  # fmt: skip
 
 
@@ -169,6 +179,8 @@ def fast_multipole_linear(
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
     scale: float | None = None,
+    mask: Any = None,
+    lengths: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Hierarchical attention in which queries are summarised as well.
@@ -185,7 +197,7 @@ def fast_multipole_linear(
     """
     return _fovea.fast_multipole_linear(
         q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
-        value_biases, scale, causal, allow_query_lookahead, target,
+        value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
     )  # fmt: skip
 
 
@@ -205,6 +217,8 @@ def fast_multipole_linear_backward(
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
     scale: float | None = None,
+    mask: Any = None,
+    lengths: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole_linear`: (dq, dk, dv, d_query_weights,
@@ -215,5 +229,5 @@ def fast_multipole_linear_backward(
     """
     return _fovea.fast_multipole_linear_backward(
         d_out, q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
-        value_biases, scale, causal, allow_query_lookahead, target,
+        value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
     )  # fmt: skip

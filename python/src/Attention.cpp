@@ -85,9 +85,11 @@ struct Multipole {
     scale = in.optionalNumber("scale");
     causal = in.flag("causal");
     flag = in.flag(isLinear ? "allow_query_lookahead" : "multiplicity");
+    in.readTokens(tokens);
   }
   template <typename Options> Options getOptions(Reader &in) const {
     auto options = in.makeOptions<Options>();
+    static_cast<TokenOptions &>(options) = tokens;
     options.scale = scale;
     options.causal = causal;
     return options;
@@ -102,6 +104,7 @@ struct Multipole {
   SmallVector<SummaryWeights, 3> families;
   std::optional<double> scale;
   bool causal, flag;
+  TokenOptions tokens;
 };
 } // namespace
 

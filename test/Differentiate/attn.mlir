@@ -314,3 +314,17 @@ func.func @masks(%q: tensor<2x2x20x6xf32>, %m: tensor<2x20xi1>) -> tensor<2x2x20
       outs(%o : tensor<2x2x20x6xf32>) {mask = #attn.row_mask<causal>} -> tensor<2x2x20x6xf32>
   return %r : tensor<2x2x20x6xf32>
 }
+
+// -----
+
+// A mask of tokens has no gradient.
+// CHECK-LABEL: func @masked_multipole_vjp(
+// CHECK: attn.fast_multipole ins({{.*}}) key_weights({{.*}}) value_weights({{.*}}) mask(%[[M:.*]] : tensor<2x65xi1>)
+// CHECK: attn.fast_multipole_backward ins({{.*}}) key_weights({{.*}}) value_weights({{.*}}) mask(%[[M]] : tensor<2x65xi1>) forward(
+func.func @masked_multipole(%q: tensor<2x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, %m: tensor<2x65xi1>) -> tensor<2x1x65x8xf32> {
+  %o = tensor.empty() : tensor<2x1x65x8xf32>
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<2x1x65x8xf32>, tensor<2x1x65x8xf32>, tensor<2x1x65x8xf32>)
+      key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>) mask(%m : tensor<2x65xi1>)
+      outs(%o : tensor<2x1x65x8xf32>) {group = 32 : i64} -> tensor<2x1x65x8xf32>
+  return %0 : tensor<2x1x65x8xf32>
+}

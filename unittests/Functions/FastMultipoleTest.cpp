@@ -89,6 +89,32 @@ TEST_F(FastMultipole, WithoutLevelsIsDense) {
              get(dense(q, k, v, options)).output, 5e-6);
 }
 
+/// The first of `lengths` tokens of one batch entry.
+TEST_F(FastMultipole, TakesLengthsOrAMask) {
+  Summaries keys(1, D, 10), values(G, E, 20);
+  Array lengths({1}, ElementType::I32);
+  lengths.set(0, 40);
+  FastMultipoleOptions options;
+  options.lengths = TensorRef(lengths);
+  AttentionResult result = get(
+      fast_multipole(q, k, v, keys.get(false), values.get(false), m, options));
+  Array mask({1, N}, ElementType::I1);
+  for (int64_t token = 0; token < N; ++token)
+    mask.set(token, token < 40);
+  options.mask = TensorRef(mask);
+  EXPECT_EQ(getText(fast_multipole(q, k, v, keys.get(false), values.get(false),
+                                   m, options)),
+            "lengths: found mask as well, needed one of the two");
+  options.lengths.reset();
+  AttentionResult same = get(
+      fast_multipole(q, k, v, keys.get(false), values.get(false), m, options));
+  expectNear(same.output, result.output, 0);
+  options.target = Target::Reference;
+  AttentionResult expected = get(
+      fast_multipole(q, k, v, keys.get(false), values.get(false), m, options));
+  expectNear(result.output, expected.output, 5e-6);
+}
+
 class FastMultipoleBackward : public testing::Test {
 protected:
   static constexpr ElementType type = ElementType::F64;

@@ -10,6 +10,7 @@
 #define FOVEA_FUNCTIONS_FASTMULTIPOLE_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Tokens.h"
 
 namespace fovea {
 
@@ -29,7 +30,7 @@ struct SummaryWeights {
 /// length <= group 2^(L+1).
 int64_t getNumLevels(int64_t length, int64_t group);
 
-struct FastMultipoleOptions {
+struct FastMultipoleOptions : TokenOptions {
   bool causal = false;
   /// 1/sqrt(D) by default.
   std::optional<double> scale;
@@ -49,7 +50,7 @@ fast_multipole(const TensorRef &q, const TensorRef &k, const TensorRef &v,
                const SummaryWeights &valueWeights, int64_t group,
                const FastMultipoleOptions &options = {});
 
-struct FastMultipoleLinearOptions {
+struct FastMultipoleLinearOptions : TokenOptions {
   /// Not strictly causal, since a summary of queries mixes later queries into
   /// earlier rows: needs `allowQueryLookahead`.
   bool causal = false;
@@ -84,7 +85,7 @@ struct FastMultipoleGradients {
   SummaryGradients query, key, value;
 };
 
-struct FastMultipoleBackwardOptions {
+struct FastMultipoleBackwardOptions : TokenOptions {
   /// As for `fast_multipole`.
   bool causal = false;
   std::optional<double> scale;
@@ -105,7 +106,7 @@ llvm::Expected<FastMultipoleGradients> fast_multipole_backward(
     const TensorRef &lse, int64_t group,
     const FastMultipoleBackwardOptions &options = {});
 
-struct FastMultipoleLinearBackwardOptions {
+struct FastMultipoleLinearBackwardOptions : TokenOptions {
   /// As for `fast_multipole_linear`.
   bool causal = false;
   bool allowQueryLookahead = false;

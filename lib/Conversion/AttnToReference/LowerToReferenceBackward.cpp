@@ -194,8 +194,8 @@ static void lowerStreamBackward(StreamBackwardOp op) {
 /// Adds what gradients of summaries pass on to the input, the weights and the
 /// bias, which may be null.
 static void emitSummariesBackward(ReferenceBuilder &ref, Value input,
-                                  Value weights, Value dSummaries, Value dInput,
-                                  Value dWeights, Value dBias) {
+                                  Value weights, Value mask, Value dSummaries,
+                                  Value dInput, Value dWeights, Value dBias) {
   Value rank = ref.extent(weights, 1), interval = ref.extent(weights, 2);
   Value heads = ref.extent(input, 1), rows = ref.extent(input, 2);
   Value headsPerSet = ref.div(heads, ref.extent(weights, 0));
@@ -211,10 +211,16 @@ static void emitSummariesBackward(ReferenceBuilder &ref, Value input,
     ref.forEach(present, [&](Value t) {
       SmallVector<Value> token = {b, g, ref.add(first, t), d},
                          weight = {set, a, t, d};
-      ref.addTo(dInput, token,
-                ref.mulNumbers(ref.load(weights, weight), gradient));
-      ref.addTo(dWeights, weight,
-                ref.mulNumbers(ref.load(input, token), gradient));
+      auto add = [&] {
+        ref.addTo(dInput, token,
+                  ref.mulNumbers(ref.load(weights, weight), gradient));
+        ref.addTo(dWeights, weight,
+                  ref.mulNumbers(ref.load(input, token), gradient));
+      };
+      if (Value present = isPresent(ref, mask, b, token[2]))
+        ref.ifThen(present, add);
+      else
+        add();
     });
   });
 }
@@ -223,9 +229,9 @@ static void lowerSummarizeBackward(SummarizeBackwardOp op) {
   ReferenceBuilder ref(op);
   SmallVector<Value> destinations(op.getDpsInits());
   Gradients gradients(ref, destinations);
-  emitSummariesBackward(ref, op.getInput(), op.getWeights(), op.getDOutput(),
-                        gradients[0], gradients[1],
-                        op.getDBias() ? gradients[2] : Value());
+  emitSummariesBackward(ref, op.getInput(), op.getWeights(),
+                        /*mask=*/Value(), op.getDOutput(), gradients[0],
+                        gradients[1], op.getDBias() ? gradients[2] : Value());
   for (auto [sum, destination] : llvm::zip(gradients.sums, destinations))
     ref.storeAll(sum, destination, /*adds=*/true);
   op.erase();
@@ -240,15 +246,16 @@ namespace {
 /// their gradients.
 struct Levels {
   Levels(ReferenceBuilder &ref, Value input, OperandRange weights,
-         OperandRange biases)
-      : ref(ref), weights(weights),
-        rows(allocateLevels(ref, input, weights, biases)), sums(ref, rows) {}
+         OperandRange biases, Value mask)
+      : ref(ref), weights(weights), mask(mask),
+        rows(allocateLevels(ref, input, weights, biases, mask)),
+        sums(ref, rows) {}
 
   /// Passes the gradients of summaries on, and stores all that are wanted.
   void store(Value dInput, OperandRange dWeights, OperandRange dBiases) {
     Gradients weightSums(ref, dWeights), biasSums(ref, dBiases);
     for (unsigned level = 0; level < weights.size(); ++level)
-      emitSummariesBackward(ref, rows[0], weights[level], sums[level + 1],
+      emitSummariesBackward(ref, rows[0], weights[level], mask, sums[level + 1],
                             sums[0], weightSums[level],
                             dBiases.empty() ? Value() : biasSums[level]);
     ref.storeAll(sums[0], dInput);
@@ -258,6 +265,7 @@ struct Levels {
 
   ReferenceBuilder &ref;
   OperandRange weights;
+  Value mask;
   SmallVector<Value> rows;
   Gradients sums;
 };
@@ -268,22 +276,23 @@ static void addLevel(const Multipole &pattern, const GradientRow &row,
                      const QueryRow &at, int64_t level, const Levels &keys,
                      const Levels &values) {
   ReferenceBuilder &ref = row.ref;
-  pattern.walkLevel(at.row, level, ref.number(0.0),
-                    [&](Value j, Value logWeight, Value state) {
-                      SmallVector<Value> key = {at.batch, at.keyHead, j};
-                      Value score =
-                          pattern.score(row.queries, row.at, keys.rows[level],
-                                        key, logWeight);
-                      row.addEntry(score, keys.rows[level], keys.sums[level],
-                                   values.rows[level], values.sums[level], key);
-                      return state;
-                    });
+  pattern.walkLevel(
+      at, level, ref.number(0.0), [&](Value j, Value logWeight, Value state) {
+        SmallVector<Value> key = {at.batch, at.keyHead, j};
+        Value score = pattern.score(row.queries, row.at, keys.rows[level], key,
+                                    logWeight);
+        row.addEntry(score, keys.rows[level], keys.sums[level],
+                     values.rows[level], values.sums[level], key);
+        return state;
+      });
 }
 
 static void lowerFastMultipoleBackward(FastMultipoleBackwardOp op) {
   ReferenceBuilder ref(op);
-  Levels keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases()),
-      values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases());
+  Levels keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases(),
+              op.getMask()),
+      values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases(),
+             op.getMask());
   Gradients dQuery(ref, op.getQuery());
   Multipole pattern(ref, op, op.getMultiplicity());
   forEachQueryRow(ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
@@ -301,9 +310,12 @@ static void lowerFastMultipoleBackward(FastMultipoleBackwardOp op) {
 
 static void lowerFastMultipoleLinearBackward(FastMultipoleLinearBackwardOp op) {
   ReferenceBuilder ref(op);
-  Levels queries(ref, op.getQuery(), op.getQueryWeights(), op.getQueryBiases()),
-      keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases()),
-      values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases());
+  Levels queries(ref, op.getQuery(), op.getQueryWeights(), op.getQueryBiases(),
+                 op.getMask()),
+      keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases(),
+           op.getMask()),
+      values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases(),
+             op.getMask());
   Multipole pattern(ref, op, /*multiplicity=*/true);
   Value part =
       ref.allocate({cast<ShapedType>(op.getDOutput().getType()).getDimSize(3)});
@@ -325,8 +337,7 @@ static void lowerFastMultipoleLinearBackward(FastMultipoleLinearBackwardOp op) {
           // The level's part of the output and its normaliser.
           auto walk = [&](Value state, EntryVisitor visit) {
             return pattern.walkLevel(
-                at.row, level, state,
-                [&](Value j, Value logWeight, Value state) {
+                at, level, state, [&](Value j, Value logWeight, Value state) {
                   return pattern.visitEntry(
                       row.queries, row.at, keys.rows[level], values.rows[level],
                       {at.batch, at.keyHead, j}, logWeight, state, visit);

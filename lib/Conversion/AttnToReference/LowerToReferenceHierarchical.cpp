@@ -15,9 +15,14 @@ using namespace fovea::attn;
 // Summaries
 //===----------------------------------------------------------------------===//
 
+Value fovea::attn::isPresent(ReferenceBuilder &ref, Value mask, Value b,
+                             Value t) {
+  return mask ? ref.loadCondition(mask, {b, t}) : Value();
+}
+
 /// Writes the summaries of all intervals of `input` to `output`.
 static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
-                          Value bias, Value output) {
+                          Value bias, Value mask, Value output) {
   Value rank = ref.extent(weights, 1), interval = ref.extent(weights, 2);
   Value heads = ref.extent(input, 1), rows = ref.extent(input, 2);
   Value headsPerSet = ref.div(heads, ref.extent(weights, 0));
@@ -33,9 +38,14 @@ static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
           Value start = bias ? ref.load(bias, {set, a, d}) : ref.number(0.0);
           Value sum = ref.accumulate(
               ref.index(0), present, start, [&](Value t, Value sum) {
-                Value weight = ref.load(weights, {set, a, t, d});
-                Value token = ref.load(input, {b, g, ref.add(first, t), d});
-                return ref.addNumbers(sum, ref.mulNumbers(weight, token));
+                Value row = ref.add(first, t);
+                auto add = [&] {
+                  Value weight = ref.load(weights, {set, a, t, d});
+                  Value token = ref.load(input, {b, g, row, d});
+                  return ref.addNumbers(sum, ref.mulNumbers(weight, token));
+                };
+                Value present = isPresent(ref, mask, b, row);
+                return present ? ref.when(present, add, sum) : add();
               });
           ref.store(sum, output, {b, g, summary, d});
         });
@@ -47,13 +57,13 @@ static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
 static void lowerSummarize(SummarizeOp op) {
   ReferenceBuilder ref(op);
   emitSummaries(ref, op.getInput(), op.getWeights(), op.getBias(),
-                op.getOutput());
+                /*mask=*/Value(), op.getOutput());
   op.erase();
 }
 
 SmallVector<Value> fovea::attn::allocateLevels(ReferenceBuilder &ref,
                                                Value input, ValueRange weights,
-                                               ValueRange biases) {
+                                               ValueRange biases, Value mask) {
   SmallVector<Value> levels = {input};
   auto type = cast<MemRefType>(input.getType());
   for (unsigned level = 0; level < weights.size(); ++level) {
@@ -69,7 +79,7 @@ SmallVector<Value> fovea::attn::allocateLevels(ReferenceBuilder &ref,
                       count * weightsType.getDimSize(1), type.getDimSize(3)},
                      dynamicExtents);
     emitSummaries(ref, input, weights[level],
-                  biases.empty() ? Value() : biases[level], summaries);
+                  biases.empty() ? Value() : biases[level], mask, summaries);
     levels.push_back(summaries);
   }
   return levels;
@@ -105,25 +115,44 @@ Value Multipole::queryRow(Value i, int64_t level) const {
   return ref.div(ref.mul(i, ref.index(rank)), ref.index(interval(level)));
 }
 
-Value Multipole::walkLevel(Value i, int64_t level, Value first,
+Value Multipole::walkLevel(const QueryRow &at, int64_t level, Value first,
                            RowVisitor visit) const {
-  return level == 0 ? walkTokens(i, first, visit)
-                    : walkSummaries(i, level, first, visit);
+  return level == 0 ? walkTokens(at, first, visit)
+                    : walkSummaries(at, level, first, visit);
 }
 
-Value Multipole::walkTokens(Value i, Value first, RowVisitor visit) const {
+Value Multipole::walkTokens(const QueryRow &at, Value first,
+                            RowVisitor visit) const {
+  Value i = at.row;
   return ref.accumulate(ref.index(0), rows, first, [&](Value j, Value state) {
     Value own = ref.lessOrEqual(
         distance(i, ref.div(j, ref.index(group)), /*level=*/0), ref.index(1));
     if (causal)
       own = ref.both(own, ref.lessOrEqual(j, i));
+    if (mask)
+      own = ref.both(own, ref.both(isPresent(ref, mask, at.batch, i),
+                                   isPresent(ref, mask, at.batch, j)));
     return ref.when(
         own, [&] { return visit(j, /*logWeight=*/Value(), state); }, state);
   });
 }
 
-Value Multipole::walkSummaries(Value i, int64_t level, Value first,
+Value Multipole::countTokens(Value b, Value begin, int64_t part) const {
+  Value left = ref.max(ref.sub(rows, begin), ref.index(0));
+  Value length = ref.min(left, ref.index(part));
+  if (!mask)
+    return length;
+  return ref.accumulate(
+      ref.index(0), length, ref.index(0), [&](Value t, Value count) {
+        return ref.when(
+            isPresent(ref, mask, b, ref.add(begin, t)),
+            [&] { return ref.add(count, ref.index(1)); }, count);
+      });
+}
+
+Value Multipole::walkSummaries(const QueryRow &at, int64_t level, Value first,
                                RowVisitor visit) const {
+  Value i = at.row;
   int64_t part = interval(level) / rank;
   Value numSummaries =
       ref.mul(ref.div(ref.add(rows, ref.index(interval(level) - 1)),
@@ -142,14 +171,14 @@ Value Multipole::walkSummaries(Value i, int64_t level, Value first,
         if (causal)
           own = ref.both(own,
                          ref.less(u, ref.div(i, ref.index(interval(level)))));
-        Value left = ref.sub(rows, ref.mul(s, ref.index(part)));
-        own = ref.both(own, ref.less(ref.index(0), left));
+        Value count = countTokens(at.batch, ref.mul(s, ref.index(part)), part);
+        own = ref.both(own, ref.less(ref.index(0), count));
+        if (mask)
+          own = ref.both(own, isPresent(ref, mask, at.batch, i));
         return ref.when(
             own,
             [&] {
-              Value logWeight = multiplicity
-                                    ? ref.log(ref.min(left, ref.index(part)))
-                                    : ref.number(0.0);
+              Value logWeight = multiplicity ? ref.log(count) : ref.number(0.0);
               return visit(s, logWeight, state);
             },
             state);
@@ -163,10 +192,10 @@ Value Multipole::walkSummaries(Value i, int64_t level, Value first,
 static void lowerFastMultipole(FastMultipoleOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
-  SmallVector<Value> keys =
-      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases());
-  SmallVector<Value> values =
-      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases());
+  SmallVector<Value> keys = allocateLevels(ref, k, op.getKeyWeights(),
+                                           op.getKeyBiases(), op.getMask());
+  SmallVector<Value> values = allocateLevels(ref, v, op.getValueWeights(),
+                                             op.getValueBiases(), op.getMask());
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   Multipole pattern(ref, op, op.getMultiplicity());
@@ -177,8 +206,7 @@ static void lowerFastMultipole(FastMultipoleOp op) {
         auto walk = [&](Value state, EntryVisitor visit) {
           for (int64_t level = 0; level <= pattern.numLevels; ++level)
             state = pattern.walkLevel(
-                at.row, level, state,
-                [&](Value j, Value logWeight, Value state) {
+                at, level, state, [&](Value j, Value logWeight, Value state) {
                   return pattern.visitEntry(q, to, keys[level], values[level],
                                             {at.batch, at.keyHead, j},
                                             logWeight, state, visit);
@@ -196,12 +224,12 @@ static void lowerFastMultipole(FastMultipoleOp op) {
 static void lowerFastMultipoleLinear(FastMultipoleLinearOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
-  SmallVector<Value> queries =
-      allocateLevels(ref, q, op.getQueryWeights(), op.getQueryBiases());
-  SmallVector<Value> keys =
-      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases());
-  SmallVector<Value> values =
-      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases());
+  SmallVector<Value> queries = allocateLevels(
+      ref, q, op.getQueryWeights(), op.getQueryBiases(), op.getMask());
+  SmallVector<Value> keys = allocateLevels(ref, k, op.getKeyWeights(),
+                                           op.getKeyBiases(), op.getMask());
+  SmallVector<Value> values = allocateLevels(ref, v, op.getValueWeights(),
+                                             op.getValueBiases(), op.getMask());
   int64_t width = cast<ShapedType>(op.getOutput().getType()).getDimSize(3);
   Value row = ref.allocate({width}), total = ref.allocate({width});
   // Each level's soft-max runs over tokens, so a summary always counts as often
@@ -218,8 +246,7 @@ static void lowerFastMultipoleLinear(FastMultipoleLinearOp op) {
                                       pattern.queryRow(at.row, level)};
           auto walk = [&](Value state, EntryVisitor visit) {
             return pattern.walkLevel(
-                at.row, level, state,
-                [&](Value j, Value logWeight, Value state) {
+                at, level, state, [&](Value j, Value logWeight, Value state) {
                   return pattern.visitEntry(
                       queries[level], query, keys[level], values[level],
                       {at.batch, at.keyHead, j}, logWeight, state, visit);

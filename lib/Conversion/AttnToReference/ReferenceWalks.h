@@ -43,12 +43,17 @@ mlir::Value walkRanges(ReferenceBuilder &ref, const QueryRow &at,
 // Levels of summaries (LowerToReferenceHierarchical.cpp)
 //===----------------------------------------------------------------------===//
 
+/// Whether token `t` of batch entry `b` is in `mask`; null if there is none.
+mlir::Value isPresent(ReferenceBuilder &ref, mlir::Value mask, mlir::Value b,
+                      mlir::Value t);
+
 /// The summaries of every level in fresh buffers, level 1 first, behind `input`
-/// itself, which is level 0.
+/// itself, which is level 0. `mask` may be null.
 llvm::SmallVector<mlir::Value> allocateLevels(ReferenceBuilder &ref,
                                               mlir::Value input,
                                               mlir::ValueRange weights,
-                                              mlir::ValueRange biases);
+                                              mlir::ValueRange biases,
+                                              mlir::Value mask);
 
 /// Which level owns an entry: what both forms of the pattern share.
 struct Multipole {
@@ -57,20 +62,23 @@ struct Multipole {
   bool causal, multiplicity;
   double scale;
   mlir::Value rows;
+  /// Null if all tokens are present.
+  mlir::Value mask;
 
   template <typename OpTy>
   Multipole(ReferenceBuilder &ref, OpTy op, bool multiplicity)
       : ref(ref), group(op.getGroup()), numLevels(op.getNumLevels()),
         rank(op.getRank()), causal(op.getCausal()), multiplicity(multiplicity),
-        scale(op.getScaleOrDefault()), rows(ref.extent(op.getQuery(), 2)) {}
+        scale(op.getScaleOrDefault()), rows(ref.extent(op.getQuery(), 2)),
+        mask(op.getMask()) {}
 
   using RowVisitor = llvm::function_ref<mlir::Value(
       mlir::Value row, mlir::Value logWeight, mlir::Value state)>;
 
-  /// Visits the rows that `level` owns of token `i`: tokens at level 0, and
-  /// summaries, with the logarithm of how many tokens each stands for (null is
-  /// 0), at others.
-  mlir::Value walkLevel(mlir::Value i, int64_t level, mlir::Value first,
+  /// Visits the rows that `level` owns of the token at `at`: tokens at level 0,
+  /// and summaries, with the logarithm of how many tokens each stands for (null
+  /// is 0), at others; none of an absent token.
+  mlir::Value walkLevel(const QueryRow &at, int64_t level, mlir::Value first,
                         RowVisitor visit) const;
 
   /// The row of the summarised queries of a level that stands for token `i`.
@@ -96,10 +104,12 @@ private:
   mlir::Value distance(mlir::Value i, mlir::Value u, int64_t level) const {
     return ref.distance(ref.div(i, ref.index(interval(level))), u);
   }
-  mlir::Value walkTokens(mlir::Value i, mlir::Value first,
+  mlir::Value walkTokens(const QueryRow &at, mlir::Value first,
                          RowVisitor visit) const;
-  mlir::Value walkSummaries(mlir::Value i, int64_t level, mlir::Value first,
-                            RowVisitor visit) const;
+  mlir::Value walkSummaries(const QueryRow &at, int64_t level,
+                            mlir::Value first, RowVisitor visit) const;
+  /// The present ones of `part` tokens of batch entry `b` from `begin` on.
+  mlir::Value countTokens(mlir::Value b, mlir::Value begin, int64_t part) const;
 };
 
 } // namespace fovea::attn

@@ -13,10 +13,12 @@ from ._arguments import _array, _broadcast, _integer, _match, _queries_keys_valu
 from ._dense import _dense_mask
 from ._hierarchical import (
     _head_map,
+    _keep,
     _multipole_levels,
+    _present,
+    _present_counts,
     _summaries,
     owning_level,
-    summary_counts,
 )
 from ._softmax import _product_of_read, _softmax
 
@@ -201,6 +203,7 @@ def fast_multipole_backward(
     value_biases=None,
     scale=None,
     multiplicity=True,
+    mask=None,
 ):
     """(dq, dk, dv, d_key_weights, d_value_weights), then d_key_biases and
     d_value_biases where these are given; lists have one entry per level."""
@@ -218,6 +221,8 @@ def fast_multipole_backward(
             ("value", value_weights, value_biases, E),
         ],
     )
+    present = _present(mask, B, N)
+    q, k, v, d_out, out, d_lse = _keep(present, q, k, v, d_out, out, d_lse)
     keys, values = _Levels(k, key_levels, G, G), _Levels(v, value_levels, G, G)
     tokens = np.arange(N)
     owner = owning_level(tokens[:, None], tokens[None, :], m, L)
@@ -232,9 +237,10 @@ def fast_multipole_backward(
             level_values = values.rows[level][b, g][index]
             scores = scale * q[b, h] @ level_keys.T
             if level > 0 and not multiplicity:
-                counts = summary_counts(N, p, 2 ** (level - 1) * m)[index]
-                scores = scores - np.log(counts)
+                counts = _present_counts(present[b], p, 2 ** (level - 1) * m)[index]
+                scores = scores - np.log(np.maximum(counts, 1))
             mine = (owner == level) & (past if causal else True)
+            mine &= present[b, :, None] & present[b, None, :]
             weights = _probabilities(scores, mine, lse[b, h])
             ds = weights * (d_out[b, h] @ level_values.T - delta[:, None])
             ds = np.where(mine, ds, 0.0)
@@ -245,7 +251,8 @@ def fast_multipole_backward(
                 (values.gradients[level], _product_of_read(weights.T, mine.T, d_out[b, h])),
             ):
                 np.add.at(gradients[b, g], index, rows)
-    return (dq, *_gradients((keys, values), (key_biases, value_biases)))
+    dk, dv, *others = _gradients((keys, values), (key_biases, value_biases))
+    return (*_keep(present, dq, dk, dv), *others)
 
 
 def fast_multipole_linear_backward(
@@ -264,6 +271,7 @@ def fast_multipole_linear_backward(
     key_biases=None,
     value_biases=None,
     scale=None,
+    mask=None,
 ):
     """(dq, dk, dv, d_query_weights, d_key_weights, d_value_weights), then the
     gradients of the biases that are given.
@@ -291,6 +299,8 @@ def fast_multipole_linear_backward(
             ("value", value_weights, value_biases, E),
         ],
     )
+    present = _present(mask, B, N)
+    q, k, v, d_out = _keep(present, q, k, v, d_out)
     queries = _Levels(q, levels[0], H, G)
     keys, values = _Levels(k, levels[1], G, G), _Levels(v, levels[2], G, G)
     tokens = np.arange(N)
@@ -304,6 +314,7 @@ def fast_multipole_linear_backward(
             level_keys = keys.rows[level][b, g][index]
             level_values = values.rows[level][b, g][index]
             mine = (owner == level) & (past if causal else True)
+            mine &= present[b, :, None] & present[b, None, :]
             weights, lse = _softmax(scale * level_queries @ level_keys.T, mine)
             weights = np.where(mine & ~np.isneginf(lse)[:, None], weights, 0.0)
             products = d_out[b, h] @ level_values.T
@@ -316,6 +327,7 @@ def fast_multipole_linear_backward(
                 (values.gradients[level][b, g], index, _product_of_read(weights.T, mine.T, d_out[b, h])),
             ):
                 np.add.at(gradients, at, rows)
-    return _gradients(
+    dq, dk, dv, *others = _gradients(
         (queries, keys, values), (query_biases, key_biases, value_biases)
     )
+    return (*_keep(present, dq, dk, dv), *others)

@@ -73,6 +73,32 @@ def summary_counts(N, p, m_l):
     return np.clip(N - first, 0, part)
 
 
+def _present(mask, B, N):
+    """Which tokens are present, [B,N]: all without a mask."""
+    if mask is None:
+        return np.ones((B, N), dtype=bool)
+    mask = np.asarray(mask, dtype=bool)
+    _match("mask", "shape", mask.shape, (B, N))
+    return mask
+
+
+def _keep(present, *arrays):
+    """Arrays [B,A,N,...] with zeros for absent tokens, whatever was there."""
+    return [
+        np.where(present.reshape(present.shape[0], 1, -1, *[1] * (x.ndim - 3)), x, 0)
+        for x in arrays
+    ]
+
+
+def _present_counts(present, p, m_l):
+    """How many of the tokens `present` [N] each summary stands for."""
+    part = m_l // p
+    N = len(present)
+    padded = np.zeros(-(-N // m_l) * m_l, dtype=int)
+    padded[:N] = present
+    return padded.reshape(-1, part).sum(axis=1)
+
+
 def _summaries(x, weights, bias, head_map):
     """Summaries of x [B,A,N,D]; head a uses weights[head_map[a]].
 
@@ -210,6 +236,7 @@ def fast_multipole(
     value_biases=None,
     scale=None,
     multiplicity=True,
+    mask=None,
     return_lse=False,
 ):
     """One soft-max over all tokens j, entry (i,j) scored at its owning level.
@@ -219,12 +246,17 @@ def fast_multipole(
     carries the logarithm of how many present tokens it stands for; a summary
     that stands for none has no term.  Without `multiplicity` a summary counts
     once, however many tokens it stands for: its tokens share one term.
+
+    Tokens that are not in `mask` [B,N] have no terms and no results, and count
+    as zero in summaries.
     """
     q, k, v, scale, (m, L, p, (key_levels, value_levels)) = _multipole_operands(
         q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
     )
     B, H, N, D = q.shape
     G, E = k.shape[1], v.shape[3]
+    present = _present(mask, B, N)
+    q, k, v = _keep(present, q, k, v)
     # Level 0 first: the tokens themselves.
     keys = [k] + [_summaries(k, w, b, _head_map(w, G, G)) for w, b in key_levels]
     values = [v] + [_summaries(v, w, b, _head_map(w, G, G)) for w, b in value_levels]
@@ -237,16 +269,17 @@ def fast_multipole(
         for first in range(0, N, _ROWS):
             rows = np.arange(first, min(first + _ROWS, N))
             owner = owning_level(rows[:, None], tokens[None, :], m, L)
-            admitted = np.ones(owner.shape, dtype=bool)
+            admitted = present[b, rows, None] & present[b, None, :]
             if causal:
-                admitted = tokens[None, :] <= rows[:, None]
+                admitted &= tokens[None, :] <= rows[:, None]
             scores = scale * _scores(q[b, h, rows], k[b, g])
             for level in range(1, L + 1):
                 size = 2 ** (level - 1) * m
                 index = tokens * p // size
                 coarse = scale * _scores(q[b, h, rows], keys[level][b, g])[:, index]
                 if not multiplicity:
-                    coarse = coarse - np.log(summary_counts(N, p, size)[index])
+                    counts = _present_counts(present[b], p, size)[index]
+                    coarse = coarse - np.log(np.maximum(counts, 1))
                 scores = np.where(owner == level, coarse, scores)
             weights, lse[b, h, rows] = _softmax(scores, admitted)
             for level in range(L + 1):
@@ -277,6 +310,7 @@ def fast_multipole_linear(
     key_biases=None,
     value_biases=None,
     scale=None,
+    mask=None,
 ):
     """Queries are summarised too, each level has its own soft-max over the
     tokens of its set, and the outputs of the levels are summed.
@@ -303,6 +337,8 @@ def fast_multipole_linear(
             ("value", value_weights, value_biases, E),
         ],
     )
+    present = _present(mask, B, N)
+    q, k, v = _keep(present, q, k, v)
     # Query head h uses the weights of its key/value head.
     queries = [q] + [_summaries(q, w, b, _head_map(w, H, G)) for w, b in query_levels]
     keys = [k] + [_summaries(k, w, b, _head_map(w, G, G)) for w, b in key_levels]
@@ -321,7 +357,7 @@ def fast_multipole_linear(
                 if level > 0:
                     size = 2 ** (level - 1) * m
                     row_index, token_index = rows * p // size, tokens * p // size
-                admitted = owner == level
+                admitted = (owner == level) & present[b, rows, None] & present[b, None, :]
                 if causal:
                     admitted &= past
                 scores = scale * _scores(queries[level][b, h], keys[level][b, g])

@@ -224,7 +224,7 @@ int64_t SummarizeBackwardOp::getRank() { return extent(getWeights(), 1); }
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange FastMultipoleBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 11);
+  return getOperandsFrom(*this, 12);
 }
 
 double FastMultipoleBackwardOp::getScaleOrDefault() {
@@ -245,7 +245,7 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(FastMultipoleBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getNumLevels() != 0)
+    if (op.getNumLevels() != 0 || op.getMask())
       return failure();
     MaskAttr mask;
     if (op.getCausal())
@@ -263,7 +263,8 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
 
 void FastMultipoleBackwardOp::getCanonicalizationPatterns(
     RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<NoLevelsIsDenseBackward>(context);
+  patterns.add<attn::detail::DropFullMasks<FastMultipoleBackwardOp>,
+               NoLevelsIsDenseBackward>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -271,7 +272,7 @@ void FastMultipoleBackwardOp::getCanonicalizationPatterns(
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange FastMultipoleLinearBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 10);
+  return getOperandsFrom(*this, 11);
 }
 
 double FastMultipoleLinearBackwardOp::getScaleOrDefault() {
@@ -280,6 +281,12 @@ double FastMultipoleLinearBackwardOp::getScaleOrDefault() {
 
 int64_t FastMultipoleLinearBackwardOp::getRank() {
   return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+}
+
+void FastMultipoleLinearBackwardOp::getCanonicalizationPatterns(
+    RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<attn::detail::DropFullMasks<FastMultipoleLinearBackwardOp>>(
+      context);
 }
 
 LogicalResult FastMultipoleLinearBackwardOp::verify() {

@@ -8,7 +8,6 @@
 
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "mlir/IR/PatternMatch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -81,7 +80,7 @@ template <typename OpTy> struct NoLevelsIsDense : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getNumLevels() != 0)
+    if (op.getNumLevels() != 0 || op.getMask())
       return failure();
     Value lse;
     if constexpr (std::is_same_v<OpTy, FastMultipoleOp>)
@@ -121,7 +120,8 @@ LogicalResult FastMultipoleOp::verify() {
 
 void FastMultipoleOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                                   MLIRContext *context) {
-  patterns.add<NoLevelsIsDense<FastMultipoleOp>>(context);
+  patterns.add<attn::detail::DropFullMasks<FastMultipoleOp>,
+               NoLevelsIsDense<FastMultipoleOp>>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,5 +146,6 @@ LogicalResult FastMultipoleLinearOp::verify() {
 
 void FastMultipoleLinearOp::getCanonicalizationPatterns(
     RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<NoLevelsIsDense<FastMultipoleLinearOp>>(context);
+  patterns.add<attn::detail::DropFullMasks<FastMultipoleLinearOp>,
+               NoLevelsIsDense<FastMultipoleLinearOp>>(context);
 }

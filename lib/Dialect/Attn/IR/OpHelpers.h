@@ -83,13 +83,22 @@ template <typename OpTy> mlir::LogicalResult verifyLinearLevels(OpTy op) {
        {"value_weights", op.getValueWeights(), op.getValueBiases()}});
 }
 
+/// The masks of tokens of an operation, each of which may be empty.
+template <typename OpTy>
+llvm::SmallVector<mlir::MutableOperandRange, 2> getTokenMasks(OpTy op) {
+  if constexpr (llvm::is_one_of<OpTy, LowRankOp, LowRankBackwardOp>::value)
+    return {op.getQueryMaskMutable(), op.getKeyMaskMutable()};
+  else
+    return {op.getMaskMutable()};
+}
+
 /// Drops masks of tokens that are all true, as constants say.
 template <typename OpTy> struct DropFullMasks : mlir::OpRewritePattern<OpTy> {
   using mlir::OpRewritePattern<OpTy>::OpRewritePattern;
   mlir::LogicalResult
   matchAndRewrite(OpTy op, mlir::PatternRewriter &rewriter) const override {
     llvm::SmallVector<mlir::MutableOperandRange, 2> full;
-    for (mlir::MutableOperandRange mask : op.getTokenMasksMutable())
+    for (mlir::MutableOperandRange mask : getTokenMasks(op))
       if (!mask.empty() &&
           mlir::matchPattern(mlir::OperandRange(mask)[0], mlir::m_One()))
         full.push_back(mask);

@@ -49,7 +49,7 @@ SummarizeOp::getTiledImplementation(OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 /// Operands are, in this order, query, key and value, sets of weights and
-/// biases that heads share, and destinations.
+/// biases that heads share, a mask of tokens, and destinations.
 template <typename OpTy>
 static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
                                              ArrayRef<OpFoldResult> offsets,
@@ -61,13 +61,17 @@ static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
                                  tiler->sliceKeyLike(op.getKey()),
                                  tiler->sliceKeyLike(op.getValue())};
   unsigned numInits = op.getNumDpsInits();
-  for (Value sets : op->getOperands().drop_front(3).drop_back(numInits)) {
+  unsigned numMasks = op.getMask() ? 1 : 0;
+  for (Value sets :
+       op->getOperands().drop_front(3).drop_back(numMasks + numInits)) {
     FailureOr<Value> slice =
         tiler->sliceSets(sets, op.getQuery(), kSharedWeights);
     if (failed(slice))
       return failure();
     operands.push_back(*slice);
   }
+  if (op.getMask())
+    operands.push_back(tiler->sliceBatch(op.getMask()));
   for (Value init : op.getDpsInits())
     operands.push_back(tiler->sliceQueryLike(init));
   return tiler->tile(operands);

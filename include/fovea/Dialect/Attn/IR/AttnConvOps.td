@@ -289,9 +289,6 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
-    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
-      return {getMaskMutable()};
-    }
   }];
 }
 
@@ -494,9 +491,6 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
-    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
-      return {getMaskMutable()};
-    }
   }];
 }
 

@@ -89,6 +89,11 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     `O(N (3m + 3pL) (D + E))`, extra memory `O(N p/m (D + E))`: summaries are kept
     in `f32` (`f64` for `f64`), whatever the element type.
 
+    With `mask`, only its tokens are present: the others are no keys, count as
+    zero in summaries, whose biases stay, and not at all in multiplicities. What
+    their rows hold is never used. Output rows of absent tokens are zero, their
+    `lse` is `-inf`. Copies of `key` and `value` are made.
+
     Example:
 
     ```mlir
@@ -112,6 +117,7 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
         "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
     I64Attr:$group,
@@ -128,6 +134,7 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -156,6 +163,9 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     Because `Q^(l)` mixes later queries of the same interval into a row, the
     causal form is *not* strictly causal, although no later key or value is read.
     `causal` is therefore accepted only together with `allow_query_lookahead`.
+
+    Tokens that are not in `mask` are absent, as in `attn.fast_multipole`, and
+    count as zero in summaries of queries as well.
 
     $shapes
 
@@ -187,6 +197,7 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     I64Attr:$group,
     UnitAttr:$causal,
@@ -204,6 +215,7 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output `:` type($output) `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -300,7 +312,8 @@ def Attn_FastMultipoleBackwardOp
     $shapes
 
     Element types and the order of sums are as in `attn.stream_backward`. Time is
-    that of the forward pass, 2.5 times; memory `O(N (D + E))`.
+    that of the forward pass, 2.5 times; memory `O(N (D + E))`. Gradients of rows
+    that are not in `mask` are zero, whatever gradients are given for them.
 
     Example:
 
@@ -329,6 +342,7 @@ def Attn_FastMultipoleBackwardOp
         "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -354,6 +368,7 @@ def Attn_FastMultipoleBackwardOp
     (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
         type($d_output) (`,` type($d_lse)^)? `)`
@@ -384,7 +399,8 @@ def Attn_FastMultipoleLinearBackwardOp
     output is a sum of one soft-max per level, whose parts and normalisers are
     computed again. Level `l >= 1` gives a row of `Q^(l)` the sum of `d_output`
     over the tokens that it stands for; then everything is as in
-    `attn.fast_multipole_backward`, for queries as for keys and values.
+    `attn.fast_multipole_backward`, for queries as for keys and values. Gradients
+    of rows that are not in `mask` are zero, whatever gradients are given for them.
 
     $shapes
 
@@ -421,6 +437,7 @@ def Attn_FastMultipoleLinearBackwardOp
     Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$d_output,
     Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
     Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
@@ -447,6 +464,7 @@ def Attn_FastMultipoleLinearBackwardOp
     (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `gradient` `(` $d_output `:` type($d_output) `)`
     `outs` `(` $d_query `,` $d_key `,` $d_value `:`
         type($d_query) `,` type($d_key) `,` type($d_value) `)`
@@ -458,6 +476,7 @@ def Attn_FastMultipoleLinearBackwardOp
     (`d_value_biases` `(` $d_value_biases^ `:` type($d_value_biases) `)`)?
     attr-dict (`->` type($results)^)?
   }];
+  let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     double getScaleOrDefault();

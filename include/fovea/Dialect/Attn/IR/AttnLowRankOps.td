@@ -217,9 +217,6 @@ def Attn_LowRankOp : Attn_TiledOp<"low_rank", 2, "getU1()", [AttrSizedOperandSeg
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return getOutputMutable();
     }
-    ::std::array<::mlir::MutableOperandRange, 2> getTokenMasksMutable() {
-      return {getQueryMaskMutable(), getKeyMaskMutable()};
-    }
     /// What diagnostics call the parts of a mask.
     static ::llvm::SmallVector<::llvm::StringRef> getPartNames(RowMask mask);
     void addOpenOperands(::fovea::attn::ContractOperands &operands);
@@ -428,9 +425,6 @@ def Attn_LowRankBackwardOp
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     void addOpenOperands(::fovea::attn::ContractOperands &operands);
-    ::std::array<::mlir::MutableOperandRange, 2> getTokenMasksMutable() {
-      return {getQueryMaskMutable(), getKeyMaskMutable()};
-    }
   }];
 }
 

@@ -18,7 +18,6 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
-#include <array>
 
 namespace fovea::attn {
 /// The type that sums, soft-max state and `lse` have for data of type `type`:

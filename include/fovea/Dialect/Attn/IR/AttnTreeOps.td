@@ -460,9 +460,6 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score", [AttrSizedOperandSegments]> {
     ::mlir::MutableOperandRange getDpsInitsMutable();
     /// The factor that multiplies `q.k`: the attribute, or `1 / sqrt(D)`.
     double getScaleOrDefault();
-    ::std::array<::mlir::MutableOperandRange, 1> getTokenMasksMutable() {
-      return {getMaskMutable()};
-    }
   }];
 }
 

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -153,9 +154,11 @@ struct Summarized {
 /// Replaces `op` by its gradients, in the order of its destinations: inputs,
 /// then all weights, then all biases.
 static void replaceByGradients(PatternRewriter &rewriter, Operation *op,
-                               ValueRange inputs,
+                               ValueRange inputs, Value mask,
                                ArrayRef<Summarized *> summarized) {
-  SmallVector<Value> sums(inputs);
+  SmallVector<Value> sums;
+  for (Value input : inputs)
+    sums.push_back(keepInPlace(rewriter, op->getLoc(), input, mask));
   for (Summarized *family : summarized)
     llvm::append_range(sums, family->weightSums);
   for (Summarized *family : summarized)
@@ -167,21 +170,6 @@ static void replaceByGradients(PatternRewriter &rewriter, Operation *op,
   rewriter.replaceOp(op, results);
 }
 
-/// Without levels every group neighbours every other: dense attention.
-template <typename OpTy>
-static void replaceByDense(PatternRewriter &rewriter, OpTy op,
-                           const StreamSources::Results &results) {
-  RangeExprs exprs(op.getContext());
-  StreamSources sources;
-  sources.add(op.getKey(), op.getValue(), exprs.allRows(),
-              getCausalMask(op.getContext(), op.getCausal()));
-  rewriter.replaceOp(
-      op, sources.buildBackward(
-              rewriter, op.getLoc(), op.getQuery(), results,
-              {op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {}},
-              /*block=*/0, op.getScaleOrDefault()));
-}
-
 namespace {
 struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -189,15 +177,15 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    StreamSources::Results results = {op.getOutput(), op.getLse(),
-                                      op.getDOutput(), op.getDLse()};
+    Location loc = op.getLoc();
     Hierarchy shape = getHierarchy(op, /*narrow=*/false);
+    PresentTokens tokens(rewriter, op);
+    StreamSources::Results results = keepResults(rewriter, op);
     if (shape.levels == 0) {
-      replaceByDense(rewriter, op, results);
+      replaceByDense(rewriter, op, shape, tokens, results);
       return success();
     }
-    Location loc = op.getLoc();
-    MultipoleSources multipole(rewriter, op, shape);
+    MultipoleSources multipole(rewriter, op, shape, tokens);
     auto sums = [&](Value like) { return createSums(rewriter, loc, like); };
     StreamSources::Gradients gradients = {
         sums(op.getQuery()),
@@ -206,11 +194,11 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
         {},
         {}};
     auto stream = multipole.sources.buildBackward(
-        rewriter, loc, op.getQuery(), results, gradients, shape.group,
+        rewriter, loc, tokens.query, results, gradients, shape.group,
         op.getScaleOrDefault());
-    Summarized keys = {op.getKey(), op.getKeyWeights(), op.getDKeyWeights(),
+    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
                        op.getDKeyBiases(), stream->getResult(1)};
-    Summarized values = {op.getValue(), op.getValueWeights(),
+    Summarized values = {tokens.value, op.getValueWeights(),
                          op.getDValueWeights(), op.getDValueBiases(),
                          stream->getResult(3)};
     for (auto [family, result] : {std::pair{&keys, 2}, std::pair{&values, 4}})
@@ -220,8 +208,38 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
                                       stream->getResult(result), level));
     replaceByGradients(rewriter, op,
                        {stream->getResult(0), keys.sum, values.sum},
-                       {&keys, &values});
+                       tokens.mask, {&keys, &values});
     return success();
+  }
+
+private:
+  /// What there is of absent rows: no result, and no gradient for it.
+  static StreamSources::Results keepResults(OpBuilder &builder,
+                                            FastMultipoleBackwardOp op) {
+    Location loc = op.getLoc();
+    Value mask = op.getMask(), dLse = op.getDLse();
+    return {keepRows(builder, loc, op.getOutput(), mask),
+            keepRows(builder, loc, op.getLse(), mask,
+                     -std::numeric_limits<double>::infinity()),
+            keepRows(builder, loc, op.getDOutput(), mask),
+            dLse ? keepRows(builder, loc, dLse, mask) : Value()};
+  }
+
+  static void replaceByDense(PatternRewriter &rewriter,
+                             FastMultipoleBackwardOp op, const Hierarchy &shape,
+                             const PresentTokens &tokens,
+                             const StreamSources::Results &results) {
+    Location loc = op.getLoc();
+    StreamSources sources;
+    addNearField(rewriter, loc, sources, shape, tokens, op.getCausal());
+    auto stream = sources.buildBackward(
+        rewriter, loc, tokens.query, results,
+        {op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {}},
+        shape.getNearBlock(), op.getScaleOrDefault());
+    SmallVector<Value> gradients;
+    for (Value gradient : stream->getResults())
+      gradients.push_back(keepInPlace(rewriter, loc, gradient, tokens.mask));
+    rewriter.replaceOp(op, gradients);
   }
 };
 
@@ -235,29 +253,24 @@ struct ExpandFastMultipoleLinearBackward
       return rewriter.notifyMatchFailure(op, "not on tensors");
     Location loc = op.getLoc();
     Hierarchy shape = getHierarchy(op, /*narrow=*/false);
+    PresentTokens tokens(rewriter, op);
     StreamSources near;
-    RangeExprs exprs(getContext());
-    if (shape.levels == 0)
-      near.add(op.getKey(), op.getValue(), exprs.allRows(),
-               getCausalMask(getContext(), op.getCausal()));
-    else
-      addNearField(near, shape, op.getKey(), op.getValue(), op.getCausal());
-    int64_t nearBlock = shape.levels == 0 ? 0 : shape.group;
+    addNearField(rewriter, loc, near, shape, tokens, op.getCausal());
+    Value dOutput = keepRows(rewriter, loc, op.getDOutput(), tokens.mask);
     StreamBackwardOp stream =
-        createPart(rewriter, op, shape, near, op.getQuery(), op.getKey(),
-                   op.getValue(), op.getDOutput(), nearBlock);
-    Summarized queries = {op.getQuery(), op.getQueryWeights(),
+        createPart(rewriter, op, shape, near, tokens.query, tokens.key,
+                   tokens.value, dOutput, shape.getNearBlock());
+    Summarized queries = {tokens.query, op.getQueryWeights(),
                           op.getDQueryWeights(), op.getDQueryBiases(),
                           stream->getResult(0)};
-    Summarized keys = {op.getKey(), op.getKeyWeights(), op.getDKeyWeights(),
+    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
                        op.getDKeyBiases(), stream->getResult(1)};
-    Summarized values = {op.getValue(), op.getValueWeights(),
+    Summarized values = {tokens.value, op.getValueWeights(),
                          op.getDValueWeights(), op.getDValueBiases(),
                          stream->getResult(2)};
-    Value dOutput = op.getDOutput();
     SmallVector<StreamBackwardOp> streams;
     for (int64_t level = 1; level <= shape.levels; ++level) {
-      LinearLevel parts(rewriter, op, shape, level);
+      LinearLevel parts(rewriter, op, shape, tokens, level);
       dOutput =
           sumRows(rewriter, loc, dOutput, level == 1 ? shape.segment(1) : 2);
       streams.push_back(createPart(
@@ -270,7 +283,7 @@ struct ExpandFastMultipoleLinearBackward
       for (auto [index, part] : llvm::enumerate(streams))
         family->addLevel(rewriter, loc, index + 1, part->getResult(result));
     replaceByGradients(rewriter, op, {queries.sum, keys.sum, values.sum},
-                       families);
+                       tokens.mask, families);
     return success();
   }
 

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -17,18 +18,6 @@ using namespace fovea::attn::detail;
 
 static int64_t extent(Value value, int64_t dim) {
   return cast<ShapedType>(value.getType()).getDimSize(dim);
-}
-
-/// Without levels every group neighbours every other: dense attention.
-template <typename OpTy>
-static void replaceByDense(OpTy op, Value lse, PatternRewriter &rewriter) {
-  RangeExprs exprs(op.getContext());
-  StreamSources sources;
-  sources.add(op.getKey(), op.getValue(), exprs.allRows(),
-              getCausalMask(op.getContext(), op.getCausal()));
-  rewriter.replaceOp(op, sources.build(rewriter, op.getLoc(), op.getQuery(),
-                                       op.getOutput(), lse, /*block=*/0,
-                                       op.getScaleOrDefault()));
 }
 
 namespace {
@@ -42,15 +31,23 @@ struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
     Hierarchy shape = getHierarchy(op, narrow);
-    if (shape.levels == 0) {
-      replaceByDense(op, op.getLse(), rewriter);
-      return success();
-    }
-    MultipoleSources multipole(rewriter, op, shape);
-    rewriter.replaceOp(
-        op, multipole.sources.build(rewriter, op.getLoc(), op.getQuery(),
-                                    op.getOutput(), op.getLse(), shape.group,
-                                    op.getScaleOrDefault()));
+    Location loc = op.getLoc();
+    PresentTokens tokens(rewriter, op);
+    StreamSources sources;
+    if (shape.levels == 0)
+      addNearField(rewriter, loc, sources, shape, tokens, op.getCausal());
+    else
+      sources = MultipoleSources(rewriter, op, shape, tokens).sources;
+    StreamOp stream =
+        sources.build(rewriter, loc, tokens.query, op.getOutput(), op.getLse(),
+                      shape.getNearBlock(), op.getScaleOrDefault());
+    SmallVector<Value> results = {
+        keepInPlace(rewriter, loc, stream->getResult(0), tokens.mask)};
+    if (op.getLse())
+      results.push_back(keepInPlace(rewriter, loc, stream->getResult(1),
+                                    tokens.mask,
+                                    -std::numeric_limits<double>::infinity()));
+    rewriter.replaceOp(op, results);
     return success();
   }
 
@@ -68,30 +65,32 @@ struct ExpandFastMultipoleLinear : OpRewritePattern<FastMultipoleLinearOp> {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
     Hierarchy shape = getHierarchy(op, narrow);
-    if (shape.levels == 0) {
-      replaceByDense(op, /*lse=*/Value(), rewriter);
-      return success();
-    }
     Location loc = op.getLoc();
+    PresentTokens tokens(rewriter, op);
     StreamSources near;
-    addNearField(near, shape, op.getKey(), op.getValue(), op.getCausal());
-    Value nearInit = createEmpty(rewriter, loc, shape, op.getQuery(),
-                                 shape.tokens, extent(op.getValue(), 3));
-    SmallVector<Value> parts = {near.build(rewriter, loc, op.getQuery(),
-                                           nearInit, /*lse=*/Value(),
-                                           shape.group, op.getScaleOrDefault())
-                                    ->getResult(0)};
+    addNearField(rewriter, loc, near, shape, tokens, op.getCausal());
+    Value nearInit = op.getOutput();
+    if (shape.levels != 0)
+      nearInit = createEmpty(rewriter, loc, shape, op.getQuery(), shape.tokens,
+                             extent(op.getValue(), 3));
+    SmallVector<Value> parts = {
+        near.build(rewriter, loc, tokens.query, nearInit, /*lse=*/Value(),
+                   shape.getNearBlock(), op.getScaleOrDefault())
+            ->getResult(0)};
     for (int64_t level = 1; level <= shape.levels; ++level)
-      parts.push_back(createLevel(rewriter, op, shape, level));
-    rewriter.replaceOp(op, createSum(rewriter, op, shape, parts));
+      parts.push_back(createLevel(rewriter, op, shape, tokens, level));
+    Value sum = shape.levels == 0 ? parts.front()
+                                  : createSum(rewriter, op, shape, parts);
+    rewriter.replaceOp(op, keepInPlace(rewriter, loc, sum, tokens.mask));
     return success();
   }
 
 private:
   /// The output rows of the summarised queries of one level.
   static Value createLevel(OpBuilder &builder, FastMultipoleLinearOp op,
-                           const Hierarchy &shape, int64_t level) {
-    LinearLevel parts(builder, op, shape, level);
+                           const Hierarchy &shape, const PresentTokens &tokens,
+                           int64_t level) {
+    LinearLevel parts(builder, op, shape, tokens, level);
     Value init = createEmpty(builder, op.getLoc(), shape, op.getQuery(),
                              shape.rows(level), extent(op.getValue(), 3));
     return parts.sources

@@ -18,12 +18,11 @@ using namespace mlir;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
-/// Replaces what an operand has of absent tokens, if `mask` is not null.
+/// Replaces what an operand has of absent tokens, unless `mask` is null.
 static void keepRows(PatternRewriter &rewriter, OpOperand &operand,
                      Value mask) {
-  if (mask)
-    operand.set(
-        keepRows(rewriter, operand.getOwner()->getLoc(), operand.get(), mask));
+  operand.set(
+      keepRows(rewriter, operand.getOwner()->getLoc(), operand.get(), mask));
 }
 
 /// Zeros in place of the factors and values of absent tokens.

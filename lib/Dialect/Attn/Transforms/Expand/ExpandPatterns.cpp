@@ -122,9 +122,8 @@ MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {
 
 /// Whether `op` is one of these operations with a mask of tokens.
 template <typename... OpTys> static bool hasTokenMask(Operation *op) {
-  auto hasMask = [&](auto op) {
-    return op && llvm::any_of(op.getTokenMasksMutable(),
-                              [](auto mask) { return !mask.empty(); });
+  auto hasMask = [](auto op) {
+    return op && (op.getQueryMask() || op.getKeyMask());
   };
   return (hasMask(dyn_cast<OpTys>(op)) || ...);
 }

@@ -231,8 +231,7 @@ Value fovea::attn::detail::expandTreeScore(OpBuilder &builder, TreeScoreOp op) {
                     type.getElementType()};
   FloatAttr scale = builder.getF64FloatAttr(op.getScaleOrDefault());
   Value query = op.getQuery(), mask = op.getMask(), weight;
-  if (mask)
-    query = keepRows(builder, op.getLoc(), query, mask);
+  query = keepRows(builder, op.getLoc(), query, mask);
   if (!op.getExponential())
     return expandProbability(op, s, query, scale);
   if (mask) {

@@ -158,26 +158,107 @@ getLevelRanges(const RangeExprs &exprs, const Hierarchy &shape, int64_t level,
   return ranges;
 }
 
-void fovea::attn::detail::addNearField(StreamSources &sources,
-                                       const Hierarchy &shape, Value key,
-                                       Value value, bool causal) {
-  RangeExprs exprs(key.getContext());
+void fovea::attn::detail::addNearField(OpBuilder &builder, Location loc,
+                                       StreamSources &sources,
+                                       const Hierarchy &shape,
+                                       const PresentTokens &tokens,
+                                       bool causal) {
+  RangeExprs exprs(builder.getContext());
   AffineExpr begin = exprs.block * shape.group - shape.group;
   AffineExpr end = exprs.block * shape.group + (causal ? 1 : 2) * shape.group;
-  sources.add(key, value, exprs.range(begin, end),
-              getCausalMask(key.getContext(), causal));
+  Type stateType = getStateType(getElementTypeOrSelf(tokens.key));
+  sources.add(tokens.key, tokens.value,
+              shape.levels == 0 ? exprs.allRows() : exprs.range(begin, end),
+              getCausalMask(builder.getContext(), causal),
+              createTokenLogWeights(builder, loc, tokens.mask, stateType));
 }
 
-MultipoleSources::MultipoleSources(OpBuilder &builder, Location loc,
-                                   const Hierarchy &shape, Value key,
-                                   Value value, OperandRange keyWeights,
-                                   OperandRange keyBiases,
-                                   OperandRange valueWeights,
-                                   OperandRange valueBiases, bool causal,
-                                   bool multiplicity) {
-  addNearField(sources, shape, key, value, causal);
-  keys = createPool(builder, loc, shape, key, keyWeights, keyBiases);
-  values = createPool(builder, loc, shape, value, valueWeights, valueBiases);
+/// Sums of `count` consecutive rows of numbers [B, 1, rows, 1].
+static Value sumCounts(OpBuilder &builder, Location loc, Value counts,
+                       int64_t count) {
+  auto type = cast<RankedTensorType>(counts.getType());
+  auto weightsType =
+      RankedTensorType::get({1, 1, count, 1}, builder.getF32Type());
+  Value ones = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(weightsType, 1.0f));
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, counts);
+  sizes[2] = builder.getIndexAttr(llvm::divideCeil(type.getDimSize(2), count));
+  Value init =
+      tensor::EmptyOp::create(builder, loc, sizes, builder.getF32Type());
+  return SummarizeOp::create(builder, loc, init.getType(), counts, ones,
+                             /*bias=*/Value(), init)
+      ->getResult(0);
+}
+
+/// How many tokens the summaries of levels `first` to `last` stand for, one
+/// level after the other: [B, 1, rows, 1]. Sums in f32 are exact.
+static Value countTokens(OpBuilder &builder, Location loc,
+                         const Hierarchy &shape, Value mask, int64_t first,
+                         int64_t last) {
+  int64_t start = shape.poolOffset(first);
+  Type f32 = builder.getF32Type();
+  SmallVector<OpFoldResult> sizes(4, builder.getIndexAttr(1)),
+      offsets(4, builder.getIndexAttr(0)), strides(4, builder.getIndexAttr(1));
+  sizes[0] = tensor::getMixedSize(builder, loc, mask, 0);
+  sizes[2] = builder.getIndexAttr(shape.poolOffset(last + 1) - start);
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(0.0f));
+  Value pool = tensor::EmptyOp::create(builder, loc, sizes, f32);
+  pool = linalg::FillOp::create(builder, loc, zero, pool).getResult(0);
+  Value counts =
+      createRows(builder, loc, mask, /*rank=*/4, f32, /*present=*/1.0,
+                 /*absent=*/0.0);
+  for (int64_t level = first; level <= last; ++level) {
+    int64_t joined = level == first ? shape.segment(first) : 2;
+    if (joined != 1)
+      counts = sumCounts(builder, loc, counts, joined);
+    // Summaries behind the last token stand for none.
+    offsets[2] = builder.getIndexAttr(shape.poolOffset(level) - start);
+    pool = tensor::InsertSliceOp::create(
+        builder, loc, counts, pool, offsets,
+        tensor::getMixedSizes(builder, loc, counts), strides);
+  }
+  return pool;
+}
+
+/// Log weights of the summaries of levels `first` to `last` of masked tokens,
+/// [B, 1, rows].
+static Value createCountedLogWeights(OpBuilder &builder, Location loc,
+                                     const Hierarchy &shape, Value mask,
+                                     int64_t first, int64_t last,
+                                     Multiplicity multiplicity,
+                                     Type elementType) {
+  Value counts = countTokens(builder, loc, shape, mask, first, last);
+  counts = tensor::CollapseShapeOp::create(
+      builder, loc, counts,
+      SmallVector<ReassociationIndices>{{0}, {1}, {2, 3}});
+  auto type = cast<RankedTensorType>(counts.getType());
+  if (multiplicity == Multiplicity::None) {
+    Value one =
+        arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(1.0f));
+    Value ones = tensor::SplatOp::create(
+        builder, loc, one, tensor::getMixedSizes(builder, loc, counts));
+    counts = arith::MinimumFOp::create(builder, loc, counts, ones);
+  }
+  Value whole = arith::FPToSIOp::create(
+      builder, loc, type.clone(builder.getI32Type()), counts);
+  Value init = tensor::EmptyOp::create(
+      builder, loc, tensor::getMixedSizes(builder, loc, whole), elementType);
+  return LogCountOp::create(builder, loc, init.getType(), whole, init)
+      ->getResult(0);
+}
+
+MultipoleSources::MultipoleSources(
+    OpBuilder &builder, Location loc, const Hierarchy &shape,
+    const PresentTokens &tokens, OperandRange keyWeights,
+    OperandRange keyBiases, OperandRange valueWeights, OperandRange valueBiases,
+    bool causal, bool multiplicity) {
+  addNearField(builder, loc, sources, shape, tokens, causal);
+  keys = createPool(builder, loc, shape, tokens.key, keyWeights, keyBiases);
+  values =
+      createPool(builder, loc, shape, tokens.value, valueWeights, valueBiases);
+  Multiplicity counted =
+      multiplicity ? Multiplicity::Tokens : Multiplicity::None;
   RangeExprs exprs(builder.getContext());
   SmallVector<AffineMap> ranges;
   SmallVector<double> logs;
@@ -189,17 +270,19 @@ MultipoleSources::MultipoleSources(OpBuilder &builder, Location loc,
          getLevelRanges(exprs, shape, level, interval, parent, causal))
       ranges.push_back(exprs.rangeInPool(
           range.begin, range.end, shape.poolOffset(level), shape.rows(level)));
-    appendLogWeights(shape, level, causal,
-                     multiplicity ? Multiplicity::Tokens : Multiplicity::None,
-                     logs);
+    appendLogWeights(shape, level, causal, counted, logs);
   }
-  Type stateType = getStateType(getElementTypeOrSelf(key));
-  sources.add(keys, values, ranges, /*mask=*/{},
-              createLogWeight(builder, loc, logs, stateType));
+  Type stateType = getStateType(getElementTypeOrSelf(tokens.key));
+  Value logWeights =
+      tokens.mask ? createCountedLogWeights(builder, loc, shape, tokens.mask,
+                                            /*first=*/1, shape.levels, counted,
+                                            stateType)
+                  : createLogWeight(builder, loc, logs, stateType);
+  sources.add(keys, values, ranges, /*mask=*/{}, logWeights);
 }
 
 void LinearLevel::addSource(OpBuilder &builder, Location loc,
-                            const Hierarchy &shape, int64_t level,
+                            const Hierarchy &shape, int64_t level, Value mask,
                             bool causal) {
   RangeExprs exprs(builder.getContext());
   SmallVector<AffineMap> ranges;
@@ -210,6 +293,10 @@ void LinearLevel::addSource(OpBuilder &builder, Location loc,
   SmallVector<double> logs;
   appendLogWeights(shape, level, causal, Multiplicity::Fraction, logs);
   Type stateType = getStateType(getElementTypeOrSelf(keys));
-  sources.add(keys, values, ranges, /*mask=*/{},
-              createLogWeight(builder, loc, logs, stateType));
+  // Of masked tokens the count itself: a common factor cancels.
+  Value logWeights =
+      mask ? createCountedLogWeights(builder, loc, shape, mask, level, level,
+                                     Multiplicity::Tokens, stateType)
+           : createLogWeight(builder, loc, logs, stateType);
+  sources.add(keys, values, ranges, /*mask=*/{}, logWeights);
 }

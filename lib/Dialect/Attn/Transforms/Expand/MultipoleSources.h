@@ -20,9 +20,11 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 
+#include "Presence.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
+#include <algorithm>
 
 namespace fovea::attn::detail {
 
@@ -34,6 +36,9 @@ struct Hierarchy {
 
   /// Tokens of an interval of `level`, which counts from 1.
   int64_t interval(int64_t level) const { return group << (level - 1); }
+  /// Queries that read the same near keys: all of them (0) without levels, when
+  /// every group neighbours every other.
+  int64_t getNearBlock() const { return levels == 0 ? 0 : group; }
   /// Tokens that a summary of `level` stands for, unless some are absent.
   int64_t segment(int64_t level) const { return interval(level) / rank; }
   /// Summaries of `level`.
@@ -65,6 +70,20 @@ template <typename OpTy> Hierarchy getHierarchy(OpTy op, bool narrow) {
                    narrow ? data : getStateType(data)};
 }
 
+/// What a pattern reads: zeros in rows of absent tokens.
+struct PresentTokens {
+  template <typename OpTy>
+  PresentTokens(mlir::OpBuilder &builder, OpTy op)
+      : mask(op.getMask()),
+        query(keepRows(builder, op.getLoc(), op.getQuery(), mask)),
+        key(keepRows(builder, op.getLoc(), op.getKey(), mask)),
+        value(keepRows(builder, op.getLoc(), op.getValue(), mask)) {}
+
+  /// Null if all tokens are present.
+  mlir::Value mask;
+  mlir::Value query, key, value;
+};
+
 /// A tensor `[B, heads, rows, width]` to be written, batch and heads as in
 /// `like`.
 mlir::Value createEmpty(mlir::OpBuilder &builder, mlir::Location loc,
@@ -82,17 +101,20 @@ mlir::Value extractLevel(mlir::OpBuilder &builder, mlir::Location loc,
                          const Hierarchy &shape, mlir::Value pool,
                          int64_t level);
 
-/// Adds level 0: the keys of the query's group and of its neighbours.
-void addNearField(StreamSources &sources, const Hierarchy &shape,
-                  mlir::Value key, mlir::Value value, bool causal);
+/// Adds level 0: the keys of the query's group and of its neighbours, and all
+/// keys without levels.
+void addNearField(mlir::OpBuilder &builder, mlir::Location loc,
+                  StreamSources &sources, const Hierarchy &shape,
+                  const PresentTokens &tokens, bool causal);
 
 /// The sources of attn.fast_multipole: the near field, and a pool of all
 /// summaries.
 struct MultipoleSources {
   template <typename OpTy>
-  MultipoleSources(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape)
-      : MultipoleSources(builder, op.getLoc(), shape, op.getKey(),
-                         op.getValue(), op.getKeyWeights(), op.getKeyBiases(),
+  MultipoleSources(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape,
+                   const PresentTokens &tokens)
+      : MultipoleSources(builder, op.getLoc(), shape, tokens,
+                         op.getKeyWeights(), op.getKeyBiases(),
                          op.getValueWeights(), op.getValueBiases(),
                          op.getCausal(), op.getMultiplicity()) {}
 
@@ -102,7 +124,7 @@ struct MultipoleSources {
 
 private:
   MultipoleSources(mlir::OpBuilder &builder, mlir::Location loc,
-                   const Hierarchy &shape, mlir::Value key, mlir::Value value,
+                   const Hierarchy &shape, const PresentTokens &tokens,
                    mlir::OperandRange keyWeights, mlir::OperandRange keyBiases,
                    mlir::OperandRange valueWeights,
                    mlir::OperandRange valueBiases, bool causal,
@@ -114,14 +136,14 @@ private:
 struct LinearLevel {
   template <typename OpTy>
   LinearLevel(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape,
-              int64_t level)
-      : queries(createSummary(builder, op.getLoc(), shape, level, op.getQuery(),
+              const PresentTokens &tokens, int64_t level)
+      : queries(createSummary(builder, op.getLoc(), shape, level, tokens.query,
                               op.getQueryWeights(), op.getQueryBiases())),
-        keys(createSummary(builder, op.getLoc(), shape, level, op.getKey(),
+        keys(createSummary(builder, op.getLoc(), shape, level, tokens.key,
                            op.getKeyWeights(), op.getKeyBiases())),
-        values(createSummary(builder, op.getLoc(), shape, level, op.getValue(),
+        values(createSummary(builder, op.getLoc(), shape, level, tokens.value,
                              op.getValueWeights(), op.getValueBiases())) {
-    addSource(builder, op.getLoc(), shape, level, op.getCausal());
+    addSource(builder, op.getLoc(), shape, level, tokens.mask, op.getCausal());
   }
 
   mlir::Value queries, keys, values;
@@ -129,7 +151,8 @@ struct LinearLevel {
 
 private:
   void addSource(mlir::OpBuilder &builder, mlir::Location loc,
-                 const Hierarchy &shape, int64_t level, bool causal);
+                 const Hierarchy &shape, int64_t level, mlir::Value mask,
+                 bool causal);
 };
 
 } // namespace fovea::attn::detail

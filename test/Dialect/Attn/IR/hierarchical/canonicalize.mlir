@@ -63,3 +63,33 @@ func.func @keep_levels(%q: tensor<1x1x65x8xf32>, %w: tensor<1x2x32x8xf32>) -> (t
       outs(%q : tensor<1x1x65x8xf32>) {group = 32 : i64} -> tensor<1x1x65x8xf32>
   return %0, %1 : tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>
 }
+
+// -----
+
+// A mask of all tokens is none.
+// CHECK-LABEL: func @full_mask(
+// CHECK-NOT: mask(
+// CHECK: attn.fast_multipole ins
+// CHECK: attn.fast_multipole_linear ins
+// CHECK: return
+func.func @full_mask(%q: tensor<1x1x65x8xf32>, %w: tensor<1x2x32x8xf32>) -> (tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>) {
+  %m = arith.constant dense<true> : tensor<1x65xi1>
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>)
+      key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>) mask(%m : tensor<1x65xi1>)
+      outs(%q : tensor<1x1x65x8xf32>) {group = 32 : i64} -> tensor<1x1x65x8xf32>
+  %1 = attn.fast_multipole_linear ins(%q, %q, %q : tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>)
+      query_weights(%w : tensor<1x2x32x8xf32>) key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>)
+      mask(%m : tensor<1x65xi1>) outs(%q : tensor<1x1x65x8xf32>) {group = 32 : i64} -> tensor<1x1x65x8xf32>
+  return %0, %1 : tensor<1x1x65x8xf32>, tensor<1x1x65x8xf32>
+}
+
+// -----
+
+// Dense attention has no mask of tokens.
+// CHECK-LABEL: func @masked_without_levels(
+// CHECK: attn.fast_multipole ins
+func.func @masked_without_levels(%q: tensor<1x1x64x8xf32>, %m: tensor<1x64xi1>) -> tensor<1x1x64x8xf32> {
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>)
+      mask(%m : tensor<1x64xi1>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
+  return %0 : tensor<1x1x64x8xf32>
+}

@@ -459,8 +459,8 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // Generic form with segments that do not fit the operands.
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 9 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 10 of operandSegmentSizes, but got 2}}
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -468,7 +468,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 0 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 2, 1, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -476,7 +476,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op expected 4 or more operands, but found 3}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -484,14 +484,30 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} for op attn.fast_multipole_linear: size mismatch in attribute conversion: 4 vs 10}}
+  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} for op attn.fast_multipole_linear: size mismatch in attribute conversion: 4 vs 11}}
   %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x63xi1>) {
+  // expected-error @below {{'attn.fast_multipole_linear' op expects extent 1 of mask to be 64 (extent 2 of query), but got 63}}
+  %0 = attn.fast_multipole_linear ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>) mask(%m : tensor<1x63xi1>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x64xi8>) {
+  // expected-error @below {{'attn.fast_multipole_linear' op operand #3 must be rank-2 tensor or memref of i1, but got 'tensor<1x64xi8>'}}
+  %0 = attn.fast_multipole_linear ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>) mask(%m : tensor<1x64xi8>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
   return
 }

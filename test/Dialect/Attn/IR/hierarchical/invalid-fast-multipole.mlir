@@ -427,15 +427,15 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // Generic form with segments that do not fit the operands.
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 7 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 8 of operandSegmentSizes, but got 2}}
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -443,7 +443,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 1 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 2, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 2, 0, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -451,7 +451,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op operand #3 must be rank-3 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<1x1x4x8xf32>'}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -459,14 +459,14 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op 'operandSegmentSizes' attribute cannot have negative elements}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, -1, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, -1, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.fast_multipole: size mismatch in attribute conversion: 4 vs 9}}
+  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.fast_multipole: size mismatch in attribute conversion: 4 vs 10}}
   %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
@@ -484,5 +484,21 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x3x32x8xf32>, %vw0: tensor<1x3x32x4xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key_weights[0] to be a multiple of extent 1 of key_weights[0], but got 32 and 3}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x3x32x8xf32>) value_weights(%vw0 : tensor<1x3x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x63xi1>) {
+  // expected-error @below {{'attn.fast_multipole' op expects extent 1 of mask to be 64 (extent 2 of query), but got 63}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>) mask(%m : tensor<1x63xi1>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x64xi8>) {
+  // expected-error @below {{'attn.fast_multipole' op operand #3 must be rank-2 tensor or memref of i1, but got 'tensor<1x64xi8>'}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>) mask(%m : tensor<1x64xi8>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
   return
 }

@@ -144,3 +144,20 @@ func.func @linear_everything(%q: memref<?x?x16x8xf16>, %w1: memref<1x2x2x8xf16>,
       outs(%q : memref<?x?x16x8xf16>) {group = 2 : i64, causal, allow_query_lookahead, scale = 1.0 : f64}
   return
 }
+
+//===----------------------------------------------------------------------===//
+// Masks of tokens
+//===----------------------------------------------------------------------===//
+
+// CHECK-LABEL: func @masked(
+// CHECK: attn.fast_multipole ins({{.*}}) key_weights({{.*}}) value_weights({{.*}}) mask(%{{.*}} : tensor<?x65xi1>) outs(
+// CHECK: attn.fast_multipole_linear ins({{.*}}) query_weights({{.*}}) key_weights({{.*}}) value_weights({{.*}}) mask(%{{.*}} : tensor<?x65xi1>) outs(
+func.func @masked(%q: tensor<?x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, %m: tensor<?x65xi1>) -> (tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>) {
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>)
+      key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>) mask(%m : tensor<?x65xi1>)
+      outs(%q : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
+  %1 = attn.fast_multipole_linear ins(%q, %q, %q : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>)
+      query_weights(%w : tensor<1x2x32x8xf32>) key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>)
+      mask(%m : tensor<?x65xi1>) outs(%q : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
+  return %0, %1 : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>
+}

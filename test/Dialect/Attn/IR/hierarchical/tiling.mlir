@@ -147,3 +147,25 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+// One batch entry has its row of a mask.
+// CHECK-LABEL: func @masked(
+// CHECK-SAME: %[[M:[^:]*]]: tensor<3x64xi1>
+// CHECK: scf.forall (%[[I:.*]], %[[H:.*]]) in (3, 2)
+// CHECK: %[[MT:.*]] = tensor.extract_slice %[[M]][%[[I]], 0] [1, 64]
+// CHECK: attn.fast_multipole ins({{.*}}) mask(%[[MT]] : tensor<1x64xi1>)
+func.func @masked(%m: tensor<3x64xi1>, %q: tensor<3x2x64x8xf32>, %o: tensor<3x2x64x8xf32>) -> tensor<3x2x64x8xf32> {
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<3x2x64x8xf32>, tensor<3x2x64x8xf32>, tensor<3x2x64x8xf32>)
+      mask(%m : tensor<3x64xi1>) outs(%o : tensor<3x2x64x8xf32>) {group = 32 : i64} -> tensor<3x2x64x8xf32>
+  return %0 : tensor<3x2x64x8xf32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["attn.fast_multipole"]} in %m : (!transform.any_op) -> !transform.any_op
+    %t, %l = transform.structured.tile_using_forall %0 tile_sizes [1, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

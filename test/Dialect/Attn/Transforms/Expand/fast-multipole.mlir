@@ -143,3 +143,17 @@ func.func @no_levels(%x: tensor<1x1x8x4xf32>) -> tensor<1x1x8x4xf32> {
       outs(%x : tensor<1x1x8x4xf32>) {group = 4 : i64, causal} -> tensor<1x1x8x4xf32>
   return %out : tensor<1x1x8x4xf32>
 }
+
+// Absent rows are zeros, and absent keys have no weight; a summary weighs as
+// much as it has tokens that are present.
+// CHECK-LABEL: func @masked(
+// CHECK-COUNT-3: arith.select
+// CHECK: attn.log_count
+// CHECK: attn.stream
+// CHECK: arith.select
+func.func @masked(%q: tensor<?x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, %m: tensor<?x65xi1>, %o: tensor<?x1x65x8xf32>) -> tensor<?x1x65x8xf32> {
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>)
+      key_weights(%w : tensor<1x2x32x8xf32>) value_weights(%w : tensor<1x2x32x8xf32>) mask(%m : tensor<?x65xi1>)
+      outs(%o : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
+  return %0 : tensor<?x1x65x8xf32>
+}

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Call.h"
+#include "TokenMask.h"
 #include "fovea/Functions/VQ.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -30,8 +31,12 @@ static Argument addKeys(Call &call, Checker &check, const TensorRef &k,
   return keys;
 }
 
-static double countTokens(const Argument &keys) {
-  return double(keys.shape[0]) * double(keys.shape[1]) * double(keys.shape[2]);
+static TokenMask addMask(Call &call, Checker &check, const Argument &keys,
+                         const TokenOptions &tokens, Target target) {
+  TokenMask mask(check, tokens, keys.shape[0], keys.shape[2], target);
+  if (mask.get())
+    call.addArgument(*mask.get());
+  return mask;
 }
 
 /// left - right in the type of sums.
@@ -78,12 +83,37 @@ addUp(ImplicitLocOpBuilder &b, ValueRange inputs, Value init,
       .getResult(0);
 }
 
+/// How many keys have a codeword, at least 1: of a `mask`, or all.
+static Value countKeys(ImplicitLocOpBuilder &b, const Argument &keys,
+                       Value mask, Type state) {
+  double numHeads = double(keys.shape[1]);
+  if (!mask)
+    return getNumber(b, state,
+                     double(keys.shape[0]) * numHeads * double(keys.shape[2]));
+  Value one = getNumber(b, state, 1.0), none = getNumber(b, state, 0.0);
+  // Of each batch entry first: numbers stay small enough to be exact.
+  Value counts = addUp(
+      b, mask, tensor::EmptyOp::create(b, keys.shape[0], state),
+      /*numParallel=*/1, [&](ImplicitLocOpBuilder &inner, ValueRange present) {
+        return arith::SelectOp::create(inner, present[0], one, none);
+      });
+  Value count = addUp(
+      b, counts, tensor::EmptyOp::create(b, llvm::ArrayRef<int64_t>(), state),
+      /*numParallel=*/0,
+      [](ImplicitLocOpBuilder &, ValueRange count) { return count[0]; });
+  Value total = arith::MulFOp::create(b, tensor::ExtractOp::create(b, count),
+                                      getNumber(b, state, numHeads));
+  return arith::MaximumFOp::create(b, total, one);
+}
+
 llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
                                                    const TensorRef &kHat,
-                                                   Target target) {
+                                                   Target target,
+                                                   const TokenOptions &tokens) {
   Checker check;
   Call call("commitment_loss", target);
   Argument keys = addKeys(call, check, k, kHat);
+  TokenMask mask = addMask(call, check, keys, tokens, target);
   call.result(check, "loss", getStateType(keys.elementType), {});
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
@@ -91,16 +121,19 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
     Value rows = tensor::EmptyOp::create(
         b, llvm::ArrayRef(keys.shape).drop_back(), state);
     // The sum of each row first: sums of sums are more accurate.
-    rows = addUp(b, arguments, rows, /*numParallel=*/3,
+    rows = addUp(b, arguments.take_front(2), rows, /*numParallel=*/3,
                  [&](ImplicitLocOpBuilder &inner, ValueRange pair) -> Value {
                    Value x = getDifference(inner, pair[0], pair[1], state);
                    return arith::MulFOp::create(inner, x, x);
                  });
+    Value present = mask.get() ? arguments[2] : Value();
+    if (present)
+      rows = fillAbsent(b, rows, present, b.getFloatAttr(state, 0.0));
     Value sum = addUp(
         b, rows, inits[0], /*numParallel=*/0,
         [](ImplicitLocOpBuilder &, ValueRange row) -> Value { return row[0]; });
     Value mean = arith::DivFOp::create(b, tensor::ExtractOp::create(b, sum),
-                                       getNumber(b, state, countTokens(keys)));
+                                       countKeys(b, keys, present, state));
     Value loss = tensor::FromElementsOp::create(b, inits[0].getType(), mean);
     return SmallVector<Value>{loss};
   });
@@ -109,7 +142,8 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
 
 llvm::Expected<OwnedTensor>
 fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
-                                const TensorRef &kHat, Target target) {
+                                const TensorRef &kHat, Target target,
+                                const TokenOptions &tokens) {
   Checker check;
   Call call("commitment_loss_backward", target);
   Argument keys = addKeys(call, check, k, kHat);
@@ -122,14 +156,17 @@ fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
                                            : static_cast<void *>(&narrow),
                                        state,
                                        {}}));
+  TokenMask mask = addMask(call, check, keys, tokens, target);
   call.result(check, "d_k", keys.elementType, keys.shape);
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
     auto type = cast<RankedTensorType>(inits[0].getType());
     Type stateType = functions::convertType(b.getContext(), state);
+    Value present = mask.get() ? arguments[3] : Value();
+    Value share = arith::DivFOp::create(b, getNumber(b, stateType, 2.0),
+                                        countKeys(b, keys, present, stateType));
     Value factor = arith::MulFOp::create(
-        b, getNumber(b, stateType, 2.0 / countTokens(keys)),
-        tensor::ExtractOp::create(b, arguments[2]));
+        b, share, tensor::ExtractOp::create(b, arguments[2]));
     SmallVector<AffineMap> maps(3, b.getMultiDimIdentityMap(4));
     SmallVector<IteratorType> iterators(4, IteratorType::parallel);
     auto gradient = linalg::GenericOp::create(
@@ -142,7 +179,11 @@ fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
             x = arith::TruncFOp::create(inner, type.getElementType(), x);
           linalg::YieldOp::create(inner, x);
         });
-    return SmallVector<Value>{gradient.getResult(0)};
+    Value dKeys = gradient.getResult(0);
+    if (present)
+      dKeys = fillAbsent(b, dKeys, present,
+                         b.getFloatAttr(type.getElementType(), 0.0));
+    return SmallVector<Value>{dKeys};
   });
   return call.runFor<OwnedTensor, 1>(check);
 }

@@ -41,6 +41,15 @@ static Error setZero(ArrayRef<VQStatePart> parts, VQState &state) {
   return Error::success();
 }
 
+/// Only codes tell which tokens are absent.
+static bool checkPadded(Checker &check, const VQArguments &arguments,
+                        bool isPadded) {
+  check.check(!isPadded || arguments.keysAreCodes(),
+              "padded: found True with keys, needed codes of quantize, which "
+              "are -1 for absent tokens");
+  return isPadded;
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -79,6 +88,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                   options.weighting);
   call.attribute("reduction", convert(options.reduction));
   call.flag("causal", options.causal);
+  call.flag("padded", checkPadded(check, arguments, options.padded));
   ElementType type = arguments.q.elementType;
   Shape output = arguments.output();
   call.result(check, "output", type, output, options.output);
@@ -133,6 +143,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   addVQInputs(call, arguments);
   addVQAttributes(call, check, arguments.block, options.scale,
                   options.weighting);
+  call.flag("padded", checkPadded(check, arguments, options.padded));
   call.result(check, "output", arguments.q.elementType, arguments.output(),
               options.output);
   if (!check.hasFailed())

@@ -7,24 +7,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _arguments as check
 from . import _fovea
 
 __all__ = ["codebook_update", "commitment_loss", "commitment_loss_backward", "quantize"]
 
 
-def quantize(k: Any, codebook: Any, *, target: str = "cpu") -> Any:
+def quantize(
+    k: Any, codebook: Any, *, mask: Any = None, lengths: Any = None, target: str = "cpu"
+) -> Any:
     """The nearest codeword of every key, and its code.
 
     k is [B,G,N,D]; codebook is [G,S,D], or [1,S,D] for all heads, of the same type.
     Returns k_hat [B,G,N,D] = codebook[codes] and codes [B,G,N] of int32.  Of
     several codewords at the least distance the first is chosen; a key with a NaN or
     an infinity has code 0.
+
+    `mask` [B,N], if any, is true for tokens that are present; `lengths` [B] says the
+    same of right padding.  An absent token has code -1 and a codeword of zeros, and its
+    keys may hold anything.
     """
-    return _fovea.quantize(k, codebook, target)
+    return _fovea.quantize(k, codebook, *check.tokens(mask, lengths), target)
 
 
 def codebook_update(
-    k: Any, codes: Any, sums: Any, counts: Any, *, rate: float = 0.99, target: str = "cpu"
+    k: Any,
+    codes: Any,
+    sums: Any,
+    counts: Any,
+    *,
+    rate: float = 0.99,
+    min_count: float = 0.0,
+    target: str = "cpu",
 ) -> Any:
     """One step of exponentially smoothed k-means.
 
@@ -34,23 +48,36 @@ def codebook_update(
 
         counts = rate counts + (1 - rate) number
         sums = rate sums + (1 - rate) sum
-        codebook = sums / counts
+        codebook = sums / max(counts, min_count)
 
     Returns codebook, in the type of k, sums and counts.  A codeword whose count is
-    0 is zero.  A code that is not one of 0 .. S-1 raises FoveaError.
+    0 is zero where `min_count` is 0.  A key with code -1 is absent: it is not read.
+    Any other code that is not one of 0 .. S-1 raises FoveaError.
     """
-    return _fovea.codebook_update(k, codes, sums, counts, rate, target)
+    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, target)
 
 
-def commitment_loss(k: Any, k_hat: Any, *, target: str = "cpu") -> Any:
+def commitment_loss(
+    k: Any, k_hat: Any, *, mask: Any = None, lengths: Any = None, target: str = "cpu"
+) -> Any:
     """The mean over all keys of |k - k_hat|^2, an array of rank 0 of the type of sums.
 
     k is [B,G,N,D]; k_hat are the codewords that `quantize` found for it, which count
-    as constants.
+    as constants.  With `mask` or `lengths`, as in `quantize`, the mean is that over the
+    keys of tokens present, 0 without any.
     """
-    return _fovea.commitment_loss(k, k_hat, target)
+    return _fovea.commitment_loss(k, k_hat, *check.tokens(mask, lengths), target)
 
 
-def commitment_loss_backward(d_loss: float, k: Any, k_hat: Any, *, target: str = "cpu") -> Any:
-    """The gradient of `commitment_loss` for k, times `d_loss`."""
-    return _fovea.commitment_loss_backward(d_loss, k, k_hat, target)
+def commitment_loss_backward(
+    d_loss: float,
+    k: Any,
+    k_hat: Any,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+    target: str = "cpu",
+) -> Any:
+    """The gradient of `commitment_loss` for k, zeros for absent tokens, times `d_loss`."""
+    present = check.tokens(mask, lengths)
+    return _fovea.commitment_loss_backward(d_loss, k, k_hat, *present, target)

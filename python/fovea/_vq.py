@@ -44,6 +44,7 @@ def vq(
     *,
     block: int,
     causal: bool = True,
+    padded: bool = False,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -64,6 +65,10 @@ def vq(
     own.  `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
     `reduction` chooses how block summaries are combined, with the same result.
 
+    With `padded` k are codes, and -1 stands for an absent token, as `quantize` with a
+    mask or lengths gives it: no query reads it, its row of v may hold anything, and as
+    a query its row of the result is zeros.
+
     `state` is what an earlier call with `return_state` returned for the tokens
     before; a new one is returned then.  With `return_lse` the natural log-sum-exp
     [B,H,N] follows the output, and the state follows that.
@@ -71,7 +76,7 @@ def vq(
     From "Transformer-VQ" (arXiv:2309.16354).
     """
     results = _fovea.vq(
-        q, k, v, codebook, block, bias, scale, weighting, causal, reduction, state, return_state,
+        q, k, v, codebook, block, bias, scale, weighting, causal, padded, reduction, state, return_state,
         return_lse, target,
     )  # fmt: skip
     if return_state:
@@ -87,6 +92,7 @@ def vq_decode(
     state: VQState | None = None,
     *,
     block: int,
+    padded: bool = False,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -99,7 +105,9 @@ def vq_decode(
     state before the first token.  The time does not depend on how many tokens came
     before.
     """
-    out, first = _fovea.vq_decode(q, k, v, codebook, block, bias, scale, weighting, state, target)
+    out, first = _fovea.vq_decode(
+        q, k, v, codebook, block, bias, scale, weighting, padded, state, target
+    )
     return out, VQState(*(first if state is None else state))
 
 

@@ -21,6 +21,7 @@ using namespace fovea::python;
 static nb::object callQuantize(Reader &in) {
   TensorRef k = in.array("k"), codebook = in.array("codebook");
   auto options = in.makeOptions<QuantizeOptions>();
+  in.readTokens(options);
   return in.call([&] { return quantize(k, codebook, options); },
                  &QuantizeResult::quantized, &QuantizeResult::codes);
 }
@@ -30,6 +31,7 @@ static nb::object callUpdate(Reader &in) {
             sums = in.array("sums"), counts = in.array("counts");
   auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
+  options.minCount = in.number("min_count");
   return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
                  &CodebookStep::codebook, &CodebookStep::sums,
                  &CodebookStep::counts);
@@ -37,14 +39,20 @@ static nb::object callUpdate(Reader &in) {
 
 static nb::object callLoss(Reader &in) {
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
-  return in.call([&] { return commitment_loss(k, kHat, in.getTarget()); });
+  TokenOptions tokens;
+  in.readTokens(tokens);
+  return in.call(
+      [&] { return commitment_loss(k, kHat, in.getTarget(), tokens); });
 }
 
 static nb::object callLossBackward(Reader &in) {
   double dLoss = in.number("d_loss");
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
-  return in.call(
-      [&] { return commitment_loss_backward(dLoss, k, kHat, in.getTarget()); });
+  TokenOptions tokens;
+  in.readTokens(tokens);
+  return in.call([&] {
+    return commitment_loss_backward(dLoss, k, kHat, in.getTarget(), tokens);
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -111,6 +119,7 @@ static nb::object callVQ(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQOptions>(in);
   options.causal = in.flag("causal");
+  options.padded = in.flag("padded");
   options.reduction = in.choice<VQReduction>(
       "reduction", {"auto", "serial", "matmul", "associative", "input_scan"});
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
@@ -133,6 +142,7 @@ static nb::object callVQ(Reader &in) {
 static nb::object callDecode(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQDecodeOptions>(in);
+  options.padded = in.flag("padded");
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/true);
   bool isFirst = !state;
   if (isFirst)

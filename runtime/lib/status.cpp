@@ -145,39 +145,70 @@ void fovea_rt_check_ranges(const char *rule, int64_t block, int64_t first_begin,
          rule, block, first_begin, first_end - 1, second_begin, second_end - 1);
 }
 
+namespace {
+/// A strided array of codes.
+struct Codes {
+  const int32_t *data;
+  int64_t num_batches, num_heads, num_tokens;
+  int64_t batch_stride, head_stride, token_stride;
+};
+} // namespace
+
+/// `needed` says what codes from `least` to below `num_codes` must be.
+static void checkCodes(const char *rule, const Codes &codes, int32_t least,
+                       int64_t num_codes, const char *needed) {
+  // Codes below the least are large as unsigned numbers.
+  auto bound = static_cast<uint32_t>(
+      std::clamp<int64_t>(num_codes, 0, int64_t(INT32_MAX) + 1) - least);
+  auto isOut = [=](int32_t code) {
+    return static_cast<uint32_t>(code) - static_cast<uint32_t>(least) >= bound;
+  };
+  int64_t stride = codes.token_stride;
+  for (int64_t batch = 0; batch < codes.num_batches; ++batch) {
+    for (int64_t head = 0; head < codes.num_heads; ++head) {
+      const int32_t *row =
+          codes.data + batch * codes.batch_stride + head * codes.head_stride;
+      // Without an early exit the loop is vectorised.
+      bool anyOut = false;
+      if (stride == 1)
+        for (int64_t token = 0; token < codes.num_tokens; ++token)
+          anyOut |= isOut(row[token]);
+      else
+        for (int64_t token = 0; token < codes.num_tokens; ++token)
+          anyOut |= isOut(row[token * stride]);
+      if (!anyOut)
+        continue;
+      int64_t token = 0;
+      while (!isOut(row[token * stride]))
+        ++token;
+      fail(FOVEA_RT_INVALID_ARGUMENT,
+           "%s[%" PRId64 ", %" PRId64 ", %" PRId64
+           "] must be %s and below %" PRId64 ", but got %" PRId32,
+           rule, batch, head, token, needed, num_codes, row[token * stride]);
+    }
+  }
+}
+
 void fovea_rt_check_codes(const char *rule, const int32_t *codes,
                           int64_t num_batches, int64_t num_heads,
                           int64_t num_tokens, int64_t batch_stride,
                           int64_t head_stride, int64_t token_stride,
                           int64_t num_codes) {
-  // Negative codes are large as unsigned numbers.
-  auto bound = static_cast<uint32_t>(
-      std::clamp<int64_t>(num_codes, 0, int64_t(INT32_MAX) + 1));
-  auto isOut = [=](int32_t code) {
-    return static_cast<uint32_t>(code) >= bound;
-  };
-  for (int64_t batch = 0; batch < num_batches; ++batch) {
-    for (int64_t head = 0; head < num_heads; ++head) {
-      const int32_t *row = codes + batch * batch_stride + head * head_stride;
-      // Without an early exit the loop is vectorised.
-      bool anyOut = false;
-      if (token_stride == 1)
-        for (int64_t token = 0; token < num_tokens; ++token)
-          anyOut |= isOut(row[token]);
-      else
-        for (int64_t token = 0; token < num_tokens; ++token)
-          anyOut |= isOut(row[token * token_stride]);
-      if (!anyOut)
-        continue;
-      int64_t token = 0;
-      while (!isOut(row[token * token_stride]))
-        ++token;
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s[%" PRId64 ", %" PRId64 ", %" PRId64
-           "] must be at least 0 and below %" PRId64 ", but got %" PRId32,
-           rule, batch, head, token, num_codes, row[token * token_stride]);
-    }
-  }
+  checkCodes(rule,
+             {codes, num_batches, num_heads, num_tokens, batch_stride,
+              head_stride, token_stride},
+             /*least=*/0, num_codes, "at least 0");
+}
+
+void fovea_rt_check_codes_or_absent(const char *rule, const int32_t *codes,
+                                    int64_t num_batches, int64_t num_heads,
+                                    int64_t num_tokens, int64_t batch_stride,
+                                    int64_t head_stride, int64_t token_stride,
+                                    int64_t num_codes) {
+  checkCodes(rule,
+             {codes, num_batches, num_heads, num_tokens, batch_stride,
+              head_stride, token_stride},
+             /*least=*/-1, num_codes, "-1, or at least 0");
 }
 
 void fovea_rt_check_intervals(

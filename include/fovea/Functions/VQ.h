@@ -10,6 +10,7 @@
 #define FOVEA_FUNCTIONS_VQ_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Tokens.h"
 
 namespace fovea {
 
@@ -17,7 +18,7 @@ namespace fovea {
 // Codebooks
 //===----------------------------------------------------------------------===//
 
-struct QuantizeOptions {
+struct QuantizeOptions : TokenOptions {
   Target target = Target::CPU;
   /// Where results go, instead of new memory.
   std::optional<TensorRef> quantized, codes;
@@ -29,21 +30,23 @@ struct QuantizeResult {
 };
 
 /// The nearest codeword of every key of k [B,G,N,D]; codebook is [G,S,D] or
-/// [1,S,D].
+/// [1,S,D]. A key of an absent token has code -1 and a codeword of zeros.
 llvm::Expected<QuantizeResult> quantize(const TensorRef &k,
                                         const TensorRef &codebook,
                                         const QuantizeOptions &options = {});
 
 struct CodebookUpdateOptions {
   double rate = 0.99;
+  /// Codewords are sums divided by max(counts, minCount).
+  double minCount = 0.0;
   Target target = Target::CPU;
   /// Where the codebook goes, instead of new memory.
   std::optional<TensorRef> codebook;
 };
 
 /// One step of exponentially smoothed k-means with k [B,G,N,D] and codes
-/// [B,G,N]. Updates `sums` [G,S,D] and `counts` [G,S] where they lie and
-/// returns the codebook.
+/// [B,G,N], -1 for absent tokens. Updates `sums` [G,S,D] and `counts` [G,S]
+/// where they lie and returns the codebook.
 llvm::Expected<OwnedTensor>
 codebook_update(const TensorRef &k, const TensorRef &codes,
                 const TensorRef &sums, const TensorRef &counts,
@@ -60,17 +63,20 @@ codebook_step(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
               const TensorRef &counts,
               const CodebookUpdateOptions &options = {});
 
-/// The mean over all keys of |k - k_hat|^2, an array of rank 0 of the type of
-/// sums. k is [B,G,N,D]; k_hat are the codewords that `quantize` found for it,
-/// which count as constants.
+/// The mean over all keys of tokens present of |k - k_hat|^2, 0 without any, an
+/// array of rank 0 of the type of sums. k is [B,G,N,D]; k_hat are the codewords
+/// that `quantize` found for it, which count as constants.
 llvm::Expected<OwnedTensor> commitment_loss(const TensorRef &k,
                                             const TensorRef &kHat,
-                                            Target target = Target::CPU);
+                                            Target target = Target::CPU,
+                                            const TokenOptions &tokens = {});
 
-/// The gradient of `commitment_loss` for k, times `dLoss`.
+/// The gradient of `commitment_loss` for k, zeros for absent tokens, times
+/// `dLoss`.
 llvm::Expected<OwnedTensor>
 commitment_loss_backward(double dLoss, const TensorRef &k,
-                         const TensorRef &kHat, Target target = Target::CPU);
+                         const TensorRef &kHat, Target target = Target::CPU,
+                         const TokenOptions &tokens = {});
 
 //===----------------------------------------------------------------------===//
 // Attention
@@ -89,6 +95,8 @@ enum class VQReduction { Auto, Serial, MatMul, Associative, InputScan };
 
 struct VQOptions {
   bool causal = true;
+  /// Whether codes may be -1: see `attn.vq`.
+  bool padded = false;
   /// Broadcast to [B,H,N,2 block].
   std::optional<TensorRef> bias;
   double scale = 1.0;
@@ -116,6 +124,7 @@ llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
                             int64_t block, const VQOptions &options = {});
 
 struct VQDecodeOptions {
+  bool padded = false;
   std::optional<TensorRef> bias;
   double scale = 1.0;
   VQWeighting weighting = VQWeighting::Softmax;

@@ -113,20 +113,24 @@ public:
             Value end) {
     ref.forEach(begin, end, [&](Value t) {
       Value s = ref.loadIndex(codes, {b, g, t});
-      Value count = ref.addNumbers(ref.load(counts, s), ref.number(1.0));
-      ref.store(count, counts, s);
-      Value isFirst = ref.lessNumber(count, ref.number(1.5));
-      ref.forEach(ref.extent(means, 1), [&](Value e) {
-        Value value = ref.load(values, {b, g, t, e});
-        Value old = ref.load(means, {s, e});
-        Value step = ref.divNumbers(ref.subNumbers(value, old), count);
-        Value next = ref.addNumbers(old, step);
-        ref.store(ref.select(isFirst, value, next), means, {s, e});
-      });
+      ref.ifThen(ref.lessOrEqual(ref.index(0), s),
+                 [&] { takeToken(values, {b, g, t}, s); });
     });
   }
 
 private:
+  void takeToken(Value values, ValueRange token, Value s) {
+    Value count = ref.addNumbers(ref.load(counts, s), ref.number(1.0));
+    ref.store(count, counts, s);
+    Value isFirst = ref.lessNumber(count, ref.number(1.5));
+    ref.forEach(ref.extent(means, 1), [&](Value e) {
+      Value value = ref.load(values, {token[0], token[1], token[2], e});
+      Value old = ref.load(means, {s, e});
+      Value step = ref.divNumbers(ref.subNumbers(value, old), count);
+      Value next = ref.addNumbers(old, step);
+      ref.store(ref.select(isFirst, value, next), means, {s, e});
+    });
+  }
   void forEachCode(ValueRange position,
                    llvm::function_ref<void(Value, ValueRange)> body) {
     ref.forEach(ref.extent(counts, 0), [&](Value s) {
@@ -216,6 +220,7 @@ static void lowerCodebookUpdate(CodebookUpdateOp op) {
   Value newSums = ref.allocate({type.getDimSize(1), type.getDimSize(2)});
   Value newCounts = ref.allocate({type.getDimSize(1)});
   double rate = op.getRate().convertToDouble();
+  double minCount = op.getMinCount().convertToDouble();
   auto smooth = [&](Value old, Value added) {
     return ref.addNumbers(ref.mulNumbers(old, ref.number(rate)),
                           ref.mulNumbers(added, ref.number(1.0 - rate)));
@@ -232,12 +237,11 @@ static void lowerCodebookUpdate(CodebookUpdateOp op) {
       ref.forEach(firstHead, endHead, [&](Value g) {
         ref.forEach(ref.extent(key, 2), [&](Value n) {
           Value s = ref.loadIndex(codes, {b, g, n});
-          Value count = ref.load(newCounts, s);
-          ref.store(ref.addNumbers(count, ref.number(1.0)), newCounts, s);
-          ref.forEach(width, [&](Value d) {
-            Value sum = ref.addNumbers(ref.load(newSums, {s, d}),
-                                       ref.load(key, {b, g, n, d}));
-            ref.store(sum, newSums, {s, d});
+          ref.ifThen(ref.lessOrEqual(ref.index(0), s), [&] {
+            ref.addTo(newCounts, s, ref.number(1.0));
+            ref.forEach(width, [&](Value d) {
+              ref.addTo(newSums, {s, d}, ref.load(key, {b, g, n, d}));
+            });
           });
         });
       });
@@ -246,12 +250,14 @@ static void lowerCodebookUpdate(CodebookUpdateOp op) {
       Value count =
           smooth(ref.load(op.getCounts(), {w, s}), ref.load(newCounts, s));
       ref.store(count, op.getCounts(), {w, s});
-      Value isEmpty = ref.equalNumber(count, ref.number(0.0));
+      Value divisor =
+          minCount > 0 ? ref.maxNumbers(count, ref.number(minCount)) : count;
+      Value isEmpty = ref.equalNumber(divisor, ref.number(0.0));
       ref.forEach(width, [&](Value d) {
         Value sum = smooth(ref.load(op.getSums(), {w, s, d}),
                            ref.load(newSums, {s, d}));
         ref.store(sum, op.getSums(), {w, s, d});
-        Value codeword = ref.divNumbers(sum, count);
+        Value codeword = ref.divNumbers(sum, divisor);
         ref.store(ref.select(isEmpty, ref.number(0.0), codeword), codebook,
                   {w, s, d});
       });

@@ -30,7 +30,7 @@ struct Quantized {
   Value query, codes, values, codebook, bias, output, lse;
   std::optional<State> before, after;
   int64_t block;
-  bool causal;
+  bool causal, padded;
   double scale;
   Weighting weighting;
 };
@@ -76,6 +76,8 @@ private:
       ref.forEach(ref.extent(op.query, 1), [&](Value h) {
         Value g = ref.keyHead(op.query, op.values, h);
         ref.forEach(numTokens, [&](Value i) {
+          if (op.padded)
+            isPresent = hasCodeword(ref.loadIndex(op.codes, {b, g, i}));
           auto walk = [&](Value state, EntryVisitor visit) {
             return walkTokens(b, h, g, i, state, visit);
           };
@@ -93,9 +95,18 @@ private:
     });
   }
 
-  /// Visits what query `i` of the window reads.
+  Value hasCodeword(Value code) { return ref.lessOrEqual(ref.index(0), code); }
+
+  /// Visits what query `i` of the window reads, which is nothing where it is
+  /// absent.
   Value walkTokens(Value b, Value h, Value g, Value i, Value state,
                    EntryVisitor visit) {
+    auto walk = [&] { return walkPresent(b, h, g, i, state, visit); };
+    return op.padded ? ref.when(isPresent, walk, state) : walk();
+  }
+
+  Value walkPresent(Value b, Value h, Value g, Value i, Value state,
+                    EntryVisitor visit) {
     auto score = [&](Value code) {
       Value product =
           ref.dot(op.query, {b, h, i}, op.codebook, {codebookSet(g), code});
@@ -116,8 +127,15 @@ private:
         };
         return visit({total, /*logWeight=*/Value(), value}, state);
       };
+      auto visitUnlessAbsent = [&](Value bias) -> Value {
+        if (!op.padded)
+          return visitPresent(bias);
+        return ref.when(
+            hasCodeword(ref.loadIndex(codes, {b, g, row})),
+            [&] { return visitPresent(bias); }, state);
+      };
       if (!op.bias)
-        return visitPresent(Value());
+        return visitUnlessAbsent(Value());
       Value column = ref.sub(token, biasBegin);
       Value isNear = ref.lessOrEqual(ref.index(0), column);
       Value bias = ref.select(
@@ -125,7 +143,7 @@ private:
           ref.loadBroadcast(op.bias, {b, h, i, ref.max(column, ref.index(0))}),
           ref.number(0.0));
       return ref.when(
-          ref.isNotMinusInfinity(bias), [&] { return visitPresent(bias); },
+          ref.isNotMinusInfinity(bias), [&] { return visitUnlessAbsent(bias); },
           state);
     };
 
@@ -193,23 +211,12 @@ private:
 
   /// Takes the tokens that are older than those kept from now on.
   void takeOldTokens(Value b, Value g, Value means) {
-    Value columns = ref.extent(op.values, 3);
     auto take = [&](Value codes, Value values, Value row) {
       Value s = ref.loadIndex(codes, {b, g, row});
-      Value count =
-          ref.add(ref.loadIndex(op.after->count, {b, g, s}), ref.index(1));
-      ref.storeIndex(count, op.after->count, {b, g, s});
-      Value divisor = ref.toNumber(count);
-      ref.forEach(columns, [&](Value e) {
-        Value old = ref.load(means, {s, e});
-        Value step = ref.divNumbers(
-            ref.subNumbers(ref.load(values, {b, g, row, e}), old), divisor);
-        // The mean of nothing is not read: it may be anything.
-        Value isFirst = ref.less(count, ref.index(2));
-        ref.store(ref.select(isFirst, ref.load(values, {b, g, row, e}),
-                             ref.addNumbers(old, step)),
-                  means, {s, e});
-      });
+      if (op.padded)
+        return ref.ifThen(hasCodeword(s),
+                          [&] { takeToken(b, g, means, s, values, row); });
+      takeToken(b, g, means, s, values, row);
     };
     Value limit = startOfPreviousBlock(end);
     if (op.before)
@@ -218,6 +225,25 @@ private:
       });
     ref.forEach(position, limit, [&](Value token) {
       take(op.codes, op.values, ref.sub(token, position));
+    });
+  }
+
+  void takeToken(Value b, Value g, Value means, Value s, Value values,
+                 Value row) {
+    Value columns = ref.extent(op.values, 3);
+    Value count =
+        ref.add(ref.loadIndex(op.after->count, {b, g, s}), ref.index(1));
+    ref.storeIndex(count, op.after->count, {b, g, s});
+    Value divisor = ref.toNumber(count);
+    ref.forEach(columns, [&](Value e) {
+      Value old = ref.load(means, {s, e});
+      Value step = ref.divNumbers(
+          ref.subNumbers(ref.load(values, {b, g, row, e}), old), divisor);
+      // The mean of nothing is not read: it may be anything.
+      Value isFirst = ref.less(count, ref.index(2));
+      ref.store(ref.select(isFirst, ref.load(values, {b, g, row, e}),
+                           ref.addNumbers(old, step)),
+                means, {s, e});
     });
   }
 
@@ -249,17 +275,26 @@ private:
   ReferenceBuilder &ref;
   const Quantized &op;
   Value block, kept, position, numTokens, end, firstKept;
+  /// Of the query, where tokens may be absent.
+  Value isPresent;
 };
 } // namespace
 
 static void lowerVQ(VQOp op) {
   ReferenceBuilder ref(op);
-  Quantized parts = {op.getQuery(),    op.getCodes(),
-                     op.getValue(),    op.getCodebook(),
-                     op.getBias(),     op.getOutput(),
-                     op.getLse(),      std::nullopt,
-                     std::nullopt,     static_cast<int64_t>(op.getBlock()),
-                     op.getCausal(),   op.getScale().convertToDouble(),
+  Quantized parts = {op.getQuery(),
+                     op.getCodes(),
+                     op.getValue(),
+                     op.getCodebook(),
+                     op.getBias(),
+                     op.getOutput(),
+                     op.getLse(),
+                     std::nullopt,
+                     std::nullopt,
+                     static_cast<int64_t>(op.getBlock()),
+                     op.getCausal(),
+                     op.getPadded(),
+                     op.getScale().convertToDouble(),
                      op.getWeighting()};
   if (!op.getState().empty())
     parts.before.emplace(op.getState());
@@ -283,6 +318,7 @@ static void lowerVQDecode(VQDecodeOp op) {
                      state,
                      static_cast<int64_t>(op.getBlock()),
                      /*causal=*/true,
+                     op.getPadded(),
                      op.getScale().convertToDouble(),
                      op.getWeighting()};
   QuantizedReference(ref, parts).emit();

@@ -24,7 +24,10 @@ static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getCodes());
   arguments.push_back(
       arith::IndexCastOp::create(b, b.getI64Type(), op.getNumCodes()));
-  calls.emitCheck(b, "fovea_rt_check_codes", op.getName(), arguments);
+  calls.emitCheck(b,
+                  op.getOrAbsent() ? "fovea_rt_check_codes_or_absent"
+                                   : "fovea_rt_check_codes",
+                  op.getName(), arguments);
   op.erase();
 }
 

@@ -27,25 +27,27 @@ def _codebook(codebook, heads, width):
     return np.broadcast_to(codebook, (heads, *codebook.shape[1:]))
 
 
-def _codes(codes, shape, num_codes):
+def _codes(codes, shape, num_codes, *, absent=False):
+    """Checks codes; with `absent`, -1 is one."""
     codes = np.asarray(codes)
     if codes.dtype.kind not in "iu":
         raise ValueError(f"codes: found element type {codes.dtype}, needed an integer type")
     _match("codes", "shape", codes.shape, tuple(shape))
-    wrong = np.argwhere((codes < 0) | (codes >= num_codes))
+    wrong = np.argwhere((codes < (-1 if absent else 0)) | (codes >= num_codes))
     if len(wrong):
         position = tuple(int(i) for i in wrong[0])
         raise ValueError(
-            f"codes{list(position)}: found {codes[position]}, needed at least 0 and "
+            f"codes{list(position)}: found {codes[position]}, needed {'-1, or ' * absent}at least 0 and "
             f"below {num_codes}"
         )
     return codes.astype(np.int64)
 
 
-def quantize(k, codebook):
+def quantize(k, codebook, *, mask=None):
     """The nearest codeword of every key and its code, the first of several.
 
     A distance that is NaN or infinite never wins; without another, the code is 0.
+    Tokens that `mask` [B,N] leaves out have code -1 and zeros.
     """
     k = _array("k", k, 4, "[B,G,N,D]")
     B, G, N, D = k.shape
@@ -62,7 +64,12 @@ def quantize(k, codebook):
             distance = np.where(np.isfinite(distance), distance, np.inf)
             # The first of equal numbers; of infinite ones alone, the first of all.
             codes[b, g, rows] = distance.argmin(axis=-1)
-    return np.stack([codebook[g][codes[:, g]] for g in range(G)], axis=1), codes
+    k_hat = np.stack([codebook[g][codes[:, g]] for g in range(G)], axis=1)
+    if mask is not None:
+        present = np.asarray(mask, bool)[:, None]
+        codes = np.where(present, codes, np.int32(-1))
+        k_hat = np.where(present[..., None], k_hat, 0.0)
+    return k_hat, codes
 
 
 def commitment_loss(k, codebook, codes):
@@ -88,12 +95,14 @@ def codebook_accumulate(codes, values, mean, count):
     mean = _array("mean", mean, 4, "[B,G,S,E]").copy()
     S = mean.shape[2]
     _match("mean", "shape", mean.shape, (B, G, S, E))
-    codes = _codes(codes, (B, G, T), S)
+    codes = _codes(codes, (B, G, T), S, absent=True)
     count = np.asarray(count)
     _match("count", "shape", count.shape, (B, G, S))
     count = count.astype(np.int64)
     for b, g, t in np.ndindex(B, G, T):
         s = codes[b, g, t]
+        if s < 0:
+            continue
         old = mean[b, g, s] * count[b, g, s] if count[b, g, s] else 0.0
         count[b, g, s] += 1
         mean[b, g, s] = (old + values[b, g, t]) / count[b, g, s]
@@ -116,7 +125,7 @@ def codebook_scan(codes, values, mean, count, *, block, entries=None):
     return np.stack(means, axis=2), np.stack(counts, axis=2)
 
 
-def codebook_update(k, codes, sums, counts, *, rate=0.99):
+def codebook_update(k, codes, sums, counts, *, rate=0.99, min_count=0.0):
     """One step of exponentially smoothed k-means: codebook, sums, counts."""
     k = _array("k", k, 4, "[B,G,N,D]")
     B, G, N, D = k.shape
@@ -127,16 +136,18 @@ def codebook_update(k, codes, sums, counts, *, rate=0.99):
     _match("sums", "width", sums.shape[2], D)
     counts = _array("counts", counts, 2, "[G,S] or [1,S]")
     _match("counts", "shape", counts.shape, (W, S))
-    codes = _codes(codes, (B, G, N), S)
+    codes = _codes(codes, (B, G, N), S, absent=True)
     if not 0 <= rate <= 1:
         raise ValueError(f"rate: found {rate}, needed a number from 0 to 1")
     found_sums, found_counts = np.zeros(sums.shape), np.zeros(counts.shape)
     for g in range(G):
         w = 0 if W == 1 else g
-        np.add.at(found_counts[w], codes[:, g].ravel(), 1)
-        np.add.at(found_sums[w], codes[:, g].ravel(), k[:, g].reshape(-1, D))
+        present = codes[:, g] >= 0
+        np.add.at(found_counts[w], codes[:, g][present], 1)
+        np.add.at(found_sums[w], codes[:, g][present], k[:, g][present])
     counts = rate * counts + (1 - rate) * found_counts
     sums = rate * sums + (1 - rate) * found_sums
-    empty = counts == 0
-    codebook = np.where(empty[..., None], 0.0, sums / np.where(empty, 1.0, counts)[..., None])
+    divisor = np.maximum(counts, min_count) if min_count else counts
+    empty = divisor == 0
+    codebook = np.where(empty[..., None], 0.0, sums / np.where(empty, 1.0, divisor)[..., None])
     return codebook, sums, counts

@@ -206,6 +206,12 @@ fovea_rt_check_codes(const char *rule, const int32_t *codes,
                      int64_t batch_stride, int64_t head_stride,
                      int64_t token_stride, int64_t num_codes);
 
+/* The same check where -1, the code of an absent token, is one as well. */
+FOVEA_RT_EXPORT void fovea_rt_check_codes_or_absent(
+    const char *rule, const int32_t *codes, int64_t num_batches,
+    int64_t num_heads, int64_t num_tokens, int64_t batch_stride,
+    int64_t head_stride, int64_t token_stride, int64_t num_codes);
+
 /*
  * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
  * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT

@@ -16,10 +16,10 @@
 //       CHECK:   %[[BOUND:.*]] = arith.index_cast %[[S]] : index to i64
 //       CHECK:   %[[NAME:.*]] = llvm.mlir.addressof @[[$TEXT]]
 //       CHECK:   llvm.call @fovea_rt_check_codes(%[[NAME]], %[[POINTER]], {{.*}}, %[[BOUND]])
-//       CHECK:   llvm.call @fovea_rt_check_codes
+//       CHECK:   llvm.call @fovea_rt_check_codes_or_absent(
 //   CHECK-NOT:   attn.check_codes
 func.func @check(%z: memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>, %s: index) {
   attn.check_codes %z below %s {name = "attn.vq: codes"} : memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>
-  attn.check_codes %z below %s {name = "attn.vq: codes"} : memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>
+  attn.check_codes %z below %s {name = "attn.vq: codes", or_absent} : memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>
   return
 }

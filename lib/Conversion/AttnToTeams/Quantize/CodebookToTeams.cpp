@@ -146,7 +146,13 @@ void CodebookKernel::forTokens(const Tokens &tokens,
   auto getCode = [&](Value token) {
     return b.loadIndex(codes, {tokens.batch, tokens.head, token});
   };
-  b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, body);
+  // A team of one code finds no absent token, whose code is -1.
+  if (b.hasManyTeams())
+    return b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, body);
+  auto takePresent = [&](Value token, Value code) {
+    b.ifThen(b.less(b.index(-1), code), [&] { body(token, code); });
+  };
+  b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, takePresent);
 }
 
 //===----------------------------------------------------------------------===//
@@ -427,6 +433,7 @@ void CodebookKernel::sumByCode(Value sums, Value counts) {
 /// Moves the running sums and counts towards those found, and divides.
 void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
   double rate = op.getRate().convertToDouble();
+  double minCount = op.getMinCount().convertToDouble();
   auto smooth = [&](KernelBuilder &k, Value old, Value found) {
     return k.fadd(k.fmul(old, k.splat(rate)),
                   k.fmul(found, k.splat(1.0 - rate)));
@@ -444,6 +451,8 @@ void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
                          k.loadVector(sums, place));
       k.storeVector(sum, op.getSums(), place);
       Value divisor = k.broadcast(count);
+      if (minCount > 0)
+        divisor = k.fmax(divisor, k.splat(minCount));
       Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
                                             divisor, k.splat(0.0));
       Value mean = arith::DivFOp::create(k, sum, divisor);

@@ -114,6 +114,10 @@ LogicalResult CodebookUpdateOp::verify() {
   double rate = getRate().convertToDouble();
   if (!(rate >= 0.0 && rate <= 1.0))
     return emitOpError() << "expects a rate from 0 to 1, but got " << rate;
+  double minCount = getMinCount().convertToDouble();
+  if (minCount < 0.0)
+    return emitOpError() << "expects a min_count of at least 0, but got "
+                         << minCount;
   return verifyNumCodes(*this, getCodebook());
 }
 

@@ -79,7 +79,8 @@ def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValue
     $shapes
 
     `mean` and `count` are updated: in place after bufferization, where what they
-    held before is not needed any more. The mean of a code with count 0 is not read;
+    held before is not needed any more. A token with code -1 is absent: its values
+    are not read. The mean of a code with count 0 is not read;
     it stays as it is until the first token replaces it. Counts are exact. Time is
     `O(T E)`, however many codes there are.
 
@@ -93,7 +94,7 @@ def Attn_CodebookAccumulateOp : Attn_TiledOp<"codebook_accumulate", 2, "getValue
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`, or -1 for an absent token">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$values,
     Attn_Arg<Attn_Rank4, "sum[B, G, S, E!]">:$mean,
     Attn_Arg<Attn_Int3, "i32[B, G, S]">:$count
@@ -136,7 +137,7 @@ def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`, or -1 for an absent token">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$values,
     Attn_Arg<Attn_Rank4, "sum[B, G, S, E!]">:$initial_mean,
     Attn_Arg<Attn_Int3, "i32[B, G, S]">:$initial_count,
@@ -204,7 +205,7 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
     ```
     counts[w, s]      = rate * counts[w, s] + (1 - rate) * #{b, g, n : codes[b, g, n] = s}
     sums[w, s, :]     = rate * sums[w, s, :] + (1 - rate) * sum_(codes[b, g, n] = s) key[b, g, n, :]
-    codebook[w, s, :] = sums[w, s, :] / counts[w, s]
+    codebook[w, s, :] = sums[w, s, :] / max(counts[w, s], min_count)
     ```
 
     where `g = w`, or any head when one set is shared by all.
@@ -212,8 +213,9 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
     $shapes
 
     `sums` and `counts` are updated, `codebook` is overwritten. A codeword whose
-    count is 0 is zero. Tokens are summed in order, so the result does not depend on
-    the number of threads. Time is `O(B N D)` for each head.
+    count is 0 is zero where `min_count` is 0. A key with code -1 is absent: it is
+    not read. Tokens are summed in order, so the result does not depend on the
+    number of threads. Time is `O(B N D)` for each head.
 
     Example:
 
@@ -229,11 +231,12 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
   let conditions = ["W in {1, G}"];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
-    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`">:$codes,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`, or -1 for an absent token">:$codes,
     Attn_Arg<Attn_Rank3, "T[W, S!, D!]">:$codebook,
     Attn_Arg<Attn_Rank3, "sum[W, S, D!]">:$sums,
     Attn_Arg<Attn_Rank2, "sum[W, S]">:$counts,
-    DefaultValuedAttr<F64Attr, "0.99">:$rate
+    DefaultValuedAttr<F64Attr, "0.99">:$rate,
+    DefaultValuedAttr<Attn_FiniteAttr, "0.0">:$min_count
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
@@ -260,6 +263,8 @@ def Attn_CheckCodesOp : Op<Attn_Dialect, "check_codes",
     attn.vq: codes[0, 1, 17] must be at least 0 and below 512, but got 512
     ```
 
+    With `or_absent` a code may be -1 as well, which stands for an absent token.
+
     Inserted by `--attn-check-codes` before operations that take codes, which may
     then read a codebook without looking.
 
@@ -269,7 +274,8 @@ def Attn_CheckCodesOp : Op<Attn_Dialect, "check_codes",
     attn.check_codes %codes below %num_codes {name = "attn.vq: codes"} : tensor<1x2x1024xi32>
     ```
   }];
-  let arguments = (ins Attn_Int3:$codes, Index:$num_codes, StrAttr:$name);
+  let arguments = (ins Attn_Int3:$codes, Index:$num_codes, StrAttr:$name,
+                       UnitAttr:$or_absent);
   let assemblyFormat = "$codes `below` $num_codes attr-dict `:` type($codes)";
 }
 

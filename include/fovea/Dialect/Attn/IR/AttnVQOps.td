@@ -57,6 +57,11 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     negative or beyond `2^60` fails the invocation. The mean of a codeword of
     count 0 is not read, whatever it holds.
 
+    *Absent tokens.* With `padded` a code may be -1: the token is absent for the
+    heads that share this code. No query reads it, no mean and no count has it, and
+    its row of `value` may hold anything. As a query, its rows of `output` are zeros
+    and those of `lse` minus infinity. So are those of a query that reads no token.
+
     `reduction` says how means and counts come from block to block; the result is
     the same to rounding. `serial`, `matmul` and `associative` compute them for all
     blocks at once (see `#attn.reduction`), which takes memory for `N / L` copies of
@@ -79,7 +84,7 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
   let conditions = ["H % G == 0"];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
-    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation">:$codes,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
@@ -93,6 +98,7 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
         "what this window leaves">:$next_state,
     I64Attr:$block,
     UnitAttr:$causal,
+    UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting,
@@ -129,7 +135,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     The results are the output and the state after the token. The state is updated:
     in place after bufferization, where what it held before is not needed any more.
     Once in `L` tokens a block of values moves from the kept tokens to the means.
-    `block` is `L`; it, `scale` and `weighting` are those of `attn.vq`.
+    `block` is `L`; it, `scale`, `weighting` and `padded` are those of `attn.vq`.
 
     Example:
 
@@ -157,6 +163,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
         "as in `attn.vq`">:$state,
     I64Attr:$block,
+    UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting

@@ -29,9 +29,18 @@ namespace {
 struct CodesOperand {
   Value codes, table;
   unsigned dim;
+  /// Whether -1 is a code, that of an absent token.
+  bool orAbsent;
   StringRef name = "codes";
 };
 } // namespace
+
+template <typename OpTy> static bool isPadded(OpTy op) {
+  if constexpr (std::is_same_v<OpTy, VQBackwardOp>)
+    return false;
+  else
+    return op.getPadded();
+}
 
 /// The codes that `op` uses as indices, if any. Every operation that does must
 /// be here.
@@ -39,20 +48,21 @@ static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
   using Result = SmallVector<CodesOperand, 2>;
   return llvm::TypeSwitch<Operation *, Result>(op)
       .Case([](CodebookAccumulateOp op) -> Result {
-        return {{op.getCodes(), op.getMean(), 2}};
+        return {{op.getCodes(), op.getMean(), 2, /*orAbsent=*/true}};
       })
       .Case([](CodebookScanOp op) -> Result {
-        return {{op.getCodes(), op.getInitialMean(), 2}};
+        return {{op.getCodes(), op.getInitialMean(), 2, /*orAbsent=*/true}};
       })
       .Case<VQOp, VQDecodeOp, VQBackwardOp>([](auto op) -> Result {
-        Result operands = {{op.getCodes(), op.getCodebook(), 1}};
+        bool orAbsent = isPadded(op);
+        Result operands = {{op.getCodes(), op.getCodebook(), 1, orAbsent}};
         if (!op.getState().empty())
           operands.push_back(
-              {op.getState()[2], op.getCodebook(), 1, "kept codes"});
+              {op.getState()[2], op.getCodebook(), 1, orAbsent, "kept codes"});
         return operands;
       })
       .Case([](CodebookUpdateOp op) -> Result {
-        return {{op.getCodes(), op.getCodebook(), 1}};
+        return {{op.getCodes(), op.getCodebook(), 1, /*orAbsent=*/true}};
       })
       .Default([](Operation *) -> Result { return {}; });
 }
@@ -157,7 +167,7 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         Value bound = getExtent(b, operand.table, operand.dim);
         std::string name =
             (op->getName().getStringRef() + ": " + operand.name).str();
-        CheckCodesOp::create(b, operand.codes, bound, name);
+        CheckCodesOp::create(b, operand.codes, bound, name, operand.orAbsent);
       }
     });
   }

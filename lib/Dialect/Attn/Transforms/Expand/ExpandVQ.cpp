@@ -59,6 +59,7 @@ public:
   SmallVector<Value> expand(Reduction reduction) {
     bool hasState = !op.getState().empty() || !op.getNextState().empty();
     readState();
+    readWindow = b.read(window, op.getPadded());
     lag = hasState || op.getBias() ? 2 : 1;
     numRows = b.apply(b.s[0] + b.s[1], {first, numTokens});
     setBlock(op.getBlock());
@@ -97,10 +98,12 @@ private:
     OpFoldResult half =
         b.apply(b.s[0] % (2 * block) - b.s[0] % block, {position});
     begun = b.slice(kept, half, first);
+    readBegun = b.read(begun, op.getPadded());
     // The first block has none before it.
     OpFoldResult size =
         b.min({b.s[0] - b.s[0] % block, b.constantExpr(block)}, {position});
     older = b.slice(kept, b.apply(block - b.s[0], {half}), size);
+    readOlder = b.read(older, op.getPadded());
   }
 
   /// The stream of the queries from row `firstRow` on.
@@ -112,19 +115,19 @@ private:
     MaskAttr causal = getCausalMask(context, true);
     bool hasBias = bias != nullptr;
     StreamSources sources;
-    auto addLocal = [&](const Tokens &tokens, AffineExpr begin, AffineExpr end,
-                        MaskAttr mask) {
-      sources.add(
-          {b.table, tokens.values, Value(), bias, tokens.codes, SourceAttr()},
-          exprs.range(begin, end), mask, hasBias);
+    auto addLocal = [&](const ReadTokens &tokens, AffineExpr begin,
+                        AffineExpr end, MaskAttr mask) {
+      sources.add({b.table, tokens.values, tokens.logWeights, bias,
+                   tokens.codes, SourceAttr()},
+                  exprs.range(begin, end), mask, hasBias);
     };
     AffineExpr tokenStart = start;
     if (!op.getState().empty()) {
-      addLocal(older, start, exprs.rows, MaskAttr());
-      addLocal(begun, start - block, exprs.rows, MaskAttr());
+      addLocal(readOlder, start, exprs.rows, MaskAttr());
+      addLocal(readBegun, start - block, exprs.rows, MaskAttr());
       tokenStart = start + exprs.rows - exprs.queries;
     }
-    addLocal(window, tokenStart - (lag - 1) * block, tokenStart + block,
+    addLocal(readWindow, tokenStart - (lag - 1) * block, tokenStart + block,
              causal);
     if (cache.mean) {
       // Nothing is older than the first blocks of a sequence.
@@ -317,10 +320,29 @@ private:
   VQOp op;
   VQBuilder b;
   Tokens window, kept, older, begun;
+  ReadTokens readWindow, readOlder, readBegun;
   int64_t block, lag;
   OpFoldResult numTokens, position, first, numRows, numBlocks;
   Summary initial;
 };
+
+template <typename OpTy> static bool hasStaticHeads(OpTy op) {
+  auto heads = [](Value operand) {
+    return cast<RankedTensorType>(operand.getType()).getDimSize(1);
+  };
+  return !ShapedType::isDynamic(heads(op.getQuery())) &&
+         !ShapedType::isDynamic(heads(op.getCodes())) &&
+         heads(op.getCodes()) != 0;
+}
+
+/// Rows of absent queries are no rows of a soft-max.
+static void fillAbsentQueries(VQBuilder &b, Value codes, bool hasLse,
+                              SmallVectorImpl<Value> &results) {
+  results[0] = b.fillAbsent(results[0], codes, 0.0);
+  if (hasLse)
+    results[1] = b.fillAbsent(results[1], codes,
+                              -std::numeric_limits<double>::infinity());
+}
 
 struct ExpandVQ : OpRewritePattern<VQOp> {
   ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic)
@@ -330,32 +352,41 @@ struct ExpandVQ : OpRewritePattern<VQOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    if (!op.getCausal()) {
-      expandEncoder(op, rewriter);
-      return success();
+    if (op.getPadded() && !hasStaticHeads(op))
+      return op.emitOpError("expects static numbers of heads with padded");
+    SmallVector<Value> results = op.getCausal() ? expandDecoder(op, rewriter)
+                                                : expandEncoder(op, rewriter);
+    if (op.getPadded()) {
+      VQBuilder b(rewriter, op.getLoc(), op.getCodebook());
+      fillAbsentQueries(b, op.getCodes(), op.getLse() != nullptr, results);
     }
-    Reduction chosen =
-        reduction == Reduction::Auto ? op.getReduction() : reduction;
-    if (chosen == Reduction::Auto)
-      chosen = automatic;
-    rewriter.replaceOp(op, DecoderForm(rewriter, op).expand(chosen));
+    rewriter.replaceOp(op, results);
     return success();
   }
 
 private:
+  SmallVector<Value> expandDecoder(VQOp op, PatternRewriter &rewriter) const {
+    Reduction chosen =
+        reduction == Reduction::Auto ? op.getReduction() : reduction;
+    if (chosen == Reduction::Auto)
+      chosen = automatic;
+    return DecoderForm(rewriter, op).expand(chosen);
+  }
+
   /// One source: the codewords, with means and counts of all tokens.
-  static void expandEncoder(VQOp op, PatternRewriter &rewriter) {
+  static SmallVector<Value> expandEncoder(VQOp op, PatternRewriter &rewriter) {
     VQBuilder b(rewriter, op.getLoc(), op.getCodebook());
     StreamSources sources;
     b.addCache(sources,
                b.accumulate({op.getCodes(), op.getValue()},
                             b.emptySummary(op.getValue())),
                RangeExprs(op.getContext()).allRows());
-    rewriter.replaceOp(op, sources.build(rewriter, op.getLoc(), op.getQuery(),
-                                         op.getOutput(), op.getLse(),
-                                         /*block=*/0,
-                                         op.getScale().convertToDouble(),
-                                         op.getWeighting()));
+    return SmallVector<Value>(
+        sources
+            .build(rewriter, op.getLoc(), op.getQuery(), op.getOutput(),
+                   op.getLse(), /*block=*/0, op.getScale().convertToDouble(),
+                   op.getWeighting())
+            ->getResults());
   }
 
   Reduction reduction, automatic;
@@ -373,6 +404,8 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
+    if (op.getPadded() && !hasStaticHeads(op))
+      return op.emitOpError("expects static numbers of heads with padded");
     Location loc = op.getLoc();
     VQBuilder b(rewriter, loc, op.getCodebook());
     int64_t block = op.getBlock();
@@ -385,8 +418,9 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
     Tokens kept = b.keep({op.getCodes(), op.getValue()}, {state[2], state[3]},
                          position, block);
     OpFoldResult size = b.constant(block);
-    Tokens present = b.slice(kept, half, size);
+    ReadTokens present = b.read(b.slice(kept, half, size), op.getPadded());
     Tokens previous = b.slice(kept, otherHalf, size);
+    ReadTokens readPrevious = b.read(previous, op.getPadded());
 
     // The first block has none before it.
     Type stateType = getElementTypeOrSelf(state[0]);
@@ -397,11 +431,26 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
       return arith::ConstantOp::create(rewriter, loc,
                                        FloatAttr::get(stateType, value));
     };
-    Value weight = tensor::FromElementsOp::create(
-        rewriter, loc, RankedTensorType::get({1, 1, 1}, stateType),
-        Value(arith::SelectOp::create(
-            rewriter, loc, hasPrevious, number(0.0),
-            number(-std::numeric_limits<double>::infinity()))));
+    Value none = number(-std::numeric_limits<double>::infinity());
+    Value weight;
+    if (op.getPadded()) {
+      Value zero = arith::ConstantIntOp::create(rewriter, loc, 0, 32),
+            full = number(0.0);
+      weight = b.mapCodes(
+          previous.codes, stateType,
+          [&](OpBuilder &nested, Value code) -> Value {
+            Value isPresent = arith::CmpIOp::create(
+                nested, loc, arith::CmpIPredicate::sge, code, zero);
+            Value isRead =
+                arith::AndIOp::create(nested, loc, isPresent, hasPrevious);
+            return arith::SelectOp::create(nested, loc, isRead, full, none);
+          });
+    } else {
+      weight = tensor::FromElementsOp::create(
+          rewriter, loc, RankedTensorType::get({1, 1, 1}, stateType),
+          Value(arith::SelectOp::create(rewriter, loc, hasPrevious, number(0.0),
+                                        none)));
+    }
 
     Value presentBias, previousBias;
     if (op.getBias()) {
@@ -410,11 +459,11 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
     }
     RangeExprs exprs(getContext());
     StreamSources sources;
-    sources.add({b.table, present.values, Value(), presentBias, present.codes,
-                 SourceAttr()},
+    sources.add({b.table, present.values, present.logWeights, presentBias,
+                 present.codes, SourceAttr()},
                 exprs.allRows(), getCausalMask(getContext(), true));
-    sources.add({b.table, previous.values, weight, previousBias, previous.codes,
-                 SourceAttr()},
+    sources.add({b.table, readPrevious.values, weight, previousBias,
+                 readPrevious.codes, SourceAttr()},
                 exprs.allRows());
     Summary summary = {state[0], state[1]};
     b.addCache(sources, summary, exprs.allRows());
@@ -431,8 +480,12 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
       return b.accumulate(previous, before);
     });
     OpFoldResult next = b.apply(b.s[0] + 1, {position});
-    rewriter.replaceOp(op, {stream->getResult(0), after.mean, after.count,
-                            kept.codes, kept.values, b.storePosition(next)});
+    SmallVector<Value> results = {stream->getResult(0), after.mean,
+                                  after.count,          kept.codes,
+                                  kept.values,          b.storePosition(next)};
+    if (op.getPadded())
+      fillAbsentQueries(b, op.getCodes(), /*hasLse=*/false, results);
+    rewriter.replaceOp(op, results);
     return success();
   }
 };

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -92,6 +93,87 @@ Value VQBuilder::fillZero(Value init) {
   Value zero = arith::ConstantOp::create(
       builder, loc, builder.getZeroAttr(getElementTypeOrSelf(init)));
   return linalg::FillOp::create(builder, loc, zero, init).getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
+// Absent tokens
+//===----------------------------------------------------------------------===//
+
+static Value isAbsent(OpBuilder &b, Location loc, Value code) {
+  Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, code, zero);
+}
+
+static Value getNumber(OpBuilder &b, Location loc, Type type, double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+Value VQBuilder::mapCodes(Value codes, Type elementType,
+                          function_ref<Value(OpBuilder &, Value)> map) {
+  Value init = empty(tensor::getMixedSizes(builder, loc, codes), elementType);
+  SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(3));
+  SmallVector<utils::IteratorType> loops(3, utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+             builder, loc, init.getType(), codes, init, maps, loops,
+             [&](OpBuilder &b, Location, ValueRange elements) {
+               linalg::YieldOp::create(b, loc, map(b, elements[0]));
+             })
+      .getResult(0);
+}
+
+ReadTokens VQBuilder::read(const Tokens &tokens, bool mayBeAbsent) {
+  if (!mayBeAbsent)
+    return {tokens.codes, tokens.values};
+  Value codes = mapCodes(
+      tokens.codes, builder.getI32Type(), [&](OpBuilder &b, Value code) {
+        Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+        return arith::MaxSIOp::create(b, loc, code, zero).getResult();
+      });
+  Type state = getStateType(getElementTypeOrSelf(tokens.values));
+  Value logWeights =
+      mapCodes(tokens.codes, state, [&](OpBuilder &b, Value code) {
+        double none = -std::numeric_limits<double>::infinity();
+        return arith::SelectOp::create(b, loc, isAbsent(b, loc, code),
+                                       getNumber(b, loc, state, none),
+                                       getNumber(b, loc, state, 0.0))
+            .getResult();
+      });
+  return {codes, tokens.values, logWeights};
+}
+
+/// Heads of queries are a dimension [H] of rows and two, [G, H / G], here: so
+/// codes of heads of keys are read along a dimension.
+Value VQBuilder::fillAbsent(Value rows, Value codes, double value) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  int64_t numGroups = cast<RankedTensorType>(codes.getType()).getDimSize(1);
+  SmallVector<int64_t> shape(type.getShape());
+  shape[1] = numGroups;
+  shape.insert(shape.begin() + 2, type.getDimSize(1) / numGroups);
+  SmallVector<ReassociationIndices> dims = {{0}, {1, 2}};
+  for (int64_t dim = 3; dim <= type.getRank(); ++dim)
+    dims.push_back({dim});
+  auto split = RankedTensorType::get(shape, type.getElementType());
+  Value all = tensor::ExpandShapeOp::create(builder, loc, split, rows, dims);
+  MLIRContext *context = builder.getContext();
+  int64_t rank = split.getRank();
+  AffineMap ofCodes = AffineMap::get(rank, 0,
+                                     {getAffineDimExpr(0, context),
+                                      getAffineDimExpr(1, context),
+                                      getAffineDimExpr(3, context)},
+                                     context);
+  SmallVector<AffineMap> maps = {ofCodes, builder.getMultiDimIdentityMap(rank)};
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  Value filled =
+      linalg::GenericOp::create(
+          builder, loc, split, codes, all, maps, loops,
+          [&](OpBuilder &b, Location, ValueRange elements) {
+            Value number = getNumber(b, loc, type.getElementType(), value);
+            Value kept = arith::SelectOp::create(
+                b, loc, isAbsent(b, loc, elements[0]), number, elements[1]);
+            linalg::YieldOp::create(b, loc, kept);
+          })
+          .getResult(0);
+  return tensor::CollapseShapeOp::create(builder, loc, type, filled, dims);
 }
 
 //===----------------------------------------------------------------------===//

@@ -29,6 +29,12 @@ struct Tokens {
   mlir::Value codes, values;
 };
 
+/// Tokens as attn.stream reads them one by one: with codes of codewords, and
+/// log weights if any may be absent.
+struct ReadTokens {
+  mlir::Value codes, values, logWeights = {};
+};
+
 /// Emits the parts that expansions are made of.
 class VQBuilder {
 public:
@@ -62,6 +68,12 @@ public:
     return {slice(tokens.codes, 2, offset, size),
             slice(tokens.values, 2, offset, size)};
   }
+  /// `map(code)` of every code, of type `elementType`.
+  Value mapCodes(Value codes, mlir::Type elementType,
+                 llvm::function_ref<Value(mlir::OpBuilder &, Value)> map);
+  ReadTokens read(const Tokens &tokens, bool mayBeAbsent);
+  /// Rows `[B, H, N, ..]` of queries, with `value` in those of absent tokens.
+  Value fillAbsent(Value rows, Value codes, double value);
   Value empty(llvm::ArrayRef<OpFoldResult> sizes, mlir::Type elementType);
   Value fillZero(Value init);
 

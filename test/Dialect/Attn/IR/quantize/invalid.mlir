@@ -843,6 +843,15 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 
 // Attributes.
 func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a min_count of at least 0, but got -1.000000e-01}}
+  %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
+      outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) {min_count = -1.000000e-01 : f64} -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xbf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
   // expected-error @below {{'attn.codebook_update' op expects a rate from 0 to 1, but got -1.000000e-01}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) {rate = -1.000000e-01 : f64} -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>

@@ -108,9 +108,9 @@ func.func @update(%k: tensor<2x4x100x8xbf16>, %z: tensor<2x4x100xi32>, %c: tenso
 }
 
 // CHECK-LABEL: func @update_memref(
-// CHECK: outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<?x16x8xf64>, memref<?x16x8xf64>, memref<?x16xf64>) {rate = 5.000000e-01 : f64}{{$}}
+// CHECK: outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<?x16x8xf64>, memref<?x16x8xf64>, memref<?x16xf64>) {min_count = 1.000000e-02 : f64, rate = 5.000000e-01 : f64}{{$}}
 func.func @update_memref(%k: memref<?x?x?x8xf64>, %z: memref<?x?x?xi32>, %c: memref<?x16x8xf64>, %s: memref<?x16x8xf64>, %n: memref<?x16xf64>) {
-  attn.codebook_update ins(%k, %z : memref<?x?x?x8xf64>, memref<?x?x?xi32>) outs(%c, %s, %n : memref<?x16x8xf64>, memref<?x16x8xf64>, memref<?x16xf64>) {rate = 5.0e-01 : f64}
+  attn.codebook_update ins(%k, %z : memref<?x?x?x8xf64>, memref<?x?x?xi32>) outs(%c, %s, %n : memref<?x16x8xf64>, memref<?x16x8xf64>, memref<?x16xf64>) {min_count = 1.0e-02 : f64, rate = 5.0e-01 : f64}
   return
 }
 

@@ -7,7 +7,7 @@
 // CHECK-SAME: state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
 // CHECK-SAME: outs(%{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
 // CHECK-SAME: next_state(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
-// CHECK-SAME: {block = 4 : i64, causal, reduction = #attn.reduction<serial>, scale = 5.000000e-01 : f64}
+// CHECK-SAME: {block = 4 : i64, causal, padded, reduction = #attn.reduction<serial>, scale = 5.000000e-01 : f64}
 // CHECK-SAME: -> tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>
 func.func @everything(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, %v: tensor<2x2x?x6xbf16>, %c: tensor<1x5x8xbf16>, %b: tensor<1x4x?x8xf32>,
     %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xbf16>, %p: tensor<i64>,
@@ -17,7 +17,7 @@ func.func @everything(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, %v: tenso
       state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
       outs(%o, %l : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
       next_state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>)
-      {block = 4 : i64, causal, scale = 0.5, reduction = #attn.reduction<serial>}
+      {block = 4 : i64, causal, padded, scale = 0.5, reduction = #attn.reduction<serial>}
       -> tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xbf16>, tensor<i64>
   return %0#0 : tensor<2x4x?x6xbf16>
 }

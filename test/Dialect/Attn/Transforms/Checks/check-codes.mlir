@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func @accumulate(
 //  CHECK-SAME:   %[[CODES:[a-z0-9]+]]: tensor<1x2x128xi32>, %{{.*}}: tensor<1x2x128x64xf32>, %[[MEAN:[a-z0-9]+]]: tensor<1x2x?x64xf32>
 //       CHECK:   %[[S:.*]] = tensor.dim %[[MEAN]], %c2
-//       CHECK:   attn.check_codes %[[CODES]] below %[[S]] {name = "attn.codebook_accumulate: codes"} : tensor<1x2x128xi32>
+//       CHECK:   attn.check_codes %[[CODES]] below %[[S]] {name = "attn.codebook_accumulate: codes", or_absent} : tensor<1x2x128xi32>
 //  CHECK-NEXT:   attn.codebook_accumulate
 func.func @accumulate(%codes: tensor<1x2x128xi32>, %v: tensor<1x2x128x64xf32>, %mean: tensor<1x2x?x64xf32>,
                       %count: tensor<1x2x?xi32>) -> (tensor<1x2x?x64xf32>, tensor<1x2x?xi32>) {
@@ -15,9 +15,9 @@ func.func @accumulate(%codes: tensor<1x2x128xi32>, %v: tensor<1x2x128x64xf32>, %
 }
 
 // CHECK-LABEL: func.func @others(
-//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.codebook_scan: codes"}
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.codebook_scan: codes", or_absent}
 //  CHECK-NEXT:   attn.codebook_scan
-//       CHECK:   attn.check_codes %{{.*}} below %c7 {name = "attn.codebook_update: codes"}
+//       CHECK:   attn.check_codes %{{.*}} below %c7 {name = "attn.codebook_update: codes", or_absent}
 //  CHECK-NEXT:   attn.codebook_update
 func.func @others(%z: memref<1x1x9xi32>, %v: memref<1x1x9x4xf32>, %m0: memref<1x1x5x4xf32>, %n0: memref<1x1x5xi32>,
                   %m: memref<1x1x3x5x4xf32>, %n: memref<1x1x3x5xi32>, %c: memref<1x7x4xf32>, %f: memref<1x7xf32>) {
@@ -60,6 +60,21 @@ func.func @state(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5x
       outs(%out : memref<1x1x1x4xf32>)
       state(%mean, %count, %codes, %values, %position : memref<1x1x5x4xf32>, memref<1x1x5xi32>, memref<1x1x8xi32>, memref<1x1x8x4xf32>, memref<i64>)
       {block = 4 : i64}
+  return
+}
+
+// A padded operation takes codes of absent tokens, and a state with them.
+
+// CHECK-LABEL: func.func @padded(
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_decode: codes", or_absent} : memref<1x1x1xi32>
+//  CHECK-NEXT:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_decode: kept codes", or_absent} : memref<1x1x8xi32>
+//  CHECK-NEXT:   attn.vq_decode
+func.func @padded(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5x4xf32>, %mean: memref<1x1x5x4xf32>, %count: memref<1x1x5xi32>,
+                  %codes: memref<1x1x8xi32>, %values: memref<1x1x8x4xf32>, %position: memref<i64>, %out: memref<1x1x1x4xf32>) {
+  attn.vq_decode ins(%q, %z, %q, %c : memref<1x1x1x4xf32>, memref<1x1x1xi32>, memref<1x1x1x4xf32>, memref<1x5x4xf32>)
+      outs(%out : memref<1x1x1x4xf32>)
+      state(%mean, %count, %codes, %values, %position : memref<1x1x5x4xf32>, memref<1x1x5xi32>, memref<1x1x8xi32>, memref<1x1x8x4xf32>, memref<i64>)
+      {block = 4 : i64, padded}
   return
 }
 

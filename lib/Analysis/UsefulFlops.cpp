@@ -349,18 +349,22 @@ public:
     return countConv(op, 3, 2, /*columns=*/3);
   }
 
-  /// Four products and two additions for two numbers.
-  double count(attn::RopeOp op) {
-    return 3.0 * product(shapeOf(op.getInput()));
-  }
+  double count(attn::RopeOp op) { return countTurns(op, op.getInput()); }
   double count(attn::RopeBackwardOp op) {
-    return 3.0 * product(shapeOf(op.getDOutput()));
+    return countTurns(op, op.getDOutput());
   }
 
   /// False once an extent was not found.
   bool isKnown = true;
 
 private:
+  /// Four products and two additions for two numbers that turn.
+  template <typename OpTy> double countTurns(OpTy op, Value rows) {
+    auto shape = shapeOf(rows);
+    return 3.0 * product(shape) / std::max<double>(shape[3], 1.0) *
+           op.getTurnedWidth();
+  }
+
   template <typename OpTy>
   double countDense(OpTy op, const Products &products) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),

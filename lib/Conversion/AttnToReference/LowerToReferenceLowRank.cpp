@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReferenceLowRank.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -20,28 +19,36 @@ using namespace fovea::attn;
 template <typename OpTy>
 static void emitTurns(OpTy op, Value input, Value output, double sign) {
   ReferenceBuilder ref(op);
-  int64_t width = cast<MemRefType>(input.getType()).getDimSize(3);
-  double base = op.getBase().convertToDouble();
-  Value frequencies = ref.allocate({width / 2});
-  for (int64_t i = 0; i < width / 2; ++i)
-    ref.store(ref.number(sign * std::pow(base, -2.0 * i / width)), frequencies,
+  int64_t columns = cast<MemRefType>(input.getType()).getDimSize(3);
+  int64_t pairs = op.getTurnedWidth() / 2;
+  bool isHalf = op.getStyle() == RopeStyle::Half;
+  Value frequencies = ref.allocate({pairs});
+  for (int64_t i = 0; i < pairs; ++i)
+    ref.store(ref.number(sign * double(op.getFrequency(i))), frequencies,
               ref.index(i));
+  Value magnitude = ref.number(op.getMagnitude().convertToDouble());
   forEachRow(ref, input, [&](Value b, Value h, Value n) {
     Value positions = op.getPositions();
     Value position = ref.toNumber(
         ref.loadIndex(positions, ref.broadcastIndices(positions, {b, h, n})));
-    ref.forEach(ref.index(width / 2), [&](Value i) {
+    ref.forEach(ref.index(pairs), [&](Value i) {
       Value angle = ref.mulNumbers(position, ref.load(frequencies, i));
-      Value cosine = ref.cos(angle), sine = ref.sin(angle);
-      Value even = ref.mul(i, ref.index(2)), odd = ref.add(even, ref.index(1));
-      Value x = ref.load(input, {b, h, n, even});
-      Value y = ref.load(input, {b, h, n, odd});
+      Value cosine = ref.mulNumbers(magnitude, ref.cos(angle));
+      Value sine = ref.mulNumbers(magnitude, ref.sin(angle));
+      Value first = isHalf ? i : ref.mul(i, ref.index(2));
+      Value second = ref.add(first, ref.index(isHalf ? pairs : 1));
+      Value x = ref.load(input, {b, h, n, first});
+      Value y = ref.load(input, {b, h, n, second});
       ref.store(
           ref.subNumbers(ref.mulNumbers(x, cosine), ref.mulNumbers(y, sine)),
-          output, {b, h, n, even});
+          output, {b, h, n, first});
       ref.store(
           ref.addNumbers(ref.mulNumbers(x, sine), ref.mulNumbers(y, cosine)),
-          output, {b, h, n, odd});
+          output, {b, h, n, second});
+    });
+    ref.forEach(ref.index(columns - 2 * pairs), [&](Value i) {
+      Value column = ref.add(i, ref.index(2 * pairs));
+      ref.store(ref.load(input, {b, h, n, column}), output, {b, h, n, column});
     });
   });
   op.erase();

@@ -26,8 +26,10 @@ __all__ = [
 ]
 
 
-def rope(x, positions, *, base=10000.0):
-    """Rotary position embedding of pairs of neighbouring columns.
+def rope(
+    x, positions, *, base=10000.0, style="interleaved", width=None, frequencies=None, magnitude=1.0
+):
+    """Rotary position embedding of pairs of the first `width` columns.
 
     positions is [N], or broadcasts to [B,H,N].
     """
@@ -35,8 +37,14 @@ def rope(x, positions, *, base=10000.0):
     D = x.shape[3]
     if D == 0 or D % 2:
         raise ValueError(f"x: found width {D}, needed an even width of at least 2")
-    if not (base > 0 and math.isfinite(base)):
-        raise ValueError(f"base: found {base}, needed a finite number above 0")
+    if style not in ("interleaved", "half"):
+        raise ValueError(f"style: found {style!r}, needed 'interleaved' or 'half'")
+    w = D if width is None else width
+    if w % 2 or not 2 <= w <= D:
+        raise ValueError(f"width: found {w}, needed an even width from 2 to {D}")
+    for name, value in (("base", base), ("magnitude", magnitude)):
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name}: found {value}, needed a finite number above 0")
     positions = np.asarray(positions)
     if positions.dtype.kind not in "iu":
         raise ValueError(f"positions: found element type {positions.dtype}, needed an integer type")
@@ -47,18 +55,25 @@ def rope(x, positions, *, base=10000.0):
             f"positions: found shape {positions.shape}, needed one that broadcasts to {x.shape[:3]}"
         ) from None
     # More digits than float64 where the machine has them: angles are large.
-    frequencies = np.longdouble(base) ** (-2 * np.arange(D // 2, dtype=np.longdouble) / D)
+    if frequencies is None:
+        frequencies = np.longdouble(base) ** (-2 * np.arange(w // 2, dtype=np.longdouble) / w)
+    frequencies = np.asarray(frequencies, np.longdouble)
+    if frequencies.shape != (w // 2,):
+        raise ValueError(f"frequencies: found shape {frequencies.shape}, needed ({w // 2},)")
     angles = positions[..., None].astype(np.longdouble) * frequencies
-    cosines, sines = np.cos(angles).astype(float), np.sin(angles).astype(float)
-    out = np.empty_like(x)
-    out[..., 0::2] = x[..., 0::2] * cosines - x[..., 1::2] * sines
-    out[..., 1::2] = x[..., 0::2] * sines + x[..., 1::2] * cosines
+    cosines, sines = (magnitude * f(angles).astype(float) for f in (np.cos, np.sin))
+    first, second = (
+        (slice(0, w // 2), slice(w // 2, w)) if style == "half" else (slice(0, w, 2), slice(1, w, 2))
+    )
+    out = x.copy()
+    out[..., first] = x[..., first] * cosines - x[..., second] * sines
+    out[..., second] = x[..., first] * sines + x[..., second] * cosines
     return out
 
 
-def rope_backward(d_out, positions, *, base=10000.0):
+def rope_backward(d_out, positions, **options):
     """The gradient for x: a turn back."""
-    return rope(d_out, -np.asarray(positions, np.int64), base=base)
+    return rope(d_out, -np.asarray(positions, np.int64), **options)
 
 
 def polynomial_features(x, *, degree, scale):

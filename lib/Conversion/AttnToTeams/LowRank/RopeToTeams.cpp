@@ -9,7 +9,7 @@
 //   a team for each (batch, chunk of rows)
 //     cosines, sines = of every row and pair of columns, for all heads
 //     for each head, row
-//       turn the pairs
+//       turn the pairs, copy the columns behind them
 //
 // Angles are products of a position and a frequency, counted in turns. The
 // frequency is an integer in units of 2^-64 turns: products modulo 2^64 drop
@@ -33,25 +33,31 @@ static constexpr int64_t kTableNumbers = 4096, kMaxRows = 64;
 namespace {
 class RopeKernel {
 public:
-  /// Turns pairs of `input` by their angles; back if `sign` is -1.
-  RopeKernel(TeamBuilder &builder, Value input, Value positions, Value output,
-             const APFloat &base, double sign)
-      : b(builder), input(input), positions(positions), output(output),
-        base(base.convertToDouble()), sign(sign),
-        pairs(cast<MemRefType>(input.getType()).getDimSize(3) / 2) {}
+  /// Turns pairs of `input` by the angles of `op`; back if `sign` is -1.
+  template <typename OpTy>
+  RopeKernel(TeamBuilder &builder, OpTy op, Value input, Value output,
+             double sign)
+      : b(builder), input(input), positions(op.getPositions()), output(output),
+        magnitude(op.getMagnitude().convertToDouble()), sign(sign),
+        isHalf(op.getStyle() == RopeStyle::Half),
+        pairs(op.getTurnedWidth() / 2) {
+    makeFrequencies([&](int64_t pair) { return op.getFrequency(pair); });
+  }
 
   void emit();
 
 private:
-  void makeFrequencies();
+  void makeFrequencies(function_ref<long double(int64_t)> getFrequency);
   Value makeConstant(DenseElementsAttr numbers);
   void emitTables(Value batch, Value head, Value firstRow, Value count);
   void emitAngles(KernelBuilder &k, Value position, Value row, Value pair);
   void turnRow(Value batch, Value head, Value row, Value tableRow);
+  void copyColumns(Value batch, Value head, Value row);
 
   TeamBuilder &b;
   Value input, positions, output;
-  double base, sign;
+  double magnitude, sign;
+  bool isHalf;
   int64_t pairs;
   /// What pairs turn for a position, and in f64 what that is too small by.
   Value frequencies, rests;
@@ -59,15 +65,15 @@ private:
 };
 } // namespace
 
-void RopeKernel::makeFrequencies() {
+void RopeKernel::makeFrequencies(
+    function_ref<long double(int64_t)> getFrequency) {
   SmallVector<int64_t> whole;
   SmallVector<double> rest;
   for (int64_t i = 0; i < pairs; ++i) {
-    long double turns = std::pow(static_cast<long double>(base),
-                                 -static_cast<long double>(i) / pairs) /
-                        (2 * std::acos(-1.0L));
+    long double turns = getFrequency(i) / (2 * std::acos(-1.0L));
     turns = std::ldexp(turns - std::floor(turns), 64);
-    uint64_t units = static_cast<uint64_t>(turns + 0.5L);
+    // What is nearest 2^64 is below it.
+    uint64_t units = static_cast<uint64_t>(std::round(turns));
     whole.push_back(static_cast<int64_t>(units));
     rest.push_back(std::ldexp(double(turns - units), -64));
   }
@@ -123,6 +129,10 @@ void RopeKernel::emitAngles(KernelBuilder &k, Value position, Value row,
   auto [cosine, sine] = emitCosineSine(k, angle, quarters);
   if (sign < 0)
     sine = arith::NegFOp::create(k, sine);
+  if (magnitude != 1.0) {
+    cosine = k.fmul(cosine, k.splat(magnitude));
+    sine = k.fmul(sine, k.splat(magnitude));
+  }
   k.storeVector(cosine, cosines, {row, pair});
   k.storeVector(sine, sines, {row, pair});
 }
@@ -144,14 +154,32 @@ void RopeKernel::emitTables(Value batch, Value head, Value firstRow,
 
 void RopeKernel::turnRow(Value batch, Value head, Value row, Value tableRow) {
   b.forColumns(pairs, [&](KernelBuilder &k, Value pair) {
-    Value at[] = {batch, head, row, b.mul(pair, 2)};
-    auto [x, y] = k.loadPairs(input, at);
+    Value at[] = {batch, head, row, isHalf ? pair : k.mul(pair, 2)};
+    Value next[] = {batch, head, row, k.add(pair, pairs)};
+    auto [x, y] = isHalf ? std::make_pair(k.loadVector(input, at),
+                                          k.loadVector(input, next))
+                         : k.loadPairs(input, at);
     Value cosine = k.loadVector(cosines, {tableRow, pair});
     Value sine = k.loadVector(sines, {tableRow, pair});
     Value first = k.fsub(k.fmul(x, cosine), k.fmul(y, sine));
     Value second = k.fma(x, sine, k.fmul(y, cosine));
-    k.storePairs(first, second, output, at);
+    if (!isHalf)
+      return k.storePairs(first, second, output, at);
+    k.storeVector(first, output, at);
+    k.storeVector(second, output, next);
   });
+}
+
+/// Copies the columns that do not turn.
+void RopeKernel::copyColumns(Value batch, Value head, Value row) {
+  int64_t columns = cast<MemRefType>(input.getType()).getDimSize(3);
+  if (input == output || columns == 2 * pairs)
+    return;
+  b.forColumns(b.index(2 * pairs), b.index(columns),
+               [&](KernelBuilder &k, Value column) {
+                 Value at[] = {batch, head, row, column};
+                 k.storeVector(k.loadVector(input, at), output, at);
+               });
 }
 
 void RopeKernel::emit() {
@@ -161,7 +189,6 @@ void RopeKernel::emit() {
   bool hasHeads = cast<MemRefType>(positions.getType()).getDimSize(1) != 1;
   int64_t chunk =
       b.getRowsPerTeam(std::clamp<int64_t>(kTableNumbers / pairs, 1, kMaxRows));
-  makeFrequencies();
   SmallVector<Value> grid = {batches, b.ceilDiv(rows, chunk)};
   if (b.hasManyTeams())
     grid.push_back(heads);
@@ -172,7 +199,9 @@ void RopeKernel::emit() {
     sines = b.teamBuffer({chunk, pairs}, b.getStateType());
     auto turnHead = [&](Value head) {
       b.loop(zero, count, 1, [&](Value row) {
-        turnRow(batch, head, b.add(firstRow, row), row);
+        Value at = b.add(firstRow, row);
+        turnRow(batch, head, at, row);
+        copyColumns(batch, head, at);
       });
     };
     if (b.hasManyTeams()) {
@@ -190,16 +219,13 @@ void RopeKernel::emit() {
 }
 
 LogicalResult fovea::attn::lowerToTeams(RopeOp op, TeamBuilder &builder) {
-  RopeKernel(builder, op.getInput(), op.getPositions(), op.getOutput(),
-             op.getBase(), /*sign=*/1.0)
-      .emit();
+  RopeKernel(builder, op, op.getInput(), op.getOutput(), /*sign=*/1.0).emit();
   return success();
 }
 
 LogicalResult fovea::attn::lowerToTeams(RopeBackwardOp op,
                                         TeamBuilder &builder) {
-  RopeKernel(builder, op.getDOutput(), op.getPositions(), op.getDInput(),
-             op.getBase(), /*sign=*/-1.0)
+  RopeKernel(builder, op, op.getDOutput(), op.getDInput(), /*sign=*/-1.0)
       .emit();
   return success();
 }

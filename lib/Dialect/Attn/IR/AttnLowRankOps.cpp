@@ -8,6 +8,7 @@
 
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace fovea;
@@ -19,15 +20,71 @@ using attn::detail::shaped;
 // RopeOp
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static LogicalResult verifyBase(OpTy op) {
-  double base = op.getBase().convertToDouble();
-  if (base > 0.0 && op.getBase().isFinite())
-    return success();
-  return op.emitOpError() << "expects a finite base above 0, but got " << base;
+/// What turns, or its gradient.
+static Value getRows(RopeOp op) { return op.getInput(); }
+static Value getRows(RopeBackwardOp op) { return op.getDOutput(); }
+
+template <typename OpTy> static int64_t getTurnedWidth(OpTy op) {
+  return op.getWidth().value_or(shaped(getRows(op)).getDimSize(3));
 }
 
-LogicalResult RopeOp::verify() { return verifyBase(*this); }
-LogicalResult RopeBackwardOp::verify() { return verifyBase(*this); }
+int64_t RopeOp::getTurnedWidth() { return ::getTurnedWidth(*this); }
+int64_t RopeBackwardOp::getTurnedWidth() { return ::getTurnedWidth(*this); }
+
+template <typename OpTy> static long double getFrequency(OpTy op, int64_t i) {
+  if (std::optional<ArrayRef<double>> table = op.getFrequencies())
+    return (*table)[i];
+  return std::pow(static_cast<long double>(op.getBase().convertToDouble()),
+                  -static_cast<long double>(i) / (op.getTurnedWidth() / 2));
+}
+
+long double RopeOp::getFrequency(int64_t pair) {
+  return ::getFrequency(*this, pair);
+}
+long double RopeBackwardOp::getFrequency(int64_t pair) {
+  return ::getFrequency(*this, pair);
+}
+
+template <typename OpTy> static LogicalResult verifyTable(OpTy op) {
+  std::optional<ArrayRef<double>> table = op.getFrequencies();
+  if (!table)
+    return success();
+  int64_t width = op.getTurnedWidth();
+  if (int64_t(table->size()) != width / 2)
+    return op.emitOpError()
+           << "expects " << width / 2 << " frequencies (half of width " << width
+           << "), but got " << table->size();
+  for (auto [i, frequency] : llvm::enumerate(*table))
+    if (!(frequency >= 0.0) || std::isinf(frequency))
+      return op.emitOpError() << "expects finite frequencies of at least 0, "
+                                 "but got "
+                              << frequency << " at " << i;
+  if (!op.getBase().isExactlyValue(10000.0))
+    return op.emitOpError() << "expects no base beside frequencies, but got "
+                            << op.getBase().convertToDouble();
+  return success();
+}
+
+template <typename OpTy> static LogicalResult verifyTurns(OpTy op) {
+  auto isPositive = [](const APFloat &number) {
+    return number.isFinite() && number.convertToDouble() > 0.0;
+  };
+  if (!isPositive(op.getBase()))
+    return op.emitOpError() << "expects a finite base above 0, but got "
+                            << op.getBase().convertToDouble();
+  if (!isPositive(op.getMagnitude()))
+    return op.emitOpError() << "expects a finite magnitude above 0, but got "
+                            << op.getMagnitude().convertToDouble();
+  int64_t width = op.getTurnedWidth(),
+          columns = shaped(getRows(op)).getDimSize(3);
+  if (width < 2 || width > columns || width % 2 != 0)
+    return op.emitOpError() << "expects an even width from 2 to " << columns
+                            << ", but got " << width;
+  return verifyTable(op);
+}
+
+LogicalResult RopeOp::verify() { return verifyTurns(*this); }
+LogicalResult RopeBackwardOp::verify() { return verifyTurns(*this); }
 
 //===----------------------------------------------------------------------===//
 // PolynomialFeaturesOp

@@ -43,6 +43,47 @@ def Attn_RowMaskAttr : EnumAttr<Attn_Dialect, Attn_RowMask, "row_mask"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Attn_RopeStyle : I32Enum<"RopeStyle", "which columns turn together", [
+    I32EnumCase<"Interleaved", 0, "interleaved">,
+    I32EnumCase<"Half", 1, "half">]> {
+  let cppNamespace = "::fovea::attn";
+}
+
+def Attn_RopeStyleAttr : EnumAttr<Attn_Dialect, Attn_RopeStyle, "rope_style"> {
+  let summary = "which columns turn together";
+  let description = [{
+    | style | columns of pair `i` where `w` columns turn | models |
+    |---|---|---|
+    | `interleaved` | `2 i` and `2 i + 1` | RoFormer, GPT-J |
+    | `half` | `i` and `i + w / 2` | GPT-NeoX, Llama as Transformers has it |
+
+    Example:
+
+    ```mlir
+    #style = #attn.rope_style<half>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
+
+/// What says how rows turn: the same for attn.rope and its gradient.
+def Attn_RopeTurns {
+  dag attributes = (ins
+    DefaultValuedAttr<F64Attr, "10000.0">:$base,
+    DefaultValuedAttr<Attn_RopeStyleAttr,
+                      "::fovea::attn::RopeStyle::Interleaved">:$style,
+    OptionalAttr<I64Attr>:$width,
+    OptionalAttr<DenseF64ArrayAttr>:$frequencies,
+    DefaultValuedAttr<F64Attr, "1.0">:$magnitude
+  );
+  string declaration = [{
+    /// How many columns turn; those behind them are copied.
+    int64_t getTurnedWidth();
+    /// The angle in radians by which a pair turns for each position.
+    long double getFrequency(int64_t pair);
+  }];
+}
+
 /// What a row mask is made of: row numbers and groups, or entries.
 def Attn_Bool4 : AnyTypeOf<[4DTensorOf<[I1]>, MemRefRankOf<[I1], [4]>],
     "rank-4 tensor or memref of i1">;
@@ -52,36 +93,53 @@ def Attn_MaskPart : AnyTypeOf<[Attn_Int3, Attn_Bool4],
 def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
   let summary = "rotary position embedding";
   let details = [{
-    Turns every pair of neighbouring columns by an angle that grows with the
-    position of the row (RoFormer, equation 34). With
-    `a = positions[b, h, n] base^(-2 i / D)`:
+    Turns pairs of columns by an angle that grows with the position of the row
+    (RoFormer, equation 34). For pair `i`, of columns `x` and `y`, with
+    `a = positions[b, h, n] frequencies[i]` and the magnitude `m`:
 
     ```
-    output[b, h, n, 2 i]     = input[b, h, n, 2 i] cos a - input[b, h, n, 2 i + 1] sin a
-    output[b, h, n, 2 i + 1] = input[b, h, n, 2 i] sin a + input[b, h, n, 2 i + 1] cos a
+    output[b, h, n, x] = m (input[b, h, n, x] cos a - input[b, h, n, y] sin a)
+    output[b, h, n, y] = m (input[b, h, n, x] sin a + input[b, h, n, y] cos a)
     ```
 
     Scores of two rows then depend on the difference of their positions alone.
 
     $shapes
 
+    | attribute | what it says | by default |
+    |---|---|---|
+    | `base` | `frequencies[i] = base^(-2 i / w)`, with a finite base above 0 | 10000 |
+    | `style` | `interleaved`: columns `2 i` and `2 i + 1`; `half`: `i` and `i + w / 2` | `interleaved` |
+    | `width` | `w`, even: so many columns turn, and those behind them are copied | `D` |
+    | `frequencies` | `w / 2` finite numbers of at least 0, in place of a base | from `base` |
+    | `magnitude` | `m`, finite and above 0 | 1 |
+
+    Frequencies that are scaled to longer contexts, by a factor, NTK, YaRN or as in
+    Llama 3, are tables that `rope_frequencies` makes, in C++ and Python. A table is
+    an attribute, not an operand, for accuracy: kernels have it in units of 2^-64
+    turns, where one of f32 can be wrong by 1/16 radian at position 2^21.
+    It is a constant, so it has no gradient.
+
     Angles are reduced to one turn exactly, so the result is as good at position
-    `2^31 - 1` as at position 1. `base` is a finite number above 0.
+    `2^31 - 1` as at position 1.
 
     Example:
 
     ```mlir
     %r = attn.rope ins(%q, %positions : tensor<1x8x1024x64xf32>, tensor<1x1x1024xi32>)
         outs(%init : tensor<1x8x1024x64xf32>) {base = 1.0e+04 : f64} -> tensor<1x8x1024x64xf32>
+    %s = attn.rope ins(%q, %positions : tensor<1x8x1024x64xf32>, tensor<1x1x1024xi32>)
+        outs(%init : tensor<1x8x1024x64xf32>)
+        {style = #attn.rope_style<half>, width = 4 : i64, frequencies = array<f64: 1.0, 1.25e-02>,
+         magnitude = 1.1 : f64} -> tensor<1x8x1024x64xf32>
     ```
   }];
   let conditions = ["D % 2 == 0"];
-  let arguments = (ins
+  let arguments = !con((ins
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$input,
     Attn_Arg<Attn_Int3, "i32[B~, H~, N~]">:$positions,
-    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$output,
-    DefaultValuedAttr<F64Attr, "10000.0">:$base
-  );
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$output
+  ), Attn_RopeTurns.attributes);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
   let assemblyFormat = [{
@@ -89,7 +147,7 @@ def Attn_RopeOp : Attn_TiledOp<"rope", 3, "getInput()"> {
     `outs` `(` $output `:` type($output) `)`
     attr-dict (`->` type($results)^)?
   }];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = Attn_RopeTurns.declaration # [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return getOutputMutable();
     }
@@ -260,13 +318,14 @@ def Attn_CheckIntervalsOp : Op<Attn_Dialect, "check_intervals",
 def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
   let summary = "the gradient of attn.rope";
   let details = [{
-    For the `attn.rope` with the same positions and base, and a scalar whose
-    gradient for its output is `d_output`: turns pairs of columns back. With
-    `a = positions[b, h, n] base^(-2 i / D)`:
+    For the `attn.rope` with the same positions and attributes, and a scalar whose
+    gradient for its output is `d_output`: turns pairs of columns back, and copies
+    the columns that do not turn. For pair `i`, of columns `x` and `y`, with
+    `a = positions[b, h, n] frequencies[i]` and the magnitude `m`:
 
     ```
-    d_input[b, h, n, 2 i]     = d_output[b, h, n, 2 i + 1] sin a + d_output[b, h, n, 2 i] cos a
-    d_input[b, h, n, 2 i + 1] = d_output[b, h, n, 2 i + 1] cos a - d_output[b, h, n, 2 i] sin a
+    d_input[b, h, n, x] = m (d_output[b, h, n, y] sin a + d_output[b, h, n, x] cos a)
+    d_input[b, h, n, y] = m (d_output[b, h, n, y] cos a - d_output[b, h, n, x] sin a)
     ```
 
     $shapes
@@ -280,12 +339,11 @@ def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
     ```
   }];
   let conditions = ["D % 2 == 0"];
-  let arguments = (ins
+  let arguments = !con((ins
     Attn_Arg<Attn_Int3, "i32[B~, H~, N~]">:$positions,
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$d_output,
-    Attn_Arg<Attn_Rank4, "~T[B, H, N, D!]">:$d_input,
-    DefaultValuedAttr<F64Attr, "10000.0">:$base
-  );
+    Attn_Arg<Attn_Rank4, "~T[B, H, N, D!]">:$d_input
+  ), Attn_RopeTurns.attributes);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
   let assemblyFormat = [{
@@ -294,7 +352,7 @@ def Attn_RopeBackwardOp : Attn_Op<"rope_backward", [Attn_SeparateInits]> {
     `outs` `(` $d_input `:` type($d_input) `)`
     attr-dict (`->` type($results)^)?
   }];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = Attn_RopeTurns.declaration # [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return getDInputMutable();
     }

@@ -5,9 +5,14 @@
 
 // CHECK-LABEL: func @rope(
 // CHECK: attn.rope ins
+// CHECK: attn.rope ins
 func.func @rope(%q: tensor<1x8x1024x64xf32>, %positions: tensor<1x1x1024xi32>, %init: tensor<1x8x1024x64xf32>) -> tensor<1x8x1024x64xf32> {
     %r = attn.rope ins(%q, %positions : tensor<1x8x1024x64xf32>, tensor<1x1x1024xi32>)
         outs(%init : tensor<1x8x1024x64xf32>) {base = 1.0e+04 : f64} -> tensor<1x8x1024x64xf32>
+    %s = attn.rope ins(%q, %positions : tensor<1x8x1024x64xf32>, tensor<1x1x1024xi32>)
+        outs(%init : tensor<1x8x1024x64xf32>)
+        {style = #attn.rope_style<half>, width = 4 : i64, frequencies = array<f64: 1.0, 1.25e-02>,
+         magnitude = 1.1 : f64} -> tensor<1x8x1024x64xf32>
   return %r : tensor<1x8x1024x64xf32>
 }
 
@@ -70,4 +75,11 @@ func.func @low_rank_backward(%u1: tensor<1x8x256x16xf32>, %u2: tensor<1x2x256x16
         {mask = #attn.row_mask<row_interval>}
         -> tensor<1x8x256x16xf32>, tensor<1x2x256x16xf32>, tensor<1x2x256x64xf32>
   return %dv : tensor<1x2x256x64xf32>
+}
+
+// CHECK-LABEL: func @rope_style(
+// CHECK-SAME: #attn.rope_style<half>
+#style = #attn.rope_style<half>
+func.func @rope_style() attributes {test.style = #style} {
+  return
 }

@@ -639,3 +639,67 @@ func.func @f(%q: memref<1x1x16x3xi32>, %d: memref<1x1x16x4xf32>, %dq: memref<1x1
   attn.polynomial_features_backward ins(%q : memref<1x1x16x3xi32>) gradient(%d : memref<1x1x16x4xf32>) outs(%dq : memref<1x1x16x3xf32>) {degree = 1 : i64, scale = 1.0 : f64}
   return
 }
+
+// -----
+
+func.func @rope_odd_width(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects an even width from 2 to 6, but got 3}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {width = 3 : i64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_no_width(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects an even width from 2 to 6, but got 0}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {width = 0 : i64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_wide(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects an even width from 2 to 6, but got 8}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {width = 8 : i64} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_table(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects 2 frequencies (half of width 4), but got 3}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {width = 4 : i64, frequencies = array<f64: 1.0, 0.5, 0.25>} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_negative(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects finite frequencies of at least 0, but got -5.000000e-01 at 1}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {frequencies = array<f64: 1.0, -0.5, 0.25>} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_infinite(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects finite frequencies of at least 0, but got {{[iI][nN][fF]}} at 2}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {frequencies = array<f64: 1.0, 0.5, 0x7FF0000000000000>} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_base_and_table(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects no base beside frequencies, but got 5.000000e+02}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {base = 500.0 : f64, frequencies = array<f64: 1.0, 0.5, 0.25>} -> tensor<2x4x9x6xf32>
+  return
+}
+
+// -----
+
+func.func @rope_magnitude(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) {
+  // expected-error @below {{'attn.rope' op expects a finite magnitude above 0, but got 0.000000e+00}}
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {magnitude = 0.0 : f64} -> tensor<2x4x9x6xf32>
+  return
+}

@@ -85,3 +85,12 @@ func.func @memrefs(%x: memref<1x1x7x8xf64>, %a: memref<1x1x7x8xf64>, %b: memref<
   %1 = memref.load %a[%c0, %c0, %c0, %c0] : memref<1x1x7x8xf64>
   return %0, %1 : f64, f64
 }
+
+// CHECK-LABEL: func @rope_styles(
+// CHECK: attn.rope ins({{.*}}) outs({{.*}}) {frequencies = array<f64: 1.000000e+00, 1.250000e-02>, magnitude = 1.100000e+00 : f64, style = #attn.rope_style<half>, width = 4 : i64}
+// CHECK: attn.rope_backward ins({{.*}}) gradient({{.*}}) outs({{.*}}) {style = #attn.rope_style<half>, width = 2 : i64}
+func.func @rope_styles(%x: tensor<2x4x9x6xf32>, %p: tensor<2x1x9xi32>) -> (tensor<2x4x9x6xf32>, tensor<2x4x9x6xf32>) {
+  %0 = attn.rope ins(%x, %p : tensor<2x4x9x6xf32>, tensor<2x1x9xi32>) outs(%x : tensor<2x4x9x6xf32>) {frequencies = array<f64: 1.0, 1.25e-02>, magnitude = 1.1 : f64, style = #attn.rope_style<half>, width = 4 : i64} -> tensor<2x4x9x6xf32>
+  %1 = attn.rope_backward ins(%p : tensor<2x1x9xi32>) gradient(%0 : tensor<2x4x9x6xf32>) outs(%x : tensor<2x4x9x6xf32>) {style = #attn.rope_style<half>, width = 2 : i64} -> tensor<2x4x9x6xf32>
+  return %0, %1 : tensor<2x4x9x6xf32>, tensor<2x4x9x6xf32>
+}

@@ -38,9 +38,10 @@ struct TreeValue {
 /// A unit attribute.
 struct Present {};
 /// The value of an attribute.
-using AttributeValue = std::variant<int64_t, double, bool, Present, MaskValue,
-                                    TreeValue, attn::Weighting, attn::Reduction,
-                                    attn::ConvAlgorithm, attn::RowMask>;
+using AttributeValue =
+    std::variant<int64_t, double, bool, Present, MaskValue, TreeValue,
+                 attn::Weighting, attn::Reduction, attn::ConvAlgorithm,
+                 attn::RowMask, attn::RopeStyle, llvm::SmallVector<double>>;
 
 /// A function that is one operation of the dialect, and its arguments. What is
 /// added makes a key; IR is built only for a key without a kernel.

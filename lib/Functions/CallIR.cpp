@@ -72,6 +72,12 @@ struct AttributeBuilder {
   Attribute operator()(attn::RowMask value) {
     return attn::RowMaskAttr::get(context, value);
   }
+  Attribute operator()(attn::RopeStyle value) {
+    return attn::RopeStyleAttr::get(context, value);
+  }
+  Attribute operator()(const SmallVector<double> &values) {
+    return b.getDenseF64ArrayAttr(values);
+  }
 };
 } // namespace
 

@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/LowRank.h"
 #include "Call.h"
+#include "RowArguments.h"
 #include "TokenMask.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,76 +16,9 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// An array [B,H,N,D] that has columns.
-static Argument checkRows(Checker &check, StringRef operand, StringRef name,
-                          const TensorRef &array) {
-  Argument rows = check.operand(operand, name, array);
-  check.notEmpty(rows);
-  return rows;
-}
-
-/// An array of another type than numbers that broadcasts to `shape`, of which
-/// any extent will do where it is negative.
-static Argument checkPart(Checker &check, StringRef name,
-                          const TensorRef &array, ElementType type,
-                          ArrayRef<int64_t> shape, unsigned numFree) {
-  Argument part(name, array);
-  check.check(part.elementType == type,
-              name + ": found element type " +
-                  getArrayTypeName(part.elementType) + ", needed " +
-                  (type == ElementType::I1 ? "bool" : "int32"));
-  part.extendTo(shape.size());
-  check.broadcasts(part, shape, numFree);
-  return part;
-}
-
 //===----------------------------------------------------------------------===//
 // Operands
 //===----------------------------------------------------------------------===//
-
-/// x or its gradient, and positions.
-static std::pair<Argument, Argument>
-checkRope(Checker &check, StringRef operand, StringRef name, const TensorRef &x,
-          const TensorRef &positions) {
-  Argument rows = checkRows(check, operand, name, x);
-  check.check(rows.shape[3] % 2 == 0, name + ": found width " +
-                                          Twine(rows.shape[3]) +
-                                          ", needed an even width");
-  Argument part = checkPart(check, "positions", positions, ElementType::I32,
-                            ArrayRef(rows.shape).drop_back(), /*numFree=*/3);
-  return {rows, part};
-}
-
-static Expected<OwnedTensor> runRope(Call &call, Checker &check,
-                                     const Argument &rows,
-                                     const RopeOptions &options) {
-  call.attribute(
-      "base", check.number("base", options.base, options.base > 0, "above 0"));
-  call.result(check, "output", rows.elementType, rows.shape, options.output);
-  return call.runFor<OwnedTensor, 1>(check);
-}
-
-Expected<OwnedTensor> fovea::rope(const TensorRef &x,
-                                  const TensorRef &positions,
-                                  const RopeOptions &options) {
-  Checker check("rope");
-  const auto [rows, part] = checkRope(check, "input", "x", x, positions);
-  Call call("rope", options.target);
-  call.operands({rows, part});
-  return runRope(call, check, rows, options);
-}
-
-Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
-                                           const TensorRef &positions,
-                                           const RopeOptions &options) {
-  Checker check("rope_backward");
-  const auto [rows, part] =
-      checkRope(check, "d_output", "d_out", dOut, positions);
-  Call call("rope_backward", options.target);
-  call.operand(part);
-  call.operand(rows);
-  return runRope(call, check, rows, options);
-}
 
 /// binomial(width + degree, degree), or nothing where it is too large.
 static std::optional<int64_t> countFeatures(int64_t width, int64_t degree) {

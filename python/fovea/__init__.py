@@ -16,11 +16,12 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _conv, _low_rank, _quantize, _vq, compiler, ops, tree
+from . import _conv, _low_rank, _quantize, _rope, _vq, compiler, ops, tree
 from ._conv import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
 from ._quantize import *
+from ._rope import *
 from ._vq import *
 from .compiler import *
 from .ops import *
@@ -33,6 +34,7 @@ __all__ = (
     + _conv.__all__
     + _low_rank.__all__
     + _quantize.__all__
+    + _rope.__all__
     + _vq.__all__
     + compiler.__all__
     + ops.__all__

@@ -57,3 +57,20 @@ def to_numpy(name: str, values: Any) -> np.ndarray:
         raise ValueError(
             f"{name}: found {type(values).__name__}, needed an array or lists that make one: {error}"
         ) from None
+
+
+def integers(name: str, values: Any, rank: int) -> np.ndarray:
+    """`values` as int32, with leading axes of extent 1."""
+    array = to_numpy(name, values)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ValueError(f"{name}: found element type {array.dtype}, needed an integer type")
+    limits = np.iinfo(np.int32)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise ValueError(f"{name}: found a number of more than 32 bits")
+    return lead(name, array.astype(np.int32), rank)
+
+
+def lead(name: str, array: np.ndarray, rank: int) -> np.ndarray:
+    if array.ndim > rank:
+        raise ValueError(f"{name}: found rank {array.ndim}, needed at most {rank}")
+    return array.reshape((1,) * (rank - array.ndim) + array.shape)

@@ -23,44 +23,7 @@ __all__ = [
     "low_rank_backward",
     "polynomial_features",
     "polynomial_features_backward",
-    "rope",
-    "rope_backward",
 ]
-
-
-def _integers(name: str, values: Any, rank: int) -> np.ndarray:
-    """`values` as int32, with leading axes of extent 1."""
-    array = check.to_numpy(name, values)
-    if array.dtype.kind not in "iu" and array.size:
-        raise ValueError(f"{name}: found element type {array.dtype}, needed an integer type")
-    limits = np.iinfo(np.int32)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        raise ValueError(f"{name}: found a number of more than 32 bits")
-    return _lead(name, array.astype(np.int32), rank)
-
-
-def _lead(name: str, array: np.ndarray, rank: int) -> np.ndarray:
-    if array.ndim > rank:
-        raise ValueError(f"{name}: found rank {array.ndim}, needed at most {rank}")
-    return array.reshape((1,) * (rank - array.ndim) + array.shape)
-
-
-def rope(x: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu") -> Any:
-    """Rotary position embedding: turns columns 2 i and 2 i + 1 of every row by
-    `position base**(-2 i / D)`.
-
-    x is [B,H,N,D] with D even; positions are integers and broadcast to [B,H,N].
-    Returns an array like x.
-    """
-    return _fovea.rope(x, _integers("positions", positions, 3), base, target)
-
-
-def rope_backward(
-    d_out: Any, positions: Any, *, base: float = 10000.0, target: str = "cpu"
-) -> Any:
-    """The gradient of `rope` for x, where its result gets `d_out`: pairs of columns
-    are turned back."""
-    return _fovea.rope_backward(d_out, _integers("positions", positions, 3), base, target)
 
 
 def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu") -> Any:
@@ -101,7 +64,7 @@ class RowInterval:
     kind: ClassVar[str] = "row_interval"
 
     def __init__(self, first: Any, last: Any):
-        self.parts = {"first": _integers("first", first, 3), "last": _integers("last", last, 3)}
+        self.parts = {"first": check.integers("first", first, 3), "last": check.integers("last", last, 3)}
         check.match("last", "shape", self.parts["last"].shape, self.parts["first"].shape)
 
 
@@ -172,8 +135,8 @@ class _Groups:
         if entries.ndim < 2:
             raise ValueError(f"{self.entries}: found rank {entries.ndim}, needed at least 2")
         self.parts = {
-            "group": _integers("group", group, 3),
-            self.entries: _lead(self.entries, entries, 4),
+            "group": check.integers("group", group, 3),
+            self.entries: check.lead(self.entries, entries, 4),
         }
 
 

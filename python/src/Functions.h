@@ -29,6 +29,7 @@ template <auto call> void define(nanobind::module_ &m, const char *name) {
 void defineAttention(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
+void defineRope(nanobind::module_ &m);
 void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
 
@@ -36,6 +37,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineAttention(m);
   defineConv(m);
   defineLowRank(m);
+  defineRope(m);
   defineTree(m);
   defineVQ(m);
 }

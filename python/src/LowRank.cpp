@@ -14,24 +14,6 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
 
-static RopeOptions readRopeOptions(Reader &in) {
-  auto options = in.makeOptions<RopeOptions>();
-  options.base = in.number("base", "a finite number above 0");
-  return options;
-}
-
-static nb::object callRope(Reader &in) {
-  TensorRef x = in.array("x"), positions = in.array("positions");
-  RopeOptions options = readRopeOptions(in);
-  return in.call([&] { return rope(x, positions, options); });
-}
-
-static nb::object callRopeBackward(Reader &in) {
-  TensorRef dOut = in.array("d_out"), positions = in.array("positions");
-  RopeOptions options = readRopeOptions(in);
-  return in.call([&] { return rope_backward(dOut, positions, options); });
-}
-
 static nb::object callFeatures(Reader &in) {
   TensorRef x = in.array("x");
   int64_t degree = in.integer("degree", 0);
@@ -106,6 +88,4 @@ void python::defineLowRank(nb::module_ &m) {
   define<callLowRankBackward>(m, "low_rank_backward");
   define<callFeatures>(m, "polynomial_features");
   define<callFeaturesBackward>(m, "polynomial_features_backward");
-  define<callRope>(m, "rope");
-  define<callRopeBackward>(m, "rope_backward");
 }

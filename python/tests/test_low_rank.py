@@ -361,8 +361,9 @@ def make_calls(q, k, v, out):
     """For test_options.py."""
     features, mask = fovea.polynomial_features(q, degree=2, scale=1.0), fovea.Causal()
     return {
-        "rope": ((q, np.arange(20)), {}),
-        "rope_backward": ((q, np.arange(20)), {}),
+        "rope": ((q, np.arange(20)), dict(width=q.shape[3])),
+        "rope_backward": ((q, np.arange(20)), dict(width=q.shape[3])),
+        "rope_frequencies": ((8,), dict(scaling="dynamic_ntk", original_length=8, length=9)),
         "polynomial_features": ((q,), dict(degree=2, scale=1.0)),
         "polynomial_features_backward": ((features, q), dict(degree=2, scale=1.0)),
         "low_rank": ((abs(q), abs(k), v), dict(mask=mask)),

@@ -14,18 +14,6 @@
 
 namespace fovea {
 
-struct RopeOptions {
-  double base = 10000.0;
-  Target target = Target::CPU;
-  /// Where the result goes, instead of new memory.
-  std::optional<TensorRef> output;
-};
-
-/// Turns columns 2 i and 2 i + 1 of every row of x [B,H,N,D] by
-/// position base^(-2 i / D). Positions are of i32 and broadcast to [B,H,N].
-llvm::Expected<OwnedTensor> rope(const TensorRef &x, const TensorRef &positions,
-                                 const RopeOptions &options = {});
-
 struct PolynomialFeaturesOptions {
   Target target = Target::CPU;
   /// Where the result goes, instead of new memory.
@@ -106,12 +94,6 @@ llvm::Expected<OwnedTensor> low_rank(const TensorRef &u1, const TensorRef &u2,
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
-
-/// The gradient of `rope` for x from that of its result, dOut [B,H,N,D]: pairs
-/// of columns are turned back.
-llvm::Expected<OwnedTensor> rope_backward(const TensorRef &dOut,
-                                          const TensorRef &positions,
-                                          const RopeOptions &options = {});
 
 /// The gradient of `polynomial_features` for x from that of its result.
 llvm::Expected<OwnedTensor>

@@ -114,18 +114,13 @@ static void checkScaling(Checker &check, int64_t width,
     checkLength(check, "original_length", scaling.originalLength);
   if (kind == Kind::DynamicNTK)
     checkLength(check, "length", scaling.length);
-  if (kind == Kind::YaRN) {
-    check.number("beta_slow", scaling.betaSlow, scaling.betaSlow > 0,
-                 "above 0");
-    check.number("beta_fast", scaling.betaFast,
-                 scaling.betaFast > scaling.betaSlow, "above beta_slow");
-  }
-  if (kind == Kind::Llama3) {
-    check.number("low_factor", scaling.lowFactor, scaling.lowFactor > 0,
-                 "above 0");
-    check.number("high_factor", scaling.highFactor,
-                 scaling.highFactor > scaling.lowFactor, "above low_factor");
-  }
+  check.number("beta_slow", scaling.betaSlow, scaling.betaSlow > 0, "above 0");
+  check.number("beta_fast", scaling.betaFast,
+               scaling.betaFast > scaling.betaSlow, "above beta_slow");
+  check.number("low_factor", scaling.lowFactor, scaling.lowFactor > 0,
+               "above 0");
+  check.number("high_factor", scaling.highFactor,
+               scaling.highFactor > scaling.lowFactor, "above low_factor");
 }
 
 Expected<RopeFrequencies> fovea::rope_frequencies(int64_t width,

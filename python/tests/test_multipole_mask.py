@@ -167,7 +167,7 @@ def test_errors():
     tensors, weights, options = make("fast_multipole", SHAPES[0], np.float32)
     N = SHAPES[0][0]
     for more, text in (
-        ({"mask": np.ones((B, N - 1), bool)}, r"mask: found shape \[4, 60\], needed \[4, 61\]"),
+        ({"mask": np.ones((B, N - 1), bool)}, r"mask: found shape \(4, 60\), needed \(4, 61\)"),
         ({"mask": np.ones((B, N), bool), "lengths": [1] * B}, "lengths: found mask as well, needed one of the two"),
         ({"lengths": [N + 1] * B}, "lengths: found 62 for batch entry 0, needed 0 to 61"),
     ):

@@ -28,8 +28,8 @@ def rope_frequencies(
     low_factor: float = 1.0,
     high_factor: float = 4.0,
 ) -> tuple[np.ndarray, float]:
-    """The frequencies [width / 2] by which `rope` turns `width` columns, in radians for
-    each position, and its magnitude.
+    """The frequencies, an array of shape [width / 2], by which `rope` turns `width`
+    columns, in radians for each position, and its magnitude.
 
     `scaling` is what is done to base**(-2 i / width) for contexts that are `factor`
     times as long as those of training:

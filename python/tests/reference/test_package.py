@@ -19,11 +19,11 @@ def test_signatures():
     )
     assert names(ref.fast_multipole) == (
         "q k v key_weights value_weights group causal key_biases value_biases scale "
-        "multiplicity return_lse".split()
+        "multiplicity mask return_lse".split()
     )
     assert names(ref.fast_multipole_linear) == (
         "q k v query_weights key_weights value_weights group causal "
-        "allow_query_lookahead query_biases key_biases value_biases scale".split()
+        "allow_query_lookahead query_biases key_biases value_biases scale mask".split()
     )
     assert names(ref.summarize) == "x weights bias interval".split()
     assert names(ref.dense_backward) == (
@@ -31,7 +31,7 @@ def test_signatures():
     )
     assert names(ref.fast_multipole_backward) == (
         "d_out q k v key_weights value_weights out lse group d_lse causal key_biases "
-        "value_biases scale multiplicity".split()
+        "value_biases scale multiplicity mask".split()
     )
 
 

@@ -16,7 +16,7 @@
 // GRADIENT: error: 'attn.vq_backward' op has heads of width 300, but GPU kernels take at most 256
 
 // RUN: not fovea-run %s --entry=codes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=CODES
-// CODES: attn.codebook_accumulate: codes[0, 0, {{[0-9]}}] must be at least 0 and below 3, but got
+// CODES: attn.codebook_accumulate: codes[0, 0, {{[0-9]}}] must be -1, or at least 0 and below 3, but got
 // RUN: not fovea-run %s --entry=nodes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=NODES
 // NODES: attn.tree_fetch: level of node 1 in batch entry 0, expected 0 to 2, but got 3
 

@@ -840,3 +840,15 @@ func.func @f(%q: memref<1x1x16x3xi32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x
       {num_basis = 2 : i64, window = 1 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64}
   return
 }
+
+// -----
+
+!q = tensor<2x4x9x6xf32>
+!n = tensor<2x4xi32>
+
+func.func @recover(%q: !q, %l: tensor<3xi32>, %b: tensor<2x4x3x9xf32>, %s: tensor<2x4x3xi32>, %n: !n) {
+  // expected-error @below {{expects extent 0 of lengths to be 2 (extent 0 of query), but got 3}}
+  %0:3 = attn.conv_recover ins(%q, %q : !q, !q) lengths(%l : tensor<3xi32>) outs(%b, %s, %n : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n)
+      {window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n
+  return
+}

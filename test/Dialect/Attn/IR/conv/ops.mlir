@@ -98,3 +98,11 @@ func.func @conv_backward(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: t
   %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) forward(%o : tensor<2x4x9x5xf32>) gradient(%d : tensor<2x4x9x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64, group = 4 : i64, algorithm = #attn.conv_algorithm<toeplitz>} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x5xf32>
   return
 }
+
+// CHECK-LABEL: func @recover_lengths(
+// CHECK: attn.conv_recover ins({{.*}}) lengths(%{{.*}} : tensor<2xi32>) outs(
+func.func @recover_lengths(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %l: tensor<2xi32>, %b: tensor<2x4x3x9xf32>, %s: tensor<2x4x3xi32>, %n: tensor<2x4xi32>) -> tensor<2x4x3x9xf32> {
+  %0:3 = attn.conv_recover ins(%q, %k : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>) lengths(%l : tensor<2xi32>) outs(%b, %s, %n : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>)
+      {window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>
+  return %0#0 : tensor<2x4x3x9xf32>
+}

@@ -21,6 +21,18 @@ func.func @heads(%q: tensor<3x4x9x6xf32>, %k: tensor<3x2x9x6xf32>, %v: tensor<3x
   return %0#0, %1#0 : tensor<3x4x3x9xf32>, tensor<3x4x9x5xf32>
 }
 
+// Heads of a batch entry share its length.
+// CHECK-LABEL: func @lengths(
+// CHECK-SAME: %[[L:[^:]*]]: tensor<3xi32>
+// CHECK: scf.forall (%[[I:.*]], %{{.*}}) in (3, 4)
+// CHECK-DAG: %[[LT:.*]] = tensor.extract_slice %[[L]][%[[I]]] [1] [1]
+// CHECK: attn.conv_recover ins({{.*}}) lengths(%[[LT]] : tensor<1xi32>)
+func.func @lengths(%lengths: tensor<3xi32>, %q: tensor<3x4x9x6xf32>, %b: tensor<3x4x3x9xf32>, %m: tensor<3x4x3xi32>, %n: tensor<3x4xi32>) -> tensor<3x4x3x9xf32> {
+  %0:3 = attn.conv_recover ins(%q, %q : tensor<3x4x9x6xf32>, tensor<3x4x9x6xf32>) lengths(%lengths : tensor<3xi32>) outs(%b, %m, %n : tensor<3x4x3x9xf32>, tensor<3x4x3xi32>, tensor<3x4xi32>)
+      {window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<3x4x3x9xf32>, tensor<3x4x3xi32>, tensor<3x4xi32>
+  return %0#0 : tensor<3x4x3x9xf32>
+}
+
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
     %0 = transform.structured.match ops{["attn.conv_recover", "attn.conv"]} in %m : (!transform.any_op) -> !transform.any_op

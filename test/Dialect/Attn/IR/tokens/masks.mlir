@@ -22,14 +22,6 @@ func.func @conv(%q: !q, %k: !k, %m: tensor<2x9xi1>, %n: !n) -> (!q, !q) {
   return %0#0, %1#0 : !q, !q
 }
 
-// CHECK-LABEL: func @recover(
-// CHECK: attn.conv_recover ins({{.*}}) lengths(%{{.*}} : tensor<2xi32>) outs(
-func.func @recover(%q: !q, %k: !k, %l: tensor<2xi32>, %b: tensor<2x4x3x9xf32>, %s: tensor<2x4x3xi32>, %n: !n) -> tensor<2x4x3x9xf32> {
-  %0:3 = attn.conv_recover ins(%q, %k : !q, !k) lengths(%l : tensor<2xi32>) outs(%b, %s, %n : tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n)
-      {window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x9xf32>, tensor<2x4x3xi32>, !n
-  return %0#0 : tensor<2x4x3x9xf32>
-}
-
 // CHECK-LABEL: func @low_rank(
 // CHECK: attn.low_rank ins({{.*}}) query_mask(%{{.*}} : tensor<2x9xi1>) key_mask(%{{.*}} : tensor<2x9xi1>) outs(
 // CHECK: attn.low_rank ins({{.*}}) mask(%{{.*}}, %{{.*}}) key_mask(%{{.*}} : tensor<2x9xi1>) outs(

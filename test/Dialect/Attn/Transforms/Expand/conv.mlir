@@ -108,3 +108,45 @@ func.func @backward_groups(%q: tensor<1x1x22x6xbf16>, %d: tensor<1x1x22x6xbf16>)
       -> tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>, tensor<1x1x22x6xbf16>
   return %0#1 : tensor<1x1x22x6xbf16>
 }
+
+// The tokens that are present are packed, and searched up to their number.
+
+// CHECK-LABEL: func @masked(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x4x9x6xf32>, %[[K:[^:]*]]: tensor<2x2x9x6xf32>, %[[M:[^:]*]]: tensor<2x9xi1>
+// CHECK: %[[T:.*]]:3 = attn.list_tokens ins(%[[M]]
+// CHECK: %[[QP:.*]] = attn.take_rows ins(%[[Q]], %[[T]]#0
+// CHECK: %[[KP:.*]] = attn.take_rows ins(%[[K]], %[[T]]#0
+// CHECK: %[[VP:.*]] = attn.take_rows ins(%[[K]], %[[T]]#0
+// CHECK: attn.conv_recover ins(%[[QP]], %[[KP]] {{.*}}) lengths(%[[T]]#2 : tensor<2xi32>)
+// CHECK: %[[OUT:.*]]:2 = attn.conv_apply ins({{.*}}, %[[VP]]
+// CHECK: attn.take_rows ins(%[[OUT]]#0, %[[T]]#1
+func.func @masked(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x9xi1>, %n: tensor<2x4xi32>) -> tensor<2x4x9x6xf32> {
+  %0:3 = attn.conv ins(%q, %k, %k : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) mask(%m : tensor<2x9xi1>) outs(%q, %n, %n : tensor<2x4x9x6xf32>, tensor<2x4xi32>, tensor<2x4xi32>)
+      {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x4xi32>, tensor<2x4xi32>
+  return %0#0 : tensor<2x4x9x6xf32>
+}
+
+// A pair of groups has what is left of the tokens from its first row on.
+
+// CHECK-LABEL: func @masked_groups(
+// CHECK: %[[T:.*]]:3 = attn.list_tokens
+// CHECK: attn.conv_recover {{.*}} lengths(%[[T]]#2 : tensor<2xi32>)
+// CHECK: %[[REST:.*]] = linalg.generic {{.*}} ins(%[[T]]#2
+// CHECK: arith.subi
+// CHECK: attn.conv_recover {{.*}} lengths(%[[REST]] : tensor<2xi32>)
+func.func @masked_groups(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x9xi1>, %n: tensor<2x4xi32>) -> tensor<2x4x9x6xf32> {
+  %0:3 = attn.conv ins(%q, %k, %k : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) mask(%m : tensor<2x9xi1>) outs(%q, %n, %n : tensor<2x4x9x6xf32>, tensor<2x4xi32>, tensor<2x4xi32>)
+      {num_basis = 2 : i64, window = 2 : i64, group = 3 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x4xi32>, tensor<2x4xi32>
+  return %0#0 : tensor<2x4x9x6xf32>
+}
+
+// CHECK-LABEL: func @masked_backward(
+// CHECK: %[[T:.*]]:3 = attn.list_tokens
+// CHECK-COUNT-5: attn.take_rows ins(%{{.*}}, %[[T]]#0
+// CHECK: attn.conv_recover_backward
+// CHECK-COUNT-3: attn.take_rows ins(%{{.*}}, %[[T]]#1
+func.func @masked_backward(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %m: tensor<2x9xi1>) -> (tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) {
+  %0:3 = attn.conv_backward ins(%q, %k, %k : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) mask(%m : tensor<2x9xi1>) forward(%q : tensor<2x4x9x6xf32>) gradient(%q : tensor<2x4x9x6xf32>)
+      outs(%q, %k, %k : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>) {num_basis = 2 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>
+  return %0#0, %0#1, %0#2 : tensor<2x4x9x6xf32>, tensor<2x2x9x6xf32>, tensor<2x2x9x6xf32>
+}

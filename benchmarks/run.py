@@ -95,7 +95,9 @@ def run(arguments):
             + ("" if arguments.clock == "cpu" else ", less so with --clock=cpu")
         )
     say(f"measuring the machine: {facts['cpu']}, CPUs {cpus}")
-    peaks = tools.measure_machine(all_threads, chosen.machine_seconds)
+    # A row may have more threads than "all" are.
+    most = max([all_threads, *(row.threads for row in chosen.rows if row.threads != "all")])
+    peaks = tools.measure_machine(min(most, len(cpus)), chosen.machine_seconds)
     say(report.peaks_text(peaks))
     with tempfile.TemporaryDirectory(prefix="fovea-bench-") as folder:
         driver = measure.Driver(

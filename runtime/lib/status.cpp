@@ -149,8 +149,8 @@ namespace {
 /// A strided array of codes.
 struct Codes {
   const int32_t *data;
-  int64_t num_batches, num_heads, num_tokens;
-  int64_t batch_stride, head_stride, token_stride;
+  int64_t numBatches, numHeads, numTokens;
+  int64_t batchStride, headStride, tokenStride;
 };
 } // namespace
 
@@ -163,18 +163,18 @@ static void checkCodes(const char *rule, const Codes &codes, int32_t least,
   auto isOut = [=](int32_t code) {
     return static_cast<uint32_t>(code) - static_cast<uint32_t>(least) >= bound;
   };
-  int64_t stride = codes.token_stride;
-  for (int64_t batch = 0; batch < codes.num_batches; ++batch) {
-    for (int64_t head = 0; head < codes.num_heads; ++head) {
+  int64_t stride = codes.tokenStride;
+  for (int64_t batch = 0; batch < codes.numBatches; ++batch) {
+    for (int64_t head = 0; head < codes.numHeads; ++head) {
       const int32_t *row =
-          codes.data + batch * codes.batch_stride + head * codes.head_stride;
+          codes.data + batch * codes.batchStride + head * codes.headStride;
       // Without an early exit the loop is vectorised.
       bool anyOut = false;
       if (stride == 1)
-        for (int64_t token = 0; token < codes.num_tokens; ++token)
+        for (int64_t token = 0; token < codes.numTokens; ++token)
           anyOut |= isOut(row[token]);
       else
-        for (int64_t token = 0; token < codes.num_tokens; ++token)
+        for (int64_t token = 0; token < codes.numTokens; ++token)
           anyOut |= isOut(row[token * stride]);
       if (!anyOut)
         continue;

@@ -255,6 +255,21 @@ def test_low_rank_backward(kind, target):
 
 
 @ALL_TARGETS
+def test_absent_rows_of_low_rank_are_zeros(target):
+    """Whatever those that are present hold."""
+    queries, keys = token_mask("scattered", 20), token_mask("left", 33)
+    u1, u2, v = factors(N=20, M=33)
+    b, i, j = 0, queries[0].nonzero()[0][-1], keys[0].nonzero()[0][0]
+    u1[b, :, i], u2[b, :, j], v[b, :, j] = np.nan, np.inf, np.inf
+    options = {"mask": fovea.Causal(), "query_mask": queries, "key_mask": keys, "target": target}
+    out = fovea.low_rank(u1, u2, v, **options)
+    d_u1, d_u2, d_v = fovea.low_rank_backward(np.full_like(out, np.inf), u1, u2, v, out, **options)
+    for rows, mask in ((out, queries), (d_u1, queries), (d_u2, keys), (d_v, keys)):
+        assert not rows[~np.broadcast_to(mask[:, None], rows.shape[:3])].any()
+        assert np.isnan(rows).any()  # of tokens that are present
+
+
+@ALL_TARGETS
 def test_one_mask_of_low_rank(target):
     queries, keys = token_mask("scattered", 20), token_mask("left", 33)
     u1, u2, v = factors(N=20, M=33)

@@ -8,6 +8,9 @@
 //
 // Rows of zeros have no weight: factors of absent tokens become zeros, and so
 // do their values, which a weight of zero would not take away if they are NaN.
+// Rows of results that belong to absent tokens become zeros as well: zero times
+// an infinity of another token is NaN, and a weight of zero has a gradient,
+// unlike one that is not there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,9 +45,22 @@ static LogicalResult canExpand(PatternRewriter &rewriter, OpTy op) {
   return success();
 }
 
-template <typename OpTy> static void dropMasks(OpTy op) {
-  op.getQueryMaskMutable().clear();
-  op.getKeyMaskMutable().clear();
+/// Drops the masks, and makes rows of absent tokens zeros in each result, whose
+/// tokens are those of the mask beside it.
+template <typename OpTy>
+static void dropMasks(PatternRewriter &rewriter, OpTy op,
+                      ArrayRef<Value> masks) {
+  rewriter.modifyOpInPlace(op, [&] {
+    op.getQueryMaskMutable().clear();
+    op.getKeyMaskMutable().clear();
+  });
+  rewriter.setInsertionPointAfter(op);
+  for (auto [result, mask] : llvm::zip_equal(op->getResults(), masks)) {
+    if (!mask)
+      continue;
+    Value kept = keepInPlace(rewriter, op.getLoc(), result, mask);
+    rewriter.replaceAllUsesExcept(result, kept, kept.getDefiningOp());
+  }
 }
 
 namespace {
@@ -54,10 +70,8 @@ struct ExpandLowRank : OpRewritePattern<LowRankOp> {
                                 PatternRewriter &rewriter) const override {
     if (failed(canExpand(rewriter, op)))
       return failure();
-    rewriter.modifyOpInPlace(op, [&] {
-      keepFactors(rewriter, op);
-      dropMasks(op);
-    });
+    rewriter.modifyOpInPlace(op, [&] { keepFactors(rewriter, op); });
+    dropMasks(rewriter, op, {op.getQueryMask()});
     return success();
   }
 };
@@ -68,15 +82,14 @@ struct ExpandLowRankBackward : OpRewritePattern<LowRankBackwardOp> {
                                 PatternRewriter &rewriter) const override {
     if (failed(canExpand(rewriter, op)))
       return failure();
-    Value keyMask = op.getKeyMask();
     rewriter.modifyOpInPlace(op, [&] {
       keepFactors(rewriter, op);
       keepRows(rewriter, op.getOutputMutable(), op.getQueryMask());
       keepRows(rewriter, op.getDOutputMutable(), op.getQueryMask());
-      dropMasks(op);
     });
-    if (!keyMask)
-      return success();
+    Value keyMask = op.getKeyMask();
+    dropMasks(rewriter, op, {op.getQueryMask(), keyMask, keyMask});
+    return success();
     // A weight of zero has a gradient, unlike one that is not there.
     rewriter.setInsertionPointAfter(op);
     Value dU2 = op.getResult(1);

@@ -13,7 +13,8 @@
 // CHECK: arith.select
 // CHECK: %[[U2:.*]] = linalg.generic {{.*}} ins(%[[K]], %[[M]]
 // CHECK: %[[V:.*]] = linalg.generic {{.*}} ins(%[[K]], %[[M]]
-// CHECK: attn.low_rank ins(%[[U1]], %[[U2]], %[[V]] : {{[^)]*}}) outs(
+// CHECK: %[[OUT:.*]] = attn.low_rank ins(%[[U1]], %[[U2]], %[[V]] : {{[^)]*}}) outs(
+// CHECK: linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[OUT]] :
 func.func @low_rank(%q: !q, %k: !k, %m: !m) -> !q {
   %0 = attn.low_rank ins(%q, %k, %k : !q, !k, !k) query_mask(%m : !m) key_mask(%m : !m)
       outs(%q : !q) {mask = #attn.row_mask<causal>} -> !q
@@ -23,7 +24,9 @@ func.func @low_rank(%q: !q, %k: !k, %m: !m) -> !q {
 // CHECK-LABEL: func @low_rank_backward(
 // CHECK-COUNT-5: arith.select
 // CHECK: %[[G:.*]]:3 = attn.low_rank_backward ins({{[^)]*}}) forward(
-// CHECK: linalg.generic {{.*}} ins(%[[G]]#1,
+// CHECK: linalg.generic {{.*}} outs(%[[G]]#0 :
+// CHECK: linalg.generic {{.*}} outs(%[[G]]#1 :
+// CHECK: linalg.generic {{.*}} outs(%[[G]]#2 :
 // CHECK-NOT: linalg.generic
 func.func @low_rank_backward(%q: !q, %k: !k, %m: !m) -> (!q, !k, !k) {
   %0:3 = attn.low_rank_backward ins(%q, %k, %k : !q, !k, !k) query_mask(%m : !m) key_mask(%m : !m) forward(%q : !q) gradient(%q : !q)

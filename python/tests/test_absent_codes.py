@@ -141,6 +141,36 @@ def test_vq_of_types_and_heads(type, target, heads):
 
 @pytest.mark.parametrize("kind", ["left", "right", "scattered"])
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
+def test_biases_of_blocks(kind, target, weighting):
+    """A bias counts tokens that are absent, too: against all entries, one by one."""
+    q, k, v, codebook, mask = make_arrays(kind)
+    k_hat, codes = fovea.quantize(k, codebook, mask=mask)
+    block = 4
+    bias = np.random.default_rng(8).standard_normal((B, H, N, 2 * block)).astype(np.float32)
+    out = fovea.vq(
+        q, codes, v, codebook, block=block, bias=bias, weighting=weighting, padded=True, scale=0.3, target=target
+    )
+    wanted = np.zeros(out.shape)
+    for b, h, i in np.ndindex(B, H, N):
+        rows = np.flatnonzero(mask[b] & (np.arange(N) <= i))
+        if not mask[b, i] or not len(rows):
+            continue
+        g, first = h // (H // G), (i // block - 1) * block
+        scores = 0.3 * k_hat[b, g, rows].astype(float) @ q[b, h, i]
+        near = rows >= first
+        scores[near] += bias[b, h, i, rows[near] - first]
+        if weighting == "softmax":
+            weights = np.exp(scores - scores.max())
+            weights /= weights.sum()
+        else:
+            weights = np.maximum(scores, 0) ** 2
+        wanted[b, h, i] = weights @ v[b, g, rows]
+    check(out, wanted)
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "scattered"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_windows_and_decoding(kind, target):
     q, k, v, codebook, mask = make_arrays(kind)
     codes = fovea.quantize(k, codebook, mask=mask)[1]

@@ -5,6 +5,7 @@
 
 import numpy as np
 import pytest
+from conftest import TYPES, check
 
 import fovea
 from fovea import reference
@@ -73,6 +74,17 @@ def test_by_definition(form, shape, causal, target):
     expected = getattr(reference, form)(*tensors, *weights, mask=mask, **options)
     found = getattr(fovea, form)(*poison(tensors, mask), *weights, mask=mask, target=target, **options)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+@ALL_TARGETS
+@FORMS
+@pytest.mark.parametrize("type", ["bfloat16", "float16"])
+def test_narrow_types(form, type, target):
+    tensors, weights, options = make(form, SHAPES[0], TYPES[type])
+    mask = masks(SHAPES[0][0])
+    expected = getattr(reference, form)(*tensors, *weights, mask=mask, **options)
+    found = getattr(fovea, form)(*poison(tensors, mask), *weights, mask=mask, target=target, **options)
+    check(found, expected, type)
     assert not found.transpose(0, 2, 1, 3)[~mask].any()
 
 

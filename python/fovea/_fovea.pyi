@@ -11,6 +11,9 @@ import numpy as np
 TARGETS: tuple[str, ...]
 VERSION: str
 
+#: The same functions, which return tensors of the class of their arguments.
+tensors: Any
+
 class FoveaError(RuntimeError):
     """A failure of the compiler, with its diagnostics, or of a running kernel."""
 

@@ -52,7 +52,7 @@ class Causal:
     """Row i keeps columns j <= i + M - N."""
 
     kind: ClassVar[str] = "causal"
-    parts: dict[str, np.ndarray] = {}
+    parts: ClassVar[dict[str, Any]] = {"first": None, "second": None}
 
 
 class RowInterval:

@@ -57,7 +57,8 @@ void ArrayView::load(nb::handle object, StringRef name, bool needsWrite,
                      Placement &placement) {
   if (PyObject_CheckBuffer(object.ptr()) && loadBuffer(object, name))
     return;
-  if (loadDLPack(object, name, needsWrite, placement))
+  if (loadExchange(object, name, needsWrite, placement) ||
+      loadDLPack(object, name, needsWrite, placement))
     return;
   raiseValueError(name + ": found " + getTypeName(object) +
                   ", needed a NumPy array or an object with __dlpack__");
@@ -188,16 +189,19 @@ static bool requiresGradient(nb::handle object) {
   return answer.ptr() == Py_True;
 }
 
-/// What an exporter refuses is an argument that does not fit.
-static nb::object exportNamed(nb::handle object, StringRef name,
-                              intptr_t stream) {
+static void refuseGradient(nb::handle object, StringRef name) {
   if (requiresGradient(object))
     raiseValueError(name +
                     ": requires a gradient, which would be lost: pass "
                     "detach() of it, and take gradients by the functions "
                     "whose names end in _backward");
+}
+
+/// What an exporter refuses is an argument that does not fit.
+template <typename Export>
+static auto exportNamed(nb::handle object, StringRef name, Export exportArray) {
   try {
-    return exportDLPack(object, stream);
+    return exportArray();
   } catch (nb::python_error &error) {
     if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError))
       throw;
@@ -207,9 +211,15 @@ static nb::object exportNamed(nb::handle object, StringRef name,
   }
 }
 
-void ArrayView::checkPlace(StringRef name, Placement &placement) {
-  int type = tensor.device_type(), device = tensor.device_id();
+void ArrayView::checkPlace(StringRef name, nb::dlpack::device place,
+                           Placement &placement) {
+  auto [type, device] = place;
   onGPU = isGPU(type);
+  if (placement.givesTensors && placement.startsOnGPU.value_or(onGPU) != onGPU)
+    raiseValueError(name + ": found a tensor " +
+                    (onGPU ? "on GPU " + Twine(device) : Twine("on the CPU")) +
+                    ", needed all tensors on the same device");
+  placement.startsOnGPU = onGPU;
   if (!onGPU) {
     if (type != nb::device::cpu::value && type != nb::device::cuda_host::value)
       raiseValueError(name + ": found an array on a device of DLPack type " +
@@ -233,7 +243,9 @@ bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite,
   if (!PyCapsule_CheckExact(object.ptr())) {
     if (!nb::hasattr(object, "__dlpack__"))
       return false;
-    capsule = exportNamed(object, name, placement.stream);
+    refuseGradient(object, name);
+    capsule = exportNamed(
+        object, name, [&] { return exportDLPack(object, placement.stream); });
   }
   nb::ndarray<> writable;
   isReadOnly = !needsWrite || !nb::try_cast(capsule, writable);
@@ -243,21 +255,53 @@ bool ArrayView::loadDLPack(nb::handle object, StringRef name, bool needsWrite,
     raiseValueError(name + ": found " + getTypeName(object) +
                     ", whose __dlpack__ gives no array, or one that was used "
                     "already");
-  checkPlace(name, placement);
-  std::optional<ElementType> type = convertType(tensor.dtype());
+  checkPlace(name, {tensor.device_type(), tensor.device_id()}, placement);
+  nb::dlpack::dltensor described;
+  described.data = const_cast<void *>(tensor.data());
+  described.ndim = tensor.ndim();
+  described.dtype = tensor.dtype();
+  described.shape = const_cast<int64_t *>(tensor.shape_ptr());
+  described.strides = const_cast<int64_t *>(tensor.stride_ptr());
+  describe(name, described);
+  return true;
+}
+
+bool ArrayView::loadExchange(nb::handle object, StringRef name, bool needsWrite,
+                             Placement &placement) {
+  Exchange exchange = Exchange::find(object);
+  if (!exchange)
+    return false;
+  if (!placement.givesTensors)
+    refuseGradient(object, name);
+  nb::dlpack::dltensor described =
+      exportNamed(object, name, [&] { return exchange.describe(object); });
+  bool liesOnGPU = isGPU(described.device.device_type);
+  if (liesOnGPU && !placement.givesTensors)
+    return false;
+  checkPlace(name, described.device, placement);
+  if (liesOnGPU)
+    placement.stream = exchange.getStream(described.device.device_id);
+  placement.exchange = exchange;
+  isReadOnly = !needsWrite;
+  describe(name, described);
+  return true;
+}
+
+void ArrayView::describe(StringRef name,
+                         const nb::dlpack::dltensor &described) {
+  std::optional<ElementType> type = convertType(described.dtype);
   if (!type)
     raiseValueError(name + ": found elements of DLPack type " +
-                    Twine(int(tensor.dtype().code)) + " with " +
-                    Twine(int(tensor.dtype().bits)) +
+                    Twine(int(described.dtype.code)) + " with " +
+                    Twine(int(described.dtype.bits)) +
                     " bits, needed bfloat16, float16, float32, float64, bool "
                     "or an integer");
   elementType = *type;
-  data = static_cast<char *>(const_cast<void *>(tensor.data()));
-  for (size_t dim = 0; dim < tensor.ndim(); ++dim) {
-    shape.push_back(tensor.shape(dim));
-    byteStrides.push_back(tensor.stride(dim) * getByteWidth(elementType));
+  data = static_cast<char *>(described.data) + described.byte_offset;
+  for (int32_t dim = 0; dim < described.ndim; ++dim) {
+    shape.push_back(described.shape[dim]);
+    byteStrides.push_back(described.strides[dim] * getByteWidth(elementType));
   }
-  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -377,7 +421,7 @@ TensorRef ArrayView::getRef() const {
 // Results
 //===----------------------------------------------------------------------===//
 
-static nb::dlpack::dtype getDLPackType(ElementType type) {
+nb::dlpack::dtype python::getDLPackType(ElementType type) {
   using Code = nb::dlpack::dtype_code;
   Code code = Code::Int;
   if (type == ElementType::BF16)

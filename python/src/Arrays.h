@@ -9,10 +9,7 @@
 #ifndef FOVEA_PYTHON_SRC_ARRAYS_H
 #define FOVEA_PYTHON_SRC_ARRAYS_H
 
-#include "fovea/ExecutionEngine/Kernel.h"
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <optional>
+#include "Exchange.h"
 
 namespace fovea::python {
 
@@ -25,6 +22,14 @@ struct FoveaError : std::runtime_error {
 /// one device.
 struct Placement {
   bool allowsGPU = false;
+  /// Results are tensors of the class that the arguments have, gradients are up
+  /// to the caller, and who reads the results does so on the framework's
+  /// stream.
+  bool givesTensors = false;
+  /// What that class lends, once there was an argument.
+  Exchange exchange;
+  /// Whether the first array lies on a GPU.
+  std::optional<bool> startsOnGPU;
   /// The device of the arrays so far that lie on one.
   std::optional<int> device;
   /// The CUDA stream that has to see the arrays finished. 1, the default one of
@@ -74,7 +79,15 @@ private:
   bool loadBuffer(nanobind::handle object, llvm::StringRef name);
   bool loadDLPack(nanobind::handle object, llvm::StringRef name,
                   bool needsWrite, Placement &placement);
-  void checkPlace(llvm::StringRef name, Placement &placement);
+  /// Without calls of Python; false where the class of `object` does not lend
+  /// that, or has to be asked to wait for its GPU.
+  bool loadExchange(nanobind::handle object, llvm::StringRef name,
+                    bool needsWrite, Placement &placement);
+  void checkPlace(llvm::StringRef name, nanobind::dlpack::device place,
+                  Placement &placement);
+  /// Takes elements, shape and strides over.
+  void describe(llvm::StringRef name,
+                const nanobind::dlpack::dltensor &described);
 
   char *data = nullptr;
   ElementType elementType = ElementType::F32;
@@ -88,6 +101,8 @@ private:
   nanobind::ndarray<nanobind::ro> tensor;
   std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
 };
+
+nanobind::dlpack::dtype getDLPackType(ElementType type);
 
 /// Adds the class of what owns the memory of results.
 void defineMemory(nanobind::module_ &m);

@@ -18,10 +18,17 @@
 
 namespace fovea::python {
 
-/// The function `name` of the module: `call` reads its arguments.
+/// The function `name` of the module: `call` reads its arguments. The module
+/// `tensors` in it has one of the same name that returns tensors of the class
+/// of its arguments.
 template <auto call> void define(nanobind::module_ &m, const char *name) {
   m.def(name, [](nanobind::args given) {
-    Reader in(given);
+    Reader in(given, /*givesTensors=*/false);
+    return call(in);
+  });
+  auto tensors = nanobind::cast<nanobind::module_>(m.attr("tensors"));
+  tensors.def(name, [](nanobind::args given) {
+    Reader in(given, /*givesTensors=*/true);
     return call(in);
   });
 }
@@ -34,6 +41,7 @@ void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
 
 inline void defineFunctions(nanobind::module_ &m) {
+  m.def_submodule("tensors");
   defineAttention(m);
   defineConv(m);
   defineLowRank(m);

@@ -44,6 +44,8 @@ static RowMask readMask(Reader &in) {
   };
   switch (kind) {
   case Kind::Causal:
+    // It has no parts.
+    in.object(), in.object();
     return RowMask::causal();
   case Kind::RowInterval:
     return read(RowMask::rowInterval, "first", "last");

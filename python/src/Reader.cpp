@@ -20,12 +20,13 @@ using namespace fovea::python;
 static constexpr Target kTargets[] = {Target::CPU, Target::Reference,
                                       Target::GPU, Target::GPUEmulator};
 
-Reader::Reader(nb::args given) : given(given) {
+Reader::Reader(nb::args given, bool givesTensors) : given(given) {
   SmallVector<StringRef, 4> names;
   for (Target each : kTargets)
     names.push_back(fovea::getName(each));
   target = kTargets[find("target", given[given.size() - 1], names)];
   placement.allowsGPU = target == Target::GPU;
+  placement.givesTensors = givesTensors;
   if (std::optional<intptr_t> stream = getStream())
     placement.stream = *stream;
 }
@@ -120,7 +121,7 @@ ArrayView &Reader::loadArray(nb::handle object, StringRef name,
   ArrayView &array = views.front();
   array.load(object, name, needsWrite, placement);
   // Before the work, rather than after: results will have the type.
-  if (array.getElementType() == ElementType::BF16)
+  if (array.getElementType() == ElementType::BF16 && !placement.givesTensors)
     getBFloat16Type();
   return array;
 }
@@ -211,5 +212,7 @@ Reader::optionalParts(StringRef name, ArrayRef<StringRef> names,
 
 nb::object Reader::give(OwnedTensor tensor) {
   std::optional<int> place = findGPU(placement, tensor);
+  if (placement.givesTensors && placement.exchange)
+    return placement.exchange.give(std::move(tensor), place);
   return toArray(std::move(tensor), place);
 }

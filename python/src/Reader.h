@@ -25,8 +25,9 @@ namespace fovea::python {
 
 class Reader {
 public:
-  /// The last of the arguments is the target.
-  explicit Reader(nanobind::args given);
+  /// The last of the arguments is the target. `givesTensors` is that of
+  /// Placement.
+  Reader(nanobind::args given, bool givesTensors);
 
   Target getTarget() const { return target; }
   /// Options with the target set.

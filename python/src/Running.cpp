@@ -74,7 +74,7 @@ PlaceScope::~PlaceScope() {
   if (!isActive)
     return;
   // Whoever reads the results knows the stream only if it chose it.
-  if (!chosenStream)
+  if (!chosenStream && !current->givesTensors)
     (void)fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA);
   current = outer;
   choose(outer ? *outer->device : 0,

@@ -4,6 +4,7 @@
 """Inputs and comparisons that the tests of the package share."""
 
 import collections
+import importlib.util
 import math
 import os
 import zlib
@@ -40,6 +41,19 @@ def pytest_collection_modifyitems(config, items):
         chosen.update(group[first::every])
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+class Skipped(pytest.Module):
+    def collect(self):
+        framework = self.path.parent.name
+        pytest.skip(f"needs {framework}: utils/frameworks.sh runs it", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Fovea does without the frameworks, which the folders are named after."""
+    if module_path.parent.parent.name != "frameworks" or importlib.util.find_spec(module_path.parent.name):
+        return None
+    return Skipped.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(params=["cpu", "reference"])

@@ -12,6 +12,8 @@ config.test_exec_root = os.path.join(config.fovea_binary_dir, "test", "python", 
 config.suffixes = [".py"]
 sources = pathlib.Path(config.test_source_root).rglob("*.py")
 config.excludes = [path.name for path in sources if not path.name.startswith("test_")]
+# What needs PyTorch and the like: utils/frameworks.sh.
+config.excludes.append("frameworks")
 # One line runs any file; none has to bring it.
 config.test_format = lit.formats.ShTest(
     execute_external=False, preamble_commands=["%python -m pytest -q -p no:cacheprovider %s"]

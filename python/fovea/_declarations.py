@@ -1,0 +1,319 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What frameworks need to know of the functions: arguments and results, their shapes
+and types, and which backward function gives the gradients of which arguments.
+
+An entry of FUNCTIONS reads
+
+    "dense": declare(
+        "Tensor q[BHND], Tensor k[BGMD], Tensor v[BGME], float? scale, ..., return_lse",
+        "out[BHNE] like q, lse[BHN] of sums",
+        "d_out q k v out lse d_lse scale ...",
+        "q k v log_weight bias",
+    )
+
+The first line has the arguments of the compiled function, in its order and without the
+target.  A letter in brackets is an axis; extents that do not follow from arguments are
+given by name.  An argument without a type is a flag that asks for a result, and always
+set.  A result `if` some arguments is there where one of them is given or true.  The
+third line has the arguments of the backward function: arguments and results by their
+names, gradients of results behind "d_".  It returns the gradients of the fourth line,
+where these are given, with the shapes and types of what they are for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Shape = tuple[Any, ...]
+
+
+class Argument(NamedTuple):
+    """`kind` is the type as PyTorch writes it in schemas, empty for a flag that is set;
+    `axes` are None where an array is broadcast or its rank is no constant."""
+
+    name: str
+    kind: str
+    axes: str | None
+
+    @property
+    def is_array(self) -> bool:
+        return self.kind.startswith("Tensor")
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind.startswith("Tensor[]")
+
+    @property
+    def is_optional(self) -> bool:
+        return self.kind.endswith("?")
+
+
+class Result(NamedTuple):
+    """`like` names the argument whose type it has; "sums" stands for that of sums, float32
+    or, for float64, float64, and "int32" for itself."""
+
+    name: str
+    axes: str
+    like: str
+    conditions: tuple[str, ...]
+
+
+class Declaration(NamedTuple):
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    backward: tuple[str, ...]
+    gradients: tuple[str, ...]
+    extents: Mapping[str, Callable[..., Any]]
+
+    @property
+    def values(self) -> tuple[Argument, ...]:
+        """The arguments that callers choose."""
+        return tuple(argument for argument in self.arguments if argument.kind)
+
+    @property
+    def backward_arguments(self) -> tuple[Argument, ...]:
+        """Those of the backward function.  Only the first, the gradient of a result, must be
+        there; those of others may be missing."""
+        known = {each.name: each for each in self.arguments}
+        for result in self.results:
+            known[result.name] = Argument(result.name, "Tensor", result.axes)
+            name = f"d_{result.name}"
+            known[name] = Argument(name, "Tensor" if name == self.backward[0] else "Tensor?", result.axes)
+        return tuple(known[name] for name in self.backward)
+
+    def bind(self, arguments: Sequence[Argument], values: Sequence[Any]) -> dict[str, Any]:
+        """The extents of axes, from the values of arguments of the function or of its backward
+        function.  Raises ValueError for an array of another rank."""
+        extents: dict[str, Any] = {}
+        for argument, value in zip(arguments, values):
+            if argument.axes is None or value is None:
+                continue
+            if len(value.shape) != len(argument.axes):
+                raise ValueError(
+                    f"{argument.name}: found rank {len(value.shape)}, needed {len(argument.axes)}: "
+                    f"[{','.join(argument.axes)}]"
+                )
+            for axis, extent in zip(argument.axes, value.shape):
+                extents.setdefault(axis, extent)
+        named = {argument.name: value for argument, value in zip(arguments, values)}
+        for axis, extent in self.extents.items():
+            if axis not in extents:
+                extents[axis] = extent(**named, **extents)
+        return extents
+
+    def shapes(self, values: Sequence[Any]) -> list[Shape | None]:
+        """Of every result, None for one that is not there, for values of `self.values`."""
+        extents = self.bind(self.values, values)
+        given = {
+            argument.name for argument, value in zip(self.values, values) if value is not None and value is not False
+        }
+        return [
+            tuple(extents[axis] for axis in result.axes)
+            if not result.conditions or given.intersection(result.conditions)
+            else None
+            for result in self.results
+        ]
+
+    def gradient_shapes(self, values: Sequence[Any]) -> list[tuple[Shape, Any]]:
+        """Of all gradients one after the other, those of lists included, for values of
+        `self.backward_arguments`; with each an array of its type."""
+        arguments = self.backward_arguments
+        named = {argument.name: value for argument, value in zip(arguments, values)}
+        axes = {argument.name: argument.axes for argument in self.arguments}
+        found: list[tuple[Shape, Any]] = []
+        for name in self.gradients:
+            if name not in named:
+                extents = self.bind(arguments, values)
+                found.append((tuple(extents[axis] for axis in axes[name] or ""), values[0]))
+                continue
+            value = named[name]
+            arrays = value if isinstance(value, (list, tuple)) else [value]
+            found.extend((tuple(array.shape), array) for array in arrays if array is not None)
+        return found
+
+
+_ARGUMENT = re.compile(r"(?:(\S+) )?(\w+)(?:\[(\w+)\])?")
+_RESULT = re.compile(r"(\w+)\[(\w*)\] (?:like|of) (\w+)(?: if (.*))?")
+
+
+def _match(pattern: re.Pattern[str], text: str) -> Iterator[tuple[Any, ...]]:
+    for part in text.split(", "):
+        found = pattern.fullmatch(part)
+        assert found, part
+        yield found.groups()
+
+
+def declare(
+    arguments: str, results: str, backward: str = "", gradients: str = "", **extents: Any
+) -> Declaration:
+    return Declaration(
+        tuple(Argument(name, kind or "", axes) for kind, name, axes in _match(_ARGUMENT, arguments)),
+        tuple(
+            Result(name, axes, like, tuple(conditions.split(" or ")) if conditions else ())
+            for name, axes, like, conditions in _match(_RESULT, results)
+        ),
+        tuple(backward.split()),
+        tuple(gradients.split()),
+        extents,
+    )
+
+
+# ----------------------------------------------------------------------------
+# Extents of results
+# ----------------------------------------------------------------------------
+
+
+def _segment(N: Any, ratio: int, levels: int | None) -> int:
+    """Tokens of a root, of which there is one without `levels`."""
+    return N if levels is None else ratio**levels
+
+
+def _nodes(N: Any, ratio: int, levels: int | None, **_: Any) -> Any:
+    """A geometric sum: a root, its children and so on, for every root."""
+    segment = _segment(N, ratio, levels)
+    return N // segment * ((segment * ratio - 1) // (ratio - 1))
+
+
+def _tokens(n: Any, ratio: int, levels: int, **_: Any) -> Any:
+    return n * (ratio - 1) // (ratio ** (levels + 1) - 1) * ratio**levels
+
+
+# ----------------------------------------------------------------------------
+# Functions
+# ----------------------------------------------------------------------------
+
+_QKV = "Tensor q[BHND], Tensor k[BGMD], Tensor v[BGME], "
+_TOKENS = ", Tensor? mask, Tensor? lengths"
+_DENSE = "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias"
+_MULTIPOLE = (
+    "Tensor[] key_weights, Tensor[] value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
+    "float? scale, bool causal, bool multiplicity"
+)
+_LINEAR = (
+    "Tensor[] query_weights, Tensor[] key_weights, Tensor[] value_weights, Tensor[]? query_biases, "
+    "Tensor[]? key_biases, Tensor[]? value_biases, float? scale, bool causal, bool allow_query_lookahead"
+)
+_SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
+_TREE = "Tensor nodes[BnF], Tensor? counts[Bn], int ratio, int levels"
+_TURNS = (
+    "Tensor positions, float base, str style, int? width, float[]? frequencies, float magnitude"
+)
+
+
+def _names(text: str) -> str:
+    """Of arguments that are passed on in the same order."""
+    return " ".join(name for _, name, _ in _match(_ARGUMENT, text.strip(", ")))
+
+
+FUNCTIONS: dict[str, Declaration] = {
+    "dense": declare(
+        _QKV + _DENSE + ", return_lse",
+        "out[BHNE] like q, lse[BHN] of sums",
+        "d_out q k v out lse d_lse " + _names(_DENSE),
+        "q k v log_weight bias",
+    ),
+    "fast_multipole": declare(
+        _QKV + "SymInt group, " + _MULTIPOLE + _TOKENS + ", return_lse",
+        "out[BHNE] like q, lse[BHN] of sums",
+        "d_out q k v group " + _names(_MULTIPOLE + _TOKENS) + " out lse d_lse",
+        "q k v key_weights value_weights key_biases value_biases",
+    ),
+    "fast_multipole_linear": declare(
+        _QKV + "SymInt group, " + _LINEAR + _TOKENS,
+        "out[BHNE] like q",
+        "d_out q k v group " + _names(_LINEAR + _TOKENS),
+        "q k v query_weights key_weights value_weights query_biases key_biases value_biases",
+    ),
+    "conv": declare(
+        _QKV + _SEARCH + ", SymInt? group, str algorithm, Tensor? token_mask, Tensor? lengths",
+        "out[BHNE] like q, found[BH] of int32, recomputed[BH] of int32",
+        "d_out q k v out " + _names(_SEARCH) + " group algorithm token_mask lengths",
+        "q k v",
+    ),
+    "conv_apply": declare(
+        "Tensor b[BHRN], Tensor sizes[BHR], Tensor v[BGNE], str algorithm, SymInt? block",
+        "out[BHNE] like v, recomputed[BH] of int32",
+        "d_out b sizes v out algorithm block",
+        "b v",
+    ),
+    "conv_recover": declare(
+        "Tensor q[BHND], Tensor k[BGND], " + _SEARCH,
+        "b[BHRN] of sums, sizes[BHR] of int32, found[BH] of int32",
+        "d_b q k sizes scale",
+        "q k",
+        R=lambda num_basis, **_: num_basis,
+    ),
+    "low_rank": declare(
+        "Tensor u1[BHNr], Tensor u2[BGMr], Tensor v[BGME], str kind, Tensor? first, Tensor? second, "
+        "Tensor? query_mask, Tensor? key_mask, Tensor? lengths",
+        "out[BHNE] like u1",
+        "d_out u1 u2 v out kind first second query_mask key_mask lengths",
+        "u1 u2 v",
+    ),
+    "polynomial_features": declare(
+        "Tensor x[BHND], int degree, float scale",
+        "out[BHNF] like x",
+        "d_out x degree scale",
+        "x",
+        F=lambda D, degree, **_: math.comb(D + degree, degree),
+    ),
+    "quantize": declare(
+        "Tensor k[BGND], Tensor codebook[WSD]" + _TOKENS,
+        "k_hat[BGND] like k, codes[BGN] of int32",
+    ),
+    "codebook_update": declare(
+        "Tensor k[BGND], Tensor codes[BGN], Tensor sums[WSD], Tensor counts[WS], float rate, float min_count",
+        "codebook[WSD] like k, sums[WSD] of sums, counts[WS] of sums",
+    ),
+    "commitment_loss": declare(
+        "Tensor k[BGND], Tensor k_hat[BGND]" + _TOKENS,
+        "loss[] of sums",
+        "d_loss k k_hat mask lengths",
+        "k",
+    ),
+    "rope": declare(
+        "Tensor x[BHND], " + _TURNS,
+        "out[BHND] like x",
+        "d_out " + _names(_TURNS),
+        "x",
+    ),
+    "tree_build": declare(
+        "Tensor c[BNF], int ratio, int? levels" + _TOKENS,
+        "nodes[BnF] like c, counts[Bn] of int32 if mask or lengths",
+        "d_nodes nodes counts ratio levels",
+        "c",
+        n=_nodes,
+        N=_tokens,
+    ),
+    "tree_fetch": declare(
+        _TREE + ", Tensor level, Tensor index, return_log_weight, bool whole_segments",
+        "rows[BrF] like nodes, log_weight[Br] of sums",
+        "d_rows " + _names(_TREE) + " level index",
+        "nodes",
+        r=lambda level, **_: level.shape[-1],
+    ),
+    "tree_update": declare(
+        _TREE + ", Tensor level, Tensor index, Tensor rows[BrF]",
+        "updated[BnF] like nodes",
+        "d_updated " + _names(_TREE) + " level index",
+        "nodes rows",
+    ),
+    "tree_materialize": declare(
+        _TREE,
+        "c[BNF] like nodes",
+        "d_c " + _names(_TREE),
+        "nodes",
+        N=_tokens,
+    ),
+    "tree_score": declare(
+        "Tensor query[BHpD], Tensor key[BGcD], float? scale, Tensor? log_weight, Tensor? mask, bool exponential",
+        "score[Bc] of sums",
+        "d_score query key scale log_weight mask exponential",
+        "query key log_weight",
+    ),
+}

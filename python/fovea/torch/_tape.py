@@ -1,0 +1,204 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls of operators with a tape: autograd outside, operators inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .._declarations import FUNCTIONS, Declaration
+from ._operator import BACKWARD, FORWARD, TARGET
+
+
+def _tensors(value: Any) -> Sequence[Any]:
+    """The tensors of an argument that is one, a list of them or None."""
+    return () if value is None else value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _requires_gradient(value: Any) -> bool:
+    return getattr(value, "requires_grad", False)
+
+
+def _autocast(values: Sequence[Any]) -> tuple[Any, ...]:
+    """As matrix products do under autocast: all in its type, but for float64."""
+    place = values[0].device.type
+    to = torch.get_autocast_dtype(place)
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [cast(each) for each in value]
+        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64
+        return value.to(to) if is_cast else value
+
+    return tuple(map(cast, values))
+
+
+class _Lists:
+    """Autograd does not look into lists: their entries are arguments of a node, and the
+    lengths of all lists, -1 for None, another one."""
+
+    def __init__(self, is_list: Sequence[bool]):
+        self._is_list = is_list
+
+    def split(self, values: Sequence[Any]) -> tuple[tuple[int, ...], Sequence[Any]]:
+        if not any(self._is_list):
+            return (), values
+        lengths: list[int] = []
+        flat: list[Any] = []
+        for value, is_list in zip(values, self._is_list):
+            if is_list:
+                lengths.append(-1 if value is None else len(value))
+            flat.extend(_tensors(value) if is_list else (value,))
+        return tuple(lengths), flat
+
+    def join(self, lengths: Sequence[int], flat: Sequence[Any]) -> Sequence[Any]:
+        if not lengths:
+            return flat
+        values: list[Any] = []
+        rest, at = iter(lengths), 0
+        for is_list in self._is_list:
+            count = next(rest) if is_list else 1
+            given = list(flat[at : at + max(count, 0)])
+            values.append((given if count >= 0 else None) if is_list else given[0])
+            at += len(given)
+        return values
+
+
+class _Once(torch.autograd.Function):
+    """Gradients, which depend on tensors in ways that have no gradient."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(name: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.name = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *d_gradients: Any) -> Any:
+        raise RuntimeError(f"{ctx.name}: gradients of its gradients (double backward) do not exist")
+
+
+def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
+    """The node of a graph, and one that transforms of torch.func can look into, which is
+    slower to make."""
+    forward_operator, backward_operator = FORWARD[name], BACKWARD[name]
+    arguments = (*declaration.values, TARGET)
+    lists = _Lists([each.is_list for each in arguments])
+    results = [each.name for each in declaration.results]
+    constants = [index for index, each in enumerate(results) if f"d_{each}" not in declaration.backward]
+    needed = [f"d_{each}" for each in results].index(declaration.backward[0])
+    wanted = [each.name for each in declaration.backward_arguments] + [TARGET.name]
+
+    def run(lengths: tuple[int, ...], *flat: Any) -> Any:
+        return forward_operator(*lists.join(lengths, flat))
+
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        ctx.set_materialize_grads(False)
+        if constants:
+            ctx.mark_non_differentiable(*(outputs[index] for index in constants))
+        tensors, ctx.options = [], []
+        for value in inputs:
+            is_tensor = isinstance(value, torch.Tensor)
+            tensors.append(value if is_tensor else None)
+            ctx.options.append(None if is_tensor else value)
+        ctx.save_for_backward(*tensors, *outputs)
+
+    def pull_back(ctx: Any, *d_outputs: Any) -> tuple[Any, ...]:
+        count = len(ctx.options)
+        nothing = (None,) * count
+        if all(each is None for each in d_outputs):
+            return nothing
+        saved = ctx.saved_tensors
+        lengths, *flat = [
+            option if tensor is None else tensor for tensor, option in zip(saved, ctx.options)
+        ]
+        values = dict(zip((each.name for each in arguments), lists.join(lengths, flat)))
+        known = {**values, **dict(zip(results, saved[count:]))}
+        known.update((f"d_{result}", each) for result, each in zip(results, d_outputs))
+        if d_outputs[needed] is None:
+            known[wanted[0]] = torch.zeros_like(known[results[needed]])
+        gradients = backward_operator(*(known[each] for each in wanted))
+        if torch.is_grad_enabled():
+            sources = [each for each in (*flat, *d_outputs) if isinstance(each, torch.Tensor)]
+            gradients = _Once.apply(name, len(gradients), *gradients, *sources)
+        found = iter(gradients)
+        given = {each: [next(found) for _ in _tensors(values[each])] for each in declaration.gradients}
+        results_of_inputs: list[Any] = [None]
+        for each in arguments:
+            value = values[each.name]
+            missing = _tensors(value) if each.is_list else (value,)
+            results_of_inputs.extend(given.get(each.name) or [None] * len(missing))
+        return tuple(results_of_inputs)
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = run(*inputs)
+        remember(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(pull_back)
+    node = type(f"fovea_{name}", (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": backward})
+    open_node = type(
+        f"fovea_{name}",
+        (torch.autograd.Function,),
+        {
+            "generate_vmap_rule": True,
+            "forward": staticmethod(run),
+            "setup_context": staticmethod(remember),
+            "backward": backward,
+        },
+    )
+    return node, open_node
+
+
+def make_call(name: str) -> Callable[..., Any]:
+    """Calls the operator `name` with values of all arguments of its declaration and the
+    target, with a tape where one of them requires a gradient."""
+    declaration = FUNCTIONS[name]
+    operator = FORWARD[name]
+    lists = _Lists([each.is_list for each in (*declaration.values, TARGET)])
+    inputs = [(index, each.is_list) for index, each in enumerate(declaration.values) if each.name in declaration.gradients]
+    constants = [
+        (index, each.name)
+        for index, each in enumerate(declaration.values)
+        if each.is_array and each.name not in declaration.gradients
+    ]
+    if declaration.backward:
+        node, open_node = _make_nodes(name, declaration)
+
+    def refuse(argument: str) -> None:
+        raise RuntimeError(
+            f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
+        )
+
+    def call(*values: Any) -> Any:
+        # Other arguments than tensors are refused by the operator, other devices, too.
+        place = values[0].device.type if isinstance(values[0], torch.Tensor) else ""
+        if place in ("cpu", "cuda") and torch.is_autocast_enabled(place):
+            values = _autocast(values)
+        if not torch.is_grad_enabled():
+            return operator(*values)
+        for index, argument in constants:
+            value = values[index]
+            if any(map(_requires_gradient, _tensors(value))):
+                refuse(argument)
+        for index, is_list in inputs:
+            value = values[index]
+            if any(map(_requires_gradient, value or ())) if is_list else _requires_gradient(value):
+                break
+        else:
+            return operator(*values)
+        lengths, flat = lists.split(values)
+        if torch._C._are_functorch_transforms_active():
+            return open_node.apply(lengths, *flat)
+        return node.apply(lengths, *flat)
+
+    return call

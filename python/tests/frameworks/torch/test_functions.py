@@ -1,0 +1,218 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What holds of every function on tensors."""
+
+import contextlib
+
+import pytest
+import torch
+from torch.library import opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_cases import CASES
+
+import fovea
+
+EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+# Those of results in their own type are rounded twice: here and there.
+BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-13}
+
+
+def results(found):
+    return [each for each in (found if isinstance(found, tuple) else (found,)) if isinstance(each, torch.Tensor)]
+
+
+def floats(found):
+    return [each for each in results(found) if each.is_floating_point()]
+
+
+def near(found, expected, bound):
+    assert found.dtype == expected.dtype and found.shape == expected.shape and found.device == expected.device
+    error = (found.double() - expected.double()).abs().nan_to_num().max() if found.numel() else 0
+    size = expected.double().abs().nan_to_num(posinf=0).max() if found.numel() else 0
+    assert error <= bound * size
+
+
+class Recorder(TorchDispatchMode):
+    """The operators of the package that run, with their arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        if function.namespace == "fovea":
+            self.calls.append((function, arguments))
+        return function(*arguments, **(options or {}))
+
+
+def pull(case, arguments, create_graph=False):
+    """Gradients of a sum of squares, by name; those of lists are lists."""
+    total = sum(each.double().square().sum() for each in floats(case(**arguments)) if each.requires_grad)
+    inputs = [each for name in case.gradients for each in entries(arguments[name])]
+    return torch.autograd.grad(total, inputs, create_graph=create_graph)
+
+
+def entries(value):
+    return value if isinstance(value, list) else [value]
+
+
+@EVERY
+def test_operators_pass_opcheck(case):
+    with Recorder() as recorder:
+        arguments = case.arguments(gradients=True)
+        if case.gradients:
+            pull(case, arguments)
+        else:
+            case(**arguments)
+    names = [function.name() for function, _ in recorder.calls]
+    assert len(names) >= (2 if case.gradients else 1), names
+    for function, given in recorder.calls:
+        given = [
+            [each.detach() for each in value] if isinstance(value, (list, tuple)) and value and
+            isinstance(value[0], torch.Tensor) else value.detach() if isinstance(value, torch.Tensor) else value
+            for value in given
+        ]  # fmt: skip
+        found = opcheck(function, tuple(given))
+        assert set(found.values()) == {"SUCCESS"} and len(found) == 4
+
+
+@EVERY
+def test_gradcheck(case):
+    if not case.gradients:
+        pytest.skip("has no gradient")
+    arguments = case.arguments(7, torch.float64, gradients=True)
+    names = [name for name in case.gradients for _ in entries(arguments[name])]
+    flat = [each for name in case.gradients for each in entries(arguments[name])]
+
+    def function(*values):
+        given, rest = dict(arguments), iter(values)
+        for name in case.gradients:
+            found = [next(rest) for _ in entries(arguments[name])]
+            given[name] = found if isinstance(arguments[name], list) else found[0]
+        return tuple(each for each in floats(case(**given)) if each.requires_grad)
+
+    assert len(names) == len(flat)
+    assert torch.autograd.gradcheck(function, flat, eps=1e-6, atol=1e-6, rtol=1e-5)
+
+
+@EVERY
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_compile_without_graph_breaks(case, dynamic):
+    compiled = torch.compile(case.__call__, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for N in (11, 13) if dynamic else (11,):
+        arguments = case.arguments(N, gradients=True)
+        for found, expected in zip(results(compiled(**arguments)), results(case(**arguments)), strict=True):
+            near(found.detach(), expected.detach(), 1e-6)
+            assert found.requires_grad == expected.requires_grad and found.stride() == expected.stride()
+        if case.gradients:
+            wrapped = case._replace(function=case.function)
+            found = torch.autograd.grad(
+                sum(each.double().square().sum() for each in floats(compiled(**arguments)) if each.requires_grad),
+                [each for name in case.gradients for each in entries(arguments[name])],
+            )
+            for one, other in zip(found, pull(wrapped, arguments), strict=True):
+                near(one, other, 1e-5)
+
+
+class Module(torch.nn.Module):
+    def __init__(self, case):
+        super().__init__()
+        self.case = case
+
+    def forward(self, arguments):
+        return self.case(**arguments)
+
+
+@EVERY
+def test_export_with_any_number_of_tokens(case):
+    arguments = case.arguments(11)
+    tokens = torch.export.Dim("N", min=2, max=64)
+
+    def dims(value):
+        if isinstance(value, list):
+            return [dims(each) for each in value]
+        if not isinstance(value, torch.Tensor):
+            return None
+        return {axis: tokens for axis, extent in enumerate(value.shape) if extent == 11}
+
+    shapes = {name: dims(value) for name, value in arguments.items()}
+    program = torch.export.export(Module(case), (arguments,), dynamic_shapes=({**shapes},))
+    assert any("fovea" in str(node.target) for node in program.graph.nodes)
+    other = case.arguments(23)
+    for found, expected in zip(results(program.module()(other)), results(case(**other)), strict=True):
+        near(found, expected, 1e-6)
+
+
+@EVERY
+def test_vmap_over_a_batch(case):
+    several = [case.arguments(11) for _ in range(3)]
+    for index, each in enumerate(several):
+        torch.manual_seed(index)
+        for name in case.gradients:
+            for value in entries(each[name]):
+                value.normal_()
+    names = list(case.gradients)
+    stacked = [
+        [torch.stack(each) for each in zip(*(entries(one[name]) for one in several))] for name in names
+    ]
+
+    def function(values):
+        given = dict(several[0])
+        for name, value in zip(names, values):
+            given[name] = value if isinstance(given[name], list) else value[0]
+        return tuple(results(case(**given)))
+
+    if not names:
+        pytest.skip("nothing to map over")
+    found = torch.vmap(function)(stacked)
+    expected = [results(case(**each)) for each in several]
+    for index, each in enumerate(found):
+        near(each, torch.stack([one[index] for one in expected]), 1e-6)
+
+    def loss(values):
+        return sum(each.square().sum() for each in function(values) if each.is_floating_point())
+
+    per_sample = torch.vmap(torch.func.grad(loss))(stacked)
+    for index in range(3):
+        alone = torch.func.grad(loss)([[each[index] for each in value] for value in stacked])
+        for one, other in zip(sum(per_sample, []), sum(alone, []), strict=True):
+            near(one[index], other, 1e-5)
+
+
+@EVERY
+def test_double_backward_is_refused(case):
+    if not case.gradients:
+        pytest.skip("has no gradient")
+    arguments = case.arguments(gradients=True)
+    first = pull(case, arguments, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"{case.function}: gradients of its gradients .* do not exist"):
+        first[0].sum().backward()
+
+
+@EVERY
+def test_inference_and_no_grad(case):
+    arguments = case.arguments(gradients=True)
+    expected = [each.detach() for each in results(case(**arguments))]
+    for mode in (torch.no_grad(), torch.inference_mode(), contextlib.nullcontext()):
+        with mode:
+            found = results(case(**arguments))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.detach(), other, rtol=0, atol=0, equal_nan=True)
+        if not isinstance(mode, contextlib.nullcontext):
+            assert not any(each.requires_grad for each in found)
+
+
+def test_threads_change_no_bit():
+    case = CASES["dense-bias"]
+    arguments = case.arguments(97, gradients=True)
+    before = fovea.num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            fovea.set_num_threads(threads)
+            found.append(pull(case, arguments))
+    finally:
+        fovea.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

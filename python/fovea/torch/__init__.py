@@ -11,4 +11,6 @@ and return tensors there.
 """
 
 from . import _vmap  # noqa: F401  (registers its rules)
+from ._fallbacks import *
 from ._functions import *
+from ._transformers import *

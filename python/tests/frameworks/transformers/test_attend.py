@@ -1,0 +1,249 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The attention function, against its formula in float64."""
+
+import types
+
+import pytest
+import torch
+from torch import nn
+from transformers import masking_utils
+
+from fovea.torch import _transformers
+from fovea.torch._mask_functions import make_mask
+from fovea.torch._transformers import attend
+
+
+class Layer(nn.Module):
+    """What a layer of a model knows of its attention."""
+
+    num_key_value_groups = 2
+    is_causal = True
+    config = types.SimpleNamespace(index_block_size=3)
+
+
+def eager_attention_forward(
+    module, query, key, value, mask, scaling=None, dropout=0.0, softcap=None, position_bias=None, s_aux=None, **others
+):
+    """Found by the name of the module that the class of a layer is in."""
+    return formula(query, key, value, scaling, mask, position_bias, s_aux, softcap), "weights"
+
+
+def formula(query, key, value, scaling, mask=None, position_bias=None, s_aux=None, softcap=None):
+    repeats = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+    scores = query @ key.mT * (scaling or query.shape[-1] ** -0.5)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if position_bias is not None:
+        scores = scores + position_bias
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    if s_aux is not None:
+        sinks = s_aux[None, :, None, None].expand(*scores.shape[:3], 1)
+        return (torch.cat([scores, sinks], -1).softmax(-1)[..., :-1] @ value).transpose(1, 2)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return (weights @ value).transpose(1, 2)
+
+
+def inputs(B=2, H=4, G=2, N=6, M=9, D=8, E=5, dtype=torch.float32):
+    torch.manual_seed(0)
+    shapes = ((B, H, N, D), (B, G, M, D), (B, G, M, E))
+    return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+
+def check(found, expected, leaves, bound=1e-5):
+    """Results and the gradients of `leaves`; `expected` is of copies of them in float64."""
+    found, weights = found
+    expected, copies = expected
+    assert weights is None and found.is_contiguous() and found.shape == expected.shape
+    d_out = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    found.backward(d_out.to(found.dtype))
+    expected.backward(d_out.double())
+    for one, other in ((found, expected), *((leaf.grad, copy.grad) for leaf, copy in zip(leaves, copies, strict=True))):
+        assert (one.double() - other).abs().max() <= bound * other.abs().max().clamp(min=0.1)
+
+
+def expect(leaves, arguments=(), **options):
+    """The formula of float64 copies, and the copies."""
+    copies = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    named = dict(zip(arguments, copies[3:], strict=True))
+    return formula(*copies[:3], None, **named, **options), copies
+
+
+MASKS = {
+    "causal": torch.ones(6, 9, dtype=torch.bool).tril(3).expand(2, 1, 6, 9),
+    "full": torch.ones(2, 1, 6, 9, dtype=torch.bool),
+    "some": torch.rand(2, 1, 6, 9, generator=torch.Generator().manual_seed(4)) < 0.5,
+    "some of each head": torch.rand(2, 4, 6, 9, generator=torch.Generator().manual_seed(5)) < 0.5,
+    "keys": (torch.rand(2, 1, 1, 9, generator=torch.Generator().manual_seed(6)) < 0.5),
+    "none": torch.zeros(2, 1, 6, 9, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("has_sinks", [False, True])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name, has_bias, has_sinks):
+    leaves, names = inputs(), []
+    if has_bias:
+        names.append("position_bias")
+        leaves.append(torch.randn(1, 4, 6, 9, requires_grad=True))
+    if has_sinks:
+        names.append("s_aux")
+        leaves.append(torch.randn(4, requires_grad=True))
+    found = attend(Layer(), *leaves[:3], MASKS[name], **dict(zip(names, leaves[3:])))
+    check(found, expect(leaves, names, mask=MASKS[name]), leaves)
+
+
+def test_nothing_is_read_behind_masks():
+    query, key, value = (leaf.detach() for leaf in inputs())
+    mask = MASKS["keys"]
+    expected = attend(Layer(), query, key, value, mask)[0]
+    for row in (key, value):
+        row.masked_fill_(~mask[:, 0, 0, :, None][:, None], float("nan"))
+    assert torch.equal(attend(Layer(), query, key, value, mask)[0], expected)
+
+
+def test_without_masks():
+    """Causal as the layer is; of one query, all keys; of a cache that is too long, those
+    that are there."""
+    query, key, value = leaves = [leaf.detach() for leaf in inputs(N=6, M=6)]
+    causal = MASKS["causal"][:, :, :, 3:]
+    layer = Layer()
+    expected = formula(*(leaf.double() for leaf in leaves), None, causal)
+    assert (attend(layer, *leaves, None)[0] - expected).abs().max() < 1e-5
+    longer = (query, nn.functional.pad(key, (0, 0, 0, 4)), nn.functional.pad(value, (0, 0, 0, 4)))
+    assert torch.equal(attend(layer, *longer, None)[0], attend(layer, *leaves, None)[0])
+    expected = formula(*(leaf.double() for leaf in leaves), None)
+    assert (attend(layer, *leaves, None, is_causal=False)[0] - expected).abs().max() < 1e-5
+    one = attend(layer, query[:, :, 3:4], key, value, None)[0]
+    assert (one - expected[:, 3:4]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("window", [1, 3, 100])
+def test_patterns(window, monkeypatch):
+    """Windows and absent keys are options of the kernel: nothing [N,M] is made."""
+    seen = []
+    dense = _transformers.dense
+    monkeypatch.setattr(_transformers, "dense", lambda *args, **options: seen.append((args, options)) or dense(*args, **options))
+    function = masking_utils.sliding_window_causal_mask_function(window)
+    padding = torch.ones(2, 9, dtype=torch.bool)
+    padding[1, :4] = False
+    arguments = dict(batch_size=2, q_length=6, kv_length=12, q_offset=3, mask_function=function, attention_mask=padding)
+    leaves = inputs(M=12)
+    mask = make_mask(**arguments)
+    found = attend(Layer(), *leaves, mask, sliding_window=window)
+    check(found, expect(leaves, mask=mask.write_out()), leaves)
+    ((query, key, value), options), = seen
+    assert options["bias"] is None and options["causal"] and options["log_weight"].shape == (2, 1, 9)
+    assert options["window"] == (window if window < 9 else None)
+    assert key.shape == (2, 2, 9, 8) and key.data_ptr() == leaves[1].data_ptr()
+
+
+@pytest.mark.parametrize("type", [torch.bfloat16, torch.float16, torch.float64])
+def test_types(type):
+    leaves = inputs(dtype=type)
+    leaves.append(torch.randn(4).to(type).requires_grad_())
+    found = attend(Layer(), *leaves[:3], MASKS["some"], s_aux=leaves[3])
+    assert found[0].dtype == type
+    bound = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float64: 1e-12}[type]
+    check(found, expect(leaves, ["s_aux"], mask=MASKS["some"]), leaves, bound)
+
+
+# ----------------------------------------------------------------------------
+# What is computed in another way
+# ----------------------------------------------------------------------------
+
+
+def test_indices(fallbacks):
+    leaves = inputs()
+    indices = torch.tensor([[[0, 3, 8, -1], [1, 1, -1, -1], [5, 6, 7, 8], [-1, -1, -1, -1], [2, 0, 4, 6], [8, 7, 3, 1]]])
+    indices = indices.expand(2, 6, 4).int()
+    listed = torch.zeros(2, 1, 6, 9, dtype=torch.bool)
+    for b, i, x in torch.nonzero(indices >= 0).tolist():
+        listed[b, 0, i, indices[b, i, x]] = True
+    found = attend(Layer(), *leaves, MASKS["causal"], indices=indices)
+    check(found, expect(leaves, mask=listed & MASKS["causal"]), leaves)
+    assert "lists of keys" in fallbacks()[0].reason
+
+
+def test_block_indices(fallbacks):
+    leaves = inputs()
+    blocks = torch.randint(-1, 3, (2, 2, 6, 2), generator=torch.Generator().manual_seed(2))
+    listed = torch.zeros(2, 4, 6, 9, dtype=torch.bool)
+    for b, g, i, x in torch.nonzero(blocks >= 0).tolist():
+        first = 3 * blocks[b, g, i, x]
+        listed[b, 2 * g : 2 * g + 2, i, first : first + 3] = True
+    for mask in (MASKS["causal"], MASKS["keys"]):
+        for leaf in leaves:
+            leaf.grad = None
+        found = attend(Layer(), *leaves, mask, block_indices=blocks)
+        check(found, expect(leaves, mask=listed & mask), leaves)
+    assert fallbacks()[0].calls == 2
+
+
+@pytest.mark.parametrize("name", ["causal", "some", "keys", "pattern", None])
+def test_soft_cap(name, fallbacks):
+    """By the model's own formula."""
+    leaves = inputs(N=6, M=6) if name is None else inputs()
+    padding = torch.ones(2, 9, dtype=torch.bool)
+    padding[1, :2] = False
+    mask = make_mask(2, 6, 9, q_offset=3, attention_mask=padding) if name == "pattern" else MASKS.get(name)
+    found = attend(Layer(), *leaves, mask, softcap=1.5, scaling=0.7)
+    written = MASKS["causal"][..., 3:] if name is None else mask & True
+    copies = [leaf.detach().double() for leaf in leaves]
+    is_read = written.expand(2, 4, 6, -1).any(-1)
+    expected = formula(*copies, 0.7, written, softcap=1.5)
+    assert found[1] == "weights"
+    assert (found[0] - expected)[is_read.transpose(1, 2)].abs().max() < 1e-5
+    assert fallbacks()[0][:2] == ("transformers", "softcap=1.5: the model's eager attention")
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (dict(dropout=0.1), "dropout=0.1"),
+        (dict(output_attentions=True), "output_attentions"),
+        (dict(sinks=torch.zeros(4)), "unknown arguments: sinks"),
+    ],
+)
+def test_reasons(options, reason, fallbacks):
+    leaves = inputs()
+    found, weights = attend(Layer(), *leaves, MASKS["causal"], **options)
+    assert weights == "weights" and (found - formula(*leaves, None, MASKS["causal"])).abs().max() < 1e-5
+    assert [each.reason for each in fallbacks()] == [f"{reason}: the model's eager attention"]
+
+
+def test_what_models_say_besides(fallbacks):
+    leaves = inputs()
+    attend(Layer(), *leaves, MASKS["causal"], position_ids=torch.arange(6), use_cache=True, other=None, dropout=0.0)
+    assert fallbacks() == []
+
+
+def test_fallbacks_count(fallbacks):
+    for _ in range(3):
+        attend(Layer(), *inputs(), MASKS["causal"], softcap=2.0)
+    assert [each.calls for each in fallbacks(clear=True)] == [3]
+    assert fallbacks() == []
+
+
+# ----------------------------------------------------------------------------
+# Errors
+# ----------------------------------------------------------------------------
+
+
+def test_errors():
+    leaves = inputs()
+    for shape in ((2, 9), (2, 1, 5, 9), (2, 1, 6, 8)):
+        with pytest.raises(ValueError, match=r"attention_mask: found shape \(.*\), needed \[B,1,6,9\]"):
+            attend(Layer(), *leaves, torch.ones(shape, dtype=torch.bool))
+    with pytest.raises(ValueError, match="Linear has no eager_attention_forward to fall back to"):
+        attend(nn.Linear(1, 1), *leaves, None, softcap=1.0)
+    layer = Layer()
+    layer.config = types.SimpleNamespace()
+    with pytest.raises(ValueError, match="block_indices: Layer says nothing about the size of blocks"):
+        attend(layer, *leaves, None, block_indices=torch.zeros(2, 2, 6, 1, dtype=torch.int32))

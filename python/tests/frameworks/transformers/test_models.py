@@ -1,0 +1,179 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models with random weights compute with Fovea what their eager attention does."""
+
+import pytest
+import torch
+import transformers
+from small_models import CONFIGURATIONS, ENCODERS, make, make_inputs
+
+from fovea.torch import _transformers
+
+BOUND = 1e-5
+
+DECODERS = CONFIGURATIONS.keys() - ENCODERS
+
+# Why calls of these are left to their eager attention, or computed in another way.
+REASONS = {"gemma2": "softcap=3.0", "deepseek_v32": "lists of keys for each query", "minimax_m3": "lists of keys for each query"}
+
+
+# The indexer of MiniMax chooses blocks by padded keys, too: what rows of left padding hold, zeros or
+# the mean of all values, changes what others read.
+CASES = [
+    (name, padding)
+    for name in CONFIGURATIONS
+    for padding in (None, "left", "right")
+    if (name, padding) != ("minimax_m3", "left")
+]
+
+
+def near(found, expected):
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() <= BOUND * expected.abs().max()
+
+
+def check_fallbacks(name, found):
+    """Nothing is computed in another way but for the reason that is known."""
+    assert bool(found) == (name in REASONS)
+    assert all(REASONS[name] in each.reason for each in found)
+
+
+@pytest.mark.parametrize("name, padding", CASES)
+@torch.no_grad()
+def test_forward(name, padding, fallbacks):
+    model = make(name)
+    inputs, present = make_inputs(name, padding)
+    expected = model(**inputs).logits[present.bool()]
+    model.set_attn_implementation("fovea")
+    near(model(**inputs).logits[present.bool()], expected)
+    check_fallbacks(name, fallbacks())
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name, padding", [each for each in CASES if each[0] in DECODERS and each[1] != "right"])
+def test_generate(name, padding, cache, fallbacks):
+    model = make(name)
+    inputs, _ = make_inputs(name, padding)
+    if name in ("t5", "whisper"):
+        inputs = {key: value for key, value in inputs.items() if not key.startswith("decoder")}
+    options = dict(
+        max_new_tokens=12, min_new_tokens=12, do_sample=False, return_dict_in_generate=True, output_logits=True,
+        cache_implementation=cache if cache == "static" else None,
+    )  # fmt: skip
+    expected = model.generate(**inputs, **options)
+    model.set_attn_implementation("fovea")
+    found = model.generate(**inputs, **options)
+    assert torch.equal(found.sequences, expected.sequences)
+    for one, other in zip(found.logits, expected.logits, strict=True):
+        near(one, other)
+    check_fallbacks(name, fallbacks())
+
+
+@pytest.mark.parametrize("name, padding", CASES)
+def test_gradients(name, padding, fallbacks):
+    """Of one step of training, of every parameter."""
+    gradients = []
+    for implementation in ("eager", "fovea"):
+        model = make(name).train()
+        _disable_dropout(model)
+        model.set_attn_implementation(implementation)
+        inputs, present = make_inputs(name, padding)
+        logits = model(**inputs).logits[present.bool()]
+        torch.nn.functional.cross_entropy(logits, torch.arange(len(logits)) % logits.shape[-1]).backward()
+        gradients.append({key: value.grad for key, value in model.named_parameters()})
+    expected, found = gradients
+    largest = max(gradient.abs().max() for gradient in expected.values() if gradient is not None)
+    for key, gradient in expected.items():
+        assert (gradient is None) == (found[key] is None), key
+        if gradient is not None:
+            # Gradients that cancel, such as those of biases of keys, are noise of others.
+            size = gradient.abs().max().clamp(min=0.02 * largest)
+            assert (found[key] - gradient).abs().max() <= BOUND * size, key
+    check_fallbacks(name, fallbacks())
+
+
+def _disable_dropout(model):
+    """That of attention is left to eager attention, tested elsewhere."""
+    for module in model.modules():
+        for key in ("p", "dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, key, None), float):
+                setattr(module, key, 0.0)
+
+
+# ----------------------------------------------------------------------------
+# What runs
+# ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments and options of all calls of kernels."""
+    found = []
+    dense = _transformers.dense
+
+    def call(*arguments, **options):
+        found.append((arguments, options))
+        return dense(*arguments, **options)
+
+    monkeypatch.setattr(_transformers, "dense", call)
+    return found
+
+
+@pytest.mark.parametrize("padding", [None, "left", "right"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mistral", "qwen3", "gpt_oss", "modernbert", "whisper"])
+@torch.no_grad()
+def test_nothing_of_queries_and_keys_is_made(name, padding, calls):
+    """Causal masks, windows and padding are options, and keys are not repeated."""
+    model = make(name)
+    model.set_attn_implementation("fovea")
+    model(**make_inputs(name, padding)[0])
+    assert len(calls) == (6 if name == "whisper" else 2)
+    assert all(options["bias"] is None for _, options in calls)
+    padded = [options["log_weight"] is not None for _, options in calls]
+    assert any(padded) == (padding is not None)
+    if name in ("llama", "mistral", "qwen3", "gpt_oss"):
+        assert all(key.shape[1] == 2 for (_, key, _), _ in calls)
+
+
+@torch.no_grad()
+def test_canary():
+    """Without the masks that come with it, an attention function does not know of padding."""
+    transformers.AttentionInterface.register("fovea-without-masks", _transformers.attend)
+    model = make("bert")
+    inputs, present = make_inputs("bert", "right")
+    expected = model(**inputs).logits[present.bool()]
+    model.set_attn_implementation("fovea-without-masks")
+    with pytest.raises(AssertionError):
+        near(model(**inputs).logits[present.bool()], expected)
+
+
+@pytest.mark.parametrize("padding", [None, "left", "right"])
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt_oss", "t5"])
+def test_compile(name, padding):
+    """One graph, forward and backward."""
+    model = make(name)
+    inputs, present = make_inputs(name, padding)
+    model(**inputs).logits[present.bool()].logsumexp(-1).sum().backward()
+    expected = {key: value.grad.clone() for key, value in model.named_parameters() if value.grad is not None}
+    model.zero_grad()
+    model.set_attn_implementation("fovea")
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    compiled(**inputs).logits[present.bool()].logsumexp(-1).sum().backward()
+    largest = max(gradient.abs().max() for gradient in expected.values())
+    for key, gradient in expected.items():
+        found = dict(model.named_parameters())[key].grad
+        assert (found - gradient).abs().max() <= BOUND * largest, key
+
+
+@torch.no_grad()
+def test_compile_says_what_falls_back(fallbacks):
+    model = make("gemma2")
+    inputs, _ = make_inputs("gemma2", "left")
+    expected = model(**inputs).logits
+    model.set_attn_implementation("fovea")
+    torch._dynamo.reset()
+    found = torch.compile(model, backend="aot_eager", fullgraph=True)(**inputs).logits
+    near(found[0], expected[0])
+    check_fallbacks("gemma2", fallbacks())

@@ -78,7 +78,7 @@ typedef struct {
   int32_t rank;
   const int64_t *shape;
   /* In elements; null for a contiguous tensor in row-major order, which is what
-   * kernels need. */
+   * kernels need unless the type of an argument has strides. */
   const int64_t *strides;
   /* Not 0 when data must not be written to. */
   int32_t is_read_only;
@@ -137,6 +137,9 @@ typedef struct {
   int32_t rank;
   /* FOVEA_DYNAMIC_EXTENT where an extent is known at run time only. */
   const int64_t *shape;
+  /* Null for a tensor that is contiguous in row-major order; otherwise in
+   * elements, FOVEA_DYNAMIC_EXTENT where a stride may be any. */
+  const int64_t *strides;
 } fovea_value_spec;
 
 /* Name of the function, without '@'. */

@@ -149,7 +149,8 @@ static fovea_status getSpec(const fovea_kernel *kernel, size_t index,
            from.isScalar,
            from.isWritten,
            int32_t(from.shape.size()),
-           from.shape.data()};
+           from.shape.data(),
+           from.strides.empty() ? nullptr : from.strides.data()};
   return FOVEA_SUCCESS;
 }
 

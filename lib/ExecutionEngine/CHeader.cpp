@@ -137,7 +137,7 @@ void HeaderWriter::chooseNames() {
     auto makes = [](StringRef from, StringRef other) {
       return other.consume_front(from) &&
              (other.empty() || other == "_tensor" ||
-              other.starts_with("_extent"));
+              other.starts_with("_extent") || other == "_strides");
     };
     auto clashes = [&] {
       return any_of(taken.keys(), [&](StringRef other) {
@@ -182,6 +182,9 @@ void HeaderWriter::writeParameters() {
     for (auto [dim, extent] : enumerate(spec.shape))
       if (extent == kDynamicExtent)
         os << separator << "\n    int64_t " << getExtent(index, dim);
+    if (!spec.strides.empty())
+      os << separator << "\n    const int64_t " << getName(index) << "_strides["
+         << spec.strides.size() << "]";
   }
   if (!signature.results.empty())
     os << separator << "\n    " << impl.name << "_results *results";
@@ -207,6 +210,10 @@ void HeaderWriter::writeBody(StringRef packedName) {
       os << "}, {";
       ListSeparator strides;
       for (size_t dim = 0; dim < rank; ++dim) {
+        if (!spec.strides.empty()) {
+          os << strides << name << "_strides[" << dim << "]";
+          continue;
+        }
         // The products are checked later, and may be of any extents here.
         os << strides << "(int64_t)(UINT64_C(1)";
         for (size_t inner = dim + 1; inner < rank; ++inner)
@@ -256,6 +263,10 @@ void HeaderWriter::write(StringRef packedName, StringRef target,
   os << "/* Runs the function. Tensors are contiguous, the last index varying "
         "fastest;\n   16-bit floats are their bits. Returns FOVEA_RT_OK, or a "
         "code with its text in\n   fovea_rt_last_error."
+     << (any_of(signature.arguments,
+                [](const ValueSpec &spec) { return !spec.strides.empty(); })
+             ? " Those with strides,\n   which count elements, lie anywhere."
+             : "")
      << (impl.separateArguments.empty()
              ? ""
              : " An argument that gets a gradient\n   overlaps no other one.")

@@ -25,6 +25,7 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Bytecode/BytecodeReader.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -97,15 +98,37 @@ static std::optional<ElementType> convertElementType(Type type) {
   return std::nullopt;
 }
 
-static std::optional<ValueSpec> convertType(Type type) {
+/// The strides of `type` if rows are contiguous and the first element is the
+/// first one in memory, which the host can see to.
+static std::optional<SmallVector<int64_t>> convertLayout(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (type.getMemorySpace() ||
+      failed(type.getStridesAndOffset(strides, offset)) || offset != 0 ||
+      (!strides.empty() && strides.back() != 1))
+    return std::nullopt;
+  for (int64_t &stride : strides)
+    if (ShapedType::isDynamic(stride))
+      stride = kDynamicExtent;
+  return strides;
+}
+
+/// `layout` is that of the buffer of a tensor, if it has one.
+static std::optional<ValueSpec>
+convertType(Type type, MemRefLayoutAttrInterface layout = {}) {
   ValueSpec spec;
   std::optional<ElementType> elementType;
   if (isa<RankedTensorType, MemRefType>(type)) {
     auto shaped = cast<ShapedType>(type);
-    // Layouts and memory spaces are not for the host to know.
-    if (auto memref = dyn_cast<MemRefType>(type);
-        memref && (!memref.getLayout().isIdentity() || memref.getMemorySpace()))
+    auto memref = dyn_cast<MemRefType>(type);
+    if (!memref)
+      memref =
+          MemRefType::get(shaped.getShape(), shaped.getElementType(), layout);
+    std::optional<SmallVector<int64_t>> strides = convertLayout(memref);
+    if (!strides)
       return std::nullopt;
+    if (!memref.getLayout().isIdentity())
+      spec.strides.assign(*strides);
     elementType = convertElementType(shaped.getElementType());
     for (int64_t extent : shaped.getShape())
       spec.shape.push_back(ShapedType::isDynamic(extent) ? kDynamicExtent
@@ -122,14 +145,17 @@ static std::optional<ValueSpec> convertType(Type type) {
 
 static LogicalResult convertSignature(func::FuncOp function,
                                       Signature &signature) {
-  constexpr StringLiteral writable = "bufferization.writable";
+  StringRef writable = bufferization::BufferizationDialect::kWritableAttrName;
+  StringRef layout = bufferization::BufferizationDialect::kBufferLayoutAttrName;
   for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
-    std::optional<ValueSpec> spec = convertType(type);
+    std::optional<ValueSpec> spec = convertType(
+        type,
+        function.getArgAttrOfType<MemRefLayoutAttrInterface>(index, layout));
     if (!spec)
       return function.emitOpError()
              << "has argument " << index << " of type " << type
-             << ", but an entry function takes ranked tensors, memrefs without "
-                "layout, and scalars";
+             << ", but an entry function takes ranked tensors, memrefs whose "
+                "last stride is 1 and offset 0, and scalars";
     if (isa<MemRefType>(type))
       spec->isWritten = true;
     if (auto attribute = function.getArgAttrOfType<BoolAttr>(index, writable))
@@ -141,7 +167,7 @@ static LogicalResult convertSignature(func::FuncOp function,
   }
   for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
     std::optional<ValueSpec> spec = convertType(type);
-    if (!spec)
+    if (!spec || !spec->strides.empty())
       return function.emitOpError()
              << "has result " << index << " of type " << type
              << ", but an entry function returns ranked tensors, memrefs "

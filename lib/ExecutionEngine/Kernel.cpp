@@ -27,10 +27,16 @@ using namespace fovea;
 std::string ValueSpec::getTypeString() const {
   if (isScalar)
     return getName(elementType).str();
-  std::string text = "tensor<";
+  auto toText = [](int64_t number) {
+    return number == kDynamicExtent ? "?" : std::to_string(number);
+  };
+  std::string text = strides.empty() ? "tensor<" : "memref<";
   for (int64_t extent : shape)
-    text += (extent == kDynamicExtent ? "?" : std::to_string(extent)) + "x";
-  return text + getName(elementType).str() + ">";
+    text += toText(extent) + "x";
+  text += getName(elementType);
+  if (!strides.empty())
+    text += ", strided<[" + join(map_range(strides, toText), ", ") + "]>";
+  return text + ">";
 }
 
 std::string Signature::getString() const {
@@ -87,6 +93,53 @@ Expected<OwnedTensor> fovea::allocateTensor(ElementType type,
 }
 
 //===----------------------------------------------------------------------===//
+// Layouts
+//===----------------------------------------------------------------------===//
+
+SmallVector<int64_t, 4> fovea::getStrides(const TensorRef &tensor) {
+  if (!tensor.strides.empty())
+    return SmallVector<int64_t, 4>(tensor.strides);
+  SmallVector<int64_t, 4> strides(tensor.shape.size());
+  int64_t stride = 1;
+  for (size_t dim = strides.size(); dim-- > 0;) {
+    strides[dim] = stride;
+    stride *= tensor.shape[dim];
+  }
+  return strides;
+}
+
+/// Writes the descriptor of `tensor`: pointer, pointer, offset, extents,
+/// strides. Returns what follows it.
+static int64_t *describe(const TensorRef &tensor, int64_t *to) {
+  *to++ = reinterpret_cast<intptr_t>(tensor.data);
+  *to++ = reinterpret_cast<intptr_t>(tensor.data);
+  *to++ = 0;
+  to = llvm::copy(tensor.shape, to);
+  SmallVector<int64_t, 4> strides = getStrides(tensor);
+  // That of a single row or column says nothing, and kernels know the last one.
+  if (!strides.empty() && tensor.shape.back() == 1)
+    strides.back() = 1;
+  return llvm::copy(strides, to);
+}
+
+static SmallVector<int64_t, 16> describe(const TensorRef &tensor) {
+  SmallVector<int64_t, 16> words(3 + 2 * tensor.shape.size());
+  describe(tensor, words.data());
+  return words;
+}
+
+bool fovea::overlap(const TensorRef &left, const TensorRef &right) {
+  return fovea_rt_overlap(describe(left).data(), left.shape.size(),
+                          getByteWidth(left.elementType),
+                          describe(right).data(), right.shape.size(),
+                          getByteWidth(right.elementType));
+}
+
+bool fovea::sharesElements(const TensorRef &tensor) {
+  return fovea_rt_shares_elements(describe(tensor).data(), tensor.shape.size());
+}
+
+//===----------------------------------------------------------------------===//
 // Input checks
 //===----------------------------------------------------------------------===//
 
@@ -109,15 +162,13 @@ std::string Kernel::describeArgument(size_t index) const {
   return impl->describeArgument(index);
 }
 
-/// Checks that the elements lie one after the other and are few enough to
+/// Checks that elements lie at the strides of `spec` and are few enough to
 /// address.
 static Error checkLayout(const Kernel::Impl &impl, size_t index,
-                         const TensorRef &input) {
-  SmallVector<int64_t, 4> strides(input.shape.size());
+                         const TensorRef &input, const ValueSpec &spec) {
   int64_t count = 1;
   bool isEmpty = is_contained(input.shape, 0);
-  for (size_t dim = input.shape.size(); dim-- > 0;) {
-    strides[dim] = count;
+  for (size_t dim = input.shape.size(); dim-- > 0;)
     // Strides of a tensor without elements are products, too.
     if (MulOverflow(count, std::max<int64_t>(input.shape[dim], 1), count) ||
         count > FOVEA_RT_MAX_TENSOR_BYTES /
@@ -125,23 +176,35 @@ static Error checkLayout(const Kernel::Impl &impl, size_t index,
       return createStringError(impl.describeArgument(index) +
                                ": the extents of shape " + toText(input.shape) +
                                " make more bytes than an address space has");
-  }
   if (isEmpty)
     return Error::success();
-  if (!input.strides.empty() || input.shape.empty()) {
-    if (input.strides.size() != input.shape.size())
+  if (!input.strides.empty() && input.strides.size() != input.shape.size())
+    return createStringError(
+        impl.describeArgument(index) +
+        ": expected one stride for each of the " + Twine(input.shape.size()) +
+        " dimensions, but got " + Twine(input.strides.size()));
+  SmallVector<int64_t, 4> found = getStrides(input);
+  ArrayRef<int64_t> expected = spec.strides;
+  SmallVector<int64_t, 4> contiguous;
+  if (expected.empty())
+    expected = contiguous = getStrides({nullptr, {}, input.shape});
+  for (auto [extent, stride, expectedStride] :
+       llvm::zip_equal(input.shape, found, expected))
+    if (extent != 1 && expectedStride != kDynamicExtent &&
+        stride != expectedStride)
       return createStringError(
-          impl.describeArgument(index) +
-          ": expected one stride for each of the " + Twine(input.shape.size()) +
-          " dimensions, but got " + Twine(input.strides.size()));
-    for (auto [extent, stride, expected] :
-         llvm::zip_equal(input.shape, input.strides, strides))
-      if (extent != 1 && stride != expected)
-        return createStringError(
-            impl.describeArgument(index) +
-            ": expected a contiguous tensor in row-major order, strides " +
-            toText(strides) + ", but got strides " + toText(input.strides));
-  }
+          impl.describeArgument(index) + ": expected " +
+          (spec.strides.empty()
+               ? "a contiguous tensor in row-major order, strides " +
+                     toText(expected)
+               : spec.getTypeString()) +
+          ", but got strides " + toText(found));
+  if (spec.isWritten && !spec.strides.empty() && sharesElements(input))
+    return createStringError(
+        impl.describeArgument(index) +
+        ": expected memory of its own for each element, because the kernel "
+        "writes to it, but got strides " +
+        toText(found) + " for shape " + toText(input.shape));
   if (!input.data)
     return createStringError(impl.describeArgument(index) +
                              ": expected data, but got a null pointer");
@@ -188,7 +251,7 @@ static Error checkInput(const Kernel::Impl &impl, size_t index,
     return createStringError(impl.describeArgument(index) +
                              ": expected writable memory, because the kernel "
                              "writes to it, but got read-only memory");
-  return checkLayout(impl, index, input);
+  return checkLayout(impl, index, input, spec);
 }
 
 Error Kernel::checkInputs(ArrayRef<TensorRef> inputs) const {
@@ -354,17 +417,7 @@ Error Kernel::invoke(ArrayRef<TensorRef> inputs,
       continue;
     }
     packed.push_back(next);
-    *next++ = reinterpret_cast<intptr_t>(input.data);
-    *next++ = reinterpret_cast<intptr_t>(input.data);
-    *next++ = 0;
-    size_t rank = input.shape.size();
-    int64_t stride = 1;
-    for (size_t dim = rank; dim-- > 0;) {
-      next[dim] = input.shape[dim];
-      next[rank + dim] = stride;
-      stride *= input.shape[dim];
-    }
-    next += 2 * rank;
+    next = describe(input, next);
   }
 
   fovea_rt_status status = fovea_rt_invoke(impl->packed, packed.data());

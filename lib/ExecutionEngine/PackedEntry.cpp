@@ -54,30 +54,6 @@ static Type *getValueType(LLVMContext &context, const ValueSpec &spec) {
   return StructType::get(context, fields);
 }
 
-/// The first byte of the contiguous tensor that `descriptor` is of, and how
-/// many it has.
-static std::pair<Value *, Value *>
-loadBytes(IRBuilder<> &builder, Value *descriptor, const ValueSpec &spec) {
-  LLVMContext &context = builder.getContext();
-  Type *type = getValueType(context, spec);
-  Type *word = builder.getInt64Ty();
-  auto load = [&](Type *fieldType, ArrayRef<unsigned> position) {
-    SmallVector<Value *, 3> indices = {builder.getInt32(0)};
-    for (unsigned index : position)
-      indices.push_back(builder.getInt32(index));
-    return builder.CreateLoad(
-        fieldType, builder.CreateInBoundsGEP(type, descriptor, indices));
-  };
-  Value *width = builder.getInt64(getByteWidth(spec.elementType));
-  Value *begin =
-      builder.CreateGEP(builder.getInt8Ty(), load(builder.getPtrTy(), {1}),
-                        builder.CreateMul(load(word, {2}), width));
-  Value *bytes = width;
-  for (unsigned dim = 0; dim < spec.shape.size(); ++dim)
-    bytes = builder.CreateMul(bytes, load(word, {3, dim}));
-  return {begin, bytes};
-}
-
 /// Has the runtime refuse gradients in the memory of other arguments: C calls
 /// the packed function without the checks of Kernel::invoke.
 static void checkSeparateArguments(IRBuilder<> &builder,
@@ -86,14 +62,13 @@ static void checkSeparateArguments(IRBuilder<> &builder,
   for (const fovea::detail::SeparateArguments &pair : impl.separateArguments) {
     Value *message = builder.CreateGlobalString(pair.getMessage(
         [&](unsigned index) { return impl.describeArgument(index); }));
-    auto bytesOf = [&](unsigned index) {
-      return loadBytes(builder, descriptors[index],
-                       impl.signature.arguments[index]);
-    };
-    auto [written, writtenBytes] = bytesOf(pair.written);
-    auto [other, otherBytes] = bytesOf(pair.other);
-    emitCall(builder, "fovea_rt_check_separate", builder.getVoidTy(),
-             {message, written, writtenBytes, other, otherBytes});
+    SmallVector<Value *> operands = {message};
+    for (unsigned index : {pair.written, pair.other}) {
+      const ValueSpec &spec = impl.signature.arguments[index];
+      operands.append({descriptors[index], builder.getInt64(spec.shape.size()),
+                       builder.getInt64(getByteWidth(spec.elementType))});
+    }
+    emitCall(builder, "fovea_rt_check_separate", builder.getVoidTy(), operands);
   }
 }
 
@@ -203,24 +178,26 @@ public:
 
   void checkTensor(const std::string &name, size_t index,
                    const ValueSpec &spec) {
-    Constant *shape = ConstantDataArray::get(
-        builder.getContext(), ArrayRef<uint64_t>(toWords(spec.shape)));
-    auto *extents =
-        new GlobalVariable(module, shape->getType(), /*isConstant=*/true,
-                           GlobalValue::PrivateLinkage, shape, "extents");
+    Value *strides = ConstantPointerNull::get(builder.getPtrTy());
+    if (!spec.strides.empty())
+      strides = makeList("strides", spec.strides);
     emit("fovea_rt_check_tensor",
          {builder.CreateGlobalString(name), load(index),
-          builder.getInt64(spec.shape.size()), extents,
-          builder.getInt64(getByteWidth(spec.elementType))});
+          builder.getInt64(spec.shape.size()), makeList("extents", spec.shape),
+          strides, builder.getInt64(getByteWidth(spec.elementType)),
+          builder.getInt64(spec.isWritten)});
   }
 
 private:
-  static SmallVector<uint64_t> toWords(ArrayRef<int64_t> numbers) {
+  Value *makeList(StringRef name, ArrayRef<int64_t> numbers) {
     // A rank of 0 has no extents, but an address.
     SmallVector<uint64_t> words(numbers);
     if (words.empty())
       words.push_back(0);
-    return words;
+    Constant *list =
+        ConstantDataArray::get(builder.getContext(), ArrayRef<uint64_t>(words));
+    return new GlobalVariable(module, list->getType(), /*isConstant=*/true,
+                              GlobalValue::PrivateLinkage, list, name);
   }
 
   Value *load(size_t index) { return loadItem(builder, arguments, index); }
@@ -236,7 +213,7 @@ private:
 } // namespace
 
 static_assert(kDynamicExtent == std::numeric_limits<int64_t>::min(),
-              "what fovea_rt_check_tensor takes for any extent");
+              "what fovea_rt_check_tensor takes for any extent or stride");
 
 Function *fovea::detail::addFileEntry(Function *packed, StringRef name,
                                       const Kernel::Impl &impl,

@@ -54,15 +54,6 @@ fovea::detail::collectSeparateArguments(FunctionOpInterface function) {
   return found;
 }
 
-/// The first byte of a contiguous tensor and that behind its last one.
-static std::pair<uintptr_t, uintptr_t> getBytes(const TensorRef &tensor) {
-  uint64_t count = getByteWidth(tensor.elementType);
-  for (int64_t extent : tensor.shape)
-    count *= extent;
-  auto begin = reinterpret_cast<uintptr_t>(tensor.data);
-  return {begin, begin + count};
-}
-
 std::string SeparateArguments::getMessage(
     llvm::function_ref<std::string(unsigned)> describeArgument) const {
   return describeArgument(written) + ": " + op +
@@ -74,10 +65,7 @@ std::string SeparateArguments::getMessage(
 llvm::Error SeparateArguments::check(
     llvm::ArrayRef<TensorRef> inputs,
     llvm::function_ref<std::string(unsigned)> describeArgument) const {
-  auto [begin, end] = getBytes(inputs[written]);
-  auto [otherBegin, otherEnd] = getBytes(inputs[other]);
-  if (begin == end || otherBegin == otherEnd || end <= otherBegin ||
-      otherEnd <= begin)
+  if (!overlap(inputs[written], inputs[other]))
     return llvm::Error::success();
   return llvm::createStringError(getMessage(describeArgument));
 }

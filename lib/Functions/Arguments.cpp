@@ -251,11 +251,18 @@ Checker::Attention Checker::attention(const TensorRef &queries,
   return arguments;
 }
 
+static bool isAligned(const Argument &argument) {
+  auto address = reinterpret_cast<uintptr_t>(argument.data);
+  return address % getByteWidth(argument.elementType) == 0;
+}
+
 bool Argument::isContiguous() const {
-  if (reinterpret_cast<uintptr_t>(data) % getByteWidth(elementType))
+  if (!isAligned(*this))
     return false;
-  if (strides.empty())
+  if (strides.empty() || is_contained(shape, 0))
     return true;
+  if (strides.size() != shape.size())
+    return false;
   int64_t expected = 1;
   for (size_t dim = shape.size(); dim-- > 0;) {
     if (shape[dim] != 1 && strides[dim] != expected)
@@ -263,6 +270,12 @@ bool Argument::isContiguous() const {
     expected *= shape[dim];
   }
   return true;
+}
+
+bool Argument::hasContiguousRows() const {
+  if (strides.empty() || strides.size() != shape.size())
+    return isContiguous();
+  return isAligned(*this) && (shape.back() == 1 || strides.back() == 1);
 }
 
 void Checker::writable(const Argument &argument) {
@@ -273,10 +286,15 @@ void Checker::writable(const Argument &argument) {
         argument.name + ": found " + Twine(argument.strides.size()) +
             " strides, needed " + Twine(argument.shape.size()));
   if (!failed)
-    check(argument.isContiguous(),
-          argument.name + ": found an array with gaps, in another order or "
-                          "unaligned, needed a contiguous one, because it is "
-                          "written to");
+    check(argument.hasContiguousRows(),
+          argument.name + ": found an array that is unaligned or has gaps or "
+                          "another order along its last axis, needed one "
+                          "that is contiguous there, because it is written to");
+  if (!failed)
+    check(!sharesElements(argument.getRef()),
+          argument.name + ": found strides " + toTuple(argument.strides) +
+              ", by which elements share memory, needed memory of its own for "
+              "each, because it is written to");
 }
 
 Argument Checker::scoreTerm(StringRef name, const TensorRef &array,

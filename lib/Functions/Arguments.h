@@ -40,6 +40,8 @@ struct Argument {
 
   /// Whether elements lie one after the other, aligned to their size.
   bool isContiguous() const;
+  /// Whether those of each row do, wherever the rows are.
+  bool hasContiguousRows() const;
   /// Valid as long as this object.
   TensorRef getRef() const {
     return {data, elementType, shape, strides, isReadOnly};

@@ -42,6 +42,7 @@ Call::Call(StringRef op, Target target) : op(op), target(target) {
 
 unsigned Call::addArgument(const Argument &argument) {
   addToKey(argument.elementType, argument.shape);
+  addToKey(takesStrides(argument));
   arguments.push_back(argument);
   return arguments.size() - 1;
 }
@@ -157,8 +158,12 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
 // Running
 //===----------------------------------------------------------------------===//
 
-bool Call::writesToBuffers() const {
+bool Call::isOnHost() const {
   return target == Target::CPU || target == Target::Reference;
+}
+
+bool Call::takesStrides(const Argument &argument) const {
+  return isOnHost() && !argument.isContiguous() && argument.hasContiguousRows();
 }
 
 Error Call::checkOverlaps() const {
@@ -167,7 +172,7 @@ Error Call::checkOverlaps() const {
       continue;
     auto check = [&, &name = destination.name,
                   &buffer = *destination.buffer](const Argument &other) {
-      return overlap(buffer, other)
+      return overlap(buffer.getRef(), other.getRef())
                  ? createStringError(
                        std::make_error_code(std::errc::invalid_argument),
                        name + ": found memory that overlaps " + other.name +
@@ -209,9 +214,10 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   copies.reserve(arguments.size() + more.size());
   for (const Argument &argument : concat<const Argument>(arguments, more)) {
     copies.emplace_back();
-    Expected<TensorRef> input = toContiguous(argument, copies.back(), [&] {
-      return kernel.describeArgument(inputs.size());
-    });
+    const ValueSpec &spec = kernel.getSignature().arguments[inputs.size()];
+    Expected<TensorRef> input =
+        prepare(argument, !spec.strides.empty(), copies.back(),
+                [&] { return kernel.describeArgument(inputs.size()); });
     if (!input)
       return input.takeError();
     inputs.push_back(*input);
@@ -250,8 +256,7 @@ Expected<SmallVector<OwnedTensor>> Call::run() const {
       continue;
     }
     if (!isInBuffer(destination)) {
-      std::memcpy(destination.buffer->data, next->getData(),
-                  next->getNumBytes());
+      copyElements(next->getRef(), destination.buffer->getRef());
       ++next;
     }
     results.push_back(getView(destination.buffer->getRef()));
@@ -289,8 +294,7 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
         return memory.takeError();
       results.push_back(std::move(*memory));
     }
-    for (int64_t i = 0, e = results.back().getNumElements(); i < e; ++i)
-      setElement(results.back().getData(), destination.elementType, i, value);
+    fillElements(results.back().getRef(), value);
   }
   return results;
 }

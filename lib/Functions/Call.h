@@ -148,12 +148,15 @@ private:
     AttributeValue value;
   };
 
-  /// Whether kernels can write to memory of the caller; results are copied
-  /// there otherwise.
-  bool writesToBuffers() const;
+  /// Whether kernels run on the host: those of others have results of their
+  /// own, which are copied to memory of the caller, and take contiguous arrays.
+  bool isOnHost() const;
   bool isInBuffer(const Destination &destination) const {
-    return destination.buffer && (destination.isUpdated || writesToBuffers());
+    return destination.buffer && (destination.isUpdated || isOnHost());
   }
+  /// Whether the kernel takes the strides of `argument`, of any number, from
+  /// the caller. Others are contiguous, or copied.
+  bool takesStrides(const Argument &argument) const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
   /// Fails where a kernel would write to what it still has to read.

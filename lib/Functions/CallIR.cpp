@@ -90,6 +90,13 @@ static Location getLocation(MLIRContext *context, StringRef name) {
   return NameLoc::get(StringAttr::get(context, text));
 }
 
+/// That of contiguous rows anywhere.
+static StridedLayoutAttr getRowLayout(MLIRContext *context, size_t rank) {
+  SmallVector<int64_t> strides(rank, ShapedType::kDynamic);
+  strides.back() = 1;
+  return StridedLayoutAttr::get(context, /*offset=*/0, strides);
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -164,11 +171,19 @@ Call::compileFunction(const CompileOptions &options) const {
           RankedTensorType::get(destination.shape, element));
       continue;
     }
-    types.push_back(MemRefType::get(destination.shape, element));
+    StridedLayoutAttr layout;
+    if (takesStrides(*destination.buffer))
+      layout = getRowLayout(&context, destination.shape.size());
+    types.push_back(MemRefType::get(destination.shape, element, layout));
     locations.push_back(getLocation(&context, destination.name + "_buffer"));
   }
   auto function =
       func::FuncOp::create(b, loc, op, b.getFunctionType(types, returnedTypes));
+  for (auto [index, argument] : llvm::enumerate(arguments))
+    if (takesStrides(argument))
+      function.setArgAttr(
+          index, bufferization::BufferizationDialect::kBufferLayoutAttrName,
+          getRowLayout(&context, argument.shape.size()));
   Block *entry = function.addEntryBlock();
   for (auto [argument, location] :
        llvm::zip_equal(entry->getArguments(), locations))

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Memory.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -41,28 +42,50 @@ Expected<OwnedTensor> functions::allocate(ElementType type,
   return std::move(memory);
 }
 
-/// Copies elements that lie anywhere to `to`, in order.
-static void copyElements(const Argument &from, char *to) {
-  int64_t width = getByteWidth(from.elementType), run = width, count = 1;
-  // Runs of bytes that already lie as they should are copied at once.
-  size_t outer = from.shape.size();
-  while (outer > 0 &&
-         (from.shape[outer - 1] == 1 || from.strides[outer - 1] * width == run))
-    run *= from.shape[--outer];
-  for (int64_t extent : ArrayRef(from.shape).take_front(outer))
+/// Calls `visit` with the places of runs of bytes that two arrays of the same
+/// shape have in common.
+static void forEachRun(const TensorRef &array, const TensorRef &other,
+                       function_ref<void(char *, char *, int64_t)> visit) {
+  int64_t width = getByteWidth(array.elementType), run = width, count = 1;
+  SmallVector<int64_t, 4> strides = getStrides(array),
+                          otherStrides = getStrides(other);
+  // Bytes that already lie one after the other are visited at once.
+  size_t outer = array.shape.size();
+  while (outer > 0 && (array.shape[outer - 1] == 1 ||
+                       (strides[outer - 1] * width == run &&
+                        otherStrides[outer - 1] * width == run)))
+    run *= array.shape[--outer];
+  for (int64_t extent : array.shape.take_front(outer))
     count *= extent;
   SmallVector<int64_t, 4> position(outer, 0);
-  const char *at = static_cast<const char *>(from.data);
+  auto *at = static_cast<char *>(array.data),
+       *otherAt = static_cast<char *>(other.data);
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * run, at, run);
+    visit(at, otherAt, run);
     for (size_t dim = outer; dim-- > 0;) {
-      at += from.strides[dim] * width;
-      if (++position[dim] < from.shape[dim])
+      at += strides[dim] * width;
+      otherAt += otherStrides[dim] * width;
+      if (++position[dim] < array.shape[dim])
         break;
-      at -= from.strides[dim] * width * from.shape[dim];
+      at -= strides[dim] * width * array.shape[dim];
+      otherAt -= otherStrides[dim] * width * array.shape[dim];
       position[dim] = 0;
     }
   }
+}
+
+void functions::copyElements(const TensorRef &from, const TensorRef &to) {
+  forEachRun(from, to, [](char *source, char *target, int64_t bytes) {
+    std::memcpy(target, source, bytes);
+  });
+}
+
+void functions::fillElements(const TensorRef &array, double value) {
+  int64_t width = getByteWidth(array.elementType);
+  forEachRun(array, array, [&](char *at, char *, int64_t bytes) {
+    for (int64_t i = 0; i < bytes / width; ++i)
+      setElement(at, array.elementType, i, value);
+  });
 }
 
 static Error makeError(const Twine &text) {
@@ -70,25 +93,28 @@ static Error makeError(const Twine &text) {
                            text);
 }
 
-Expected<TensorRef>
-functions::toContiguous(const Argument &argument, OwnedTensor &copy,
-                        function_ref<std::string()> getName) {
+Expected<TensorRef> functions::prepare(const Argument &argument,
+                                       bool takesStrides, OwnedTensor &copy,
+                                       function_ref<std::string()> getName) {
   size_t rank = argument.shape.size();
   if (!argument.strides.empty() && argument.strides.size() != rank)
     return makeError(argument.name + ": found " +
                      Twine(argument.strides.size()) + " strides, needed " +
                      Twine(rank));
   TensorRef ref = argument.getRef();
-  ref.strides = {};
   if (is_contained(argument.shape, 0)) {
     // Whatever the strides: there is nothing to read.
     static char nothing[8];
+    ref.strides = {};
     if (!ref.data)
       ref.data = nothing;
     return ref;
   }
   if (!argument.data)
     return makeError(argument.name + ": found a null pointer, needed data");
+  if (takesStrides && argument.hasContiguousRows())
+    return ref;
+  ref.strides = {};
   if (argument.isContiguous())
     return ref;
   copy = reserve(argument.elementType, argument.shape);
@@ -97,19 +123,14 @@ functions::toContiguous(const Argument &argument, OwnedTensor &copy,
                              getName() +
                                  ": found an array that must be copied, needed "
                                  "memory for that, or a contiguous array");
-  Argument from = argument;
-  if (from.strides.empty()) {
-    from.strides.assign(rank, 1);
-    for (size_t dim = rank; dim-- > 1;)
-      from.strides[dim - 1] = from.strides[dim] * from.shape[dim];
-  }
-  copyElements(from, copy.getDataAs<char>());
+  copyElements(argument.getRef(), copy.getRef());
   return copy.getRef();
 }
 
 OwnedTensor functions::getView(const TensorRef &array) {
   return OwnedTensor(
-      nullptr, [](void *) {}, array.data, array.elementType, array.shape);
+      nullptr, [](void *) {}, array.data, array.elementType, array.shape,
+      array.strides);
 }
 
 bool functions::isOnDevice(const void *data, Target target) {
@@ -123,27 +144,4 @@ void functions::checkOnHost(Checker &check, StringRef name, const void *data,
                             Target target) {
   if (isOnDevice(data, target))
     check.fail(name + ": found an array on a GPU, needed one in CPU memory");
-}
-
-/// The bytes from the first element to behind the last one.
-static std::pair<uintptr_t, uintptr_t> getSpan(const Argument &array) {
-  auto begin = reinterpret_cast<uintptr_t>(array.data);
-  uintptr_t width = getByteWidth(array.elementType), end = begin + width;
-  int64_t contiguous = 1;
-  for (size_t dim = array.shape.size(); dim-- > 0;) {
-    if (array.shape[dim] == 0)
-      return {begin, begin};
-    int64_t stride = array.strides.empty() ? contiguous : array.strides[dim];
-    contiguous *= array.shape[dim];
-    int64_t reach = (array.shape[dim] - 1) * stride * int64_t(width);
-    (reach < 0 ? begin : end) += reach;
-  }
-  return {begin, end};
-}
-
-bool functions::overlap(const Argument &left, const Argument &right) {
-  auto [begin, end] = getSpan(left);
-  auto [otherBegin, otherEnd] = getSpan(right);
-  return begin != end && otherBegin != otherEnd && end > otherBegin &&
-         otherEnd > begin;
 }

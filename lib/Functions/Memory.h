@@ -21,13 +21,20 @@ OwnedTensor reserve(ElementType type, llvm::ArrayRef<int64_t> shape);
 llvm::Expected<OwnedTensor> allocate(ElementType type,
                                      llvm::ArrayRef<int64_t> shape);
 
-/// `argument` if it is contiguous and aligned, otherwise a view of a copy of it
-/// in `copy`. `name` is what an error about memory calls it.
-llvm::Expected<TensorRef>
-toContiguous(const Argument &argument, OwnedTensor &copy,
-             llvm::function_ref<std::string()> getName);
+/// `argument` if a kernel can read it as it is, which may have strides or not,
+/// otherwise a view of a contiguous copy in `copy`. `getName` gives what an
+/// error about memory calls it.
+llvm::Expected<TensorRef> prepare(const Argument &argument, bool takesStrides,
+                                  OwnedTensor &copy,
+                                  llvm::function_ref<std::string()> getName);
 
-/// A contiguous view of memory that somebody else owns.
+/// Copies elements to those of an array of the same shape and type.
+void copyElements(const TensorRef &from, const TensorRef &to);
+
+/// Makes every element the number `value`.
+void fillElements(const TensorRef &array, double value);
+
+/// A view of memory that somebody else owns.
 OwnedTensor getView(const TensorRef &array);
 
 /// Whether only kernels for `target` can read the memory.
@@ -36,9 +43,6 @@ bool isOnDevice(const void *data, Target target);
 /// Fails where the host cannot read memory that it has to.
 void checkOnHost(Checker &check, llvm::StringRef name, const void *data,
                  Target target);
-
-/// Whether two arrays have an address in common.
-bool overlap(const Argument &left, const Argument &right);
 
 } // namespace fovea::functions
 

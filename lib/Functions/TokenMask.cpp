@@ -44,8 +44,8 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
   if (check.hasFailed())
     return;
   OwnedTensor copy;
-  Expected<TensorRef> values =
-      toContiguous(lengths, copy, [] { return std::string("lengths"); });
+  Expected<TensorRef> values = prepare(lengths, /*takesStrides=*/false, copy,
+                                       [] { return std::string("lengths"); });
   Expected<OwnedTensor> mask = allocate(ElementType::I1, {batch, length});
   if (!values || !mask) {
     return check.fail(joinErrors(values.takeError(), mask.takeError()));

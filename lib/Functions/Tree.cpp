@@ -171,7 +171,7 @@ static Error sortNodes(ArrayRef<int64_t> order, NodeList &nodes, Argument &rows,
                        OwnedTensor &memory) {
   OwnedTensor copy;
   Expected<TensorRef> contiguous =
-      toContiguous(rows, copy, [&] { return rows.name; });
+      prepare(rows, /*takesStrides=*/false, copy, [&] { return rows.name; });
   if (!contiguous)
     return contiguous.takeError();
   Expected<OwnedTensor> sorted = allocate(rows.elementType, rows.shape);

@@ -106,7 +106,8 @@ void functions::checkTree(Checker &check, const Tree &tree) {
 static Expected<SmallVector<int64_t>> spread(const Argument &list,
                                              int64_t batch) {
   OwnedTensor copy;
-  Expected<TensorRef> ref = toContiguous(list, copy, [&] { return list.name; });
+  Expected<TensorRef> ref =
+      prepare(list, /*takesStrides=*/false, copy, [&] { return list.name; });
   if (!ref)
     return ref.takeError();
   int64_t size = list.shape.back();

@@ -396,13 +396,18 @@ void ArrayView::makeContiguous(StringRef name, bool needsWrite) {
   throw nb::python_error();
 }
 
-void ArrayView::makeReadable(StringRef name) {
+bool ArrayView::hasContiguousRows() const {
+  return shape.empty() || shape.back() == 1 ||
+         byteStrides.back() == getByteWidth(elementType);
+}
+
+void ArrayView::makeStrided(StringRef name, bool needsWrite) {
   int64_t width = getByteWidth(elementType);
   bool isDescribed =
       !onGPU && !isSwapped && reinterpret_cast<uintptr_t>(data) % width == 0 &&
       all_of(byteStrides, [&](int64_t stride) { return stride % width == 0; });
   if (isKernelLayout() || !isDescribed)
-    return makeContiguous(name, /*needsWrite=*/false);
+    return makeContiguous(name, needsWrite);
   for (int64_t stride : byteStrides)
     strides.push_back(stride / width);
 }

@@ -60,6 +60,9 @@ public:
   /// order, of this machine's byte order, aligned to their size.
   bool isKernelLayout() const;
 
+  /// Whether elements of each row lie one after the other.
+  bool hasContiguousRows() const;
+
   /// Copies the elements into memory of kernel layout. May run without the GIL.
   /// Returns false when there is no memory for it.
   bool copyToKernelLayout();
@@ -68,7 +71,7 @@ public:
   /// array that cannot be copied, or must not since it is written to.
   void makeContiguous(llvm::StringRef name, bool needsWrite);
   /// The same, but leaves what strides can describe as it is.
-  void makeReadable(llvm::StringRef name);
+  void makeStrided(llvm::StringRef name, bool needsWrite);
 
   /// What to pass on, once the layout is right.
   TensorRef getRef() const;

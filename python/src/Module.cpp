@@ -100,7 +100,10 @@ static void loadArgument(const Kernel &kernel, size_t index, nb::handle object,
   ArrayView &array = arguments.arrays[index];
   std::string name = kernel.describeArgument(index);
   array.load(object, name, spec.isWritten, arguments.placement);
-  array.makeContiguous(name, spec.isWritten);
+  if (spec.strides.empty() || !array.hasContiguousRows())
+    array.makeContiguous(name, spec.isWritten);
+  else
+    array.makeStrided(name, spec.isWritten);
   ref = array.getRef();
 }
 

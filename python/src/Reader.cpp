@@ -128,7 +128,7 @@ ArrayView &Reader::loadArray(nb::handle object, StringRef name,
 
 TensorRef Reader::load(nb::handle object, StringRef name) {
   ArrayView &array = loadArray(object, name, /*needsWrite=*/false);
-  array.makeReadable(name);
+  array.makeStrided(name, /*needsWrite=*/false);
   return array.getRef();
 }
 

@@ -130,7 +130,8 @@ def test_memory_for_a_copy():
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (2**38, before[1]))
     try:
-        many = [np.broadcast_to(array, (2**30, *array.shape[1:])) for array in (q, k, v)]
+        # From the last column to the first.
+        many = [np.broadcast_to(array, (2**30, *array.shape[1:]))[..., ::-1] for array in (q, k, v)]
         needed = "argument 0 (%q) of @dense: found an array that must be copied"
         fails(lambda: fovea.dense(*many), needed, error=MemoryError)
     finally:

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea_rt/abi.h"
+#include "fovea_rt/fovea_rt.h"
 #include "status.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ void fovea_rt_check_address(const char *name, const void *address,
 
 void fovea_rt_check_tensor(const char *name, const void *descriptor,
                            int64_t rank, const int64_t *extents,
-                           int64_t element_bytes) {
+                           const int64_t *strides, int64_t element_bytes,
+                           int64_t is_written) {
   fovea_rt_check_address(name, descriptor, alignof(int64_t));
   struct {
     const void *base, *data;
@@ -42,7 +43,7 @@ void fovea_rt_check_tensor(const char *name, const void *descriptor,
   std::memcpy(&head, descriptor, sizeof(head));
   const auto *found = reinterpret_cast<const int64_t *>(
       static_cast<const char *>(descriptor) + sizeof(head));
-  const int64_t *strides = found + rank;
+  const int64_t *found_strides = found + rank;
 
   bool isEmpty = false;
   for (int64_t dim = 0; dim < rank; ++dim) {
@@ -61,11 +62,14 @@ void fovea_rt_check_tensor(const char *name, const void *descriptor,
   // Strides of a tensor without elements are products, too.
   int64_t bytes = element_bytes;
   for (int64_t dim = rank - 1; dim >= 0; --dim) {
-    if (!isEmpty && found[dim] != 1 && strides[dim] != bytes / element_bytes)
+    int64_t stride = strides ? strides[dim] : bytes / element_bytes;
+    if (!isEmpty && found[dim] != 1 && stride != INT64_MIN &&
+        found_strides[dim] != stride)
       fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s: expected a contiguous tensor, stride %" PRId64
-           " in dimension %" PRId64 ", but got %" PRId64,
-           name, bytes / element_bytes, dim, strides[dim]);
+           "%s: expected %sstride %" PRId64 " in dimension %" PRId64
+           ", but got %" PRId64,
+           name, strides ? "" : "a contiguous tensor, ", stride, dim,
+           found_strides[dim]);
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(found[dim], 1),
                                &bytes) ||
         bytes > FOVEA_RT_MAX_TENSOR_BYTES)
@@ -75,6 +79,11 @@ void fovea_rt_check_tensor(const char *name, const void *descriptor,
            ", make more bytes than an address space has",
            name, dim, found[dim]);
   }
+  if (is_written && fovea_rt_shares_elements(descriptor, rank))
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s: expected memory of its own for each element, because the kernel "
+         "writes to it, but got strides by which elements share memory",
+         name);
   if (!isEmpty)
     fovea_rt_check_address(name, head.data, element_bytes);
 }

@@ -239,15 +239,4 @@ void fovea_rt_check_intervals(
   }
 }
 
-void fovea_rt_check_separate(const char *message, const void *first,
-                             int64_t first_bytes, const void *second,
-                             int64_t second_bytes) {
-  auto begin = reinterpret_cast<uintptr_t>(first);
-  auto other = reinterpret_cast<uintptr_t>(second);
-  // Without a byte there is nothing to share.
-  if (first_bytes > 0 && second_bytes > 0 && begin < other + second_bytes &&
-      other < begin + first_bytes)
-    failWith(FOVEA_RT_INVALID_ARGUMENT, message);
-}
-
 const char *fovea_rt_last_error(void) { return status.lastError; }

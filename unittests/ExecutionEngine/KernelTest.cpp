@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestUtils.h"
+#include "llvm/ADT/STLExtras.h"
+#include <numeric>
 #include <sys/mman.h>
 #include <thread>
 
@@ -80,6 +82,94 @@ TEST(KernelTest, givesGradientsMemoryOfTheirOwn) {
               "argument 2 (%dx) of @f: attn.rope_backward expects memory of "
               "its own for a gradient, but got memory that overlaps argument 0 "
               "(%d) of @f");
+}
+
+TEST(KernelTest, findsGradientsBetweenTheRowsOfOthers) {
+  Kernel kernel = compileOrDie(R"(
+    !rows = memref<1x1x3x2xf32, strided<[?, ?, ?, 1]>>
+    func.func @f(%d: !rows, %p: memref<1x1x3xi32>, %dx: !rows) {
+      attn.rope_backward ins(%p : memref<1x1x3xi32>) gradient(%d : !rows)
+          outs(%dx : !rows)
+      return
+    })");
+  Floats memory({24});
+  int32_t positions[3] = {0, 0, 0};
+  int64_t shape[] = {1, 1, 3, 2}, strides[] = {0, 0, 6, 1};
+  Results results;
+  for (int64_t shift = -5; shift <= 12; ++shift) {
+    std::string text = getText(kernel.invoke(
+        {{memory.values.data() + 6, ElementType::F32, shape, strides, false},
+         {positions, ElementType::I32, {1, 1, 3}, {}, false},
+         {memory.values.data() + 6 + shift, ElementType::F32, shape, strides,
+          false}},
+        results));
+    // 6 rows of 2 columns, 6 columns apart.
+    bool overlaps = (shift + 12) % 6 < 2 || (shift + 12) % 6 > 4;
+    EXPECT_EQ(text.empty(), !overlaps) << shift << text;
+  }
+}
+
+TEST(KernelTest, readsAndWritesByStrides) {
+  Kernel kernel = compileOrDie(R"(
+    func.func @negate(
+        %x: tensor<2x?x3xf32> {bufferization.buffer_layout = strided<[?, 4, 1]>},
+        %y: memref<2x?x3xf32, strided<[?, ?, 1]>>) {
+      %init = bufferization.to_tensor %y restrict writable
+          : memref<2x?x3xf32, strided<[?, ?, 1]>> to tensor<2x?x3xf32>
+      %0 = linalg.negf ins(%x : tensor<2x?x3xf32>)
+          outs(%init : tensor<2x?x3xf32>) -> tensor<2x?x3xf32>
+      bufferization.materialize_in_destination %0 in restrict writable %y
+          : (tensor<2x?x3xf32>, memref<2x?x3xf32, strided<[?, ?, 1]>>) -> ()
+      return
+    })");
+  EXPECT_EQ(kernel.getSignature().getString(),
+            "(%x: memref<2x?x3xf32, strided<[?, 4, 1]>>, "
+            "%y: memref<2x?x3xf32, strided<[?, ?, 1]>>) -> ()");
+  Floats x({24}), y({24});
+  std::iota(x.values.begin(), x.values.end(), 1.0f);
+  llvm::fill(y.values, 0.0f);
+  Results results;
+  int64_t shape[] = {2, 2, 3}, apart[] = {12, 4, 1}, turned[] = {3, -12, 1};
+  auto invoke = [&](llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to) {
+    return getText(kernel.invoke(
+        {{x.values.data(), ElementType::F32, shape, from, true},
+         {y.values.data() + 12, ElementType::F32, shape, to, false}},
+        results));
+  };
+  ASSERT_EQ(invoke(apart, turned), "");
+  for (int64_t i : {0, 1})
+    for (int64_t j : {0, 1})
+      for (int64_t k : {0, 1, 2})
+        EXPECT_EQ(y.values[12 + 3 * i - 12 * j + k],
+                  -x.values[12 * i + 4 * j + k]);
+  // Between the rows nothing changes.
+  EXPECT_EQ(llvm::count(y.values, 0.0f), 12);
+
+  EXPECT_EQ(invoke(turned, turned),
+            "argument 0 (%x) of @negate: expected memref<2x?x3xf32, "
+            "strided<[?, 4, 1]>>, but got strides [3, -12, 1]");
+  int64_t columns[] = {1, 4, 2}, same[] = {0, 3, 1}, two[] = {6, 3};
+  EXPECT_THAT(invoke(columns, turned), HasSubstr("but got strides [1, 4, 2]"));
+  EXPECT_EQ(invoke(apart, same),
+            "argument 1 (%y) of @negate: expected memory of its own for each "
+            "element, because the kernel writes to it, but got strides "
+            "[0, 3, 1] for shape [2, 2, 3]");
+  EXPECT_THAT(invoke(apart, two), HasSubstr("one stride for each of the 3"));
+  // What is contiguous has strides as well.
+  EXPECT_THAT(invoke({}, turned), HasSubstr("but got strides [6, 3, 1]"));
+  ASSERT_EQ(invoke(apart, {}), "");
+  EXPECT_EQ(y.values[12], -1);
+}
+
+TEST(KernelTest, refusesLayoutsThatNoCallerHas) {
+  for (llvm::StringRef layout :
+       {"strided<[1, 2]>", "strided<[?, ?]>", "strided<[2, 1], offset: 4>",
+        "strided<[2, 1], offset: ?>", "affine_map<(i, j) -> (j, i)>"}) {
+    std::string text =
+        ("func.func @f(%x: memref<2x2xf32, " + layout + ">) { return }").str();
+    EXPECT_THAT(getText(compile(text).takeError()),
+                HasSubstr("memrefs whose last stride is 1 and offset 0"));
+  }
 }
 
 TEST(KernelTest, namesWhatIsWrongWithAnArgument) {

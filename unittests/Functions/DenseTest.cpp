@@ -128,6 +128,61 @@ TEST(DenseCall, ReadsStridesAndWritesToGivenArrays) {
   }
 }
 
+// q, k, v and the output are slices of one array [B,N,4,H,D].
+TEST(DenseCall, ReadsAndWritesBetweenOtherArrays) {
+  Array memory = makeRandom({B, N, 4, H, D}, 1);
+  int64_t shape[] = {B, H, N, D}, strides[] = {N * 4 * H * D, D, 4 * H * D, 1};
+  TensorRef slices[4];
+  std::vector<Array> arrays;
+  for (int64_t i = 0; i < 4; ++i) {
+    slices[i] = memory;
+    slices[i].data = memory.bytes.data() + i * H * D * sizeof(float);
+    slices[i].shape = shape;
+    slices[i].strides = strides;
+    Array &array = arrays.emplace_back(llvm::ArrayRef(shape));
+    for (int64_t b = 0, to = 0; b < B; ++b)
+      for (int64_t h = 0; h < H; ++h)
+        for (int64_t n = 0; n < N; ++n)
+          for (int64_t d = 0; d < D; ++d)
+            array.set(to++,
+                      memory.get((((b * N + n) * 4 + i) * H + h) * D + d));
+  }
+  Array untouched = memory;
+  AttentionResult expected = get(dense(arrays[0], arrays[1], arrays[2]));
+  DenseOptions options;
+  options.output = slices[3];
+  uint64_t before = KernelCache::getGlobal().getStatistics().misses;
+  AttentionResult result = get(dense(slices[0], slices[1], slices[2], options));
+  EXPECT_EQ(result.output.getData(), slices[3].data);
+  EXPECT_EQ(result.output.getStrides(), llvm::ArrayRef(strides));
+  for (int64_t b = 0, from = 0; b < B; ++b)
+    for (int64_t h = 0; h < H; ++h)
+      for (int64_t n = 0; n < N; ++n)
+        for (int64_t d = 0; d < D; ++d) {
+          int64_t at = (((b * N + n) * 4 + 3) * H + h) * D + d;
+          EXPECT_EQ(memory.get(at), expected.output.getDataAs<float>()[from++]);
+          untouched.set(at, memory.get(at));
+        }
+  EXPECT_EQ(memory.bytes, untouched.bytes);
+
+  // One kernel for all strides.
+  EXPECT_EQ(KernelCache::getGlobal().getStatistics().misses, before + 1);
+  Array other = makeRandom({B, H, N + 1, D + 3}, 2);
+  int64_t rows[] = {H * (N + 1) * (D + 3), (N + 1) * (D + 3), D + 3, 1};
+  TensorRef padded = other;
+  padded.shape = shape;
+  padded.strides = rows;
+  get(dense(padded, slices[1], slices[2], options));
+  EXPECT_EQ(KernelCache::getGlobal().getStatistics().misses, before + 1);
+
+  options.output = slices[2];
+  EXPECT_EQ(getText(dense(slices[0], slices[1], slices[2], options)),
+            "output: found memory that overlaps v, needed memory of its own");
+  options.output->data = static_cast<float *>(slices[2].data) + 1;
+  EXPECT_EQ(getText(dense(slices[0], slices[1], slices[2], options)),
+            "output: found memory that overlaps v, needed memory of its own");
+}
+
 TEST(DenseCall, GivesZerosWhereThereIsNothingToRead) {
   Array q = makeRandom({1, 2, 3, 4}, 1), k({1, 1, 0, 4}), v({1, 1, 0, 5});
   DenseOptions options;

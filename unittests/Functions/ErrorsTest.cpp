@@ -134,8 +134,15 @@ TEST(DenseErrors, Memory) {
   options.output->isReadOnly = false;
   options.output->strides = columns;
   EXPECT_EQ(getText(dense(q, k, v, options)),
-            "output: found an array with gaps, in another order or unaligned, "
-            "needed a contiguous one, because it is written to");
+            "output: found an array that is unaligned or has gaps or another "
+            "order along its last axis, needed one that is contiguous there, "
+            "because it is written to");
+  int64_t shared[] = {384, 0, 8, 1};
+  options.output->strides = shared;
+  EXPECT_EQ(getText(dense(q, k, v, options)),
+            "output: found strides (384, 0, 8, 1), by which elements share "
+            "memory, needed memory of its own for each, because it is written "
+            "to");
 }
 
 TEST(DenseErrors, Overlaps) {

@@ -96,26 +96,6 @@ TEST_F(InvokeTest, checksOfCodesTellTheFirstThatIsWrong) {
                "c[0, 0, 1] must be at least 0 and below 99, but got 99");
 }
 
-TEST_F(InvokeTest, checksThatBlocksShareNoByte) {
-  char memory[8];
-  auto check = [&](int64_t first, int64_t firstBytes, int64_t second,
-                   int64_t secondBytes) {
-    return invoke([&] {
-      fovea_rt_check_separate("not 100% apart", memory + first, firstBytes,
-                              memory + second, secondBytes);
-    });
-  };
-  EXPECT_EQ(check(0, 4, 4, 4), FOVEA_RT_OK);
-  EXPECT_EQ(check(4, 4, 0, 4), FOVEA_RT_OK);
-  EXPECT_EQ(check(2, 0, 0, 8), FOVEA_RT_OK);
-  EXPECT_EQ(check(0, 8, 2, 0), FOVEA_RT_OK);
-  EXPECT_EQ(check(0, 5, 4, 4), FOVEA_RT_INVALID_ARGUMENT);
-  EXPECT_STREQ(fovea_rt_last_error(), "not 100% apart");
-  EXPECT_EQ(check(4, 4, 0, 5), FOVEA_RT_INVALID_ARGUMENT);
-  EXPECT_EQ(check(2, 1, 0, 8), FOVEA_RT_INVALID_ARGUMENT);
-  EXPECT_EQ(check(0, 8, 2, 1), FOVEA_RT_INVALID_ARGUMENT);
-}
-
 TEST_F(InvokeTest, checksIntervals) {
   // Two batch entries of one head and three rows; ends two apart.
   std::vector<int32_t> first = {0, 1, 2, 0, 0, 3};

@@ -48,8 +48,13 @@ struct ValueSpec {
   bool isWritten = false;
   /// Extents, `kDynamicExtent` for those known only at run time.
   llvm::SmallVector<int64_t, 4> shape;
+  /// Empty for a tensor that is contiguous in row-major order; otherwise in
+  /// elements, `kDynamicExtent` for those known only at run time. The last one
+  /// is 1.
+  llvm::SmallVector<int64_t, 4> strides;
 
-  /// The type as IR writes it, such as "tensor<1x?x64xf32>".
+  /// The type as IR writes it, such as "tensor<1x?x64xf32>" or, with strides,
+  /// "memref<1x?x64xf32, strided<[?, ?, 1]>>".
   std::string getTypeString() const;
 };
 
@@ -72,7 +77,16 @@ struct TensorRef {
   bool isReadOnly = false;
 };
 
-/// A contiguous tensor that owns its memory.
+/// Whether two tensors share a byte. Where finding out would take too long,
+/// which arrays that lie in one another at odd strides may need, they do.
+bool overlap(const TensorRef &left, const TensorRef &right);
+/// Whether two elements of a tensor may lie at one address.
+bool sharesElements(const TensorRef &tensor);
+
+/// The strides of a tensor, in elements, also of a contiguous one.
+llvm::SmallVector<int64_t, 4> getStrides(const TensorRef &tensor);
+
+/// A tensor that owns its memory, where it is contiguous, or a view.
 class OwnedTensor {
 public:
   using Deleter = void (*)(void *);
@@ -80,9 +94,10 @@ public:
   OwnedTensor() = default;
   /// Takes over `base`, to be released by `deleter`; `data` lies inside it.
   OwnedTensor(void *base, Deleter deleter, void *data, ElementType elementType,
-              llvm::ArrayRef<int64_t> shape)
+              llvm::ArrayRef<int64_t> shape,
+              llvm::ArrayRef<int64_t> strides = {})
       : base(base, deleter), elements(data), elementType(elementType),
-        shape(shape) {}
+        shape(shape), strides(strides) {}
 
   void *getData() const { return elements; }
   template <typename T> T *getDataAs() const {
@@ -90,12 +105,17 @@ public:
   }
   ElementType getElementType() const { return elementType; }
   llvm::ArrayRef<int64_t> getShape() const { return shape; }
+  /// In elements; empty unless this is a view of what has gaps or another
+  /// order.
+  llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   int64_t getNumElements() const;
   int64_t getNumBytes() const {
     return getNumElements() * getByteWidth(elementType);
   }
   /// A view, valid as long as this object.
-  TensorRef getRef() const { return {elements, elementType, shape, {}, false}; }
+  TensorRef getRef() const {
+    return {elements, elementType, shape, strides, false};
+  }
 
   /// Gives up the memory: the caller calls the deleter on `base` when done.
   struct Released {
@@ -108,7 +128,7 @@ private:
   std::unique_ptr<void, Deleter> base{nullptr, [](void *) {}};
   void *elements = nullptr;
   ElementType elementType = ElementType::F32;
-  llvm::SmallVector<int64_t, 4> shape;
+  llvm::SmallVector<int64_t, 4> shape, strides;
 };
 
 /// A zeroed tensor; fails when memory is short. Large ones lie in huge pages

@@ -16,9 +16,9 @@
 // was found and what is needed. All functions may be called from several
 // threads at once.
 //
-// Arrays may have strides; those that are not contiguous are copied. Results
-// are new arrays, or are written to the contiguous arrays that the options
-// name.
+// Arrays may have strides; on the CPU, those whose last axis is contiguous are
+// read in place, others are copied. Results are new arrays, or are written to
+// the arrays that the options name, which may have strides as well.
 //
 //===----------------------------------------------------------------------===//
 

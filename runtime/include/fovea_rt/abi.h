@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 9
+#define FOVEA_RT_ABI_VERSION 10
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))
@@ -183,16 +183,18 @@ FOVEA_RT_EXPORT void fovea_rt_check_cpu(int32_t *state, const char *cpu,
  * The first: null, or not aligned. The second, for the descriptor of a tensor,
  * {base, data, offset, extents[rank], strides[rank]}: extents that are
  * negative, not those in `extents` (INT64_MIN for any), or more than an address
- * space has; strides of another order or with gaps; and, if there are elements,
- * data that is null or not aligned to one.
+ * space has; and, if there are elements, strides that are not those in
+ * `strides` (INT64_MIN for any), where null stands for row-major order without
+ * gaps, or, if the kernel writes to it, let elements share memory; and data
+ * that is null or not aligned to one.
  */
 FOVEA_RT_EXPORT void fovea_rt_check_address(const char *name,
                                             const void *address,
                                             int64_t alignment);
-FOVEA_RT_EXPORT void fovea_rt_check_tensor(const char *name,
-                                           const void *descriptor, int64_t rank,
-                                           const int64_t *extents,
-                                           int64_t element_bytes);
+FOVEA_RT_EXPORT void
+fovea_rt_check_tensor(const char *name, const void *descriptor, int64_t rank,
+                      const int64_t *extents, const int64_t *strides,
+                      int64_t element_bytes, int64_t is_written);
 
 /*
  * Checks a strided array of codes, num_batches x num_heads x num_tokens of
@@ -227,14 +229,14 @@ FOVEA_RT_EXPORT void fovea_rt_check_intervals(
     int64_t last_row_stride, int64_t bound);
 
 /*
- * Fails with FOVEA_RT_INVALID_ARGUMENT and the text `message` if two blocks of
- * memory share a byte.
+ * Fails with FOVEA_RT_INVALID_ARGUMENT and the text `message` if the tensors of
+ * two descriptors overlap, see fovea_rt_overlap.
  */
-FOVEA_RT_EXPORT void fovea_rt_check_separate(const char *message,
-                                             const void *first,
-                                             int64_t first_bytes,
-                                             const void *second,
-                                             int64_t second_bytes);
+FOVEA_RT_EXPORT void
+fovea_rt_check_separate(const char *message, const void *first,
+                        int64_t first_rank, int64_t first_element_bytes,
+                        const void *second, int64_t second_rank,
+                        int64_t second_element_bytes);
 
 /*
  * Checks strided sizes of convolutions, num_batches x num_heads x num_bases of

@@ -91,6 +91,25 @@ FOVEA_RT_EXPORT void fovea_rt_release_scratch(void);
 FOVEA_RT_EXPORT void fovea_rt_release_cache(void);
 
 /*
+ * Whether the tensors of two descriptors, {base, data, offset, extents[rank],
+ * strides[rank]}, have a byte in common. Exact, but for strides that do not lie
+ * in one another, as those of slices do: where finding out would take long, the
+ * answer is yes. Both must be as fovea_rt_check_tensor wants them.
+ */
+FOVEA_RT_EXPORT int32_t fovea_rt_overlap(const void *first, int64_t first_rank,
+                                         int64_t first_element_bytes,
+                                         const void *second,
+                                         int64_t second_rank,
+                                         int64_t second_element_bytes);
+
+/*
+ * Whether two elements of a tensor may lie at one address: unless every stride
+ * steps over all that the smaller ones reach.
+ */
+FOVEA_RT_EXPORT int32_t fovea_rt_shares_elements(const void *descriptor,
+                                                 int64_t rank);
+
+/*
  * A tree of averages over `batches` sequences, as kernels take and return it: a
  * contiguous array [batches][nodes][width], coarsest level first, and, for a
  * tree with padding, [batches][nodes] numbers of tokens. Uninitialised when

@@ -113,6 +113,43 @@ static void checkInterrupt(void) {
   fovea_kernel_destroy(kernel);
 }
 
+/* Rows of three numbers, five numbers apart. */
+static void checkStrides(void) {
+  static const char text[] =
+      "func.func @negate(%x: memref<2x3xf32, strided<[?, 1]>>, %y: "
+      "memref<2x3xf32>) {\n"
+      "  linalg.negf ins(%x : memref<2x3xf32, strided<[?, 1]>>) outs(%y : "
+      "memref<2x3xf32>)\n  return\n}";
+  static const float x[] = {1, 2, 3, 0, 0, 4, 5, 6};
+  static const int64_t shape[] = {2, 3}, strides[] = {5, 1};
+  float y[6];
+  fovea_kernel *kernel;
+  fovea_value_spec spec;
+  fovea_tensor inputs[2];
+  int i;
+  CHECK(fovea_compile(text, strlen(text), NULL, &kernel) == FOVEA_SUCCESS);
+  CHECK(fovea_kernel_argument(kernel, 0, &spec) == FOVEA_SUCCESS);
+  CHECK(spec.strides && spec.strides[0] == FOVEA_DYNAMIC_EXTENT &&
+        spec.strides[1] == 1);
+  CHECK(fovea_kernel_argument(kernel, 1, &spec) == FOVEA_SUCCESS);
+  CHECK(!spec.strides);
+  for (i = 0; i < 2; ++i) {
+    inputs[i].data = i ? y : (float *)x;
+    inputs[i].type = FOVEA_F32;
+    inputs[i].rank = 2;
+    inputs[i].shape = shape;
+    inputs[i].strides = i ? NULL : strides;
+    inputs[i].is_read_only = 0;
+  }
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, NULL, 0) == FOVEA_SUCCESS);
+  for (i = 0; i < 6; ++i)
+    CHECK(y[i] == -(i + 1));
+  inputs[1].strides = strides;
+  CHECK(fovea_kernel_invoke(kernel, inputs, 2, NULL, 0) == FOVEA_FAILURE);
+  CHECK(strstr(fovea_last_error(), "contiguous") != NULL);
+  fovea_kernel_destroy(kernel);
+}
+
 int main(void) {
   fovea_compile_options options;
   fovea_kernel *kernel = NULL, *again = NULL;
@@ -178,6 +215,7 @@ int main(void) {
   fovea_result_destroy(result);
   fovea_result_destroy(NULL);
   fovea_kernel_destroy(NULL);
+  checkStrides();
   checkInterrupt();
   printf("fovea %s works from C\n", fovea_version());
   return 0;

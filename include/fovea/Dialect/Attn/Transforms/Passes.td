@@ -118,7 +118,8 @@ def CheckMemoryPass : Pass<"attn-check-memory", "::mlir::func::FuncOp"> {
     are allocated.
 
     So are buffers in a memory space, as of a GPU's workgroup, outside of a kernel:
-    callers and the host have none.
+    callers and the host have none. And arguments with strides whose last one is not
+    1, and any on a GPU, whose kernels read whole rows at known places.
   }];
 }
 

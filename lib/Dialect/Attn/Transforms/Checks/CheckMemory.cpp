@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -50,6 +51,31 @@ static bool isElsewhere(Type type) {
   return memref && memref.getMemorySpace();
 }
 
+/// Kernels read vectors of a row, and those of GPUs whole rows at fixed places.
+static LogicalResult checkLayout(func::FuncOp function, unsigned index) {
+  auto layout = function.getArgAttrOfType<MemRefLayoutAttrInterface>(
+      index, bufferization::BufferizationDialect::kBufferLayoutAttrName);
+  Type type = function.getArgumentTypes()[index];
+  auto memref = dyn_cast<MemRefType>(type);
+  if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && layout)
+    memref =
+        MemRefType::get(tensor.getShape(), tensor.getElementType(), layout);
+  if (!memref || memref.getLayout().isIdentity())
+    return success();
+  if (fovea::attn::isForGPU(function))
+    return function.emitOpError("has argument ")
+           << index << " of type " << memref
+           << ", but kernels of GPUs take contiguous arguments only";
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(strides, offset)) ||
+      (!strides.empty() && strides.back() != 1))
+    return function.emitOpError("has argument ")
+           << index << " of type " << memref
+           << ", but kernels need a last stride of 1";
+  return success();
+}
+
 namespace {
 struct CheckMemoryPass
     : fovea::attn::impl::CheckMemoryPassBase<CheckMemoryPass> {
@@ -68,8 +94,9 @@ struct CheckMemoryPass
              << what << " of type " << type << ", but no process can address 2^"
              << kAddressBits << " bytes";
     };
-    for (Type type : function.getArgumentTypes())
-      if (check(function, "an argument", type).wasInterrupted())
+    for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
+      if (check(function, "an argument", type).wasInterrupted() ||
+          failed(checkLayout(function, index)))
         return signalPassFailure();
     WalkResult walk = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isa<gpu::LaunchOp>(op))

@@ -1,0 +1,111 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arrays whose rows are contiguous, wherever they lie, are read and written there."""
+
+import numpy as np
+import pytest
+from call_cases import FUNCTIONS, case
+from conftest import TYPES
+
+import fovea
+
+
+def spread(array):
+    """The same numbers in memory of another order and with gaps between rows, which hold NaNs."""
+    order = (*range(1, array.ndim - 1), 0, array.ndim - 1)
+    extents = [array.shape[axis] + 1 for axis in order[:-1]] + [array.shape[-1] + 3]
+    whole = np.full(extents, np.nan if array.dtype.kind not in "iub" else 77).astype(array.dtype)
+    view = whole[tuple(slice(1, None) for _ in order[:-1]) + (slice(2, -1),)]
+    view = view.transpose(np.argsort(order))
+    view[...] = array
+    return view
+
+
+def scatter(array):
+    """The same numbers in memory that a kernel cannot read rows of."""
+    whole = np.repeat(array, 2, axis=-1)
+    return whole[..., ::2]
+
+
+def change(change_array, value):
+    """`value` with all arrays in it changed."""
+    if isinstance(value, np.ndarray):
+        return change_array(value) if value.ndim > 1 else value
+    if isinstance(value, list | tuple):
+        return [change(change_array, each) for each in value]
+    if isinstance(value, dict):
+        return {name: change(change_array, each) for name, each in value.items()}
+    if isinstance(value, fovea.Tree):
+        counts = None if value.counts is None else change_array(value.counts)
+        return fovea.Tree(change_array(value.nodes), counts, value.ratio, value.levels)
+    return value
+
+
+def leaves(value):
+    """All arrays of a result, in order."""
+    if isinstance(value, fovea.Tree):
+        value = value.nodes, value.counts
+    if isinstance(value, list | tuple):
+        return [leaf for each in value for leaf in leaves(each)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def same(found, expected):
+    found, expected = leaves(found), leaves(expected)
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        assert one.tobytes() == other.tobytes()
+
+
+def test_spread():
+    array = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    found = spread(array)
+    assert np.array_equal(found, array) and not found.flags.c_contiguous
+    assert found.strides[-1] == found.itemsize
+    assert spread(array[0, 0]).strides[-1] == found.itemsize
+    with pytest.raises(AssertionError):
+        same(array, found + 1)
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_same_bits_as_contiguous(name, type):
+    function, arguments, options = case(name, type)
+    expected = function(*arguments, **options)
+    assert all(np.isfinite(leaf.astype(float)).any() for leaf in leaves(expected))
+    # Functions write to some of their arguments.
+    function, arguments, options = case(name, type)
+    found = function(*change(spread, arguments), **change(spread, options))
+    same(found, expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_reference_reads_them_as_well(name):
+    function, arguments, options = case(name, "float32")
+    expected = function(*arguments, **options, target="reference")
+    function, arguments, options = case(name, "float32")
+    same(function(*change(spread, arguments), **change(spread, options), target="reference"), expected)
+
+
+def test_compiled_functions():
+    kernel = fovea.compile(
+        """
+!rows = memref<2x4x7x5xf32, strided<[?, ?, ?, 1]>>
+func.func @copy(%x: tensor<2x4x7x5xf32> {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %y: !rows) {
+  bufferization.materialize_in_destination %x in writable %y : (tensor<2x4x7x5xf32>, !rows) -> ()
+  return
+}"""
+    )
+    x = np.arange(280, dtype=np.float32).reshape(2, 4, 7, 5)
+    y = spread(np.zeros_like(x))
+    kernel(spread(x), y)
+    assert np.array_equal(x, y)
+    # Read from a copy, but never written to one.
+    kernel(scatter(-x), y)
+    assert np.array_equal(-x, y)
+    with pytest.raises(ValueError, match=r"argument 1 \(%y\) of @copy: found an array with gaps"):
+        kernel(x, scatter(y))
+    with pytest.raises(ValueError, match="memory of its own for each element"):
+        kernel(x, np.lib.stride_tricks.as_strided(y, y.shape, (0, *y.strides[1:])))

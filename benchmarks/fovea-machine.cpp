@@ -146,7 +146,7 @@ static Error addCompilation(StringRef path, double seconds,
   return Error::success();
 }
 
-int main(int argc, char **argv) {
+int fovea_machine_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   // The options of LLVM's own libraries are not part of this tool.
   cl::ResetCommandLineParser();

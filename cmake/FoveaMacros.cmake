@@ -46,18 +46,27 @@ target_compile_options(fovea_includes INTERFACE ${definitions})
 
 include(FoveaPrecompiledHeaders)
 
+# Links what of MLIR is named: that is libMLIR.so, or the archives.
+function(fovea_link_mlir name)
+  if(FOVEA_STATIC_LLVM)
+    target_link_libraries(${name} PUBLIC fovea_static_llvm)
+  elseif(ARGN)
+    mlir_target_link_libraries(${name} PUBLIC ${ARGN})
+  endif()
+endfunction()
+
 # add_fovea_library(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>)
 # A static library, made by MLIR's function <add_mlir_...library> of the same
 # kind. LINK names the libraries whose headers it includes: utils/check_layers.py
-# looks. MLIR libraries are replaced by libMLIR.so.
+# looks.
 function(add_fovea_library_of_kind add name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
   cmake_language(CALL ${add} ${name} ${ARG_UNPARSED_ARGUMENTS}
     EXCLUDE_FROM_LIBMLIR DISABLE_INSTALL DEPENDS fovea-headers)
   target_link_libraries(${name} PUBLIC ${ARG_LINK} fovea_includes
                                 PRIVATE fovea_options)
+  fovea_link_mlir(${name} ${ARG_MLIR})
   if(ARG_MLIR)
-    mlir_target_link_libraries(${name} PUBLIC ${ARG_MLIR})
     target_precompile_headers(${name} REUSE_FROM fovea_precompiled)
   endif()
   set_property(GLOBAL APPEND PROPERTY FOVEA_LIBRARIES ${name})
@@ -107,13 +116,20 @@ function(add_fovea_shared_library name)
 endfunction()
 
 # add_fovea_tool(<name> <sources...> LINK <targets...> MLIR <MLIR libraries...>)
+# A program, and the library <name>-main with all of it in the function
+# <name>_main, with _ for -.
 function(add_fovea_tool name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
-  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
-  add_dependencies(${name} fovea-headers)
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} fovea_includes fovea_options)
-  mlir_target_link_libraries(${name} PRIVATE ${ARG_MLIR})
-  target_link_libraries(${name} PRIVATE LLVM)
+  add_library(${name}-main STATIC ${ARG_UNPARSED_ARGUMENTS})
+  add_dependencies(${name}-main fovea-headers)
+  target_link_libraries(${name}-main PUBLIC ${ARG_LINK} fovea_includes
+                                     PRIVATE fovea_options)
+  fovea_link_mlir(${name}-main ${ARG_MLIR})
+  string(REPLACE "-" "_" main ${name}_main)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/ToolMain.cpp.in
+    ${CMAKE_CURRENT_BINARY_DIR}/Main.cpp @ONLY)
+  add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/Main.cpp)
+  target_link_libraries(${name} PRIVATE ${name}-main fovea_options)
   # It starts from wherever it is installed to.
   set_target_properties(${name} PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${LLVM_LIBRARY_DIR}")

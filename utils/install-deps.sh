@@ -19,6 +19,8 @@ packages=(
   # The compiler and the libraries Fovea is made of.
   clang-22 lld-22 libclang-rt-22-dev
   llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  # What a wheel links beside them.
+  libzstd-dev zlib1g-dev
   # Build tools.
   cmake ninja-build ccache clang-format-22 clang-tidy-22 git
   # Tests and the Python package.

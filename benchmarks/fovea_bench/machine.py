@@ -94,7 +94,7 @@ def build_flags(build):
 
 def describe(source, build, cpus):
     return {
-        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": _cpu_name(),
         "cpus": len(cpus),
         "affinity": cpus,

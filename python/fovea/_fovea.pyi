@@ -59,6 +59,9 @@ class Kernel:
 class Memory:
     """The memory of a result, which its array holds."""
 
+def run_tool(name: str, arguments: list[str]) -> int:
+    """Runs one of the command-line tools in this process, and returns its status."""
+
 def __getattr__(name: str) -> Callable[..., Any]:
     """The functions of the package: they take what those of the same names do, by
     position, `target` last."""

@@ -490,7 +490,7 @@ nb::object python::toArray(OwnedTensor tensor, std::optional<int> device) {
       nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
   nb::object shape = nb::steal(PyTuple_New(tensor.getShape().size()));
   for (auto [index, extent] : enumerate(tensor.getShape()))
-    PyTuple_SET_ITEM(shape.ptr(), index, PyLong_FromLongLong(extent));
+    PyTuple_SetItem(shape.ptr(), index, PyLong_FromLongLong(extent));
   nb::handle type = getArrayType(tensor.getElementType());
   return nb::handle(makeArray)(shape, type, nb::cast(std::move(tensor)));
 }

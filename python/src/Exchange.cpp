@@ -52,11 +52,10 @@ struct python::ExchangeTable {
 // Classes
 //===----------------------------------------------------------------------===//
 
-static const ExchangeTable *findTable(PyTypeObject *type) {
+static const ExchangeTable *findTable(nb::handle type) {
   static PyObject *name =
       PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-  nb::object capsule =
-      nb::steal(PyObject_GetAttr(reinterpret_cast<PyObject *>(type), name));
+  nb::object capsule = nb::steal(PyObject_GetAttr(type.ptr(), name));
   if (!capsule.is_valid()) {
     PyErr_Clear();
     return nullptr;
@@ -74,13 +73,13 @@ static const ExchangeTable *findTable(PyTypeObject *type) {
 Exchange Exchange::find(nb::handle object) {
   // Arguments of a call are of one class, as a rule. It is kept for good, so
   // that no other comes to lie at its address.
-  static PyTypeObject *last = nullptr;
+  static nb::handle last;
   static const ExchangeTable *table = nullptr;
-  PyTypeObject *type = Py_TYPE(object.ptr());
-  if (type != last) {
+  nb::handle type = object.type();
+  if (!type.is(last)) {
     table = findTable(type);
-    Py_INCREF(type);
-    Py_XDECREF(last);
+    type.inc_ref();
+    last.dec_ref();
     last = type;
   }
   return Exchange(table);

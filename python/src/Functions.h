@@ -37,6 +37,7 @@ void defineAttention(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
 void defineRope(nanobind::module_ &m);
+void defineTools(nanobind::module_ &m);
 void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
 
@@ -46,6 +47,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineConv(m);
   defineLowRank(m);
   defineRope(m);
+  defineTools(m);
   defineTree(m);
   defineVQ(m);
 }

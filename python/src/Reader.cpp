@@ -42,9 +42,10 @@ Reader::Reader(nb::args given, bool givesTensors) : given(given) {
 // Options
 //===----------------------------------------------------------------------===//
 
-/// Whether `object` is a boolean of NumPy, whose name depends on the version.
 static bool isNumPyBool(nb::handle object) {
-  return StringRef(Py_TYPE(object.ptr())->tp_name).starts_with("numpy.bool");
+  static PyObject *type =
+      nb::object(nb::module_::import_("numpy").attr("bool_")).release().ptr();
+  return object.type().ptr() == type;
 }
 
 bool Reader::flag(StringRef name) {
@@ -73,7 +74,7 @@ int64_t Reader::toInteger(nb::handle found, StringRef name, int64_t least) {
 double Reader::number(StringRef name, StringRef kind) {
   nb::handle found = object();
   if (PyFloat_CheckExact(found.ptr()))
-    return PyFloat_AS_DOUBLE(found.ptr());
+    return PyFloat_AsDouble(found.ptr());
   nb::object number;
   if (!PyBool_Check(found.ptr()) && !PyUnicode_Check(found.ptr()) &&
       !PyBytes_Check(found.ptr()) && !isNumPyBool(found))
@@ -162,7 +163,7 @@ SmallVector<TensorRef> Reader::arrays(StringRef name, int64_t needed) {
   nb::object iterator = nb::steal(PyObject_GetIter(list.ptr()));
   if (!iterator.is_valid()) {
     PyErr_Clear();
-    raiseValueError(name + ": found " + Py_TYPE(list.ptr())->tp_name +
+    raiseValueError(name + ": found " + nb::inst_name(list).c_str() +
                     ", needed a list of " + Twine(needed) + " arrays");
   }
   SmallVector<TensorRef> found;

@@ -18,9 +18,12 @@
 using namespace llvm;
 using namespace fovea;
 
-static cl::OptionCategory category("fovea-compile options");
-
-static cl::extrahelp examples(R"(
+namespace {
+/// The options, which exist while the tool runs: others with the same names are
+/// those of other tools in the process.
+struct CommandLine {
+  cl::OptionCategory category{"fovea-compile options"};
+  cl::extrahelp examples{R"(
 EXAMPLES:
   A function as a shared library, with a C header that says how it is called:
     fovea-compile dense.mlir --emit=so -o dense.so
@@ -30,56 +33,56 @@ EXAMPLES:
     fovea-compile dense.mlir --emit=asm
   Its GPU kernels:
     fovea-compile dense.mlir --target=nvvm --chip=sm_90a --emit=ptx
-)");
-
-static cl::opt<std::string> inputPath(cl::Positional, cl::Required,
-                                      cl::desc("<file.mlir, or - for stdin>"),
-                                      cl::cat(category));
-static cl::opt<std::string>
-    outputPath("o", cl::init("-"), cl::cat(category),
-               cl::desc("file to write; '-', the default for text, is standard "
-                        "output"),
-               cl::value_desc("file"));
-static cl::opt<std::string>
-    headerPath("header", cl::cat(category),
-               cl::desc("also write a C header; for obj and so it is otherwise "
-                        "named like the output"),
-               cl::value_desc("file.h"));
-static cl::opt<std::string> targetName("target", cl::init("cpu"),
-                                       cl::cat(category),
-                                       cl::desc("cpu or nvvm"));
-static cl::opt<CodeKind> kind(
-    "emit", cl::init(CodeKind::Object), cl::cat(category),
-    cl::desc("what to write:"),
-    cl::values(
-        clEnumValN(CodeKind::MLIR, "mlir",
-                   "IR after the pipeline; for nvvm, kernels in the NVVM "
-                   "dialect"),
-        clEnumValN(CodeKind::LLVM, "llvm", "LLVM IR of the host's code"),
-        clEnumValN(CodeKind::Assembly, "asm", "assembly of the host's code"),
-        clEnumValN(CodeKind::Object, "obj",
-                   "an object file; for nvvm, with the GPU's code inside"),
-        clEnumValN(CodeKind::SharedLibrary, "so", "the same, linked"),
-        clEnumValN(CodeKind::PTX, "ptx", "PTX of all kernels"),
-        clEnumValN(CodeKind::Cubin, "cubin",
-                   "machine code of all kernels, by ptxas")));
-static cl::opt<std::string>
-    cpuName("cpu", cl::init("native"), cl::cat(category),
-            cl::desc("CPU to compile for, as LLVM names it"));
-static cl::opt<std::string>
-    chipName("chip", cl::init("sm_80"), cl::cat(category),
-             cl::desc("GPU to compile for, as LLVM names it, such as sm_90a"));
-static cl::opt<std::string> f32Math(
-    "f32", cl::init("tf32x3"), cl::cat(category),
-    cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as "
-             "f32, tf32, or exact, without tensor cores"));
-static cl::opt<std::string>
-    entryName("entry", cl::cat(category),
-              cl::desc("function to compile (default: the first public one)"),
-              cl::value_desc("name"));
-static cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
-                                  cl::desc("effort of LLVM's optimizer on the "
-                                           "host's code, 0 to 3"));
+)"};
+  cl::opt<std::string> inputPath{cl::Positional, cl::Required,
+                                 cl::desc("<file.mlir, or - for stdin>"),
+                                 cl::cat(category)};
+  cl::opt<std::string> outputPath{
+      "o", cl::init("-"), cl::cat(category),
+      cl::desc("file to write; '-', the default for text, is standard "
+               "output"),
+      cl::value_desc("file")};
+  cl::opt<std::string> headerPath{
+      "header", cl::cat(category),
+      cl::desc("also write a C header; for obj and so it is otherwise "
+               "named like the output"),
+      cl::value_desc("file.h")};
+  cl::opt<std::string> targetName{"target", cl::init("cpu"), cl::cat(category),
+                                  cl::desc("cpu or nvvm")};
+  cl::opt<CodeKind> kind{
+      "emit", cl::init(CodeKind::Object), cl::cat(category),
+      cl::desc("what to write:"),
+      cl::values(
+          clEnumValN(CodeKind::MLIR, "mlir",
+                     "IR after the pipeline; for nvvm, kernels in the NVVM "
+                     "dialect"),
+          clEnumValN(CodeKind::LLVM, "llvm", "LLVM IR of the host's code"),
+          clEnumValN(CodeKind::Assembly, "asm", "assembly of the host's code"),
+          clEnumValN(CodeKind::Object, "obj",
+                     "an object file; for nvvm, with the GPU's code inside"),
+          clEnumValN(CodeKind::SharedLibrary, "so", "the same, linked"),
+          clEnumValN(CodeKind::PTX, "ptx", "PTX of all kernels"),
+          clEnumValN(CodeKind::Cubin, "cubin",
+                     "machine code of all kernels, by ptxas"))};
+  cl::opt<std::string> cpuName{
+      "cpu", cl::init("native"), cl::cat(category),
+      cl::desc("CPU to compile for, as LLVM names it")};
+  cl::opt<std::string> chipName{
+      "chip", cl::init("sm_80"), cl::cat(category),
+      cl::desc("GPU to compile for, as LLVM names it, such as sm_90a")};
+  cl::opt<std::string> f32Math{
+      "f32", cl::init("tf32x3"), cl::cat(category),
+      cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as "
+               "f32, tf32, or exact, without tensor cores")};
+  cl::opt<std::string> entryName{
+      "entry", cl::cat(category),
+      cl::desc("function to compile (default: the first public one)"),
+      cl::value_desc("name")};
+  cl::opt<unsigned> optLevel{"opt-level", cl::init(1), cl::cat(category),
+                             cl::desc("effort of LLVM's optimizer on the "
+                                      "host's code, 0 to 3")};
+};
+} // namespace
 
 static bool isBinary(CodeKind kind) {
   return kind == CodeKind::Object || kind == CodeKind::SharedLibrary ||
@@ -98,44 +101,45 @@ static Error writeFile(StringRef path, StringRef text) {
   return Error::success();
 }
 
-static int runMain() {
+static int run(const CommandLine &line) {
   CompileOptions options;
-  if (targetName == "nvvm")
+  if (line.targetName == "nvvm")
     options.target = fovea::Target::GPU;
-  else if (targetName != "cpu")
-    return fail("unknown target '" + targetName +
+  else if (line.targetName != "cpu")
+    return fail("unknown target '" + line.targetName +
                 "'; expected 'cpu' or 'nvvm'");
   if (options.target == fovea::Target::CPU &&
-      (chipName.getNumOccurrences() || f32Math.getNumOccurrences()))
+      (line.chipName.getNumOccurrences() || line.f32Math.getNumOccurrences()))
     return fail("--chip and --f32 are for GPUs: expected --target=nvvm");
-  if (optLevel > 3)
-    return fail("expected --opt-level of 0 to 3, but got " + Twine(optLevel));
-  if (isBinary(kind) && outputPath.getNumOccurrences() == 0)
+  if (line.optLevel > 3)
+    return fail("expected --opt-level of 0 to 3, but got " +
+                Twine(line.optLevel));
+  if (isBinary(line.kind) && line.outputPath.getNumOccurrences() == 0)
     return fail("machine code goes to a file: expected -o with its name, or "
                 "--emit=asm for text");
-  options.cpu = cpuName;
-  options.chip = chipName;
-  options.f32 = f32Math;
-  options.entry = entryName;
-  options.optLevel = optLevel;
-  options.sourceName = inputPath;
+  options.cpu = line.cpuName;
+  options.chip = line.chipName;
+  options.f32 = line.f32Math;
+  options.entry = line.entryName;
+  options.optLevel = line.optLevel;
+  options.sourceName = line.inputPath;
   ErrorOr<std::unique_ptr<MemoryBuffer>> file =
-      MemoryBuffer::getFileOrSTDIN(inputPath);
+      MemoryBuffer::getFileOrSTDIN(line.inputPath);
   if (!file)
-    return fail("cannot read '" + inputPath +
+    return fail("cannot read '" + line.inputPath +
                 "': " + file.getError().message());
   Expected<CompiledCode> code =
-      compileAheadOfTime((*file)->getBuffer(), options, kind);
+      compileAheadOfTime((*file)->getBuffer(), options, line.kind);
   if (!code)
     return fail(toString(code.takeError()));
-  if (!headerPath.empty() && code->header.empty())
+  if (!line.headerPath.empty() && code->header.empty())
     return fail("only assembly, objects and libraries have a C header");
-  if (Error error = writeFile(outputPath, code->code))
+  if (Error error = writeFile(line.outputPath, code->code))
     return fail(toString(std::move(error)));
-  std::string header = headerPath;
-  if (header.empty() && !code->header.empty() && outputPath != "-" &&
-      (kind == CodeKind::Object || kind == CodeKind::SharedLibrary)) {
-    SmallString<128> path(outputPath);
+  std::string header = line.headerPath;
+  if (header.empty() && !code->header.empty() && line.outputPath != "-" &&
+      (line.kind == CodeKind::Object || line.kind == CodeKind::SharedLibrary)) {
+    SmallString<128> path(line.outputPath);
     sys::path::replace_extension(path, "h");
     header = path.str().str();
   }
@@ -146,10 +150,11 @@ static int runMain() {
   return 0;
 }
 
-int main(int argc, char **argv) {
+int fovea_compile_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
-  cl::HideUnrelatedOptions(category);
+  CommandLine line;
+  cl::HideUnrelatedOptions(line.category);
   cl::ParseCommandLineOptions(argc, argv,
                               "Compile a function on tensors to a file\n");
-  return runWithOutput("fovea-compile", runMain);
+  return runWithOutput("fovea-compile", [&] { return run(line); });
 }

@@ -58,7 +58,7 @@ static int fail(Error error) {
   return 1;
 }
 
-int main(int argc, char **argv) {
+int fovea_lsp_server_main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   return fovea::runWithOutput("fovea-lsp-server", [&] {

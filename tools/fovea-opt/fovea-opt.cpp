@@ -22,7 +22,7 @@
 
 using namespace mlir;
 
-static llvm::cl::extrahelp examples(R"(
+static constexpr const char *kExamples = R"(
 EXAMPLES:
   The sources that attention patterns are made of:
     fovea-opt kernel.mlir --attn-expand-patterns --canonicalize
@@ -35,7 +35,7 @@ EXAMPLES:
   What was decided, and why:
     fovea-opt kernel.mlir --attn-cpu-pipeline --remarks-filter='attn.*' --remark-policy=all -o /dev/null
 docs/Pipelines.md tells about the passes.
-)");
+)";
 
 /// Upstream's driver, with the dialect loaded before passes are made: its
 /// canonicalization comes before patterns of upstream that crash, also for IR
@@ -70,13 +70,14 @@ static LogicalResult run(int argc, char **argv, StringRef input,
   return success();
 }
 
-int main(int argc, char **argv) {
+int fovea_opt_main(int argc, char **argv) {
   DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();
   return fovea::runWithOutput("fovea-opt", [&] {
     std::string header =
         registerCLIOptions("Fovea attention compiler driver\n", registry);
+    llvm::cl::extrahelp examples(kExamples);
     fovea::opt::arrangeHelp();
     auto [input, output] = parseCLIOptions(argc, argv, header);
     return asMainReturnCode(run(argc, argv, input, output, registry));

@@ -15,7 +15,7 @@
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 #include "llvm/Support/raw_ostream.h"
 
-int main(int argc, char **argv) {
+int fovea_reduce_main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();

@@ -388,7 +388,7 @@ static int runMain() {
   return checker.allAgree ? 0 : 1;
 }
 
-int main(int argc, char **argv) {
+int fovea_run_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   simt::registerEmulator();
   Expected<run::Options> parsed = run::parseOptions(argc, argv);

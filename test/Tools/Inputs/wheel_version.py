@@ -5,8 +5,8 @@
 
 import os
 import sys
-
 import tomllib
+
 from scikit_build_core.metadata import regex
 
 os.chdir(sys.argv[1])

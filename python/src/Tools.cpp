@@ -1,0 +1,55 @@
+//===- Tools.cpp - The tools as functions ---------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A wheel has LLVM once: in the extension, and so the tools are in it, too.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Functions.h"
+#include "Running.h"
+#include "llvm/ADT/Twine.h"
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+#define FOVEA_TOOL(name, main) int main(int argc, char **argv);
+#include "Tools.inc"
+#undef FOVEA_TOOL
+
+using Main = int(int, char **);
+
+static constexpr std::pair<StringLiteral, Main *> tools[] = {
+#define FOVEA_TOOL(name, main) {name, &main},
+#include "Tools.inc"
+#undef FOVEA_TOOL
+};
+
+/// What the program of that name returns when it ends.
+static int runTool(std::string name, std::vector<std::string> arguments) {
+  for (auto [toolName, main] : tools) {
+    if (name != toolName)
+      continue;
+    std::vector<char *> argv = {name.data()};
+    for (std::string &argument : arguments)
+      argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    return main(int(argv.size() - 1), argv.data());
+  }
+  std::string names;
+  for (auto [toolName, main] : tools)
+    names += (names.empty() ? "" : ", ") + toolName.str();
+  raiseValueError("name: found '" + name + "', needed one of " + names);
+}
+
+void python::defineTools(nb::module_ &m) {
+  m.def("run_tool", &runTool, nb::arg("name"), nb::arg("arguments"));
+}

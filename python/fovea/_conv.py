@@ -83,7 +83,7 @@ class SlidingGroup:
         self.group = check.integer("group", group, 1)
 
 
-def _group(mask: Any) -> int | None:
+def sliding_group(mask: Any) -> int | None:
     """The group of a mask; None for a causal one."""
     if isinstance(mask, SlidingGroup):
         return mask.group
@@ -126,7 +126,7 @@ def conv(
     check.flags(return_counts=return_counts)
     present = check.tokens(token_mask, lengths, "token_mask")
     search = num_basis, window, delta, epsilon, scale
-    results = _fovea.conv(q, k, v, *search, _group(mask), algorithm, *present, target)
+    results = _fovea.conv(q, k, v, *search, sliding_group(mask), algorithm, *present, target)
     return results if return_counts else results[0]
 
 
@@ -187,5 +187,5 @@ def conv_backward(
     present = check.tokens(token_mask, lengths, "token_mask")
     search = num_basis, window, delta, epsilon, scale
     return _fovea.conv_backward(
-        d_out, q, k, v, out, *search, _group(mask), algorithm, *present, target
+        d_out, q, k, v, out, *search, sliding_group(mask), algorithm, *present, target
     )

@@ -16,10 +16,13 @@ An entry of FUNCTIONS reads
 The first line has the arguments of the compiled function, in its order and without the
 target.  A letter in brackets is an axis; extents that do not follow from arguments are
 given by name.  An argument without a type is a flag that asks for a result, and always
-set.  A result `if` some arguments is there where one of them is given or true.  The
-third line has the arguments of the backward function: arguments and results by their
-names, gradients of results behind "d_".  It returns the gradients of the fourth line,
-where these are given, with the shapes and types of what they are for.
+set; `int[]` is a dictionary, whose keys and values follow each other.  A result `if` some
+arguments is there where one of them is given or true.  The third line has the arguments of
+the backward function: arguments and results by their names, gradients of results behind
+"d_", and a/b for a where b is there.  It returns the
+gradients of the fourth line, where their arguments are given, in the shapes and types of
+these; axes in brackets say what the shape is where the backward function does not take the
+argument, or takes one of another shape.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ Shape = tuple[Any, ...]
 
 
 class Argument(NamedTuple):
-    """`kind` is the type as PyTorch writes it in schemas, empty for a flag that is set;
-    `axes` are None where an array is broadcast or its rank is no constant."""
+    """`kind` is the type as PyTorch writes it in schemas, empty for a flag that is set; `axes`
+    are None where an array is broadcast or its rank is no constant."""
 
     name: str
     kind: str
@@ -55,12 +58,18 @@ class Argument(NamedTuple):
 
 class Result(NamedTuple):
     """`like` names the argument whose type it has; "sums" stands for that of sums, float32
-    or, for float64, float64, and "int32" for itself."""
+    or, for float64, float64, and "int32" or "int64" for itself."""
 
     name: str
     axes: str
     like: str
     conditions: tuple[str, ...]
+
+    def is_there(self, values: Mapping[str, Any]) -> bool:
+        """In a call with these values of arguments."""
+        return not self.conditions or any(
+            values[each] is not None and values[each] is not False for each in self.conditions
+        )
 
 
 class Declaration(NamedTuple):
@@ -68,6 +77,8 @@ class Declaration(NamedTuple):
     results: tuple[Result, ...]
     backward: tuple[str, ...]
     gradients: tuple[str, ...]
+    #: None for a gradient like its argument.
+    gradient_axes: tuple[str | None, ...]
     extents: Mapping[str, Callable[..., Any]]
 
     @property
@@ -81,10 +92,15 @@ class Declaration(NamedTuple):
         there; those of others may be missing."""
         known = {each.name: each for each in self.arguments}
         for result in self.results:
-            known[result.name] = Argument(result.name, "Tensor", result.axes)
+            kind = "Tensor?" if result.conditions else "Tensor"
+            known[result.name] = Argument(result.name, kind, result.axes)
             name = f"d_{result.name}"
             known[name] = Argument(name, "Tensor" if name == self.backward[0] else "Tensor?", result.axes)
-        return tuple(known[name] for name in self.backward)
+        found = []
+        for each in self.backward:
+            name, *condition = each.split("/")
+            found.append(known[name]._replace(kind="Tensor?") if condition else known[name])
+        return tuple(found)
 
     def bind(self, arguments: Sequence[Argument], values: Sequence[Any]) -> dict[str, Any]:
         """The extents of axes, from the values of arguments of the function or of its backward
@@ -109,13 +125,9 @@ class Declaration(NamedTuple):
     def shapes(self, values: Sequence[Any]) -> list[Shape | None]:
         """Of every result, None for one that is not there, for values of `self.values`."""
         extents = self.bind(self.values, values)
-        given = {
-            argument.name for argument, value in zip(self.values, values) if value is not None and value is not False
-        }
+        named = {argument.name: value for argument, value in zip(self.values, values)}
         return [
-            tuple(extents[axis] for axis in result.axes)
-            if not result.conditions or given.intersection(result.conditions)
-            else None
+            tuple(extents[axis] for axis in result.axes) if result.is_there(named) else None
             for result in self.results
         ]
 
@@ -124,12 +136,11 @@ class Declaration(NamedTuple):
         `self.backward_arguments`; with each an array of its type."""
         arguments = self.backward_arguments
         named = {argument.name: value for argument, value in zip(arguments, values)}
-        axes = {argument.name: argument.axes for argument in self.arguments}
         found: list[tuple[Shape, Any]] = []
-        for name in self.gradients:
-            if name not in named:
+        for name, axes in zip(self.gradients, self.gradient_axes):
+            if axes is not None:
                 extents = self.bind(arguments, values)
-                found.append((tuple(extents[axis] for axis in axes[name] or ""), values[0]))
+                found.append((tuple(extents[axis] for axis in axes), values[0]))
                 continue
             value = named[name]
             arrays = value if isinstance(value, (list, tuple)) else [value]
@@ -158,7 +169,8 @@ def declare(
             for name, axes, like, conditions in _match(_RESULT, results)
         ),
         tuple(backward.split()),
-        tuple(gradients.split()),
+        tuple(each.split("[")[0] for each in gradients.split()),
+        tuple(each[each.index("[") + 1 : -1] if "[" in each else None for each in gradients.split()),
         extents,
     )
 
@@ -168,15 +180,16 @@ def declare(
 # ----------------------------------------------------------------------------
 
 
-def _segment(N: Any, ratio: int, levels: int | None) -> int:
-    """Tokens of a root, of which there is one without `levels`."""
-    return N if levels is None else ratio**levels
-
-
-def _nodes(N: Any, ratio: int, levels: int | None, **_: Any) -> Any:
+def _nodes(N: Any, ratio: int, levels: int, **_: Any) -> Any:
     """A geometric sum: a root, its children and so on, for every root."""
-    segment = _segment(N, ratio, levels)
+    segment = ratio**levels
     return N // segment * ((segment * ratio - 1) // (ratio - 1))
+
+
+def _selected(n: Any, ratio: int, levels: int, budgets: Sequence[int], **_: Any) -> Any:
+    """Splitting a node puts `ratio` in its place."""
+    roots = _tokens(n, ratio, levels) // ratio**levels
+    return roots + sum(budgets[1::2]) * (ratio - 1)
 
 
 def _tokens(n: Any, ratio: int, levels: int, **_: Any) -> Any:
@@ -198,6 +211,7 @@ _LINEAR = (
     "Tensor[] query_weights, Tensor[] key_weights, Tensor[] value_weights, Tensor[]? query_biases, "
     "Tensor[]? key_biases, Tensor[]? value_biases, float? scale, bool causal, bool allow_query_lookahead"
 )
+_VQ = "SymInt block, Tensor? bias, float scale, str weighting"
 _SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
 _TREE = "Tensor nodes[BnF], Tensor? counts[Bn], int ratio, int levels"
 _TURNS = (
@@ -228,6 +242,20 @@ FUNCTIONS: dict[str, Declaration] = {
         "out[BHNE] like q",
         "d_out q k v group " + _names(_LINEAR + _TOKENS),
         "q k v query_weights key_weights value_weights query_biases key_biases value_biases",
+    ),
+    # The compiled function has no `keys`, in a state or as a result: it stands for the
+    # quantized keys of the tokens that a state keeps, and is there for its gradient alone.
+    # `d_mean`, `d_keys` and `d_values` are one argument, and that of `state` is these three.
+    "vq": declare(
+        "Tensor q[BHND], Tensor k, Tensor v[BGNE], Tensor codebook[WSD], " + _VQ + ", bool causal, bool padded, "
+        "str reduction, Tensor[]? state, bool return_state, bool return_lse",
+        "out[BHNE] like q, lse[BHN] of sums if return_lse, mean[BGSE] of sums if return_state, "
+        "count[BGS] of int32 if return_state, codes[BGt] of int32 if return_state, "
+        "values[BGtE] like v if return_state, position[] of int64 if return_state, "
+        "keys[BGtD] like q if return_state",
+        "d_out q k v codebook " + _names(_VQ) + " causal out/lse lse d_lse state d_mean d_keys d_values",
+        "q k[BGND] v bias state",
+        t=lambda block, **_: 2 * block,
     ),
     "conv": declare(
         _QKV + _SEARCH + ", SymInt? group, str algorithm, Tensor? token_mask, Tensor? lengths",
@@ -280,13 +308,13 @@ FUNCTIONS: dict[str, Declaration] = {
         "Tensor x[BHND], " + _TURNS,
         "out[BHND] like x",
         "d_out " + _names(_TURNS),
-        "x",
+        "x[BHND]",
     ),
     "tree_build": declare(
-        "Tensor c[BNF], int ratio, int? levels" + _TOKENS,
+        "Tensor c[BNF], int ratio, int levels" + _TOKENS,
         "nodes[BnF] like c, counts[Bn] of int32 if mask or lengths",
         "d_nodes nodes counts ratio levels",
-        "c",
+        "c[BNF]",
         n=_nodes,
         N=_tokens,
     ),
@@ -297,11 +325,17 @@ FUNCTIONS: dict[str, Declaration] = {
         "nodes",
         r=lambda level, **_: level.shape[-1],
     ),
+    "tree_select": declare(
+        _TREE + ", int[] budgets, Tensor score[BpF]",
+        "level[Br] of int32, index[Br] of int32",
+        r=_selected,
+    ),
     "tree_update": declare(
         _TREE + ", Tensor level, Tensor index, Tensor rows[BrF]",
         "updated[BnF] like nodes",
         "d_updated " + _names(_TREE) + " level index",
-        "nodes rows",
+        "nodes rows[BrF]",
+        r=lambda level, **_: level.shape[-1],
     ),
     "tree_materialize": declare(
         _TREE,

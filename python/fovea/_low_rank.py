@@ -172,7 +172,7 @@ class DistinctColumns(_Groups):
 # ----------------------------------------------------------------------------
 
 
-def _check_mask(mask: Any) -> None:
+def check_mask(mask: Any) -> None:
     if not isinstance(mask, (Causal, RowInterval, RowChange, _Groups)):
         raise ValueError(
             f"mask: found {mask!r}, needed Causal(), RowInterval(...), RowChange(...), "
@@ -209,7 +209,7 @@ def low_rank(
 
     The masks and their costs are those of "Conv-Basis" (arXiv:2405.05219).
     """
-    _check_mask(mask)
+    check_mask(mask)
     present = _present(query_mask, key_mask, lengths)
     return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), *present, target)
 
@@ -232,7 +232,7 @@ def low_rank_backward(
     `out` is what `low_rank` returned for the same arguments, `d_out` [B,H,N,E] the
     gradient for it.  A row whose sum of weights is 0 passes nothing on.
     """
-    _check_mask(mask)
+    check_mask(mask)
     present = _present(query_mask, key_mask, lengths)
     return _fovea.low_rank_backward(
         d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), *present, target

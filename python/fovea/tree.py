@@ -80,7 +80,7 @@ class Tree:
         first = self.roots * (above - 1) // (self.ratio - 1)
         return slice(first, first + self.roots * above)
 
-    def level(self, level: int) -> np.ndarray:
+    def level(self, level: int) -> Any:
         return self.nodes[:, self.slice(level)]
 
     def __repr__(self) -> str:
@@ -242,6 +242,13 @@ def _checked(tree: Tree, score: Callable[[Any, int], Any]) -> Callable[[Any, int
     return call
 
 
+def check_budgets(budgets: Any) -> None:
+    if not isinstance(budgets, Mapping):
+        raise ValueError(
+            f"budgets: found {type(budgets).__name__}, needed a dictionary {{level: nodes to split}}"
+        )
+
+
 def tree_select(
     tree: Tree, budgets: Mapping[int, int], *, score: Any, target: str = "cpu"
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -262,10 +269,7 @@ def tree_select(
     matter.
     """
     parts = _parts(tree)
-    if not isinstance(budgets, Mapping):
-        raise ValueError(
-            f"budgets: found {type(budgets).__name__}, needed a dictionary {{level: nodes to split}}"
-        )
+    check_budgets(budgets)
     score = _checked(tree, score) if callable(score) else score
     return _fovea.tree_select(*parts, dict(budgets), score, target)
 

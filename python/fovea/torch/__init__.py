@@ -14,3 +14,4 @@ from . import _vmap  # noqa: F401  (registers its rules)
 from ._fallbacks import *
 from ._functions import *
 from ._transformers import *
+from ._tree import *

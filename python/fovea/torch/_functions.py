@@ -1,35 +1,75 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The functions of the package on tensors."""
+"""The functions of the package on tensors, but for those of trees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from .. import ops
+from .. import _conv, _low_rank, _quantize, _rope, ops
+from .. import _vq as arrays_vq
+from .._conv import SlidingGroup, sliding_group
+from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
+from .._rope import rope_frequencies
 from ._tape import make_call
+from ._vq import VQState
 
-__all__ = ["dense"]
+__all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
+    "RowChange",
+    "RowInterval",
+    "SlidingGroup",
+    "VQState",
+    "codebook_update",
+    "commitment_loss",
+    "conv",
+    "conv_apply",
+    "conv_recover",
+    "dense",
+    "fast_multipole",
+    "fast_multipole_linear",
+    "low_rank",
+    "polynomial_features",
+    "quantize",
+    "rope",
+    "rope_frequencies",
+    "vq",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Levels = Sequence[Tensor]
 
 
-def _documented(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def documented(function: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """With the text of the function of the same name on arrays."""
 
-    def document(on_tensors: Callable[..., Any]) -> Callable[..., Any]:
+    def document(on_tensors: _Function) -> _Function:
         on_tensors.__doc__ = function.__doc__
         return on_tensors
 
     return document
 
 
+def _list(levels: _Levels | None) -> list[Tensor] | None:
+    return None if levels is None else list(levels)
+
+
+# ----------------------------------------------------------------------------
+# dense and fast_multipole
+# ----------------------------------------------------------------------------
+
 _dense = make_call("dense")
 
 
-@_documented(ops.dense)
+@documented(ops.dense)
 def dense(
     q: Tensor,
     k: Tensor,
@@ -45,3 +85,256 @@ def dense(
 ) -> Any:
     out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, target)
     return (out, lse) if return_lse else out
+
+
+_fast_multipole = make_call("fast_multipole")
+
+
+@documented(ops.fast_multipole)
+def fast_multipole(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_weights: _Levels,
+    value_weights: _Levels,
+    *,
+    group: int,
+    causal: bool = False,
+    key_biases: _Levels | None = None,
+    value_biases: _Levels | None = None,
+    scale: float | None = None,
+    multiplicity: bool = True,
+    return_lse: bool = False,
+    mask: Tensor | None = None,
+    lengths: Tensor | None = None,
+    target: str | None = None,
+) -> Any:
+    weights = map(_list, (key_weights, value_weights, key_biases, value_biases))
+    out, lse = _fast_multipole(q, k, v, group, *weights, scale, causal, multiplicity, mask, lengths, target)
+    return (out, lse) if return_lse else out
+
+
+_fast_multipole_linear = make_call("fast_multipole_linear")
+
+
+@documented(ops.fast_multipole_linear)
+def fast_multipole_linear(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    query_weights: _Levels,
+    key_weights: _Levels,
+    value_weights: _Levels,
+    *,
+    group: int,
+    causal: bool = False,
+    allow_query_lookahead: bool = False,
+    query_biases: _Levels | None = None,
+    key_biases: _Levels | None = None,
+    value_biases: _Levels | None = None,
+    scale: float | None = None,
+    mask: Tensor | None = None,
+    lengths: Tensor | None = None,
+    target: str | None = None,
+) -> Tensor:
+    weights = map(_list, (query_weights, key_weights, value_weights, query_biases, key_biases, value_biases))
+    return _fast_multipole_linear(
+        q, k, v, group, *weights, scale, causal, allow_query_lookahead, mask, lengths, target
+    )
+
+
+# ----------------------------------------------------------------------------
+# vq
+# ----------------------------------------------------------------------------
+
+_vq = make_call("vq")
+
+
+@documented(arrays_vq.vq)
+def vq(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    codebook: Tensor,
+    *,
+    block: int,
+    causal: bool = True,
+    padded: bool = False,
+    bias: Tensor | None = None,
+    scale: float = 1.0,
+    weighting: str = "softmax",
+    reduction: str = "auto",
+    state: VQState | None = None,
+    return_state: bool = False,
+    return_lse: bool = False,
+    target: str | None = None,
+) -> Any:
+    # Backward functions need it.
+    has_lse = return_lse or weighting == "softmax"
+    parts = None if state is None else list(state)
+    out, lse, *after = _vq(
+        q, k, v, codebook, block, bias, scale, weighting, causal, padded, reduction, parts, return_state,
+        has_lse, target,
+    )  # fmt: skip
+    found = (out, lse) if return_lse else (out,)
+    if return_state:
+        return (*found, VQState(*after))
+    return found if return_lse else out
+
+
+_quantize_call = make_call("quantize")
+
+
+@documented(_quantize.quantize)
+def quantize(
+    k: Tensor, codebook: Tensor, *, mask: Tensor | None = None, lengths: Tensor | None = None, target: str | None = None
+) -> tuple[Tensor, Tensor]:
+    return _quantize_call(k, codebook, mask, lengths, target)
+
+
+_codebook_update = make_call("codebook_update")
+
+
+@documented(_quantize.codebook_update)
+def codebook_update(
+    k: Tensor,
+    codes: Tensor,
+    sums: Tensor,
+    counts: Tensor,
+    *,
+    rate: float = 0.99,
+    min_count: float = 0.0,
+    target: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _codebook_update(k, codes, sums, counts, rate, min_count, target)
+
+
+_commitment_loss = make_call("commitment_loss")
+
+
+@documented(_quantize.commitment_loss)
+def commitment_loss(
+    k: Tensor, k_hat: Tensor, *, mask: Tensor | None = None, lengths: Tensor | None = None, target: str | None = None
+) -> Tensor:
+    return _commitment_loss(k, k_hat, mask, lengths, target)
+
+
+# ----------------------------------------------------------------------------
+# conv
+# ----------------------------------------------------------------------------
+
+_conv_call = make_call("conv")
+_conv_apply = make_call("conv_apply")
+_conv_recover = make_call("conv_recover")
+
+
+@documented(_conv.conv)
+def conv(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    mask: Any = "causal",
+    token_mask: Tensor | None = None,
+    lengths: Tensor | None = None,
+    algorithm: str = "auto",
+    return_counts: bool = False,
+    target: str | None = None,
+) -> Any:
+    found = _conv_call(
+        q, k, v, num_basis, window, delta, epsilon, scale, sliding_group(mask), algorithm, token_mask,
+        lengths, target,
+    )  # fmt: skip
+    return found if return_counts else found[0]
+
+
+@documented(_conv.conv_apply)
+def conv_apply(
+    b: Tensor,
+    sizes: Tensor,
+    v: Tensor,
+    *,
+    algorithm: str = "auto",
+    block: int | None = None,
+    return_recomputed: bool = False,
+    target: str | None = None,
+) -> Any:
+    found = _conv_apply(b, sizes, v, algorithm, block, target)
+    return found if return_recomputed else found[0]
+
+
+@documented(_conv.conv_recover)
+def conv_recover(
+    q: Tensor,
+    k: Tensor,
+    *,
+    num_basis: int,
+    window: int,
+    delta: float,
+    epsilon: float,
+    scale: float | None = None,
+    target: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _conv_recover(q, k, num_basis, window, delta, epsilon, scale, target)
+
+
+# ----------------------------------------------------------------------------
+# low_rank
+# ----------------------------------------------------------------------------
+
+_low_rank_call = make_call("low_rank")
+_polynomial_features = make_call("polynomial_features")
+
+
+def _part(part: np.ndarray | None, place: torch.device) -> Tensor | None:
+    return None if part is None else torch.from_numpy(part).to(place)
+
+
+@documented(_low_rank.low_rank)
+def low_rank(
+    u1: Tensor,
+    u2: Tensor,
+    v: Tensor,
+    *,
+    mask: Any,
+    query_mask: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    lengths: Tensor | None = None,
+    target: str | None = None,
+) -> Tensor:
+    check_mask(mask)
+    first, second = (_part(each, u1.device) for each in mask.parts.values())
+    return _low_rank_call(u1, u2, v, mask.kind, first, second, query_mask, key_mask, lengths, target)
+
+
+@documented(_low_rank.polynomial_features)
+def polynomial_features(x: Tensor, *, degree: int, scale: float, target: str | None = None) -> Tensor:
+    return _polynomial_features(x, degree, scale, target)
+
+
+# ----------------------------------------------------------------------------
+# rope
+# ----------------------------------------------------------------------------
+
+_rope_call = make_call("rope")
+
+
+@documented(_rope.rope)
+def rope(
+    x: Tensor,
+    positions: Tensor,
+    *,
+    base: float = 10000.0,
+    style: str = "interleaved",
+    width: int | None = None,
+    frequencies: Any = None,
+    magnitude: float = 1.0,
+    target: str | None = None,
+) -> Tensor:
+    table = None if frequencies is None else [float(each) for each in frequencies]
+    return _rope_call(x, positions.to(torch.int32), base, style, width, table, magnitude, target)

@@ -18,6 +18,7 @@ import torch
 
 from .. import _fovea
 from .._declarations import FUNCTIONS, Argument, Declaration
+from ._vq import ADAPTED
 
 TARGET = Argument("target", "str?", None)
 
@@ -36,17 +37,20 @@ def _define(
 def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
     """The compiled function, for arguments of the operator: those of the declaration and
     the target, which by default is that of where the tensors lie."""
-    function = getattr(_fovea.tensors, name)
+    function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
     first = next(index for index, each in enumerate(given) if each.kind == "Tensor")
-    is_same = all(each.kind and not each.kind.startswith("float[]") for each in arguments)
+    is_same = all(each.kind and not each.kind.startswith(("float[]", "int[]")) for each in arguments)
 
     def read(values: Sequence[Any]) -> list[Any]:
         rest, found = iter(values), []
         for each in arguments:
-            value = next(rest) if each.kind else True
-            is_table = each.kind.startswith("float[]") and value is not None
-            found.append(np.array(value, np.float64) if is_table else value)
+            value: Any = next(rest) if each.kind else True
+            if each.kind.startswith("float[]") and value is not None:
+                value = np.array(value, np.float64)
+            elif each.kind == "int[]":
+                value = dict(zip(value[::2], value[1::2]))
+            found.append(value)
         return found
 
     def call(*values: Any) -> Any:
@@ -59,11 +63,18 @@ def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
 
 
 def _type(like: str, values: dict[str, Any], first: torch.Tensor) -> torch.dtype:
-    if like == "int32":
-        return torch.int32
+    if like in values:
+        return values[like].dtype
     if like == "sums":
         return torch.float64 if first.dtype == torch.float64 else torch.float32
-    return values[like].dtype
+    return {"int32": torch.int32, "int64": torch.int64}[like]
+
+
+def _flat(found: Any) -> list[torch.Tensor]:
+    """The tensors among results, which may be in tuples and lists."""
+    if isinstance(found, (tuple, list)):
+        return [each for part in found for each in _flat(part)]
+    return [found] if isinstance(found, torch.Tensor) else []
 
 
 def _define_forward(name: str, declaration: Declaration) -> Any:
@@ -76,8 +87,12 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         found = compiled(*values)
         if is_complete:
             return found
+        named, there = dict(zip(names, values)), iter(_flat(found))
         # No operator returns None.
-        return tuple(values[0].new_empty(0) if each is None else each for each in found[:count])
+        return tuple(
+            next(there) if each.is_there(named) else values[0].new_empty(0, dtype=_type(each.like, named, values[0]))
+            for each in declaration.results
+        )
 
     def fake(*values: Any) -> Any:
         first, named = values[0], dict(zip(names, values))
@@ -96,11 +111,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
     compiled = _compiled(f"{name}_backward", arguments)
 
     def run(*values: Any) -> list[torch.Tensor]:
-        found = compiled(*values)
-        gradients: list[torch.Tensor] = []
-        for each in found if isinstance(found, tuple) else (found,):
-            gradients.extend(each if isinstance(each, list) else (each,))
-        return gradients
+        return _flat(compiled(*values))
 
     def fake(*values: Any) -> list[torch.Tensor]:
         return [like.new_empty(shape) for shape, like in declaration.gradient_shapes(values)]

@@ -93,9 +93,10 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
     arguments = (*declaration.values, TARGET)
     lists = _Lists([each.is_list for each in arguments])
     results = [each.name for each in declaration.results]
+    conditional = [each for each in declaration.results if each.conditions]
     constants = [index for index, each in enumerate(results) if f"d_{each}" not in declaration.backward]
     needed = [f"d_{each}" for each in results].index(declaration.backward[0])
-    wanted = [each.name for each in declaration.backward_arguments] + [TARGET.name]
+    wanted = [*declaration.backward, TARGET.name]
 
     def run(lengths: tuple[int, ...], *flat: Any) -> Any:
         return forward_operator(*lists.join(lengths, flat))
@@ -124,6 +125,11 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
         values = dict(zip((each.name for each in arguments), lists.join(lengths, flat)))
         known = {**values, **dict(zip(results, saved[count:]))}
         known.update((f"d_{result}", each) for result, each in zip(results, d_outputs))
+        for result in conditional:
+            if not result.is_there(values):
+                known[result.name] = known[f"d_{result.name}"] = None
+        for argument, condition in (each.split("/") for each in wanted if "/" in each):
+            known[f"{argument}/{condition}"] = None if known[condition] is None else known[argument]
         if d_outputs[needed] is None:
             known[wanted[0]] = torch.zeros_like(known[results[needed]])
         gradients = backward_operator(*(known[each] for each in wanted))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+import fovea.reference
 import fovea.torch
 
 
@@ -17,7 +18,7 @@ class Case(NamedTuple):
     """`make(N, type)` gives the arguments by name, with N tokens; `gradients` names those
     that have one, `batched` those with a batch axis."""
 
-    function: str
+    function: str | Callable[..., Any]
     make: Callable[..., dict[str, Any]]
     gradients: tuple[str, ...]
     options: dict[str, Any] = {}
@@ -33,7 +34,8 @@ class Case(NamedTuple):
         return found
 
     def __call__(self, **arguments: Any) -> Any:
-        return getattr(fovea.torch, self.function)(**arguments, **self.options)
+        function = getattr(fovea.torch, self.function) if isinstance(self.function, str) else self.function
+        return function(**arguments, **self.options)
 
 
 def normal(*shape: int, type: torch.dtype) -> torch.Tensor:
@@ -56,9 +58,157 @@ def dense_with_all(N: int, type: torch.dtype) -> dict[str, Any]:
     }
 
 
+def multipole(N: int, type: torch.dtype, lists: str = "key value", p: int = 2, group: int = 2) -> dict[str, Any]:
+    D, E = 8, 5
+    found = attention(N, type, D=D, E=E)
+    levels = fovea.reference.num_levels(N, group)
+    for name in lists.split():
+        width = E if name == "value" else D
+        found[f"{name}_weights"] = [normal(1, p, group << level, width, type=type) for level in range(levels)]
+        found[f"{name}_biases"] = [normal(1, p, width, type=type) for _ in range(levels)]
+    return found
+
+
+def masked_multipole(N: int, type: torch.dtype) -> dict[str, Any]:
+    return {**multipole(N, type), "lengths": torch.tensor([N, N // 2 + 1], dtype=torch.int32)}
+
+
+def codes(N: int, type: torch.dtype, S: int = 6) -> dict[str, Any]:
+    found = attention(N, type)
+    return {**found, "k": torch.randint(S, (2, 2, N), dtype=torch.int32), "codebook": normal(1, S, 8, type=type)}
+
+
+def conv_bases(N: int, type: torch.dtype, R: int = 2) -> dict[str, Any]:
+    sizes = torch.tensor([N, N - 3], dtype=torch.int32).expand(2, 4, R).contiguous()
+    return {"b": normal(2, 4, R, N, type=type), "sizes": sizes, "v": normal(2, 2, N, 5, type=type)}
+
+
+def features(N: int, type: torch.dtype) -> dict[str, Any]:
+    found = attention(N, type)
+    return {"u1": found["q"].abs(), "u2": found["k"].abs(), "v": found["v"]}
+
+
+def tree(N: int, type: torch.dtype, tokens: int = 16) -> Any:
+    return fovea.torch.tree_build(normal(2, tokens, 3, type=type), ratio=2)
+
+
+def _build(c: torch.Tensor, **options: Any) -> torch.Tensor:
+    return fovea.torch.tree_build(c, **options).nodes
+
+
+def _tree(nodes: torch.Tensor) -> Any:
+    return fovea.torch.Tree(nodes, None, 2, 4)
+
+
+def _listed() -> tuple[torch.Tensor, torch.Tensor]:
+    """Nodes that cover 16 tokens."""
+    return torch.tensor([2, 2, 3], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
+
+
+def _vq_windows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, codebook: torch.Tensor) -> Any:
+    """Two windows, through whose states gradients pass."""
+    found, state, cut = [], None, 8
+    for part in (slice(0, cut), slice(cut, None)):
+        out, state = fovea.torch.vq(
+            q[:, :, part], k[:, :, part], v[:, :, part], codebook, block=4, state=state, return_state=True
+        )
+        found.append(out)
+    return torch.cat(found, 2)
+
+
+SEARCH = {"num_basis": 2, "window": 3, "delta": 5.0, "epsilon": 0.1}
+TOKENS = ("q", "k", "v")
+# Searches and trees have shapes that depend on more than a number of tokens.
 CASES = {
     "dense": Case("dense", attention, ("q", "k", "v")),
     "dense-causal": Case("dense", attention, ("q", "k", "v"), {"causal": True, "window": 5, "scale": 0.5}),
     "dense-bias": Case("dense", dense_with_all, ("q", "k", "v", "log_weight", "bias")),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
+    "fast_multipole": Case(
+        "fast_multipole",
+        multipole,
+        (*TOKENS, "key_weights", "value_weights", "key_biases", "value_biases"),
+        {"group": 2, "return_lse": True},
+    ),
+    "fast_multipole-lengths": Case(
+        "fast_multipole",
+        masked_multipole,
+        (*TOKENS, "key_weights", "value_weights", "key_biases", "value_biases"),
+        {"group": 2, "causal": True},
+    ),
+    "fast_multipole_linear": Case(
+        "fast_multipole_linear",
+        lambda N, type: multipole(N, type, "query key value"),
+        (*TOKENS, *(f"{name}_{kind}" for name in ("query", "key", "value") for kind in ("weights", "biases"))),
+        {"group": 2},
+    ),
+    "vq": Case("vq", codes, ("q", "v"), {"block": 4, "return_lse": True}),
+    "vq-squared-relu": Case("vq", codes, ("q", "v"), {"block": 4, "weighting": "squared_relu"}),
+    "vq-bias": Case(
+        "vq",
+        lambda N, type: {**codes(N, type), "bias": normal(2, 4, N, 8, type=type)},
+        ("q", "v", "bias"),
+        {"block": 4, "scale": 0.3},
+    ),
+    "vq-windows": Case(_vq_windows, codes, ("q", "v")),
+    "quantize": Case("quantize", lambda N, type: {"k": normal(2, 2, N, 8, type=type), "codebook": normal(1, 6, 8, type=type)}, ()),
+    "commitment_loss": Case(
+        "commitment_loss",
+        lambda N, type: {"k": normal(2, 2, N, 8, type=type), "k_hat": normal(2, 2, N, 8, type=type)},
+        ("k",),
+    ),
+    "codebook_update": Case(
+        "codebook_update",
+        lambda N, type: {
+            "k": normal(2, 2, N, 8, type=type),
+            "codes": torch.randint(6, (2, 2, N), dtype=torch.int32),
+            "sums": torch.zeros(1, 6, 8, dtype=type),
+            "counts": torch.ones(1, 6, dtype=type),
+        },
+        (),
+    ),
+    "conv": Case("conv", attention, TOKENS, SEARCH),
+    "conv_apply": Case("conv_apply", conv_bases, ("b", "v")),
+    "conv_recover": Case("conv_recover", lambda N, type: {each: attention(N, type)[each] for each in "qk"}, ("q", "k"), SEARCH),
+    "low_rank": Case("low_rank", features, ("u1", "u2", "v"), {"mask": fovea.Causal()}),
+    "polynomial_features": Case(
+        "polynomial_features", lambda N, type: {"x": normal(2, 4, N, 3, type=type)}, ("x",), {"degree": 2, "scale": 0.5}
+    ),
+    "rope": Case("rope", lambda N, type: {"x": normal(2, 4, N, 8, type=type), "positions": torch.arange(N)}, ("x",)),
+    "rope-table": Case(
+        "rope",
+        lambda N, type: {"x": normal(2, 4, N, 8, type=type), "positions": torch.arange(N)},
+        ("x",),
+        {"frequencies": [1.0, 0.5], "style": "half", "width": 4},
+    ),
+    "tree_build": Case(_build, lambda N, type: {"c": normal(2, 16, 3, type=type)}, ("c",)),
+    "tree_fetch": Case(
+        lambda nodes: fovea.torch.tree_fetch(_tree(nodes), *_listed(), return_log_weight=True),
+        lambda N, type: {"nodes": normal(2, 31, 3, type=type)},
+        ("nodes",),
+    ),
+    "tree_update": Case(
+        lambda nodes, rows: fovea.torch.tree_update(_tree(nodes), *_listed(), rows).nodes,
+        lambda N, type: {"nodes": normal(2, 31, 3, type=type), "rows": normal(2, 3, 3, type=type)},
+        ("nodes", "rows"),
+    ),
+    "tree_materialize": Case(
+        lambda nodes: fovea.torch.tree_materialize(_tree(nodes)),
+        lambda N, type: {"nodes": normal(2, 31, 3, type=type)},
+        ("nodes",),
+    ),
+    "tree_score": Case(
+        "tree_score",
+        lambda N, type: {
+            "query": normal(2, 4, 3, 8, type=type),
+            "key": normal(2, 2, N, 8, type=type),
+            "log_weight": normal(2, N, type=torch.float64 if type == torch.float64 else torch.float32),
+        },
+        ("query", "key", "log_weight"),
+    ),
+    "tree_select": Case(
+        lambda nodes, score: fovea.torch.tree_select(_tree(nodes), {4: 1, 3: 1}, score=score),
+        lambda N, type: {"nodes": normal(2, 31, 3, type=type), "score": normal(2, 2, 3, type=type)},
+        (),
+    ),
 }

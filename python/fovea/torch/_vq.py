@@ -1,0 +1,78 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""States of vq, and how its operators call the compiled functions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _fovea
+
+
+class VQState(NamedTuple):
+    """What `vq` and `vq_decode` know of the tokens so far: as `fovea.VQState`, and `keys`
+    [B,G,2 block,D], which are zeros.
+
+    Gradients pass from window to window through `mean`, `values` and `keys`, whose gradient
+    is that of the quantized keys of the tokens that the state keeps.
+    """
+
+    mean: Tensor
+    count: Tensor
+    codes: Tensor
+    values: Tensor
+    position: Tensor
+    keys: Tensor
+
+    def detach(self) -> VQState:
+        """The same state, through which no gradient passes."""
+        return VQState(*(part.detach() for part in self))
+
+
+#: Those of the compiled functions.
+_PARTS = 5
+
+
+def _compiled_state(state: Any) -> Any:
+    return None if state is None else tuple(state[:_PARTS])
+
+
+def _keys(q: Tensor, v: Tensor, block: int) -> Tensor:
+    return q.new_zeros(v.shape[0], v.shape[1], 2 * block, q.shape[3])
+
+
+def _vq(*values: Any) -> Any:
+    *given, state, return_state, return_lse, target = values
+    found = _fovea.tensors.vq(*given, _compiled_state(state), return_state, return_lse, target)
+    q, _, v, _, block, *_ = given
+    return (*found, _keys(q, v, block)) if return_state else found
+
+
+def _vq_backward(*values: Any) -> Any:
+    *given, state, d_mean, d_keys, d_values, target = values
+    _, q, _, v, codebook, block, *_ = given
+    d_next = None
+    if d_mean is not None or d_keys is not None or d_values is not None:
+        keys = _keys(q, v, block)
+        sums = torch.float64 if q.dtype == torch.float64 else torch.float32
+        d_next = (
+            q.new_zeros(*v.shape[:2], codebook.shape[1], v.shape[3], dtype=sums) if d_mean is None else d_mean,
+            keys if d_keys is None else d_keys,
+            v.new_zeros(*keys.shape[:3], v.shape[3]) if d_values is None else d_values,
+        )
+    compiled = _compiled_state(state)
+    found = _fovea.tensors.vq_backward(*given, compiled, d_next, target)
+    if state is None:
+        return found
+    *gradients, (mean, keys, kept) = found
+    integers = (torch.zeros_like(part) for part in (state[1], state[2], state[4]))
+    count, codes, position = integers
+    return *gradients, mean, count, codes, kept, position, keys
+
+
+#: What operators call in place of the compiled functions.
+ADAPTED = {"vq": _vq, "vq_backward": _vq_backward}

@@ -1,0 +1,72 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vq on tensors: straight-through gradients, and windows."""
+
+import numpy as np
+import pytest
+import torch
+
+import fovea
+import fovea.torch
+
+BLOCK = 4
+
+
+def tensors(N=24, G=2, S=6, D=8, E=5):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 4, N, D), torch.randn(2, G, N, D), torch.randn(2, G, N, E)
+    return [each.requires_grad_() for each in (q, k, v)], torch.randn(1, S, D)
+
+
+def gradients(outputs, inputs):
+    torch.manual_seed(1)
+    return torch.autograd.grad((outputs * torch.randn_like(outputs)).sum(), inputs)
+
+
+def test_keys_get_the_gradient_of_their_codewords():
+    inputs, codebook = tensors()
+    out, lse = fovea.torch.vq(*inputs, codebook, block=BLOCK, return_lse=True)
+    found = gradients(out, inputs)
+    torch.manual_seed(1)
+    arrays = [each.detach().numpy() for each in (torch.randn_like(out), *inputs, codebook, out, lse)]
+    expected = fovea.vq_backward(*arrays, block=BLOCK)
+    assert found[1].abs().max() > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other)
+
+
+@pytest.mark.parametrize("cuts", [(8, 16), (5, 6, 17), (1, 23)])
+def test_gradients_of_windows_are_those_of_the_sequence(cuts):
+    inputs, codebook = tensors()
+    whole = fovea.torch.vq(*inputs, codebook, block=BLOCK)
+    state, parts = None, []
+    for first, last in zip((0, *cuts), (*cuts, 24)):
+        window = [each[:, :, first:last] for each in inputs]
+        out, state = fovea.torch.vq(*window, codebook, block=BLOCK, state=state, return_state=True)
+        parts.append(out)
+    assert isinstance(state, fovea.torch.VQState) and state.position.item() == 24
+    torch.testing.assert_close(torch.cat(parts, 2), whole, rtol=0, atol=1e-5)
+    for one, other in zip(gradients(torch.cat(parts, 2), inputs), gradients(whole, inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
+
+
+def test_no_gradient_passes_a_detached_state():
+    inputs, codebook = tensors()
+    first, last = ([each[:, :, part] for each in inputs] for part in (slice(0, 12), slice(12, None)))
+    _, state = fovea.torch.vq(*first, codebook, block=BLOCK, return_state=True)
+    assert state.mean.requires_grad and not state.count.requires_grad
+    out = fovea.torch.vq(*last, codebook, block=BLOCK, state=state.detach())
+    assert not gradients(out, inputs)[2][:, :, :12].any()
+    attached = fovea.torch.vq(*last, codebook, block=BLOCK, state=state)
+    assert gradients(attached, inputs)[2][:, :, :12].any()
+
+
+def test_what_has_no_gradient_is_refused():
+    inputs, codebook = tensors()
+    with pytest.raises(RuntimeError, match="^vq: codebook requires a gradient, .* pass codebook.detach"):
+        fovea.torch.vq(*inputs, codebook.requires_grad_(), block=BLOCK)
+    with pytest.raises(RuntimeError, match="^quantize: k requires a gradient"):
+        fovea.torch.quantize(inputs[1], codebook.detach())
+    with torch.no_grad():
+        fovea.torch.quantize(inputs[1], codebook)

@@ -13,5 +13,6 @@ and return tensors there.
 from . import _vmap  # noqa: F401  (registers its rules)
 from ._fallbacks import *
 from ._functions import *
+from ._sdpa import *
 from ._transformers import *
 from ._tree import *

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .._declarations import FUNCTIONS, Declaration
+from ._autocast import make_autocast
 from ._operator import BACKWARD, FORWARD, TARGET
 
 
@@ -21,20 +22,6 @@ def _tensors(value: Any) -> Sequence[Any]:
 
 def _requires_gradient(value: Any) -> bool:
     return getattr(value, "requires_grad", False)
-
-
-def _autocast(values: Sequence[Any]) -> tuple[Any, ...]:
-    """As matrix products do under autocast: all in its type, but for float64."""
-    place = values[0].device.type
-    to = torch.get_autocast_dtype(place)
-
-    def cast(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [cast(each) for each in value]
-        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64
-        return value.to(to) if is_cast else value
-
-    return tuple(map(cast, values))
 
 
 class _Lists:
@@ -177,6 +164,7 @@ def make_call(name: str) -> Callable[..., Any]:
         for index, each in enumerate(declaration.values)
         if each.is_array and each.name not in declaration.gradients
     ]
+    autocast = make_autocast(name, declaration)
     if declaration.backward:
         node, open_node = _make_nodes(name, declaration)
 
@@ -185,11 +173,8 @@ def make_call(name: str) -> Callable[..., Any]:
             f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
         )
 
-    def call(*values: Any) -> Any:
-        # Other arguments than tensors are refused by the operator, other devices, too.
-        place = values[0].device.type if isinstance(values[0], torch.Tensor) else ""
-        if place in ("cpu", "cuda") and torch.is_autocast_enabled(place):
-            values = _autocast(values)
+    def call(*given: Any) -> Any:
+        values = autocast(given)
         if not torch.is_grad_enabled():
             return operator(*values)
         for index, argument in constants:

@@ -90,6 +90,18 @@ def test_autocast():
         assert fovea.torch.dense(*doubles).dtype == torch.float64
 
 
+def test_autocast_leaves_biases_and_widens_what_is_no_attention():
+    q, k, v = qkv()
+    bias = torch.randn(33, 33)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = fovea.torch.dense(q, k, v, bias=bias)
+        k_hat, codes = fovea.torch.quantize(k.bfloat16(), k[:1, 0, :5].contiguous())
+        loss = fovea.torch.commitment_loss(k.bfloat16(), k_hat)
+        fovea.torch.codebook_update(k.bfloat16(), codes, torch.zeros(1, 5, 16), torch.ones(1, 5))
+    assert torch.equal(out, fovea.torch.dense(*(each.bfloat16() for each in (q, k, v)), bias=bias))
+    assert k_hat.dtype == loss.dtype == torch.float32
+
+
 def test_under_compile_with_autocast():
     @torch.compile(fullgraph=True, backend="aot_eager")
     def run(q, k, v):

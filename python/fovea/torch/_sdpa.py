@@ -1,0 +1,207 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""PyTorch's own scaled_dot_product_attention on a CPU, computed by Fovea.
+
+PyTorch has a registry of flash attention implementations: while one of them is active,
+its kernels take the place of PyTorch's.  What `scaled_dot_product_attention` does not
+give to a flash kernel, it computes itself; the reason is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import attention
+
+from ._fallbacks import record_fallback
+from ._operator import BACKWARD, FORWARD
+
+__all__ = ["sdpa"]
+
+_NAME = "fovea"
+_CALLER = "torch.nn.functional.scaled_dot_product_attention"
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+_MATH = "_scaled_dot_product_attention_math"
+_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def _refusal(query: Tensor, key: Tensor, dropout: float, is_causal: bool) -> str | None:
+    """Why Fovea does not compute a call that is made for a flash kernel."""
+    if dropout:
+        return f"dropout_p: found {dropout}, needed 0"
+    if query.dtype not in _TYPES:
+        return f"query: found {query.dtype}, needed a floating-point type"
+    if is_causal and query.shape[2] > key.shape[2]:
+        return f"is_causal: found {query.shape[2]} queries and {key.shape[2]} keys, needed as many keys at least"
+    return None
+
+
+def _arguments(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
+) -> tuple[list[Tensor], list[Any]]:
+    """q, k, v and options of `dense`.  A causal mask of PyTorch aligns the first query with
+    the first key, that of `dense` the last ones: keys that no query reads are left out."""
+    if is_causal and query.shape[2] < key.shape[2]:
+        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
+        mask = None if mask is None else mask[..., : query.shape[2]]
+    log_weight = None
+    # The same for all heads and queries: a weight of keys costs less than a bias.
+    if mask is not None and mask.dim() == 4 and all(mask.shape[axis] == 1 for axis in (1, 2)):
+        log_weight, mask = mask[:, 0], None
+    return [query, key, value], [scale, is_causal, None, log_weight, mask, None]
+
+
+def _laid_out(found: Tensor, like: Tensor) -> Tensor:
+    """With the strides of `like`, which is empty: those that traced graphs expect."""
+    return found if found.stride() == like.stride() else like.copy_(found)
+
+
+def _turned(found: Tensor, like: Tensor) -> Tensor:
+    """A gradient of `like`: in memory, heads lie within tokens."""
+    gradient = like.new_empty(like.shape[0], like.shape[2], like.shape[1], like.shape[3]).transpose(1, 2)
+    tokens = found.shape[2]
+    gradient[:, :, tokens:].zero_()
+    gradient[:, :, :tokens].copy_(found)
+    return gradient
+
+
+class _Provider:
+    """While it lives, kernels of Fovea are those of PyTorch."""
+
+    def __init__(self) -> None:
+        self._library = torch.library.Library("aten", "IMPL")
+        self._kernels: dict[str, Any] = {}
+        self._add(_FLASH, "CPU", self.forward)
+        self._add(f"{_FLASH}_backward", "CPU", self.backward)
+        self._add(_MATH, "CompositeImplicitAutograd", self.compute)
+
+    def _add(self, name: str, key: str, kernel: Any) -> None:
+        self._kernels[name] = torch.library.get_kernel(f"aten::{name}", "CPU")
+        self._library.impl(name, kernel, key, with_keyset=True, allow_override=True)
+
+    def remove(self) -> None:
+        """PyTorch's kernels are those of before."""
+        self._library._destroy()
+
+    def forward(
+        self,
+        keys: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        refusal = _refusal(query, key, dropout_p, is_causal)
+        if refusal is not None:
+            record_fallback(_CALLER, refusal)
+            return self._kernels[_FLASH].call_boxed(
+                keys, query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+            )
+        tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
+        out, lse = FORWARD["dense"](*tensors, *options)
+        rows = lse.new_empty(lse.shape[0], lse.shape[2], lse.shape[1]).transpose(1, 2)
+        return _laid_out(out, torch.empty_like(query)), rows.copy_(lse)
+
+    def backward(
+        self,
+        keys: Any,
+        grad_out: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        out: Tensor,
+        logsumexp: Tensor,
+        dropout_p: float,
+        is_causal: bool,
+        *,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if _refusal(query, key, dropout_p, is_causal) is not None:
+            return self._kernels[f"{_FLASH}_backward"].call_boxed(
+                keys, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
+                attn_mask=attn_mask, scale=scale,
+            )  # fmt: skip
+        tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
+        gradients = BACKWARD["dense"](grad_out, *tensors, out, logsumexp, None, *options)
+        d_query, d_key, d_value = (
+            _turned(gradient, like) for gradient, like in zip(gradients, (query, key, value))
+        )
+        return d_query, d_key, d_value
+
+    def compute(
+        self,
+        keys: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
+        """PyTorch itself computes what it does not give to a flash kernel."""
+        record_fallback(_CALLER, _explain(query, key, value, attn_mask, dropout_p))
+        return self._kernels[_MATH].call_boxed(
+            keys, query, key, value, attn_mask, dropout_p, *arguments, **options
+        )
+
+
+def _explain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> str:
+    """Why PyTorch does not give a call to a flash kernel."""
+    if query.device.type != "cpu":
+        return f"query: found a tensor on {query.device.type}, needed one on the CPU"
+    if dropout:
+        return f"dropout_p: found {dropout}, needed 0"
+    if mask is not None and mask.requires_grad:
+        return "attn_mask: found one that requires a gradient, needed none, or fovea.torch.dense with a bias"
+    if value.shape[-1] != query.shape[-1]:
+        return f"value: found width {value.shape[-1]}, needed that of query, {query.shape[-1]}, or fovea.torch.dense"
+    if any(0 in each.shape for each in (query, key, value)):
+        return "query: found a tensor without elements"
+    return "PyTorch chose to compute it without a flash kernel"
+
+
+attention.register_flash_attention_impl(_NAME, register_fn=_Provider)
+
+
+@contextmanager
+def _active() -> Iterator[None]:
+    before = attention.current_flash_attention_impl()
+    attention.activate_flash_attention_impl(_NAME)
+    try:
+        yield
+    finally:
+        attention.restore_flash_attention_impl()
+        if before is not None:
+            attention.activate_flash_attention_impl(before)
+
+
+def sdpa(*, enable: bool | None = None) -> Any:
+    """torch.nn.functional.scaled_dot_product_attention on a CPU is computed by Fovea.
+
+        with fovea.torch.sdpa():
+            model(tokens)
+
+    or from now on, `fovea.torch.sdpa(enable=True)`, until `sdpa(enable=False)`.  Models need
+    no change: forward, backward, masks and grouped heads go through it, and torch.compile
+    traces the same operators as ever.  Calls that Fovea does not compute are PyTorch's, as
+    before; `explain_fallbacks` lists them.
+    """
+    if enable is None:
+        return _active()
+    is_active = attention.current_flash_attention_impl() == _NAME
+    if enable and not is_active:
+        attention.activate_flash_attention_impl(_NAME)
+    elif not enable and is_active:
+        attention.restore_flash_attention_impl()
+    return None

@@ -11,6 +11,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Support/F32Math.h"
+#include "fovea/Support/FullyMasked.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 

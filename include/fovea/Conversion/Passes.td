@@ -10,6 +10,7 @@
 #define FOVEA_CONVERSION_PASSES_TD
 
 include "fovea/Conversion/GPUPasses.td"
+include "fovea/Conversion/RaisePasses.td"
 include "fovea/Conversion/VectorPasses.td"
 
 def LowerToReferencePass

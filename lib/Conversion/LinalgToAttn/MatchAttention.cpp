@@ -1,0 +1,258 @@
+//===- MatchAttention.cpp - From a product with values to an attention
+//---------- ===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "AccessWriter.h"
+#include "Attention.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn::detail;
+
+/// The tensor that the number is an element of, before layouts and constant
+/// factors, by which `scale` is multiplied.
+static Access peelScales(const MatchContext &context, Access access,
+                         double &scale) {
+  AccessTrace &trace = context.trace;
+  access = trace.peel(access);
+  double factor = 1;
+  for (Access inner = trace.open(access);
+       isa_and_nonnull<arith::MulFOp, arith::DivFOp>(inner.getDefiningOp());) {
+    bool isDivision = isa<arith::DivFOp>(inner.getDefiningOp());
+    std::optional<double> found;
+    unsigned data = 0;
+    for (unsigned k : {1, 0}) {
+      if (found || (isDivision && k == 0))
+        continue;
+      found =
+          context.cones.evaluateReal(trace, AccessTrace::getOperand(inner, k));
+      data = 1 - k;
+    }
+    if (!found || !std::isfinite(*found) || *found == 0)
+      break;
+    factor *= isDivision ? 1 / *found : *found;
+    Access outer = trace.peel(AccessTrace::getOperand(inner, data));
+    inner = trace.open(outer);
+    if (outer.isTensor()) {
+      access = outer;
+      scale *= factor;
+      factor = 1;
+    }
+  }
+  return access;
+}
+
+static AtomSet getUnion(const AtomSet &a, const AtomSet &b) {
+  AtomSet all = a;
+  all.insert_range(b);
+  return all;
+}
+
+static bool intersects(const AtomSet &a, const AtomSet &b) {
+  return llvm::any_of(a, [&](Atom atom) { return b.contains(atom); });
+}
+
+/// Which loops are rows of queries: of those that keys do not have the last
+/// dimension of the weights. Those before it are heads that share keys.
+static IndexList findRows(ArrayRef<IndexList> weights, const AtomSet &rows) {
+  for (const IndexList &dim : llvm::reverse(weights))
+    if (!dim.empty() &&
+        llvm::all_of(dim, [&](Atom atom) { return rows.contains(atom); }))
+      return dim;
+  return llvm::to_vector<2>(rows);
+}
+
+namespace {
+/// Finds what the loops of both products are.
+class RoleFinder {
+public:
+  RoleFinder(const MatchContext &context, Attention &attention,
+             const Product &scores)
+      : context(context), trace(context.trace), attention(attention),
+        scores(scores) {}
+
+  bool find(const Access &weights, const Access &value, const Access &result);
+
+private:
+  bool findKey();
+  bool canBeOperand(const Access &access);
+  void sortHeads(const IndexLists &weights, const AtomSet &outside,
+                 const AtomSet &ofKeys);
+  bool fail(Operation *op, const Twine &reason) {
+    context.progress.end(100, op, reason);
+    return false;
+  }
+
+  const MatchContext &context;
+  AccessTrace &trace;
+  Attention &attention;
+  const Product &scores;
+  /// The loops of the keys' factor and of the values, before broadcasts of them
+  /// are left out.
+  AtomSet keyLoops, valueLoops;
+};
+} // namespace
+
+bool RoleFinder::findKey() {
+  const AtomSet axis = trace.resolve(attention.softmax.axis);
+  bool hasAxis[2];
+  for (auto [factor, has] : llvm::zip_equal(scores.factors, hasAxis))
+    has = intersects(axis, trace.getAtoms(factor));
+  if (hasAxis[0] == hasAxis[1])
+    return fail(scores.op, "the scores are no product of one factor for each "
+                           "query and one for each key");
+  const Access &key = scores.factors[hasAxis[0] ? 0 : 1];
+  const Access &query = scores.factors[hasAxis[0] ? 1 : 0];
+  keyLoops = trace.getAtoms(key);
+  attention.query = peelScales(context, query, attention.scale);
+  attention.key = peelScales(context, key, attention.scale);
+  return true;
+}
+
+bool RoleFinder::canBeOperand(const Access &access) {
+  if (!AccessWriter::canWrite(trace, access))
+    return fail(scores.op, "queries, keys or values are no whole tensor");
+  if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+          getElementTypeOrSelf(access.value)))
+    return fail(scores.op, "attn.dense takes no such elements");
+  return true;
+}
+
+/// Batch and heads, in the order of the weights.
+void RoleFinder::sortHeads(const IndexLists &weights, const AtomSet &outside,
+                           const AtomSet &ofKeys) {
+  // What the query has in its first dimension, before all else, is a batch.
+  AtomSet first;
+  if (attention.query.indices.size() > 2)
+    first.insert_range(trace.resolve(attention.query.indices.front()));
+  bool isBatch = true;
+  for (const IndexList &dim : weights) {
+    for (Atom atom : dim) {
+      if (!outside.contains(atom))
+        continue;
+      if (!ofKeys.contains(atom)) {
+        attention.sharedHeads.push_back(atom);
+      } else if (isBatch && first.contains(atom)) {
+        attention.batch.push_back(atom);
+      } else {
+        isBatch = false;
+        attention.keyHeads.push_back(atom);
+      }
+    }
+  }
+}
+
+bool RoleFinder::find(const Access &weightsAccess, const Access &value,
+                      const Access &result) {
+  if (!findKey())
+    return false;
+  valueLoops = trace.getAtoms(value);
+  attention.value = trace.peel(value);
+  for (const Access *operand :
+       {&attention.query, &attention.key, &attention.value})
+    if (!canBeOperand(*operand))
+      return false;
+  // All atoms are split as far as they will be.
+  auto resolveAll = [&](const Access &access) {
+    return llvm::map_to_vector<4>(access.indices, [&](const IndexList &list) {
+      return trace.resolve(list);
+    });
+  };
+  IndexLists weights = resolveAll(weightsAccess);
+  attention.result = resolveAll(result);
+  const AtomSet axis = trace.resolve(attention.softmax.axis);
+  const AtomSet ofWeights = trace.getAtoms(weightsAccess);
+  const AtomSet ofKeys =
+      getUnion(trace.getAtoms(attention.key), trace.getAtoms(attention.value));
+  keyLoops = trace.resolve(keyLoops);
+  valueLoops = trace.resolve(valueLoops);
+
+  AtomSet rows;
+  for (const IndexList &dim : weights)
+    for (Atom atom : dim)
+      if (!axis.contains(atom) && !keyLoops.contains(atom))
+        rows.insert(atom);
+  attention.rows = findRows(weights, rows);
+  AtomSet outside;
+  for (Atom atom : ofWeights)
+    if (!axis.contains(atom) && !llvm::is_contained(attention.rows, atom))
+      outside.insert(atom);
+  if (llvm::any_of(attention.rows,
+                   [&](Atom atom) { return ofKeys.contains(atom); }))
+    return fail(attention.op, "keys or values differ from query to query");
+  // Repeated here, what the program shares would not be shared any more.
+  if (llvm::any_of(outside, [&](Atom atom) {
+        return ofKeys.contains(atom) &&
+               !(keyLoops.contains(atom) && valueLoops.contains(atom));
+      }))
+    return fail(attention.op, "keys and values have other heads");
+  sortHeads(weights, outside, ofKeys);
+
+  for (const IndexList &dim : weights)
+    for (Atom atom : dim)
+      if (axis.contains(atom))
+        attention.columns.push_back(atom);
+  for (const IndexList &dim : attention.result)
+    for (Atom atom : dim)
+      if (!ofWeights.contains(atom))
+        attention.width.push_back(atom);
+  const AtomSet depth = trace.resolve(scores.reduced);
+  AtomSet ordered = trace.getAtoms(attention.key);
+  ordered.insert_range(depth);
+  for (Atom atom : ordered)
+    if (depth.contains(atom))
+      attention.depth.push_back(atom);
+
+  // Every row of the result is a row of the weights.
+  const AtomSet ofResult = trace.getAtoms(result);
+  if (llvm::any_of(getUnion(outside, {}),
+                   [&](Atom atom) { return !ofResult.contains(atom); }) ||
+      llvm::any_of(attention.rows,
+                   [&](Atom atom) { return !ofResult.contains(atom); }))
+    return fail(attention.op, "the product sums over more than the keys");
+  return true;
+}
+
+std::optional<Attention> fovea::attn::detail::matchAttention(
+    const MatchContext &context, linalg::LinalgOp op, FullyMasked fullyMasked) {
+  auto &[trace, cones, progress] = context;
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type.hasStaticShape() || type.getNumElements() == 0)
+    return std::nullopt;
+  Access result = trace.addAccess(op->getResult(0));
+  std::optional<Product> product = matchProduct(trace, result);
+  if (!product)
+    return std::nullopt;
+  for (unsigned side : {0, 1}) {
+    const Access &weights = product->factors[side];
+    std::optional<Softmax> softmax = matchSoftmax(context, weights);
+    if (!softmax)
+      continue;
+    Attention attention{op, *softmax, {}, {}, {}, {}, {}, {},
+                        {}, {},       {}, {}, {}, 1,  {}, {}};
+    AtomSet reduced = trace.resolve(product->reduced);
+    AtomSet axis = trace.resolve(softmax->axis);
+    if (reduced.size() != axis.size() ||
+        !llvm::all_of(axis, [&](Atom atom) { return reduced.contains(atom); }))
+      return progress.end(
+          2, op, "the product does not sum over the axis of the soft-max");
+    if (cones.evaluateReal(trace, product->init) != 0.0)
+      return progress.end(2, op, "the product adds to other numbers");
+    std::optional<Product> scores = matchScores(context, attention);
+    if (!scores)
+      return std::nullopt;
+    if (!RoleFinder(context, attention, *scores)
+             .find(weights, product->factors[1 - side], result) ||
+        !matchMasks(context, attention, fullyMasked))
+      return std::nullopt;
+    return attention;
+  }
+  return std::nullopt;
+}

@@ -1,0 +1,106 @@
+//===- RaiseAttention.cpp - Soft-max attention in linalg to attn.dense ------
+//===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Attention.h"
+#include "fovea/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_RAISEATTENTIONPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn::detail;
+
+static void remarkMissed(Operation *op, StringRef reason) {
+  remark::missed(
+      op->getLoc(),
+      remark::RemarkOpts::name("SoftmaxNotRaised").category("attn-raise"))
+      << llvm::formatv("{0}, at '{1}'", reason, op->getName().getStringRef())
+             .str();
+}
+
+static void remarkRaised(const Attention &attention, Operation *op) {
+  remark::passed(
+      op->getLoc(),
+      remark::RemarkOpts::name("AttentionRaised").category("attn-raise"))
+      << remark::metric("Scale", attention.scale)
+      << remark::metric("Terms", attention.terms.size());
+}
+
+namespace {
+struct RaiseAttentionPass
+    : fovea::attn::impl::RaiseAttentionPassBase<RaiseAttentionPass> {
+  using RaiseAttentionPassBase::RaiseAttentionPassBase;
+
+  void runOnOperation() override {
+    SmallVector<linalg::LinalgOp> products;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (isProduct(op))
+        products.push_back(op);
+    });
+    // Nothing is erased before the end: what is known of values lasts.
+    ConstantCones cones(maxMaskElements);
+    SmallVector<linalg::LinalgOp> raised;
+    for (linalg::LinalgOp op : products)
+      if (raise(op, cones))
+        raised.push_back(op);
+    remarkOthers(cones);
+    for (linalg::LinalgOp op : raised)
+      op.erase();
+  }
+
+private:
+  bool raise(linalg::LinalgOp op, ConstantCones &cones) {
+    AccessTrace trace;
+    Progress progress;
+    std::optional<Attention> attention =
+        matchAttention({trace, cones, progress}, op, fullyMasked);
+    if (progress.softmax)
+      softmaxes.insert(progress.softmax);
+    if (!attention) {
+      if (progress.op)
+        remarkMissed(progress.op, progress.reason);
+      return false;
+    }
+    OpBuilder builder(op);
+    op->getResult(0).replaceAllUsesWith(
+        writeAttention(builder, trace, *attention));
+    remarkRaised(*attention, op);
+    return true;
+  }
+
+  /// Every soft-max that is in no product.
+  void remarkOthers(ConstantCones &cones) {
+    getOperation().walk([&](Operation *op) {
+      for (Value result : op->getResults()) {
+        auto type = dyn_cast<RankedTensorType>(result.getType());
+        if (!type || !type.hasStaticShape() ||
+            !isa<FloatType>(type.getElementType()))
+          continue;
+        AccessTrace trace;
+        Progress progress;
+        std::optional<Softmax> softmax =
+            matchSoftmax({trace, cones, progress}, trace.addAccess(result));
+        if (softmax && softmaxes.insert(softmax->quotient).second)
+          remarkMissed(softmax->quotient, "no product reads the weights as "
+                                          "they are");
+      }
+    });
+  }
+
+  /// Those that a product has, raised or not.
+  DenseSet<Operation *> softmaxes;
+};
+} // namespace

@@ -1,0 +1,310 @@
+//===- Softmax.cpp - Products and soft-max in linalg ---------------------------
+//===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Attention.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn::detail;
+
+std::nullopt_t Progress::end(unsigned newDepth, Operation *newOp,
+                             const Twine &newReason) {
+  if (!op || newDepth > depth) {
+    op = newOp;
+    reason = newReason.str();
+    depth = newDepth;
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What the body of a reduction combines with the sum so far.
+struct ReducedTerm {
+  linalg::LinalgOp op;
+  IndexLists loops;
+  Access term;
+  Access init;
+  AtomSet reduced;
+};
+} // namespace
+
+/// The scalar that the body combines by an `OpTy` with the result so far.
+template <typename OpTy>
+static Value getReducedScalar(linalg::LinalgOp op, unsigned result) {
+  OpOperand *init = op.getDpsInitOperand(result);
+  BlockArgument sum = op.getMatchingBlockArgument(init);
+  auto combine = op.getMatchingYieldValue(init)->get().getDefiningOp<OpTy>();
+  if (!combine || combine->getBlock() != op.getBlock() ||
+      (combine.getLhs() == sum) == (combine.getRhs() == sum))
+    return nullptr;
+  return combine.getLhs() == sum ? combine.getRhs() : combine.getLhs();
+}
+
+template <typename OpTy>
+static std::optional<ReducedTerm> matchReduction(AccessTrace &trace,
+                                                 const Access &result) {
+  auto op = result.value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || op.getNumReductionLoops() == 0)
+    return std::nullopt;
+  unsigned number = cast<OpResult>(result.value).getResultNumber();
+  Value scalar = getReducedScalar<OpTy>(op, number);
+  if (!scalar)
+    return std::nullopt;
+  auto loops = trace.getLoops(op, number, result.indices);
+  if (!loops)
+    return std::nullopt;
+  OpOperand *init = op.getDpsInitOperand(number);
+  ReducedTerm found{
+      op, *loops, {scalar, *loops}, {init->get(), result.indices}, {}};
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  for (unsigned loop : reduced)
+    found.reduced.insert_range((*loops)[loop]);
+  return found;
+}
+
+static bool isZero(const MatchContext &context, const Access &access) {
+  return context.cones.evaluateReal(context.trace, access) == 0.0;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// The operands that the body multiplies, in the order of the inputs.
+static bool getFactors(linalg::LinalgOp op, Value scalar,
+                       OpOperand *(&factors)[2]) {
+  auto product = scalar.getDefiningOp<arith::MulFOp>();
+  if (!product || op.getNumDpsInputs() != 2)
+    return false;
+  for (auto [value, factor] :
+       llvm::zip_equal(product->getOperands(), factors)) {
+    Value read = value;
+    while (auto extension = read.getDefiningOp<arith::ExtFOp>())
+      read = extension.getIn();
+    auto argument = dyn_cast<BlockArgument>(read);
+    if (!argument || argument.getOwner() != op.getBlock() ||
+        argument.getArgNumber() >= 2)
+      return false;
+    factor = op.getMatchingOpOperand(argument);
+  }
+  return factors[0] != factors[1];
+}
+
+bool fovea::attn::detail::isProduct(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op->getNumResults() != 1 ||
+      op.getNumReductionLoops() == 0)
+    return false;
+  OpOperand *factors[2];
+  Value scalar = getReducedScalar<arith::AddFOp>(op, 0);
+  return scalar && getFactors(op, scalar, factors);
+}
+
+std::optional<Product> fovea::attn::detail::matchProduct(AccessTrace &trace,
+                                                         const Access &result) {
+  std::optional<ReducedTerm> sum = matchReduction<arith::AddFOp>(trace, result);
+  OpOperand *operands[2];
+  if (!sum || !getFactors(sum->op, sum->term.value, operands))
+    return std::nullopt;
+  Product product{sum->op, {}, sum->init, sum->reduced};
+  for (auto [operand, factor] : llvm::zip_equal(operands, product.factors)) {
+    std::optional<Access> read =
+        AccessTrace::read(sum->op, operand, sum->loops);
+    if (!read)
+      return std::nullopt;
+    factor = *read;
+  }
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Soft-max
+//===----------------------------------------------------------------------===//
+
+Access fovea::attn::detail::stripCasts(AccessTrace &trace, Access access) {
+  access = trace.open(access);
+  while (
+      isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(access.getDefiningOp()))
+    access = trace.open(AccessTrace::getOperand(access, 0));
+  return access;
+}
+
+bool fovea::attn::detail::dependsOn(AccessTrace &trace, const Access &access,
+                                    const AtomSet &set) {
+  AtomSet found = trace.getDependencies(access);
+  return llvm::any_of(trace.resolve(set),
+                      [&](Atom atom) { return found.contains(atom); });
+}
+
+namespace {
+/// Numerator and denominator of a quotient.
+struct Quotient {
+  Access numerator, denominator;
+  Operation *op;
+};
+} // namespace
+
+/// `a / b`, or `a * (1 / b)`.
+static std::optional<Quotient> matchQuotient(const MatchContext &context,
+                                             const Access &access) {
+  Operation *op = access.getDefiningOp();
+  if (isa_and_nonnull<arith::DivFOp>(op))
+    return Quotient{AccessTrace::getOperand(access, 0),
+                    AccessTrace::getOperand(access, 1), op};
+  if (!isa_and_nonnull<arith::MulFOp>(op))
+    return std::nullopt;
+  for (unsigned k : {0, 1}) {
+    Access inverse =
+        stripCasts(context.trace, AccessTrace::getOperand(access, k));
+    if (!isa_and_nonnull<arith::DivFOp>(inverse.getDefiningOp()))
+      continue;
+    if (context.cones.evaluateReal(context.trace,
+                                   AccessTrace::getOperand(inverse, 0)) == 1.0)
+      return Quotient{AccessTrace::getOperand(access, 1 - k),
+                      AccessTrace::getOperand(inverse, 1), op};
+  }
+  return std::nullopt;
+}
+
+/// The atoms of `whole` that `reduction` runs over when its terms are `whole`;
+/// none if they are not.
+static std::optional<AtomSet> matchTerms(const MatchContext &context,
+                                         const Access &whole,
+                                         const Access &result,
+                                         const ReducedTerm &reduction) {
+  DenseMap<Atom, Atom> bound;
+  AccessTrace &trace = context.trace;
+  if (!trace.isSame(whole, stripCasts(trace, reduction.term), reduction.reduced,
+                    bound))
+    return std::nullopt;
+  AtomSet axis;
+  AtomSet outside = trace.getAtoms(result);
+  for (Atom atom : reduction.reduced) {
+    for (Atom digit : trace.resolve({atom})) {
+      auto found = bound.find(digit);
+      if (found == bound.end())
+        return std::nullopt;
+      for (Atom target : trace.resolve({found->second}))
+        if (outside.contains(target) || !axis.insert(target))
+          return std::nullopt;
+    }
+  }
+  return axis;
+}
+
+/// Whether `condition` says that all scores along the axis are -inf.
+static bool matchGuard(const MatchContext &context, const Access &condition,
+                       const Access &scores, const AtomSet &axis) {
+  AccessTrace &trace = context.trace;
+  Access all = trace.open(condition);
+  std::optional<ReducedTerm> reduction =
+      matchReduction<arith::AndIOp>(trace, all);
+  if (!reduction)
+    return false;
+  std::optional<ConstantTensor> init =
+      context.cones.evaluate(trace, reduction->init);
+  if (!init || init->elements.front().integer != 1)
+    return false;
+  Access test = trace.open(reduction->term);
+  auto comparison = dyn_cast_or_null<arith::CmpFOp>(test.getDefiningOp());
+  if (!comparison || comparison.getPredicate() != arith::CmpFPredicate::OEQ)
+    return false;
+  for (unsigned k : {0, 1}) {
+    std::optional<double> bound =
+        context.cones.evaluateReal(trace, AccessTrace::getOperand(test, 1 - k));
+    if (!bound || *bound != -std::numeric_limits<double>::infinity())
+      continue;
+    reduction->term = AccessTrace::getOperand(test, k);
+    std::optional<AtomSet> found = matchTerms(context, scores, all, *reduction);
+    if (found && *found == axis)
+      return true;
+  }
+  return false;
+}
+
+/// Scores without what is subtracted from a whole row: a soft-max is the same.
+static Access stripShifts(AccessTrace &trace, Access scores,
+                          const AtomSet &axis) {
+  while (true) {
+    scores = stripCasts(trace, scores);
+    if (!isa_and_nonnull<arith::SubFOp>(scores.getDefiningOp()))
+      return scores;
+    if (dependsOn(trace, AccessTrace::getOperand(scores, 1), axis))
+      return scores;
+    scores = AccessTrace::getOperand(scores, 0);
+  }
+}
+
+/// linalg.softmax, which is all of it in one operation.
+static std::optional<Softmax> matchSoftmaxOp(AccessTrace &trace,
+                                             const Access &weights) {
+  auto op = weights.value.getDefiningOp<linalg::SoftmaxOp>();
+  if (!op || !weights.isTensor())
+    return std::nullopt;
+  Softmax softmax{{op.getInput(), weights.indices}, {}, op};
+  softmax.axis.insert_range(trace.resolve(weights.indices[op.getDimension()]));
+  return softmax;
+}
+
+std::optional<Softmax>
+fovea::attn::detail::matchSoftmax(const MatchContext &context,
+                                  const Access &start) {
+  auto &[trace, cones, progress] = context;
+  Access weights = stripCasts(trace, start);
+  if (std::optional<Softmax> softmax = matchSoftmaxOp(trace, weights)) {
+    progress.softmax = softmax->quotient;
+    return softmax;
+  }
+  std::optional<Access> condition;
+  if (isa_and_nonnull<arith::SelectOp>(weights.getDefiningOp()) &&
+      isZero(context, AccessTrace::getOperand(weights, 1))) {
+    condition = AccessTrace::getOperand(weights, 0);
+    weights = stripCasts(trace, AccessTrace::getOperand(weights, 2));
+  }
+  std::optional<Quotient> quotient = matchQuotient(context, weights);
+  if (!quotient)
+    return std::nullopt;
+  Access numerator = stripCasts(trace, quotient->numerator);
+  Operation *exp = numerator.getDefiningOp();
+  if (!isa_and_nonnull<math::ExpOp, math::Exp2Op>(exp))
+    return std::nullopt;
+  progress.softmax = quotient->op;
+
+  Access denominator = stripCasts(trace, quotient->denominator);
+  std::optional<ReducedTerm> sum =
+      matchReduction<arith::AddFOp>(trace, denominator);
+  if (!sum || !isZero(context, sum->init))
+    return progress.end(1, quotient->op,
+                        "what it divides by is not a sum of exponentials");
+  std::optional<AtomSet> axis =
+      matchTerms(context, numerator, denominator, *sum);
+  if (!axis)
+    return progress.end(1, sum->op,
+                        "the sum is not one of the exponentials divided");
+  Softmax softmax{
+      stripShifts(trace, AccessTrace::getOperand(numerator, 0), *axis), *axis,
+      quotient->op};
+  if (isa<math::Exp2Op>(exp))
+    softmax.factor = llvm::numbers::ln2;
+  if (condition) {
+    if (!matchGuard(context, *condition, softmax.scores, *axis))
+      return progress.end(
+          1, weights.getDefiningOp(),
+          "weights are set to zero, but not where all scores are -inf");
+    softmax.isGuarded = true;
+  }
+  return softmax;
+}

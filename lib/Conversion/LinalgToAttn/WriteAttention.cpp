@@ -1,0 +1,159 @@
+//===- WriteAttention.cpp - An attention as attn.dense ----------------------
+//===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "AccessWriter.h"
+#include "Attention.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::attn;
+using namespace fovea::attn::detail;
+
+/// The tensor with elements of another type of floating point.
+static Value convert(OpBuilder &builder, Location loc, Value tensor,
+                     Type type) {
+  auto from = cast<RankedTensorType>(tensor.getType());
+  if (from.getElementType() == type)
+    return tensor;
+  Type to = from.clone(type);
+  if (from.getElementTypeBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(builder, loc, to, tensor);
+  return arith::TruncFOp::create(builder, loc, to, tensor);
+}
+
+/// The type that can hold what all of the tensors have.
+static Type getCommonType(ArrayRef<Type> types) {
+  Type widest = types.front();
+  for (Type type : types) {
+    if (type.getIntOrFloatBitWidth() > widest.getIntOrFloatBitWidth())
+      widest = type;
+    else if (type != widest &&
+             type.getIntOrFloatBitWidth() == widest.getIntOrFloatBitWidth())
+      widest = Float32Type::get(type.getContext());
+  }
+  return widest;
+}
+
+/// What the term adds to a score.
+static Value writeTerm(OpBuilder &b, Location loc, const ScoreTerm &term,
+                       Value number, FloatType type) {
+  auto constant = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+  };
+  if (term.hidden) {
+    Value zero = constant(0);
+    // What replaces a score hides also NaN. Added to it, it stays what it is:
+    // where nothing else is left, keys are weighed as in the program.
+    Value hidden =
+        constant(term.replaces ? -std::numeric_limits<double>::infinity()
+                               : *term.hidden);
+    if (!term.admits)
+      std::swap(zero, hidden);
+    return arith::SelectOp::create(b, loc, number, zero, hidden);
+  }
+  unsigned width = number.getType().getIntOrFloatBitWidth();
+  if (width < type.getWidth())
+    number = arith::ExtFOp::create(b, loc, type, number);
+  else if (width > type.getWidth())
+    number = arith::TruncFOp::create(b, loc, type, number);
+  if (term.factor == 1)
+    return number;
+  return arith::MulFOp::create(b, loc, number, constant(term.factor));
+}
+
+/// The sum of all terms, of extents of 1 along which none of them varies.
+static Value writeBias(OpBuilder &builder, Location loc, AccessWriter &writer,
+                       ArrayRef<ScoreTerm> terms, ArrayRef<IndexList> dims,
+                       FloatType type, Type dataType) {
+  SmallVector<Value> inputs;
+  SmallVector<int64_t> shape(dims.size(), 1);
+  for (const ScoreTerm &term : terms) {
+    Value input = writer.writeSmallest(term.number, dims);
+    inputs.push_back(input);
+    for (auto [extent, most] : llvm::zip_equal(
+             cast<RankedTensorType>(input.getType()).getShape(), shape))
+      most = std::max(most, extent);
+  }
+  Type element = getElementTypeOrSelf(inputs.front().getType());
+  if (terms.size() == 1 && !terms.front().hidden && terms.front().factor == 1 &&
+      (element == type || element == dataType))
+    return inputs.front();
+  SmallVector<AffineMap> maps;
+  for (Value input : inputs) {
+    SmallVector<AffineExpr> exprs;
+    for (auto [loop, extent] :
+         llvm::enumerate(cast<RankedTensorType>(input.getType()).getShape()))
+      exprs.push_back(extent == shape[loop] ? builder.getAffineDimExpr(loop)
+                                            : builder.getAffineConstantExpr(0));
+    maps.push_back(
+        AffineMap::get(shape.size(), 0, exprs, builder.getContext()));
+  }
+  maps.push_back(
+      AffineMap::getMultiDimIdentityMap(shape.size(), builder.getContext()));
+  SmallVector<utils::IteratorType> loops(shape.size(),
+                                         utils::IteratorType::parallel);
+  Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+    Value sum;
+    for (auto [term, number] : llvm::zip_first(terms, arguments)) {
+      Value part = writeTerm(b, loc, term, number, type);
+      sum = sum ? Value(arith::AddFOp::create(b, loc, sum, part)) : part;
+    }
+    linalg::YieldOp::create(b, loc, sum);
+  };
+  return linalg::GenericOp::create(builder, loc, TypeRange(empty.getType()),
+                                   inputs, ValueRange(empty), maps, loops, body)
+      ->getResult(0);
+}
+
+Value fovea::attn::detail::writeAttention(OpBuilder &builder,
+                                          AccessTrace &trace,
+                                          const Attention &attention) {
+  Operation *op = attention.op;
+  Location loc = op->getLoc();
+  AccessWriter writer(builder, loc, trace);
+  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  auto getType = [](const Access &access) {
+    return getElementTypeOrSelf(access.value);
+  };
+  auto type = cast<FloatType>(
+      getCommonType({getType(attention.query), getType(attention.key),
+                     getType(attention.value), resultType.getElementType()}));
+  IndexList heads = attention.heads();
+  auto write = [&](const Access &access, const IndexLists &dims) {
+    return convert(builder, loc, writer.write(access, dims), type);
+  };
+  Value query = write(attention.query, {attention.batch, heads, attention.rows,
+                                        attention.depth});
+  Value key = write(attention.key, {attention.batch, attention.keyHeads,
+                                    attention.columns, attention.depth});
+  Value value = write(attention.value, {attention.batch, attention.keyHeads,
+                                        attention.columns, attention.width});
+  Value bias;
+  if (!attention.terms.empty()) {
+    FloatType sums = type.getWidth() > 32 ? type : builder.getF32Type();
+    bias =
+        writeBias(builder, loc, writer, attention.terms,
+                  {attention.batch, heads, attention.rows, attention.columns},
+                  sums, type);
+  }
+  IndexLists dims = {attention.batch, heads, attention.rows, attention.width};
+  SmallVector<int64_t> shape = llvm::map_to_vector(
+      dims, [&](const IndexList &list) { return trace.getExtent(list); });
+  Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
+  auto dense = DenseOp::create(
+      builder, loc, TypeRange(empty.getType()), query, key, value,
+      /*log_weight=*/Value(), bias, empty, /*lse=*/Value(),
+      builder.getF64FloatAttr(attention.scale), attention.mask);
+  Value result = writer.relayout(dense->getResult(0), dims, attention.result);
+  return convert(builder, loc, result, resultType.getElementType());
+}

@@ -2,8 +2,9 @@
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that everything that looks like a test is run by something: files with RUN
-lines and Python files with test functions by lit, C++ files with GoogleTests by a
-binary, and the scripts and examples beside them by a test or by another script.
+lines and Python files with test functions by lit or utils/frameworks.sh, C++ files with
+GoogleTests by a binary, and the scripts and examples beside them by a test or by another
+script.
 
     all_found.py <source folder> <output of lit --show-suites --show-tests> <compile_commands.json>
 """
@@ -26,6 +27,13 @@ def found_by_lit(listing):
     """The files of all tests in what lit shows."""
     roots = dict(re.findall(r"^  (\S+) - \d+ tests\n    Source Root: (.*)$", listing, re.MULTILINE))
     return {pathlib.Path(roots[suite], path).resolve() for suite, path in re.findall(r"^  (\S+) :: (.*)$", listing, re.MULTILINE)}
+
+
+def found_by_frameworks(source):
+    """The files that utils/frameworks.sh gives to pytest, which collects test_*.py."""
+    script = source / "utils/frameworks.sh"
+    named = re.findall(r"\bpython/tests/\S+?(?=[;\s])", script.read_text()) if script.is_file() else []
+    return {path.resolve() for folder in named for path in (source / folder).rglob("test_*.py")}
 
 
 def is_used(path, texts):
@@ -57,7 +65,8 @@ def orphans(source, found, compiled):
 def main(source, listing, commands):
     source = pathlib.Path(source).resolve()
     compiled = {pathlib.Path(entry["directory"], entry["file"]).resolve() for entry in json.loads(pathlib.Path(commands).read_text())}
-    lost = list(orphans(source, found_by_lit(pathlib.Path(listing).read_text()), compiled))
+    found = found_by_lit(pathlib.Path(listing).read_text()) | found_by_frameworks(source)
+    lost = list(orphans(source, found, compiled))
     for path, reason in lost:
         print(f"{path.relative_to(source)}: {reason}")
     return bool(lost)

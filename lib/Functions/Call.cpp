@@ -9,6 +9,7 @@
 #include "Call.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstring>
 
@@ -122,7 +123,6 @@ void Call::resultIf(bool isWanted, Checker &check, StringRef name,
     destination.buffer = buffer;
   }
   addToKey(type, shape);
-  addToKey(isInBuffer(destination));
   destinations.push_back(std::move(destination));
 }
 
@@ -190,9 +190,35 @@ Error Call::checkOverlaps() const {
   return Error::success();
 }
 
+void Call::place() {
+  if (!isOnHost())
+    return;
+  for (Destination &destination : destinations)
+    if (!destination.buffer)
+      if (std::optional<TensorRef> place = DestinationScope::take(
+              destination.elementType, destination.shape))
+        destination.buffer = Argument(destination.name, *place);
+}
+
+Expected<SmallVector<OwnedTensor>> Call::describe() const {
+  if (Error error = checkShapes())
+    return error;
+  SmallVector<OwnedTensor> results;
+  for (const Destination &destination : destinations)
+    if (!destination.isUpdated)
+      results.push_back(DescribeScope::makeAbstract(destination.elementType,
+                                                    destination.shape));
+  return results;
+}
+
 Expected<Kernel> Call::getKernel(const CompileOptions &options) const {
+  SmallString<512> complete = key;
+  for (const Destination &destination : destinations)
+    complete += isInBuffer(destination)
+                    ? takesStrides(*destination.buffer) ? 's' : 'b'
+                    : 'r';
   Expected<Kernel> kernel = KernelCache::getGlobal().getOrCompile(
-      key, options, [&]() -> Expected<Kernel> {
+      complete, options, [&]() -> Expected<Kernel> {
         if (Error error = checkShapes())
           return error;
         return compileFunction(options);
@@ -234,7 +260,10 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   return isInputError ? toArgumentError(std::move(error)) : std::move(error);
 }
 
-Expected<SmallVector<OwnedTensor>> Call::run() const {
+Expected<SmallVector<OwnedTensor>> Call::run() {
+  if (DescribeScope::isActive())
+    return describe();
+  place();
   if (Error error = checkOverlaps())
     return error;
   CompileOptions options;
@@ -266,6 +295,15 @@ Expected<SmallVector<OwnedTensor>> Call::run() const {
 
 Expected<SmallVector<OwnedTensor>>
 Call::runGradient(ArrayRef<int64_t> wanted, const Argument &gradient) const {
+  if (DescribeScope::isActive()) {
+    if (Error error = checkShapes())
+      return error;
+    SmallVector<OwnedTensor> gradients;
+    for (int64_t number : wanted)
+      gradients.push_back(DescribeScope::makeAbstract(
+          arguments[number].elementType, arguments[number].shape));
+    return gradients;
+  }
   CompileOptions options;
   options.target = target;
   options.vjp.emplace();
@@ -300,12 +338,13 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
 }
 
 Expected<SmallVector<OwnedTensor>>
-Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) const {
+Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) {
   if (check.hasFailed())
     return check.takeError();
-  if (!isEmpty)
+  if (!isEmpty || DescribeScope::isActive())
     return run();
   if (Error error = checkShapes())
     return error;
+  place();
   return fill(values);
 }

@@ -89,7 +89,7 @@ public:
               bool inPlace = true);
 
   /// Runs the operation. The results are those of `result`, in order.
-  llvm::Expected<llvm::SmallVector<OwnedTensor>> run() const;
+  llvm::Expected<llvm::SmallVector<OwnedTensor>> run();
   /// What stands for running when there is nothing to compute: every element of
   /// a result is `values[i]`, or 0.
   llvm::Expected<llvm::SmallVector<OwnedTensor>>
@@ -97,10 +97,10 @@ public:
   /// The same unless a check has failed.
   llvm::Expected<llvm::SmallVector<OwnedTensor>>
   runChecked(Checker &check, bool isEmpty = false,
-             llvm::ArrayRef<double> values = {}) const;
+             llvm::ArrayRef<double> values = {});
   /// The same. The `count` results are the first members of a `Result`.
   template <typename Result, size_t count>
-  llvm::Expected<Result> runFor(Checker &check, bool isEmpty = false) const {
+  llvm::Expected<Result> runFor(Checker &check, bool isEmpty = false) {
     llvm::Expected<llvm::SmallVector<OwnedTensor>> results =
         runChecked(check, isEmpty);
     if (!results)
@@ -157,6 +157,10 @@ private:
   /// Whether the kernel takes the strides of `argument`, of any number, from
   /// the caller. Others are contiguous, or copied.
   bool takesStrides(const Argument &argument) const;
+  /// Gives results the memory that a DestinationScope has for them.
+  void place();
+  /// The results of a call in a DescribeScope.
+  llvm::Expected<llvm::SmallVector<OwnedTensor>> describe() const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
   /// Fails where a kernel would write to what it still has to read.

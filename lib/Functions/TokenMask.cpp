@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TokenMask.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <algorithm>
@@ -43,6 +44,11 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
   check.match("lengths", "shape", lengths.shape, {batch});
   if (check.hasFailed())
     return;
+  if (DescribeScope::isActive()) {
+    memory = DescribeScope::makeAbstract(ElementType::I1, {batch, length});
+    argument.emplace(name, memory.getRef());
+    return;
+  }
   OwnedTensor copy;
   Expected<TensorRef> values = prepare(lengths, /*takesStrides=*/false, copy,
                                        [] { return std::string("lengths"); });

@@ -9,6 +9,7 @@
 #include "fovea/Functions/Tree.h"
 #include "TokenMask.h"
 #include "TreeArguments.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SmallVector.h"
@@ -130,6 +131,23 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
   return result;
 }
 
+/// Sorts the numbers of nodes of every batch entry by where nodes begin.
+static void sortBySequence(const Tree &tree, const NodeList &nodes,
+                           MutableArrayRef<int64_t> order) {
+  // Absent nodes come last.
+  auto getFirst = [&](int64_t at) {
+    int64_t level = nodes.getLevel(at);
+    return level < 0 ? std::numeric_limits<int64_t>::max()
+                     : nodes.getIndex(at) * tree.getSegment(level);
+  };
+  for (int64_t b = 0; b < tree.getBatch(); ++b)
+    llvm::sort(order.slice(b * nodes.size(), nodes.size()),
+               [&](int64_t left, int64_t right) {
+                 return std::pair(getFirst(left), left) <
+                        std::pair(getFirst(right), right);
+               });
+}
+
 /// Checks that the nodes of every batch entry, visited in `order`, cover the
 /// sequence one after the other, before those that are absent.
 static void checkCover(Checker &check, const Tree &tree, const NodeList &nodes,
@@ -206,19 +224,10 @@ runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
   check.match("rows", "shape", newRows.shape, {batch, size, tree.getWidth()});
 
   SmallVector<int64_t> order = to_vector(seq<int64_t>(0, batch * size));
-  // Absent nodes come last.
-  auto getFirst = [&](int64_t at) {
-    int64_t level = nodes->getLevel(at);
-    return level < 0 ? std::numeric_limits<int64_t>::max()
-                     : nodes->getIndex(at) * tree.getSegment(level);
-  };
-  for (int64_t b = 0; b < batch; ++b)
-    llvm::sort(MutableArrayRef(order).slice(b * size, size),
-               [&](int64_t left, int64_t right) {
-                 return std::pair(getFirst(left), left) <
-                        std::pair(getFirst(right), right);
-               });
-  checkCover(check, tree, *nodes, order);
+  if (!DescribeScope::isActive()) {
+    sortBySequence(tree, *nodes, order);
+    checkCover(check, tree, *nodes, order);
+  }
   if (check.hasFailed())
     return check.takeError();
   OwnedTensor memory;

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TreeArguments.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -151,6 +152,10 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
                   " nodes, needed " + Twine(size) + ", as in level");
   if (check.hasFailed())
     return check.takeError();
+  if (DescribeScope::isActive())
+    return NodeList{
+        DescribeScope::makeAbstract(ElementType::I32, {batch, size}),
+        DescribeScope::makeAbstract(ElementType::I32, {batch, size})};
   Expected<SmallVector<int64_t>> levels = spread(levelList, batch);
   if (!levels)
     return levels.takeError();

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TreeArguments.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -41,6 +42,9 @@ static Expected<OwnedTensor> runGradient(const Call &call, Checker &check,
 static Expected<OwnedTensor> getMask(const Tree &tree) {
   int64_t length = tree.getNumTokens(), numNodes = tree.nodes.getShape()[1],
           first = tree.getFirstRow(0);
+  if (DescribeScope::isActive())
+    return DescribeScope::makeAbstract(ElementType::I1,
+                                       {tree.getBatch(), length});
   Expected<OwnedTensor> mask =
       allocate(ElementType::I1, {tree.getBatch(), length});
   if (!mask)

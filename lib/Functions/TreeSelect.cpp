@@ -9,6 +9,7 @@
 #include "TokenMask.h"
 #include "TreeArguments.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -174,6 +175,8 @@ Expected<OwnedTensor> Selection::fetchRows(int64_t at) {
 }
 
 Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
+  if (DescribeScope::isActive())
+    return DescribeScope::makeAbstract(ElementType::F32, candidates.getShape());
   TreeRows given;
   OwnedTensor memory;
   if (!hasFrontier && tree.getBatch() == 1) {

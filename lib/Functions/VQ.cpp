@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/VQ.h"
 #include "VQArguments.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstring>
 
@@ -59,7 +60,7 @@ static Error copyState(ArrayRef<VQStatePart> parts, const VQState *from,
                        VQState &to) {
   if (Error error = setZero(parts, to))
     return error;
-  if (from)
+  if (from && !DescribeScope::isActive())
     for (const VQStatePart &part : parts)
       std::memcpy((to.*part.member).getData(), (from->*part.member).getData(),
                   (to.*part.member).getNumBytes());

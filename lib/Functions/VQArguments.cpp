@@ -8,6 +8,7 @@
 
 #include "VQArguments.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Functions/ResultScopes.h"
 
 using namespace llvm;
 using namespace fovea;
@@ -109,7 +110,8 @@ SmallVector<Argument> functions::checkVQState(Checker &check,
     check.match(argument.name, "shape", argument.shape, part.shape);
     arguments.push_back(argument);
   }
-  if (check.hasFailed() || isOnDevice(state.position.getData(), target))
+  if (check.hasFailed() || DescribeScope::isActive() ||
+      isOnDevice(state.position.getData(), target))
     return arguments;
   int64_t position = *state.position.getDataAs<int64_t>();
   check.check(position >= 0, "state.position: found " + Twine(position) +

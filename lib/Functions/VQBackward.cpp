@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "VQArguments.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstring>
 
@@ -126,7 +127,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
     OwnedTensor &gradient = found.state.*part.member;
     gradient = std::move(*last++);
     // A window of nothing passes on what the next one gives.
-    if (isEmpty && options.dNextState)
+    if (isEmpty && options.dNextState && !DescribeScope::isActive())
       std::memcpy(gradient.getData(),
                   (options.dNextState->*part.member).getData(),
                   gradient.getNumBytes());

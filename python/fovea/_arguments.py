@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _fovea
+from ._abstract import AbstractArray
 
 
 def integer(name: str, value: Any, least: int) -> int:
@@ -40,14 +41,18 @@ def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
     """A mask [B,N] of booleans and lengths [B] of integers, either of which may be None."""
     if mask is not None:
         mask = to_numpy(name, mask)
-        if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
+        if mask.dtype != np.bool_ and (
+            isinstance(mask, AbstractArray) or not np.isin(mask, (0, 1)).all()
+        ):
             raise ValueError(f"{name}: found values other than 0 and 1, needed booleans")
         mask = mask.astype(np.bool_, copy=False)
     return mask, None if lengths is None else to_numpy("lengths", lengths)
 
 
-def to_numpy(name: str, values: Any) -> np.ndarray:
-    """Small arguments, such as positions, which may be lists as well."""
+def to_numpy(name: str, values: Any) -> Any:
+    """Small arguments, such as positions, which may be lists as well, or abstract."""
+    if isinstance(values, AbstractArray):
+        return values
     is_foreign = hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray)
     if is_foreign:
         _fovea.describe(name, values)
@@ -59,18 +64,18 @@ def to_numpy(name: str, values: Any) -> np.ndarray:
         ) from None
 
 
-def integers(name: str, values: Any, rank: int) -> np.ndarray:
+def integers(name: str, values: Any, rank: int) -> Any:
     """`values` as int32, with leading axes of extent 1."""
     array = to_numpy(name, values)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name}: found element type {array.dtype}, needed an integer type")
     limits = np.iinfo(np.int32)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
+    if not isinstance(array, AbstractArray) and array.size and (array.min() < limits.min or array.max() > limits.max):
         raise ValueError(f"{name}: found a number of more than 32 bits")
     return lead(name, array.astype(np.int32), rank)
 
 
-def lead(name: str, array: np.ndarray, rank: int) -> np.ndarray:
+def lead(name: str, array: Any, rank: int) -> Any:
     if array.ndim > rank:
         raise ValueError(f"{name}: found rank {array.ndim}, needed at most {rank}")
     return array.reshape((1,) * (rank - array.ndim) + array.shape)

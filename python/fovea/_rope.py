@@ -73,7 +73,7 @@ def _turns(
                 f"frequencies: found {frequencies.dtype} of shape {frequencies.shape}, "
                 "needed numbers of shape (width / 2,)"
             )
-        frequencies = np.ascontiguousarray(frequencies, np.float64)
+        frequencies = tuple(frequencies.astype(np.float64).tolist())
     return check.integers("positions", positions, 3), base, style, width, frequencies, magnitude
 
 

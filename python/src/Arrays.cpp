@@ -8,6 +8,7 @@
 
 #include "Running.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -55,13 +56,72 @@ ArrayView::~ArrayView() {
 
 void ArrayView::load(nb::handle object, StringRef name, bool needsWrite,
                      Placement &placement) {
+  if (isAbstractArray(object))
+    return loadAbstract(object, name);
   if (PyObject_CheckBuffer(object.ptr()) && loadBuffer(object, name))
     return;
+  if (nb::isinstance<ForeignArray>(object))
+    return loadForeign(*nb::inst_ptr<ForeignArray>(object), name, placement);
   if (loadExchange(object, name, needsWrite, placement) ||
       loadDLPack(object, name, needsWrite, placement))
     return;
   raiseValueError(name + ": found " + getTypeName(object) +
                   ", needed a NumPy array or an object with __dlpack__");
+}
+
+/// The class, once `fovea._abstract` has been imported, which has it for good.
+static PyObject *abstractArray = nullptr;
+
+void python::setAbstractArray(nb::handle type) {
+  abstractArray = type.inc_ref().ptr();
+}
+
+bool python::isAbstractArray(nb::handle object) {
+  return reinterpret_cast<PyObject *>(Py_TYPE(object.ptr())) == abstractArray;
+}
+
+void ArrayView::setDenseStrides() {
+  byteStrides.resize(shape.size());
+  int64_t stride = getByteWidth(elementType);
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    byteStrides[dim] = stride;
+    stride *= shape[dim];
+  }
+}
+
+/// The type that NumPy calls `name`. Integers know no signs.
+static std::optional<ElementType> findArrayType(StringRef name) {
+  if (name.starts_with("uint"))
+    name = name.drop_front();
+  for (size_t i = 0; i < size_t(ElementType::Index); ++i)
+    if (getElementInfo(ElementType(i)).arrayName == name)
+      return ElementType(i);
+  return std::nullopt;
+}
+
+void ArrayView::loadAbstract(nb::handle object, StringRef name) {
+  std::string type = toText(object.attr("dtype"));
+  std::optional<ElementType> found = findArrayType(type);
+  if (!found)
+    raiseValueError(name + ": found element type " + type +
+                    ", needed bfloat16, float16, float32, float64, bool or an "
+                    "integer");
+  elementType = *found;
+  for (nb::handle extent : object.attr("shape"))
+    shape.push_back(nb::cast<int64_t>(extent));
+  data = static_cast<char *>(kAbstractData);
+  setDenseStrides();
+}
+
+void ArrayView::loadForeign(const ForeignArray &array, StringRef name,
+                            Placement &placement) {
+  if (array.device)
+    checkPlace(name, {nb::device::cuda::value, *array.device}, placement);
+  elementType = array.elementType;
+  shape = array.shape;
+  data = static_cast<char *>(array.data);
+  isReadOnly = array.isReadOnly;
+  setDenseStrides();
 }
 
 /// The type that a format of Python's struct module stands for.
@@ -364,11 +424,7 @@ bool ArrayView::copyToKernelLayout() {
 
   data = memory;
   isSwapped = isReadOnly = false;
-  int64_t stride = width;
-  for (size_t dim = shape.size(); dim-- > 0;) {
-    byteStrides[dim] = stride;
-    stride *= shape[dim];
-  }
+  setDenseStrides();
   return true;
 }
 
@@ -452,6 +508,13 @@ static nb::handle getArrayType(ElementType type) {
   return found;
 }
 
+static nb::object toTuple(ArrayRef<int64_t> shape) {
+  nb::object tuple = nb::steal(PyTuple_New(shape.size()));
+  for (auto [index, extent] : enumerate(shape))
+    PyTuple_SetItem(tuple.ptr(), index, PyLong_FromLongLong(extent));
+  return tuple;
+}
+
 /// The bytes of a tensor as a buffer of Python.
 static int getBuffer(PyObject *self, Py_buffer *view, int flags) {
   auto *tensor = nb::inst_ptr<OwnedTensor>(self);
@@ -465,6 +528,14 @@ static PyType_Slot bufferSlots[] = {
 void python::defineMemory(nb::module_ &m) {
   nb::class_<OwnedTensor>(m, "Memory", nb::type_slots(bufferSlots),
                           "The memory of a result, which its array holds.");
+  nb::class_<ForeignArray>(m, "ForeignArray",
+                           "Memory of a caller from outside of Python.");
+}
+
+nb::object python::makeAbstractArray(ElementType type, ArrayRef<int64_t> shape,
+                                     nb::handle call, size_t index) {
+  return nb::handle(abstractArray)(getArrayType(type), toTuple(shape), call,
+                                   index);
 }
 
 /// An object with DLPack that owns memory of a GPU.
@@ -488,9 +559,7 @@ nb::object python::toArray(OwnedTensor tensor, std::optional<int> device) {
     return toDeviceArray(std::move(tensor), *device);
   static PyObject *makeArray =
       nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
-  nb::object shape = nb::steal(PyTuple_New(tensor.getShape().size()));
-  for (auto [index, extent] : enumerate(tensor.getShape()))
-    PyTuple_SetItem(shape.ptr(), index, PyLong_FromLongLong(extent));
+  nb::object shape = toTuple(tensor.getShape());
   nb::handle type = getArrayType(tensor.getElementType());
   return nb::handle(makeArray)(shape, type, nb::cast(std::move(tensor)));
 }

@@ -37,6 +37,24 @@ struct Placement {
   intptr_t stream = 1;
 };
 
+/// Memory of a caller from outside of Python, as an object of it.
+struct ForeignArray {
+  void *data;
+  ElementType elementType;
+  llvm::SmallVector<int64_t, 4> shape;
+  bool isReadOnly;
+  /// The GPU whose memory it is.
+  std::optional<int> device;
+};
+
+/// Sets the class of arrays whose values are not known.
+void setAbstractArray(nanobind::handle type);
+bool isAbstractArray(nanobind::handle object);
+/// The result `index` of `call`.
+nanobind::object makeAbstractArray(ElementType type,
+                                   llvm::ArrayRef<int64_t> shape,
+                                   nanobind::handle call, size_t index);
+
 /// An array of Python, described without copying, and kept alive.
 class ArrayView {
 public:
@@ -80,6 +98,11 @@ private:
   /// Reads through the buffer protocol; false when `object` has none that
   /// describes its elements.
   bool loadBuffer(nanobind::handle object, llvm::StringRef name);
+  void loadAbstract(nanobind::handle object, llvm::StringRef name);
+  void loadForeign(const ForeignArray &array, llvm::StringRef name,
+                   Placement &placement);
+  /// Strides of elements in row-major order.
+  void setDenseStrides();
   bool loadDLPack(nanobind::handle object, llvm::StringRef name,
                   bool needsWrite, Placement &placement);
   /// Without calls of Python; false where the class of `object` does not lend
@@ -107,7 +130,7 @@ private:
 
 nanobind::dlpack::dtype getDLPackType(ElementType type);
 
-/// Adds the class of what owns the memory of results.
+/// Adds the classes of what owns the memory of results, and of foreign arrays.
 void defineMemory(nanobind::module_ &m);
 
 /// A NumPy array that owns the memory of `tensor`, or an object with DLPack

@@ -18,17 +18,23 @@
 
 namespace fovea::python {
 
+using Function = nanobind::object (*)(Reader &);
+/// The function of that name, or null.
+Function findFunction(llvm::StringRef name);
+void addFunction(const char *name, Function function);
+
 /// The function `name` of the module: `call` reads its arguments. The module
 /// `tensors` in it has one of the same name that returns tensors of the class
 /// of its arguments.
 template <auto call> void define(nanobind::module_ &m, const char *name) {
-  m.def(name, [](nanobind::args given) {
-    Reader in(given, /*givesTensors=*/false);
+  addFunction(name, call);
+  m.def(name, [name](nanobind::args given) {
+    Reader in(name, given, /*givesTensors=*/false);
     return call(in);
   });
   auto tensors = nanobind::cast<nanobind::module_>(m.attr("tensors"));
-  tensors.def(name, [](nanobind::args given) {
-    Reader in(given, /*givesTensors=*/true);
+  tensors.def(name, [name](nanobind::args given) {
+    Reader in(name, given, /*givesTensors=*/true);
     return call(in);
   });
 }
@@ -41,6 +47,9 @@ void defineTools(nanobind::module_ &m);
 void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
 
+/// Adds calls from XLA to all of these.
+void defineXLA(nanobind::module_ &m);
+
 inline void defineFunctions(nanobind::module_ &m) {
   m.def_submodule("tensors");
   defineAttention(m);
@@ -50,6 +59,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineTools(m);
   defineTree(m);
   defineVQ(m);
+  defineXLA(m);
 }
 
 } // namespace fovea::python

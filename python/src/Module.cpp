@@ -238,6 +238,7 @@ NB_MODULE(_fovea, m) {
 
   defineMemory(m);
   defineFunctions(m);
+  m.def("set_abstract_array", &setAbstractArray);
   m.def("compile", &compileKernel, nb::arg("text"), nb::arg("target"),
         nb::arg("cpu"), nb::arg("entry").none());
   m.def("describe", &describeArray, nb::arg("name"), nb::arg("array").none());

@@ -20,7 +20,23 @@ using namespace fovea::python;
 static constexpr Target kTargets[] = {Target::CPU, Target::Reference,
                                       Target::GPU, Target::GPUEmulator};
 
-Reader::Reader(nb::args given, bool givesTensors) : given(given) {
+/// Whether it is an abstract array, or holds one.
+static bool isAbstract(nb::handle object) {
+  if (isAbstractArray(object))
+    return true;
+  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr()))
+    return false;
+  for (nb::handle entry : object)
+    if (isAbstract(entry))
+      return true;
+  return false;
+}
+
+Reader::Reader(const char *name, nb::args given, bool givesTensors)
+    : given(given) {
+  if (isAbstract(given))
+    described = nb::make_tuple(
+        name, nb::steal(PyTuple_GetSlice(given.ptr(), 0, given.size() - 1)));
   SmallVector<StringRef, 4> names;
   for (Target each : kTargets)
     names.push_back(fovea::getName(each));
@@ -30,6 +46,11 @@ Reader::Reader(nb::args given, bool givesTensors) : given(given) {
   if (std::optional<intptr_t> stream = getStream())
     placement.stream = *stream;
 }
+
+Reader::Reader(nb::args given, const Placement &placement, Target target,
+               ArrayRef<TensorRef> destinations)
+    : given(given), target(target), placement(placement),
+      destinations(destinations) {}
 
 [[noreturn]] static void raiseFound(StringRef name, nb::handle found,
                                     const Twine &needed) {
@@ -211,7 +232,26 @@ Reader::optionalParts(StringRef name, ArrayRef<StringRef> names,
   return found;
 }
 
+void Reader::place(const OwnedTensor &result) {
+  if (numGiven == destinations->size())
+    throw FoveaError("found more results than destinations");
+  const TensorRef &destination = (*destinations)[numGiven++];
+  if (result.getShape() != destination.shape ||
+      result.getElementType() != destination.elementType)
+    throw FoveaError("found a result that its destination is not made for");
+  if (result.getData() != destination.data)
+    copyResult(placement, destination.data, result.getData(),
+               result.getNumBytes());
+}
+
 nb::object Reader::give(OwnedTensor tensor) {
+  if (described.is_valid())
+    return makeAbstractArray(tensor.getElementType(), tensor.getShape(),
+                             described, numGiven++);
+  if (destinations) {
+    place(tensor);
+    return nb::none();
+  }
   std::optional<int> place = findGPU(placement, tensor);
   if (placement.givesTensors && placement.exchange)
     return placement.exchange.give(std::move(tensor), place);

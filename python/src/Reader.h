@@ -18,6 +18,7 @@
 
 #include "Running.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Tokens.h"
 #include <forward_list>
 
@@ -25,9 +26,14 @@ namespace fovea::python {
 
 class Reader {
 public:
-  /// The last of the arguments is the target. `givesTensors` is that of
-  /// Placement.
-  Reader(nanobind::args given, bool givesTensors);
+  /// Of the function `name`. The last of the arguments is the target. With an
+  /// abstract array among them, the call is described and does not run.
+  /// `givesTensors` is that of Placement.
+  Reader(const char *name, nanobind::args given, bool givesTensors);
+  /// Arguments without a target, for a call from outside of Python. Results go
+  /// to `destinations`, in the order in which they are given.
+  Reader(nanobind::args given, const Placement &placement, Target target,
+         llvm::ArrayRef<TensorRef> destinations);
 
   Target getTarget() const { return target; }
   /// Options with the target set.
@@ -83,7 +89,15 @@ public:
 
   /// Runs `function`, and raises what it fails with.
   template <typename Function> auto run(Function function) {
-    return runKernels(placement, function);
+    return runKernels(placement, [&] {
+      std::optional<DescribeScope> description;
+      std::optional<DestinationScope> places;
+      if (described.is_valid())
+        description.emplace();
+      else if (destinations)
+        places.emplace(*destinations);
+      return function();
+    });
   }
   /// Runs it, and gives the array that it returns, or these of the arrays.
   template <typename Function, typename... Members>
@@ -92,14 +106,24 @@ public:
     if constexpr (sizeof...(Members) == 0)
       return give(std::move(result));
     else
-      return nanobind::make_tuple(give(std::move(result.*members))...);
+      return giveAll(std::move(result.*members)...);
   }
-  /// An array of Python that owns a result.
+  /// A tuple of results, in order.
+  template <typename... Tensors>
+  nanobind::object giveAll(Tensors &&...tensors) {
+    nanobind::list found;
+    (found.append(give(std::move(tensors))), ...);
+    return nanobind::tuple(found);
+  }
+  /// An array of Python that owns a result, an abstract one, or None for one
+  /// that is in its destination.
   nanobind::object give(OwnedTensor tensor);
 
 private:
   bool nextIsNone() const { return peek().is_none(); }
   TensorRef load(nanobind::handle object, llvm::StringRef name);
+  /// Puts a result into the next destination.
+  void place(const OwnedTensor &result);
   ArrayView &loadArray(nanobind::handle object, llvm::StringRef name,
                        bool needsWrite);
   static size_t find(llvm::StringRef name, nanobind::handle object,
@@ -109,6 +133,10 @@ private:
   size_t next = 0;
   Target target;
   Placement placement;
+  /// The name and the arguments of a call that is described.
+  nanobind::object described;
+  std::optional<llvm::ArrayRef<TensorRef>> destinations;
+  size_t numGiven = 0;
   std::forward_list<ArrayView> views;
 };
 

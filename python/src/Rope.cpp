@@ -14,13 +14,15 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
 
-/// Of [w / 2] of f64, or None.
+/// A tuple of w / 2 numbers, or None.
 static std::optional<SmallVector<double>> readFrequencies(Reader &in) {
-  OwnedTensor table = in.optionalView("frequencies");
-  if (!table.getData())
+  nb::handle table = in.object();
+  if (table.is_none())
     return std::nullopt;
-  auto *numbers = table.getDataAs<double>();
-  return SmallVector<double>(numbers, numbers + table.getShape()[0]);
+  SmallVector<double> numbers;
+  for (nb::handle number : table)
+    numbers.push_back(nb::cast<double>(number));
+  return numbers;
 }
 
 static RopeOptions readRopeOptions(Reader &in) {

@@ -10,6 +10,7 @@
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/Twine.h"
+#include <cstring>
 #include <unistd.h>
 
 namespace nb = nanobind;
@@ -79,6 +80,15 @@ PlaceScope::~PlaceScope() {
   current = outer;
   choose(outer ? *outer->device : 0,
          outer ? outer->stream : chosenStream.value_or(0));
+}
+
+void python::copyResult(const Placement &placement, void *to, const void *from,
+                        int64_t bytes) {
+  if (!placement.device)
+    std::memcpy(to, from, bytes);
+  else if (fovea_rt_gpu_transfer(FOVEA_RT_GPU_CUDA, to, from, bytes) !=
+           FOVEA_RT_OK)
+    throw FoveaError(fovea_rt_last_error());
 }
 
 std::optional<int> python::findGPU(const Placement &placement,

@@ -40,6 +40,10 @@ private:
   bool isOuter;
 };
 
+/// Copies what lies where the arrays of a call do.
+void copyResult(const Placement &placement, void *to, const void *from,
+                int64_t bytes);
+
 /// The GPU that a result lies on, if it does.
 std::optional<int> findGPU(const Placement &placement,
                            const OwnedTensor &result);

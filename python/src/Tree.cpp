@@ -24,11 +24,12 @@ static Tree readTree(Reader &in) {
   return tree;
 }
 
-static void checkTree(Reader &in) {
+static nb::object checkTree(Reader &in) {
   TensorRef nodes = in.array("nodes");
   std::optional<TensorRef> counts = in.optionalArray("counts");
   int64_t ratio = in.integer("ratio", 2), levels = in.integer("levels", 1);
   in.run([&] { return tree_check(nodes, counts, ratio, levels); });
+  return nb::none();
 }
 
 /// Nodes, counts or None, and levels.
@@ -39,9 +40,10 @@ static nb::object callBuild(Reader &in) {
   options.levels = in.optionalInteger("levels", 1);
   in.readTokens(options);
   Tree tree = in.run([&] { return tree_build(c, options); });
+  nb::object nodes = in.give(std::move(tree.nodes));
   nb::object counts =
       tree.hasCounts() ? in.give(std::move(tree.counts)) : nb::none();
-  return nb::make_tuple(in.give(std::move(tree.nodes)), counts, tree.levels);
+  return nb::make_tuple(nodes, counts, tree.levels);
 }
 
 static nb::object callFetch(Reader &in) {
@@ -98,11 +100,10 @@ static nb::object callScoreBackward(Reader &in) {
   TreeScoreOptions options = readScoreOptions(in);
   TreeScoreGradients gradients =
       in.run([&] { return tree_score_backward(dScore, query, key, options); });
-  nb::object dQuery = in.give(std::move(gradients.query)),
-             dKey = in.give(std::move(gradients.key));
   if (!options.logWeight)
-    return nb::make_tuple(dQuery, dKey);
-  return nb::make_tuple(dQuery, dKey, in.give(std::move(gradients.logWeight)));
+    return in.giveAll(std::move(gradients.query), std::move(gradients.key));
+  return in.giveAll(std::move(gradients.query), std::move(gradients.key),
+                    std::move(gradients.logWeight));
 }
 
 /// Calls `score`, a function of Python, from one of C++, which no exception may
@@ -145,8 +146,7 @@ static nb::object callSelect(Reader &in) {
     selection =
         in.run([&] { return tree_select(tree, budgets, vip, in.getTarget()); });
   }
-  return nb::make_tuple(in.give(std::move(selection.level)),
-                        in.give(std::move(selection.index)));
+  return in.giveAll(std::move(selection.level), std::move(selection.index));
 }
 
 //===----------------------------------------------------------------------===//

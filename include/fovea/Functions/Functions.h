@@ -13,6 +13,7 @@
 #include "fovea/Functions/Dense.h"
 #include "fovea/Functions/FastMultipole.h"
 #include "fovea/Functions/LowRank.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Rope.h"
 #include "fovea/Functions/Tokens.h"
 #include "fovea/Functions/Tree.h"

@@ -1,0 +1,17 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The functions of `fovea` on arrays of JAX: within `jax.jit`, `jax.grad`, `jax.vmap`,
+`jax.shard_map` and `jax.export`.
+
+    import fovea.jax
+
+    out = fovea.jax.dense(q, k, v, causal=True)
+    gradient = jax.grad(lambda q: fovea.jax.dense(q, k, v, causal=True).sum())(q)
+
+They have the names, arguments and results of those of `fovea`, but for `target`: they run
+where the program does.  Results are written where XLA wants them.  Errors of arguments are
+raised when a program is traced, those of values (lengths, lists of nodes) when it runs.
+"""
+
+from ._functions import *

@@ -1,0 +1,193 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One call of a compiled function in a program of JAX.
+
+All functions are one target of XLA.  A call's attributes are the name of a function of
+`_fovea` and its arguments as text, with "..." in the places of arrays, which are the
+operands.  XLA lends the memory of results.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _fovea
+from .._abstract import AbstractArray
+from .._declarations import FUNCTIONS, Argument
+
+#: The name that `jax.export` and dumps of XLA show.
+TARGET_NAME = "fovea"
+
+for _platform, _handler in _fovea.xla_handlers().items():
+    jax.ffi.register_ffi_target(TARGET_NAME, _handler, platform=_platform)
+
+#: Arguments that functions write to, whose values after a call are its last results.
+UPDATED = {"vq_decode": "state"}
+
+Type = tuple[str, tuple[int, ...]]
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, (jax.Array, np.ndarray))
+
+
+# ----------------------------------------------------------------------------
+# Arguments as text
+# ----------------------------------------------------------------------------
+
+
+def _encode(value: Any, operands: list[Any]) -> str:
+    """The text of an argument; its arrays are added to the operands."""
+    if is_array(value):
+        operands.append(value)
+        return "..."
+    if isinstance(value, dict):
+        pairs = (f"{_encode(k, operands)}: {_encode(v, operands)}" for k, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, (tuple, list)):
+        return "(" + "".join(_encode(each, operands) + ", " for each in value) + ")"
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return repr(None if value is None else bool(value))
+    if isinstance(value, str):
+        return repr(value)
+    try:
+        return repr(operator.index(value))
+    except TypeError:
+        return repr(float(value))
+
+
+def _decode(pattern: Any, operands: Iterator[Any]) -> Any:
+    if pattern is ...:
+        return next(operands)
+    if isinstance(pattern, tuple):
+        return tuple(_decode(each, operands) for each in pattern)
+    return pattern
+
+
+def _constant(array: np.ndarray) -> jax.Array:
+    """What JAX holds in a narrower type, unless told otherwise, must fit it."""
+    converted = jnp.asarray(array)
+    if array.dtype.kind in "iu" and not np.array_equal(array, converted):
+        raise ValueError(f"found integers of {array.dtype} that {converted.dtype} cannot hold")
+    return converted
+
+
+# ----------------------------------------------------------------------------
+# Batches
+# ----------------------------------------------------------------------------
+
+# As the handler numbers them.
+_NO_BATCH, _BATCH, _BROADCAST = range(3)
+
+#: Arguments that `_declarations` gives no axes, and the rank at which the first one is that
+#: of the batch.
+_BATCHED = {"mask": 2, "token_mask": 2, "query_mask": 2, "key_mask": 2, "lengths": 1,
+            "level": 2, "index": 2}  # fmt: skip
+_BROADCAST_TO_BATCH = {"log_weight": 3, "bias": 4, "positions": 3}
+
+
+def _arguments(name: str) -> Sequence[Argument]:
+    if name in FUNCTIONS:
+        return FUNCTIONS[name].arguments
+    forward = FUNCTIONS.get(name.removesuffix("_backward"))
+    return forward.backward_arguments if forward else ()
+
+
+def _batch_axis(argument: Argument, rank: int) -> int:
+    if argument.axes:
+        return _BATCH if argument.axes[0] == "B" else _NO_BATCH
+    if _BATCHED.get(argument.name) == rank:
+        return _BATCH
+    return _BROADCAST if _BROADCAST_TO_BATCH.get(argument.name) == rank else _NO_BATCH
+
+
+def _batch_axes(name: str, pattern: Sequence[Any], types: Sequence[Type]) -> list[int]:
+    """How each operand takes part in the batch, none of them where a result does not."""
+    axes: list[int] = []
+    for argument, value in zip(_arguments(name), pattern):
+        count = str(value).count("Ellipsis")
+        axes += [_batch_axis(argument, len(shape)) for _, shape in types[len(axes) : len(axes) + count]]
+    unbatched = [_NO_BATCH] * len(types)
+    if _BATCH not in axes:
+        return unbatched
+
+    def widen(type: Type, axis: int) -> Type:
+        dtype, shape = type
+        if axis == _NO_BATCH or (axis == _BROADCAST and shape[0] == 1):
+            return type
+        return dtype, (2 * shape[0], *shape[1:])
+
+    results = _describe(name, pattern, types)
+    try:
+        wide = _describe(name, pattern, [widen(*each) for each in zip(types, axes)])
+    except ValueError:
+        return unbatched
+    grows = all(after.shape == (2 * before.shape[0], *before.shape[1:]) if before.shape else False
+                for before, after in zip(results, wide))  # fmt: skip
+    return axes if grows else unbatched
+
+
+# ----------------------------------------------------------------------------
+# Calls
+# ----------------------------------------------------------------------------
+
+
+def _flatten(found: Any) -> list[AbstractArray]:
+    if isinstance(found, AbstractArray):
+        return [found]
+    return [leaf for each in found for leaf in _flatten(each)] if isinstance(found, (tuple, list)) else []
+
+
+def _describe(name: str, pattern: Sequence[Any], types: Sequence[Type]) -> list[AbstractArray]:
+    arguments = _decode(pattern, iter(AbstractArray(*each) for each in types))
+    return _flatten(getattr(_fovea, name)(*arguments, "cpu"))
+
+
+class Call(NamedTuple):
+    """What is known of a call before it runs."""
+
+    results: tuple[Type, ...]
+    batch_axes: tuple[int, ...]
+    updated: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(name: str, text: str, types: tuple[Type, ...]) -> Call:
+    pattern = ast.literal_eval(text)
+    results = [(each.dtype.name, each.shape) for each in _describe(name, pattern, types)]
+    return Call(tuple(results), tuple(_batch_axes(name, pattern, types)), ())
+
+
+def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
+    """The results of a function of `_fovea`, one after the other."""
+    operands: list[Any] = []
+    text = _encode(tuple(arguments), operands)
+    operands = [_constant(each) if isinstance(each, np.ndarray) else each for each in operands]
+    call = _plan(name, text, tuple((each.dtype.name, each.shape) for each in operands))
+    operands, structs = _with_axes(operands, call.results)
+    function = jax.ffi.ffi_call(TARGET_NAME, structs, vmap_method="expand_dims")
+    return list(
+        function(
+            *operands,
+            function=name,
+            arguments=text,
+            ranks=np.array([each.ndim for each in operands], np.int64),
+            batch_axes=np.array(call.batch_axes, np.int64),
+            updated=np.array(call.updated, np.int64),
+        )
+    )
+
+
+def _with_axes(operands: list[Any], results: Sequence[Type]) -> tuple[list[Any], list[Any]]:
+    """Under `jax.shard_map`, all operands vary over the axes that one of them varies over,
+    and so do the results."""
+    return operands, [jax.ShapeDtypeStruct(shape, dtype) for dtype, shape in results]

@@ -66,13 +66,19 @@ void functions::addVQInputs(Call &call, const VQArguments &arguments) {
   call.operandIf(arguments.bias);
 }
 
-void functions::addVQAttributes(Call &call, Checker &check, int64_t block,
-                                double scale, VQWeighting weighting) {
-  call.attribute("block", block);
-  call.attribute("scale", check.scale(scale, 1));
-  call.attribute("weighting", weighting == VQWeighting::Softmax
+void functions::addVQAttributes(Call &call, Checker &check,
+                                const VQArguments &arguments,
+                                const VQFormOptions &options) {
+  call.attribute("block", arguments.block);
+  call.attribute("scale", check.scale(options.scale, 1));
+  call.attribute("weighting", options.weighting == VQWeighting::Softmax
                                   ? attn::Weighting::Softmax
                                   : attn::Weighting::SquaredRelu);
+  // Only codes tell which tokens are absent.
+  check.check(!options.padded || arguments.keysAreCodes(),
+              "padded: found True with keys, needed codes of quantize, which "
+              "are -1 for absent tokens");
+  call.flag("padded", options.padded);
 }
 
 SmallVector<VQStatePart, 5>

@@ -35,8 +35,8 @@ VQArguments checkVQArguments(Checker &check, const TensorRef &q,
 
 /// Adds the operands, turning keys into codes where they are none yet.
 void addVQInputs(Call &call, const VQArguments &arguments);
-void addVQAttributes(Call &call, Checker &check, int64_t block, double scale,
-                     VQWeighting weighting);
+void addVQAttributes(Call &call, Checker &check, const VQArguments &arguments,
+                     const VQFormOptions &options);
 
 /// What a part of a state must be.
 struct VQStatePart {

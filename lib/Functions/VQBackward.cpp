@@ -89,8 +89,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
                                      (next->*part.member).getRef(),
                                      part.elementType, part.shape));
   call.operand(nextState);
-  addVQAttributes(call, check, arguments.block, options.scale,
-                  options.weighting);
+  addVQAttributes(call, check, arguments, options);
   call.flag("causal", options.causal);
   Shape keys(ArrayRef(arguments.v.shape).drop_back());
   keys.push_back(arguments.q.shape[3]);

@@ -76,7 +76,7 @@ def vq(
     From "Transformer-VQ" (arXiv:2309.16354).
     """
     results = _fovea.vq(
-        q, k, v, codebook, block, bias, scale, weighting, causal, padded, reduction, state, return_state,
+        q, k, v, codebook, block, padded, bias, scale, weighting, causal, reduction, state, return_state,
         return_lse, target,
     )  # fmt: skip
     if return_state:
@@ -106,7 +106,7 @@ def vq_decode(
     before.
     """
     out, first = _fovea.vq_decode(
-        q, k, v, codebook, block, bias, scale, weighting, padded, state, target
+        q, k, v, codebook, block, padded, bias, scale, weighting, state, target
     )
     return out, VQState(*(first if state is None else state))
 
@@ -122,6 +122,7 @@ def vq_backward(
     *,
     block: int,
     causal: bool = True,
+    padded: bool = False,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -138,14 +139,15 @@ def vq_backward(
     for the quantized keys, passed straight through to the keys: from the scores of
     the present and the previous block only, since older tokens are read as
     codewords, which are constants.  The codebook has no gradient; it moves by
-    `codebook_update`.
+    `codebook_update`.  With `padded`, gradients of absent tokens, those of code -1, are
+    zeros, and their rows of q, v and d_out may hold anything.
 
     `d_next_state` is the gradient for the state that `vq` returned: the last result
     of `vq_backward` of the window after this one.  So gradients of windows, taken
     from the last to the first, are those of the whole sequence.
     """
     gradients = _fovea.vq_backward(
-        d_out, q, k, v, codebook, block, bias, scale, weighting, causal, out, lse, d_lse, state,
-        d_next_state, target,
+        d_out, q, k, v, codebook, block, padded, bias, scale, weighting, causal, out, lse, d_lse,
+        state, d_next_state, target,
     )  # fmt: skip
     return gradients if state is None else (*gradients[:-1], VQStateGradient(*gradients[-1]))

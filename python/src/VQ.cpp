@@ -103,6 +103,7 @@ struct VQCall {
         codebook(in.array("codebook")), block(in.integer("block", 1)) {}
   template <typename Options> Options readOptions(Reader &in) {
     auto options = in.makeOptions<Options>();
+    options.padded = in.flag("padded");
     options.bias = in.optionalArray("bias");
     options.scale = in.number("scale");
     options.weighting =
@@ -119,7 +120,6 @@ static nb::object callVQ(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQOptions>(in);
   options.causal = in.flag("causal");
-  options.padded = in.flag("padded");
   options.reduction = in.choice<VQReduction>(
       "reduction", {"auto", "serial", "matmul", "associative", "input_scan"});
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
@@ -142,7 +142,6 @@ static nb::object callVQ(Reader &in) {
 static nb::object callDecode(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQDecodeOptions>(in);
-  options.padded = in.flag("padded");
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/true);
   bool isFirst = !state;
   if (isFirst)

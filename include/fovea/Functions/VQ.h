@@ -93,20 +93,24 @@ struct VQState {
 enum class VQWeighting { Softmax, SquaredReLU };
 enum class VQReduction { Auto, Serial, MatMul, Associative, InputScan };
 
-struct VQOptions {
-  bool causal = true;
+/// What attention, decoding and gradients have in common.
+struct VQFormOptions {
   /// Whether codes may be -1: see `attn.vq`.
   bool padded = false;
   /// Broadcast to [B,H,N,2 block].
   std::optional<TensorRef> bias;
   double scale = 1.0;
   VQWeighting weighting = VQWeighting::Softmax;
+  Target target = Target::CPU;
+};
+
+struct VQOptions : VQFormOptions {
+  bool causal = true;
   VQReduction reduction = VQReduction::Auto;
   /// The state that an earlier call returned for the tokens before.
   const VQState *state = nullptr;
   bool returnState = false;
   bool returnLse = false;
-  Target target = Target::CPU;
   /// Where results go, instead of new memory.
   std::optional<TensorRef> output, lse;
 };
@@ -123,12 +127,7 @@ llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
                             const TensorRef &v, const TensorRef &codebook,
                             int64_t block, const VQOptions &options = {});
 
-struct VQDecodeOptions {
-  bool padded = false;
-  std::optional<TensorRef> bias;
-  double scale = 1.0;
-  VQWeighting weighting = VQWeighting::Softmax;
-  Target target = Target::CPU;
+struct VQDecodeOptions : VQFormOptions {
   /// Where the output goes, instead of new memory.
   std::optional<TensorRef> output;
 };
@@ -151,11 +150,8 @@ struct VQStateGradient {
   OwnedTensor mean, keys, values;
 };
 
-struct VQBackwardOptions {
+struct VQBackwardOptions : VQFormOptions {
   bool causal = true;
-  std::optional<TensorRef> bias;
-  double scale = 1.0;
-  VQWeighting weighting = VQWeighting::Softmax;
   /// What `vq` returned; none without a soft-max.
   std::optional<TensorRef> out, lse;
   /// The gradient for `lse`, zero if absent.
@@ -163,7 +159,6 @@ struct VQBackwardOptions {
   /// What `vq` was given, and the gradient for what it returned.
   const VQState *state = nullptr;
   const VQStateGradient *dNextState = nullptr;
-  Target target = Target::CPU;
   /// Where gradients go, instead of new memory.
   std::optional<TensorRef> dQ, dK, dV;
 };

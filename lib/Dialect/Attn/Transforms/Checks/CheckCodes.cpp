@@ -35,13 +35,6 @@ struct CodesOperand {
 };
 } // namespace
 
-template <typename OpTy> static bool isPadded(OpTy op) {
-  if constexpr (std::is_same_v<OpTy, VQBackwardOp>)
-    return false;
-  else
-    return op.getPadded();
-}
-
 /// The codes that `op` uses as indices, if any. Every operation that does must
 /// be here.
 static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
@@ -54,7 +47,7 @@ static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
         return {{op.getCodes(), op.getInitialMean(), 2, /*orAbsent=*/true}};
       })
       .Case<VQOp, VQDecodeOp, VQBackwardOp>([](auto op) -> Result {
-        bool orAbsent = isPadded(op);
+        bool orAbsent = op.getPadded();
         Result operands = {{op.getCodes(), op.getCodebook(), 1, orAbsent}};
         if (!op.getState().empty())
           operands.push_back(

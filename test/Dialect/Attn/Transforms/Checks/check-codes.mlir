@@ -78,6 +78,17 @@ func.func @padded(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5
   return
 }
 
+// CHECK-LABEL: func.func @padded_backward(
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_backward: codes", or_absent} : memref<1x1x1xi32>
+//  CHECK-NEXT:   attn.vq_backward
+func.func @padded_backward(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5x4xf32>, %dq: memref<1x1x1x4xf32>, %dk: memref<1x1x1x4xf32>,
+                           %dv: memref<1x1x1x4xf32>) {
+  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x1x4xf32>, memref<1x1x1xi32>, memref<1x1x1x4xf32>, memref<1x5x4xf32>)
+      gradient(%q : memref<1x1x1x4xf32>) outs(%dq, %dk, %dv : memref<1x1x1x4xf32>, memref<1x1x1x4xf32>, memref<1x1x1x4xf32>)
+      {block = 4 : i64, padded, weighting = #attn.weighting<squared_relu>}
+  return
+}
+
 // Intervals, groups, changes and their ends are checked before the operation.
 
 // CHECK-LABEL: func.func @masks(

@@ -8,6 +8,7 @@
 
 #include "DifferentiateRules.h"
 #include "fovea/Dialect/Attn/IR/Contract.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
@@ -340,7 +341,9 @@ static LogicalResult differentiate(QuantizeOp op, OpBuilder &b,
                                    Adjoints &adjoints) {
   for (Value result : op->getResults())
     if (Value adjoint = adjoints.find(result))
-      adjoints.add(b, op.getKey(), adjoint);
+      adjoints.add(
+          b, op.getKey(),
+          fovea::attn::detail::keepRows(b, op.getLoc(), adjoint, op.getMask()));
   return success();
 }
 

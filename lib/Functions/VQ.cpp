@@ -63,7 +63,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                              int64_t block, const VQOptions &options) {
   Checker check("vq");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   const VQState *state =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
   check.check(options.causal || !(options.bias || state || options.returnState),
@@ -120,7 +120,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
                                        const VQDecodeOptions &options) {
   Checker check("vq_decode");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   check.match("q", "length", arguments.q.shape[2], 1);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   // Kept only when everything went well.

@@ -62,7 +62,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
                                          const VQBackwardOptions &options) {
   Checker check("vq_backward");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   checkOptions(check, options);
   if (check.hasFailed())
     return check.takeError();

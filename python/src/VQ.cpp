@@ -32,6 +32,7 @@ static nb::object callUpdate(Reader &in) {
   auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
   options.minCount = in.number("min_count");
+  options.wide = in.flag("wide");
   return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
                  &CodebookStep::codebook, &CodebookStep::sums,
                  &CodebookStep::counts);
@@ -103,6 +104,7 @@ struct VQCall {
         codebook(in.array("codebook")), block(in.integer("block", 1)) {}
   template <typename Options> Options readOptions(Reader &in) {
     auto options = in.makeOptions<Options>();
+    in.readTokens(options);
     options.padded = in.flag("padded");
     options.bias = in.optionalArray("bias");
     options.scale = in.number("scale");

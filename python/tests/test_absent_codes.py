@@ -232,11 +232,30 @@ def test_lengths_are_separate_calls(target, type, options):
     d_out = np.random.default_rng(9).standard_normal((B, H, N, 20)).astype(TYPES[type])
     options = {"block": 3, "scale": 0.3, "target": target, **options}
     found = gradients(d_out, q, codes, v, codebook, padded=True, **options)
+    # Keys with lengths are these codes.
+    for one, other in zip(gradients(d_out, q, k, v, codebook, lengths=mask.sum(axis=1), **options), found):
+        np.testing.assert_array_equal(one, other)
     for b, length in enumerate(mask.sum(axis=1)):
         one = (np.ascontiguousarray(array[b : b + 1, :, :length]) for array in (d_out, q, codes, v))
         for whole, part in zip(found, gradients(*one, codebook, **options)):
             near(whole[b : b + 1, :, :length], part, type)
             assert not whole[b, :, length:].any()
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "scattered"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_keys_with_a_mask(kind, target):
+    q, k, v, codebook, mask = make_arrays(kind)
+    codes = fovea.quantize(k, codebook, mask=mask)[1]
+    options = {"block": 3, "target": target}
+    whole = fovea.vq(q, k, v, codebook, mask=mask, **options)
+    np.testing.assert_array_equal(whole, fovea.vq(q, codes, v, codebook, padded=True, **options))
+    state, parts = None, []
+    for i in range(N):
+        one = (array[:, :, i : i + 1] for array in (q, k, v))
+        out, state = fovea.vq_decode(*one, codebook, state, mask=mask[:, i : i + 1], **options)
+        parts.append(out)
+    check(np.concatenate(parts, axis=2), whole.astype(float))
 
 
 def test_presence_of_all_changes_nothing():
@@ -254,6 +273,11 @@ def test_errors():
     refused("at least 0 and below 5, but got -1", fovea.vq, q, codes, v, codebook, block=4, error=fovea.FoveaError)
     refused("padded: found True with keys", fovea.vq, q, k, v, codebook, block=4, padded=True)
     refused("padded: found True with keys", fovea.vq_backward, v, q, k, v, codebook, v, v, block=4, padded=True)
+    refused("mask: found with codes, needed keys", fovea.vq, q, codes, v, codebook, block=4, mask=mask)
+    lengths = np.full(B, N)
+    refused("lengths: found with codes", fovea.vq_backward, v, q, codes, v, codebook, v, v, block=4, lengths=lengths)
+    refused("lengths: found mask as well", fovea.vq, q, k, v, codebook, block=4, mask=mask, lengths=lengths)
+    refused("lengths: found 14 for batch entry 0", fovea.vq, q, k, v, codebook, block=4, lengths=lengths + 1)
     wrong = np.where(codes < 0, -2, codes).astype(np.int32)
     message = "must be -1, or at least 0 and below 5, but got -2"
     refused(message, fovea.vq, q, wrong, v, codebook, block=4, padded=True, error=fovea.FoveaError)

@@ -249,6 +249,30 @@ TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
       5e-6);
 }
 
+TEST_F(VQ, MasksAndWideCodesAreThoseOfNarrowCodes) {
+  Array lengths({B}, ElementType::I64);
+  for (int64_t b = 0; b < B; ++b)
+    lengths.set(b, N - 3 * b - 1);
+  QuantizeOptions present;
+  present.lengths = TensorRef(lengths);
+  QuantizeResult quantized = get(quantize(k, codebook, present));
+  Array wide({B, G, N}, ElementType::I64);
+  for (int64_t i = 0; i < wide.size(); ++i)
+    wide.set(i, quantized.codes.getDataAs<int32_t>()[i]);
+  VQOptions options;
+  options.padded = true;
+  VQResult expected =
+      get(vq(q, quantized.codes.getRef(), v, codebook, L, options));
+  expectNear(get(vq(q, wide, v, codebook, L, options)).output, expected.output,
+             0);
+  options.padded = false;
+  options.lengths = TensorRef(lengths);
+  expectNear(get(vq(q, k, v, codebook, L, options)).output, expected.output, 0);
+  EXPECT_EQ(getText(vq(q, wide, v, codebook, L, options)),
+            "lengths: found with codes, needed keys: codes are -1 for absent "
+            "tokens");
+}
+
 TEST_F(VQ, AStepOfACodebookIsAnUpdateElsewhere) {
   Array codes = makeCodes({B, G, N}, S, 7), sums = makeRandom({G, S, D}, 8),
         counts({G, S});

@@ -34,10 +34,10 @@ static void lowerQuantize(QuantizeOp op) {
     Value set = cast<MemRefType>(codebook.getType()).getDimSize(0) == 1
                     ? ref.index(0)
                     : g;
-    ref.forEach(ref.extent(key, 2), [&](Value n) {
+    auto findNearest = [&](Value n) {
       ref.store(ref.number(std::numeric_limits<double>::infinity()), least,
                 ref.index(0));
-      Value code = ref.accumulate(
+      return ref.accumulate(
           ref.index(0), ref.extent(codebook, 1), ref.index(0),
           [&](Value s, Value code) {
             Value distance = ref.accumulate(
@@ -59,11 +59,23 @@ static void lowerQuantize(QuantizeOp op) {
                 },
                 code);
           });
+    };
+    ref.forEach(ref.extent(key, 2), [&](Value n) {
+      Value absent = ref.index(-1), code;
+      if (op.getMask())
+        code = ref.when(
+            ref.loadCondition(op.getMask(), {b, n}),
+            [&] { return findNearest(n); }, absent);
+      else
+        code = findNearest(n);
       ref.storeIndex(code, op.getCodes(), {b, g, n});
       if (Value quantized = op.getQuantized())
         ref.forEach(width, [&](Value d) {
-          ref.store(ref.load(codebook, {set, code, d}), quantized,
-                    {b, g, n, d});
+          auto load = [&] { return ref.load(codebook, {set, code, d}); };
+          Value number = op.getMask() ? ref.when(ref.less(absent, code), load,
+                                                 ref.number(0.0))
+                                      : load();
+          ref.store(number, quantized, {b, g, n, d});
         });
     });
   });

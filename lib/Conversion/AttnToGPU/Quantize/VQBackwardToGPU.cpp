@@ -38,7 +38,8 @@ static Values makeSums(VQTile &tile, int64_t parts) {
 
 /// Narrow numbers are tf32 numbers, and weights are rounded as they were.
 static F32Math chooseMath(VQBackwardOp op, F32Math math) {
-  bool isNarrow = !getMemRefType(op.getQuery()).getElementType().isF32();
+  bool isNarrow = !getMemRefType(op.getQuery()).getElementType().isF32() &&
+                  !getMemRefType(op.getCodebook()).getElementType().isF32();
   return isNarrow && math == F32Math::TF32x3 ? F32Math::TF32 : math;
 }
 

@@ -30,7 +30,8 @@ static LogicalResult verifyNumCodes(Operation *op, Value codebook) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange QuantizeOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 2, getNumOperands() - 2);
+  unsigned numInits = getQuantized() ? 2 : 1;
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
 }
 
 LogicalResult QuantizeOp::verify() {
@@ -47,7 +48,7 @@ struct DropUnusedQuantized : OpRewritePattern<QuantizeOp> {
       return failure();
     auto codes = QuantizeOp::create(
         rewriter, op.getLoc(), op.getResult(0).getType(), op.getKey(),
-        op.getCodebook(), op.getCodes(), /*quantized=*/Value());
+        op.getCodebook(), op.getMask(), op.getCodes(), /*quantized=*/Value());
     codes->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     rewriter.replaceOp(op, {codes.getResult(0), op.getQuantized()});
     return success();
@@ -57,7 +58,7 @@ struct DropUnusedQuantized : OpRewritePattern<QuantizeOp> {
 
 void QuantizeOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                              MLIRContext *context) {
-  patterns.add<DropUnusedQuantized>(context);
+  patterns.add<DropFullMasks<QuantizeOp>, DropUnusedQuantized>(context);
 }
 
 //===----------------------------------------------------------------------===//

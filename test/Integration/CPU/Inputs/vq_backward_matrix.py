@@ -7,7 +7,7 @@ against the same; whole, and windows with a state, a gradient for the next, or b
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, drop_tokens, spoil_absent
+from vq_cases import backward_module, codebook_type, drop_tokens, spoil_absent
 from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
@@ -32,6 +32,7 @@ FACTORS = {
     "position": [None, None, (0, 0), (0, 3), (1, 0), (1, 2), (5, 1)],
     "next": [False, True],
     "padded": [False, False, True],
+    "wide": [False, False, True],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
@@ -59,7 +60,7 @@ def run(index, case):
         case = case | {"bias": "full"}
     arrays = {
         "q": normal(rng, (B, H, N, D), dtype), "z": rng.integers(0, S, (B, G, N), np.int32),
-        "v": normal(rng, (B, G, N, E), dtype), "c": normal(rng, (1 if shared else G, S, D), dtype),
+        "v": normal(rng, (B, G, N, E), dtype), "c": normal(rng, (1 if shared else G, S, D), codebook_type(case)),
     }  # fmt: skip
     options = {key: case[key] for key in ("block", "causal", "weighting", "padded")} | {"scale": 0.3}
     inputs = [arrays[n] for n in "qzvc"]

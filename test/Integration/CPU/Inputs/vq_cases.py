@@ -35,6 +35,11 @@ def flags(case):
     return [name for name in ("causal", "padded") if case.get(name)]
 
 
+def codebook_type(case):
+    """That of sums, or of the queries."""
+    return state(case["dtype"]) if case.get("wide") else case["dtype"]
+
+
 def module(case, N, has_state, returns_state, has_bias):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     dtype, dynamic, S, block = case["dtype"], case["dynamic"], case["codes"], case["block"]
@@ -42,7 +47,7 @@ def module(case, N, has_state, returns_state, has_bias):
     q = tensor((B, H, length, D), dtype)
     z = tensor((B, G, length), "i32")
     v = tensor((B, G, length, E), dtype)
-    c = tensor((1 if shared else G, S, D), dtype)
+    c = tensor((1 if shared else G, S, D), codebook_type(case))
     out, lse = tensor((B, H, length, E), dtype), tensor((B, H, length), state(dtype))
     arguments = [f"%q: {q}", f"%z: {z}", f"%v: {v}", f"%c: {c}"]
     text = f"attn.vq ins(%q, %z, %v, %c : {q}, {z}, {v}, {c})\n"
@@ -88,7 +93,7 @@ def decoder(case, has_bias):
     dtype, S, block = case["dtype"], case["codes"], case["block"]
     names = ["%q", "%z", "%v", "%c"]
     types = [tensor((B, H, 1, D), dtype), tensor((B, G, 1), "i32"), tensor((B, G, 1, E), dtype),
-             tensor((1 if shared else G, S, D), dtype)]
+             tensor((1 if shared else G, S, D), codebook_type(case))]
     text = f"attn.vq_decode ins({', '.join(names)} : {', '.join(types)})\n"
     if has_bias:
         names.append("%b")
@@ -126,7 +131,7 @@ def backward_module(case, shapes):
     dtype, types = case["dtype"], {}
     sums = state(dtype) if case["sums"] else dtype
     kinds = {"z": "i32", "count": "i32", "kz": "i32", "position": "i64", "nk": sums, "nv": sums}
-    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype))
+    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype)) | {"c": codebook_type(case)}
     for name, shape in shapes.items():
         dynamic = case["dynamic"] and name in ROWS
         extents = [None if dynamic and i == 2 and n != 1 else n for i, n in enumerate(shape)]

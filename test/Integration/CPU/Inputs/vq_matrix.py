@@ -6,7 +6,7 @@ NumPy, and against the reference pipeline: whole, and in windows with a state.""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
-from vq_cases import drop_tokens, expected, module, spoil_absent
+from vq_cases import codebook_type, drop_tokens, expected, module, spoil_absent
 
 check = Checker()
 
@@ -26,6 +26,7 @@ FACTORS = {
     # but one window.
     "cut": [None, None, 0, 0.3, 0.5, 0.9],
     "padded": [False, False, True],
+    "wide": [False, False, True],
     "spread": ["random", "one code", "half the codes"],
     "dtype": check.types(),
     "cpu": check.usable_cpus(),
@@ -49,7 +50,7 @@ def run(index, case):
     if not case["causal"]:
         case = case | {"bias": None, "cut": None}
     q, v = normal(rng, (B, H, N, D), dtype), normal(rng, (B, G, N, E), dtype)
-    c = normal(rng, (1 if shared else G, S, D), dtype)
+    c = normal(rng, (1 if shared else G, S, D), codebook_type(case))
     limit = {"random": S, "one code": 1, "half the codes": (S + 1) // 2}[case["spread"]]
     z = rng.integers(0, limit, (B, G, N), np.int32)
     if case["spread"] == "one code":

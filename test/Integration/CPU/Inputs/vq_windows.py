@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, decoder, drop_tokens, empty_state, expected, module, spoil_absent
+from vq_cases import backward_module, codebook_type, decoder, drop_tokens, empty_state, expected, module, spoil_absent
 
 check = Checker()
 
@@ -23,6 +23,7 @@ FACTORS = {
     "weighting": ["softmax", "softmax", "squared_relu"],
     "bias": [None, "full"],
     "padded": [False, True],
+    "wide": [False, True],
     # What the first window is given.
     "start": ["nothing", "zeros"],
     "dtype": check.types(),
@@ -39,7 +40,7 @@ class Sequence:
         N, S, dtype, rng = case["N"], case["codes"], case["dtype"], np.random.default_rng(index)
         self.rows = {"q": normal(rng, (B, H, N, D), dtype), "z": rng.integers(0, S, (B, G, N), np.int32),
                      "v": normal(rng, (B, G, N, E), dtype)}  # fmt: skip
-        self.codebook = normal(rng, (1 if shared else G, S, D), dtype)
+        self.codebook = normal(rng, (1 if shared else G, S, D), codebook_type(case))
         if case["bias"]:
             self.rows["bias"] = normal(rng, (B, H, N, 2 * case["block"]), dtype)
         self.d_rows = {"d_out": normal(rng, (B, H, N, E), dtype)}

@@ -11,7 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
+def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()", [AttrSizedOperandSegments]> {
   let summary = "the nearest codeword of every key";
   let details = [{
     Finds for every key the codeword at the least distance, the first one of
@@ -32,7 +32,11 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
     does its code. A distance that is NaN or infinite never wins: a key with a NaN
     or an infinity has code 0, a codeword with one is never chosen, unless it is
     the first and there is no other. Time is `O(N S D)`; the `N x S` distances are
-    never stored.
+    never stored. A codebook in the type of sums beside narrower keys is not rounded
+    for distances, but copies of its codewords are.
+
+    With `mask`, only its tokens are present: the others have code -1 and a codeword
+    of zeros, whatever their keys hold.
 
     Example:
 
@@ -45,7 +49,8 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   }];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Int3, "i32[B, G, N]">:$codes,
     Attn_Arg<Optional<Attn_Rank4>, "T[B, G, N, D!]">:$quantized
   );
@@ -53,6 +58,7 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $key `,` $codebook `:` type($key) `,` type($codebook) `)`
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $codes (`,` $quantized^)? `:`
         type($codes) (`,` type($quantized)^)? `)`
     attr-dict (`->` type($results)^)?
@@ -232,7 +238,7 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`, or -1 for an absent token">:$codes,
-    Attn_Arg<Attn_Rank3, "T[W, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[W, S!, D!]">:$codebook,
     Attn_Arg<Attn_Rank3, "sum[W, S, D!]">:$sums,
     Attn_Arg<Attn_Rank2, "sum[W, S]">:$counts,
     DefaultValuedAttr<F64Attr, "0.99">:$rate,

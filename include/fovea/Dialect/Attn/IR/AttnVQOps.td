@@ -28,7 +28,8 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     ```
 
     equal to `attn.dense` over these keys to rounding, in time
-    `O(N (S + 2 L) (D + E))`. With `weighting = squared_relu` the weight of an entry
+    `O(N (S + 2 L) (D + E))`. A codebook in the type of sums is not rounded to that of
+    the queries. With `weighting = squared_relu` the weight of an entry
     is `max(scale * q[i] . C[codes[j]] + bias[i, j], 0)^2`, without normaliser.
 
     $shapes
@@ -86,7 +87,7 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
@@ -156,7 +157,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, D!]">:$query,
     Attn_Arg<Attn_Int3, "i32[B, G, 1!]">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, 1!, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, 2 * block!]">:$bias,
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, E!]">:$output,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
@@ -258,7 +259,7 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",

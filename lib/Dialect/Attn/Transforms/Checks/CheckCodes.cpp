@@ -73,12 +73,13 @@ template <typename OpTy> static void checkCounts(OpTy op) {
 }
 
 /// True for codes that come, perhaps in part, from a codebook of no more than
-/// `numCodes` codewords.
-static bool areKnown(Value codes, int64_t numCodes) {
+/// `numCodes` codewords, or from a mask where `orAbsent`.
+static bool areKnown(Value codes, int64_t numCodes, bool orAbsent) {
   while (Operation *op = codes.getDefiningOp()) {
     if (auto quantize = dyn_cast<QuantizeOp>(op))
       return cast<ShapedType>(quantize.getCodebook().getType()).getDimSize(1) <=
-             numCodes;
+                 numCodes &&
+             (orAbsent || !quantize.getMask());
     if (!isa<tensor::ExtractSliceOp, tensor::CastOp>(op))
       return false;
     codes = op->getOperand(0);
@@ -154,7 +155,7 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         auto type = cast<ShapedType>(operand.table.getType());
         int64_t numCodes = type.getDimSize(operand.dim);
         if (!ShapedType::isDynamic(numCodes) &&
-            areKnown(operand.codes, numCodes))
+            areKnown(operand.codes, numCodes, operand.orAbsent))
           continue;
         ImplicitLocOpBuilder b(op->getLoc(), op);
         Value bound = getExtent(b, operand.table, operand.dim);

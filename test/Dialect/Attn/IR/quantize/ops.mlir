@@ -30,6 +30,16 @@ func.func @quantize_memref(%k: memref<1x?x64x8xf16, strided<[?, ?, 8, 1], offset
   return
 }
 
+// A mask of tokens, and a codebook in the type of sums.
+// CHECK-LABEL: func @quantize_masked(
+// CHECK: attn.quantize ins(%{{.*}}, %{{.*}} : tensor<2x4x?x8xbf16>, tensor<1x16x8xf32>) mask(%{{.*}} : tensor<2x?xi1>)
+// CHECK-SAME: outs(%{{.*}}, %{{.*}} : tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>) -> tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>
+func.func @quantize_masked(%k: tensor<2x4x?x8xbf16>, %m: tensor<2x?xi1>, %c: tensor<1x16x8xf32>, %z: tensor<2x4x?xi32>) -> tensor<2x4x?x8xbf16> {
+  %0:2 = attn.quantize ins(%k, %c : tensor<2x4x?x8xbf16>, tensor<1x16x8xf32>) mask(%m : tensor<2x?xi1>)
+      outs(%z, %k : tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>) -> tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>
+  return %0#1 : tensor<2x4x?x8xbf16>
+}
+
 // CHECK-LABEL: func @quantize_empty(
 // CHECK: outs(%{{.*}} : tensor<0x0x0xi32>)
 func.func @quantize_empty(%k: tensor<0x0x0x8xf64>, %c: tensor<0x4x8xf64>, %z: tensor<0x0x0xi32>) -> tensor<0x0x0xi32> {

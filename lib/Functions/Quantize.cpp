@@ -77,10 +77,19 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
   check.rate("rate", options.rate);
   check.number("min_count", options.minCount, options.minCount >= 0,
                "at least 0");
+  check.number("replace_below", options.replaceBelow, options.replaceBelow >= 0,
+               "at least 0");
   Call call("codebook_update", options.target);
   call.operands({keys, keyCodes});
+  // An argument: another seed is no other kernel.
+  int64_t seed = options.seed;
+  std::optional<Argument> seedOperand;
+  if (options.replaceBelow > 0)
+    seedOperand.emplace("seed", TensorRef{&seed, ElementType::I64, {}});
+  call.operandIf(seedOperand);
   call.attribute("rate", options.rate);
   call.attribute("min_count", options.minCount);
+  call.attribute("replace_below", options.replaceBelow);
   call.result(check, "codebook",
               options.wide ? keySums.elementType : keys.elementType,
               keySums.shape, options.codebook);

@@ -38,6 +38,8 @@ def codebook_update(
     *,
     rate: float = 0.99,
     min_count: float = 0.0,
+    replace_below: float = 0.0,
+    seed: int = 0,
     wide: bool = False,
     target: str = "cpu",
 ) -> Any:
@@ -55,8 +57,12 @@ def codebook_update(
     that of sums.  A codeword whose count is 0 is zero where `min_count` is 0.  A key
     with code -1 is absent: it is not read.  Any other code that is not one of 0 .. S-1
     raises FoveaError.
+
+    A codeword whose count is below `replace_below` afterwards is dead.  A random key of
+    the batch replaces it: codebook = k, sums = replace_below k, counts = replace_below.
+    `seed` chooses the keys, the same ones on every target; give each step another one.
     """
-    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, wide, target)
+    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target)
 
 
 def commitment_loss(

@@ -32,6 +32,8 @@ static nb::object callUpdate(Reader &in) {
   auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
   options.minCount = in.number("min_count");
+  options.replaceBelow = in.number("replace_below");
+  options.seed = in.integer("seed", std::numeric_limits<int64_t>::min());
   options.wide = in.flag("wide");
   return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
                  &CodebookStep::codebook, &CodebookStep::sums,

@@ -249,6 +249,32 @@ TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
       5e-6);
 }
 
+TEST_F(VQ, DeadCodewordsBecomeKeys) {
+  Array codes = makeCodes({B, G, N}, 1, 7), sums({G, S, D}), counts({G, S});
+  CodebookUpdateOptions options;
+  options.rate = 0;
+  options.replaceBelow = 0.5;
+  options.seed = 3;
+  OwnedTensor words = get(codebook_update(k, codes, sums, counts, options));
+  const auto *first = words.getDataAs<float>();
+  for (int64_t set = 0; set < G; ++set)
+    for (int64_t code = 1; code < S; ++code) {
+      EXPECT_EQ(counts.get(set * S + code), 0.5);
+      bool isKey = false;
+      for (int64_t row = 0; row < B * G * N; ++row) {
+        bool isSame = row / N % G == set;
+        for (int64_t d = 0; d < D; ++d)
+          isSame &=
+              first[(set * S + code) * D + d] == float(k.get(row * D + d));
+        isKey |= isSame;
+      }
+      EXPECT_TRUE(isKey);
+    }
+  options.replaceBelow = -1;
+  EXPECT_EQ(getText(codebook_update(k, codes, sums, counts, options)),
+            "replace_below: found -1, needed a finite number at least 0");
+}
+
 TEST_F(VQ, MasksAndWideCodesAreThoseOfNarrowCodes) {
   Array lengths({B}, ElementType::I64);
   for (int64_t b = 0; b < B; ++b)

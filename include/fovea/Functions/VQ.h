@@ -40,6 +40,10 @@ struct CodebookUpdateOptions {
   double rate = 0.99;
   /// Codewords are sums divided by max(counts, minCount).
   double minCount = 0.0;
+  /// Codewords of smaller counts are dead: a key of the batch, chosen by
+  /// `seed`, replaces each. None are where it is 0.
+  double replaceBelow = 0.0;
+  int64_t seed = 0;
   /// Whether the codebook is in the type of sums instead of that of k.
   bool wide = false;
   Target target = Target::CPU;

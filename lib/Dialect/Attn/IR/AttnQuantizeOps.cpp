@@ -108,7 +108,7 @@ MutableOperandRange LogCountOp::getDpsInitsMutable() {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange CodebookUpdateOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 2, 3);
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
 
 LogicalResult CodebookUpdateOp::verify() {
@@ -119,6 +119,14 @@ LogicalResult CodebookUpdateOp::verify() {
   if (minCount < 0.0)
     return emitOpError() << "expects a min_count of at least 0, but got "
                          << minCount;
+  double limit = getReplaceBelow().convertToDouble();
+  if (limit < 0.0)
+    return emitOpError() << "expects a replace_below of at least 0, but got "
+                         << limit;
+  if (getSeed() ? limit == 0.0 : limit > 0.0)
+    return emitOpError() << "expects a seed "
+                         << (getSeed() ? "only with" : "beside")
+                         << " a replace_below above 0";
   return verifyNumCodes(*this, getCodebook());
 }
 

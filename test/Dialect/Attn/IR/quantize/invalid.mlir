@@ -878,6 +878,34 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 
 // -----
 
+// Dead codewords.
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a replace_below of at least 0, but got -1.0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = -1.0 : f64}
+  return
+}
+
+// -----
+
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a seed beside a replace_below above 0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.0 : f64}
+  return
+}
+
+// -----
+
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %d: memref<i64>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a seed only with a replace_below above 0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>) seed(%d : memref<i64>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>)
+  return
+}
+
+// -----
+
 // A mask of other tokens.
 func.func @f(%k: memref<2x4x9x8xf32>, %m: memref<2x8xi1>, %c: memref<4x5x8xf32>, %z: memref<2x4x9xi32>) {
   // expected-error @below {{'attn.quantize' op expects extent 1 of mask to be 9 (extent 2 of key), but got 8}}

@@ -133,3 +133,13 @@ func.func @check(%z: tensor<1x?x8xi32>, %m: memref<1x1x8xi32>, %s: index) {
   attn.check_codes %m below %s {name = "codes"} : memref<1x1x8xi32>
   return
 }
+
+// Dead codewords are replaced, of a codebook in the type of sums.
+// CHECK-LABEL: func @replace(
+// CHECK: attn.codebook_update ins(%{{.*}}, %{{.*}} : memref<2x4x9x8xbf16>, memref<2x4x9xi32>) seed(%{{.*}} : memref<i64>)
+// CHECK-SAME: outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.000000e+00 : f64}
+func.func @replace(%k: memref<2x4x9x8xbf16>, %z: memref<2x4x9xi32>, %d: memref<i64>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xbf16>, memref<2x4x9xi32>) seed(%d : memref<i64>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.0 : f64}
+  return
+}

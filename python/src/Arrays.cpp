@@ -342,6 +342,7 @@ bool ArrayView::loadExchange(nb::handle object, StringRef name, bool needsWrite,
   if (liesOnGPU)
     placement.stream = exchange.getStream(described.device.device_id);
   placement.exchange = exchange;
+  owner = nb::borrow(object);
   isReadOnly = !needsWrite;
   describe(name, described);
   return true;

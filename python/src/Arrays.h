@@ -125,6 +125,8 @@ private:
   Py_buffer buffer = {};
   bool hasBuffer = false;
   nanobind::ndarray<nanobind::ro> tensor;
+  /// Of what was only lent, such as the result of a function of Python.
+  nanobind::object owner;
   std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
 };
 

@@ -291,7 +291,6 @@ static llvm::Error buildPipeline(OpPassManager &pm,
                                      "'; expected 'tf32x3', 'tf32' or 'exact'");
     NVVMPipelineOptions pipeline;
     pipeline.f32 = *f32;
-    pipeline.raise = options.raise;
     pipeline.emulate = options.target == Target::GPUEmulator;
     pipeline.host = !stopAtKernels;
     buildNVVMPipeline(pm, *gpu, pipeline);
@@ -300,7 +299,7 @@ static llvm::Error buildPipeline(OpPassManager &pm,
   llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
   if (!cpu)
     return cpu.takeError();
-  buildCPUPipeline(pm, *cpu, options.raise);
+  buildCPUPipeline(pm, *cpu);
   return llvm::Error::success();
 }
 

@@ -60,11 +60,9 @@ public:
   /// Adds `argument` without making it an operand, and returns its number.
   unsigned addArgument(const Argument &argument);
   void operand(unsigned argument);
-  /// An operand that the operation `producer` makes of arguments; `segments`
-  /// tells which of its operands there are, its destinations behind the others.
+  /// An operand that the operation `producer` makes of arguments.
   void computed(llvm::StringRef producer, llvm::ArrayRef<unsigned> inputs,
-                ElementType type, llvm::ArrayRef<int64_t> shape,
-                llvm::ArrayRef<int32_t> segments);
+                ElementType type, llvm::ArrayRef<int64_t> shape);
 
   void attribute(llvm::StringLiteral name, AttributeValue value);
   /// A unit attribute, unless it is not set.
@@ -144,7 +142,6 @@ private:
     llvm::SmallVector<unsigned, 2> inputs;
     ElementType elementType;
     Shape shape;
-    llvm::SmallVector<int32_t, 5> segments;
   };
   struct Attribute {
     llvm::StringLiteral name;

@@ -19,8 +19,7 @@
 
 using namespace mlir;
 
-void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
-                             bool raise) {
+void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   attn::SetTargetPassOptions target;
   target.vectorBits = cpu.vectorBits;
   target.numRegisters = cpu.numRegisters;
@@ -29,8 +28,6 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   target.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
-  if (raise)
-    pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

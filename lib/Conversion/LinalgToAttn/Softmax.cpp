@@ -262,8 +262,7 @@ static std::optional<Softmax> matchSoftmaxOp(AccessTrace &trace,
 std::optional<Softmax>
 fovea::attn::detail::matchSoftmax(const MatchContext &context,
                                   const Access &start) {
-  AccessTrace &trace = context.trace;
-  Progress &progress = context.progress;
+  auto &[trace, cones, progress] = context;
   Access weights = stripCasts(trace, start);
   if (std::optional<Softmax> softmax = matchSoftmaxOp(trace, weights)) {
     progress.softmax = softmax->quotient;

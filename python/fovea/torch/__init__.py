@@ -11,8 +11,10 @@ and return tensors there.
 """
 
 from . import _vmap  # noqa: F401  (registers its rules)
+from . import nn as nn
 from ._fallbacks import *
 from ._functions import *
 from ._sdpa import *
+from ._swap import *
 from ._transformers import *
 from ._tree import *

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ._fallbacks import record_fallback
-from ._functions import dense
 from ._masks import PatternMask, to_log_weight
+from ._sinks import dense_with_sinks
 
 __all__ = ["register_transformers"]
 
@@ -35,7 +35,7 @@ class _Admitted(NamedTuple):
     bias: Tensor | None = None
 
 
-def _read_mask(mask: Tensor | None, is_causal: bool, N: int, M: int) -> _Admitted:
+def read_mask(mask: Tensor | None, is_causal: bool, N: int, M: int) -> _Admitted:
     if isinstance(mask, PatternMask):
         causal, window, _, offset = mask.pattern
         length = offset + N if causal else M
@@ -157,7 +157,7 @@ def attend(
     heads, N, M = query.shape[1], query.shape[2], key.shape[2]
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    admitted = _read_mask(attention_mask, is_causal, N, M)
+    admitted = read_mask(attention_mask, is_causal, N, M)
     length = admitted.length
 
     listed = _read_lists(module, indices, block_indices, heads, M)
@@ -195,12 +195,7 @@ def attend(
         bias=bias if bias is not None and bias.dtype == query.dtype else _with_type_of_sums(bias, query),
     )
     key, value = key[:, :, :length], value[:, :, :length]
-    if s_aux is None:
-        out = dense(query, key, value, **options)
-    else:
-        out, lse = dense(query, key, value, return_lse=True, **options)
-        # exp(lse) / (exp(lse) + exp(s_aux)); a row without keys is zeros already.
-        out = out * torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])[..., None].to(out.dtype)
+    out = dense_with_sinks(query, key, value, s_aux, **options)
     return out.transpose(1, 2).contiguous(), None
 
 

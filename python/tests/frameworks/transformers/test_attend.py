@@ -128,8 +128,10 @@ def test_without_masks():
 def test_patterns(window, monkeypatch):
     """Windows and absent keys are options of the kernel: nothing [N,M] is made."""
     seen = []
-    dense = _transformers.dense
-    monkeypatch.setattr(_transformers, "dense", lambda *args, **options: seen.append((args, options)) or dense(*args, **options))
+    dense = _transformers.dense_with_sinks
+    monkeypatch.setattr(
+        _transformers, "dense_with_sinks", lambda *args, **options: seen.append((args, options)) or dense(*args, **options)
+    )
     function = masking_utils.sliding_window_causal_mask_function(window)
     padding = torch.ones(2, 9, dtype=torch.bool)
     padding[1, :4] = False
@@ -138,7 +140,7 @@ def test_patterns(window, monkeypatch):
     mask = make_mask(**arguments)
     found = attend(Layer(), *leaves, mask, sliding_window=window)
     check(found, expect(leaves, mask=mask.write_out()), leaves)
-    ((query, key, value), options), = seen
+    ((query, key, value, _), options), = seen
     assert options["bias"] is None and options["causal"] and options["log_weight"].shape == (2, 1, 9)
     assert options["window"] == (window if window < 9 else None)
     assert key.shape == (2, 2, 9, 8) and key.data_ptr() == leaves[1].data_ptr()

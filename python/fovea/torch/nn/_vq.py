@@ -1,0 +1,223 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention over keys quantized to a codebook that follows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._functions import codebook_update, quantize, vq
+from .._functions import commitment_loss as loss_of_keys
+from .._vq import VQState
+from ._multihead import Multihead, Pattern
+
+__all__ = ["VQAttention", "commitment_loss"]
+
+#: A codeword keeps its place while about no key has come for so long that its count is less.
+_LEAST_COUNT = 1e-3
+
+
+class VectorQuantized(Pattern):
+    title = "quantized attention"
+
+    codebook: Tensor
+    sums: Tensor
+    counts: Tensor
+
+    def __init__(
+        self,
+        heads: int,
+        key_heads: int,
+        width: int,
+        value_width: int,
+        *,
+        num_codes: int = 512,
+        block: int = 512,
+        rate: float = 0.99,
+        normalize: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        for name, value in (("num_codes", num_codes), ("block", block)):
+            if value < 1:
+                raise ValueError(f"{name}: found {value}, needed at least 1")
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate: found {rate}, needed a number of [0,1]")
+        self.num_codes, self.block, self.rate, self.normalize = num_codes, block, rate, normalize
+        codebook = torch.empty(key_heads, num_codes, width, device=device, dtype=dtype)
+        sums = torch.promote_types(codebook.dtype, torch.float32)
+        self.register_buffer("codebook", codebook)
+        self.register_buffer("sums", torch.empty_like(codebook, dtype=sums))
+        self.register_buffer("counts", torch.empty(key_heads, num_codes, device=device, dtype=sums))
+        self._loss: Tensor | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Codewords begin as random keys do: normal, and as long as keys are."""
+        nn.init.normal_(self.codebook)
+        self.codebook.copy_(self._normalized(self.codebook))
+        self.counts.fill_(1.0)
+        self.sums.copy_(self.codebook)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The loss belongs to a graph, which cannot be copied.
+        return {**super().__getstate__(), "_loss": None}
+
+    def extra_repr(self) -> str:
+        text = f"num_codes={self.num_codes}, block={self.block}, rate={self.rate}"
+        return text + ("" if self.normalize else ", normalize=False")
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        """Rows of root mean square tau^-1/2, where tau = sqrt(D) is the temperature."""
+        return F.rms_norm(x, x.shape[-1:]) * x.shape[-1] ** -0.25 if self.normalize else x
+
+    @torch.no_grad()
+    def _follow(self, k: Tensor, codes: Tensor) -> None:
+        """Moves the codebook to the keys that chose it."""
+        codebook, sums, counts = codebook_update(k, codes, self.sums, self.counts, rate=self.rate)
+        is_used = (counts > _LEAST_COUNT)[..., None]
+        self.codebook.copy_(torch.where(is_used, codebook.to(self.codebook.dtype), self.codebook))
+        self.sums.copy_(sums)
+        self.counts.copy_(counts)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float,
+        causal: bool,
+        present: Tensor | None,
+        bias: Tensor | None,
+        state: VQState | None = None,
+        return_state: bool = False,
+    ) -> Any:
+        self.check_self_attention(q, k, bias)
+        q, k = self._normalized(q), self._normalized(k)
+        # The codebook moves before the gradient of this call needs it.
+        codebook = self.codebook.to(k.dtype).clone()
+        keys: Tensor = k
+        if self.training or present is not None:
+            k_hat, codes = quantize(k.detach(), codebook, mask=present)
+            if self.training:
+                self._loss = loss_of_keys(k, k_hat, mask=present)
+                self._follow(k.detach(), codes)
+            if present is not None:
+                keys = self._with_codes(k, codes)
+        return vq(
+            q, keys, v, codebook, block=self.block, causal=causal, padded=present is not None,
+            scale=1.0 if self.normalize else scale, state=state, return_state=return_state,
+        )  # fmt: skip
+
+    def _with_codes(self, k: Tensor, codes: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and k.requires_grad:
+            raise self.refuse("key_padding_mask", "one in training", "None")
+        return codes
+
+
+class VQAttention(Multihead):
+    """Attention over quantized keys: O(N (S + 2 block)), in windows of any length.
+
+    Keys are replaced by the nearest of `num_codes` codewords of their head.  Queries and keys
+    are first divided by their root mean square and the square root of the temperature,
+    sqrt(D); `normalize=False` leaves them and scales scores by 1/sqrt(D).  The codebook is a
+    buffer: in training, every call moves it towards the means of the keys that chose each
+    codeword, exponentially smoothed with `rate`.  Gradients pass straight through to keys.
+
+    `commitment_loss(model)` is what training adds, times 1e-4 in the paper, to the loss of the
+    task: the mean over keys of |k - codeword|^2, summed over modules, of their last calls.
+
+    With `gated`, values and a projection of the query pass through SiLU and the output is
+    multiplied by the latter: the paper's gated attention unit.
+
+    Shapes: [N,B,F] to [N,B,F], or [B,N,F] with `batch_first`; see `forward`.  Queries and keys
+    are of the same tokens; of masks, there is `is_causal`, and `key_padding_mask` but in training.
+
+    From "Transformer-VQ" (arXiv:2309.16354).
+
+        import torch
+        from fovea.torch import nn
+
+        attention = nn.VQAttention(64, 4, num_codes=32, block=16, batch_first=True)
+        tokens = torch.randn(2, 100, 64)
+        first, state = attention(tokens[:, :60], is_causal=True, return_state=True)
+        second, _ = attention(tokens[:, 60:], is_causal=True, state=state)
+        loss = torch.cat([first, second], 1).square().mean() + 1e-4 * nn.commitment_loss(attention)
+        loss.backward()
+        assert second.shape == (2, 40, 64) and attention.pattern.codebook.shape == (4, 32, 16)
+    """
+
+    pattern: VectorQuantized
+    pattern_type = VectorQuantized
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        num_codes: int = 512,
+        block: int = 512,
+        rate: float = 0.99,
+        normalize: bool = True,
+        gated: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **projections: Any,
+    ):
+        super().__init__(embed_dim, num_heads, dropout, bias, device=device, dtype=dtype, **projections)
+        self.gate_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype) if gated else None
+        self.pattern = VectorQuantized(
+            num_heads, self.num_key_heads, self.head_dim, self.head_dim, num_codes=num_codes, block=block, rate=rate,
+            normalize=normalize, device=device, dtype=dtype,
+        )  # fmt: skip
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+        state: VQState | None = None,
+        return_state: bool = False,
+    ) -> tuple[Tensor, VQState | None]:
+        """The output, shaped as `query`, and None or, with `return_state`, the state after it.
+
+        `state` is what the call for the tokens before returned: a sequence may come in windows,
+        and gradients reach earlier windows through it unless it is detached.  Other arguments
+        are those of `Attention`.
+        """
+        inputs = self.prepare(query, key, value, key_padding_mask, need_weights, attn_mask, is_causal)
+        q, k, v, present, bias, is_batched = inputs
+        found = self.pattern(
+            q, k, v if self.gate_proj is None else F.silu(v), scale=self.head_dim**-0.5, causal=is_causal,
+            present=present, bias=bias, state=state, return_state=return_state,
+        )  # fmt: skip
+        out, after = found if return_state else (found, None)
+        if self.gate_proj is not None:
+            gate = F.silu(self.gate_proj(query))
+            gate = gate[None] if not is_batched else gate if self.batch_first else gate.transpose(0, 1)
+            out = out * gate.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        return self.finish(out, is_batched), after
+
+
+def commitment_loss(model: nn.Module) -> Tensor:
+    """The sum of the commitment losses of all quantized attention in `model`, of their last
+    calls in training."""
+    losses = [module._loss for module in model.modules() if isinstance(module, VectorQuantized)]
+    if not losses or None in losses:
+        missing = "no quantized attention" if not losses else "some that was not called in training"
+        raise ValueError(f"model: found {missing}, needed quantized attention after a call in training")
+    return torch.stack([loss for loss in losses if loss is not None]).sum()

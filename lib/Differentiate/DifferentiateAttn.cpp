@@ -8,6 +8,7 @@
 
 #include "DifferentiateRules.h"
 #include "fovea/Dialect/Attn/IR/Contract.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
@@ -301,9 +302,6 @@ static SmallVector<Value> getNextStateAdjoints(VQOp op, OpBuilder &b,
 /// The adjoint of codes is that of the keys which they stand for: it goes
 /// straight through attn.quantize.
 static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
-  if (op.getPadded())
-    return op.emitOpError("expects no padded to be differentiated: "
-                          "attn.vq_backward takes no absent tokens");
   Value dOutput = adjoints.getRounded(b, op.getLoc(), op->getResult(0));
   Value dLse = op.getLse() ? adjoints.find(op->getResult(1)) : Value();
   SmallVector<Value> dNextState = getNextStateAdjoints(op, b, adjoints);
@@ -332,7 +330,7 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
       isSoftmax ? op->getResult(0) : Value(),
       isSoftmax ? op->getResult(1) : Value(), dOutput, dLse, dNextState, dQuery,
       dKey, dValue, dBias, dState, op.getBlockAttr(), op.getCausalAttr(),
-      op.getScaleAttr(), op.getWeightingAttr());
+      op.getPaddedAttr(), op.getScaleAttr(), op.getWeightingAttr());
   gradients.assign(backward.getResults());
   return success();
 }
@@ -343,7 +341,9 @@ static LogicalResult differentiate(QuantizeOp op, OpBuilder &b,
                                    Adjoints &adjoints) {
   for (Value result : op->getResults())
     if (Value adjoint = adjoints.find(result))
-      adjoints.add(b, op.getKey(), adjoint);
+      adjoints.add(
+          b, op.getKey(),
+          fovea::attn::detail::keepRows(b, op.getLoc(), adjoint, op.getMask()));
   return success();
 }
 

@@ -291,6 +291,7 @@ static llvm::Error buildPipeline(OpPassManager &pm,
                                      "'; expected 'tf32x3', 'tf32' or 'exact'");
     NVVMPipelineOptions pipeline;
     pipeline.f32 = *f32;
+    pipeline.raise = options.raise;
     pipeline.emulate = options.target == Target::GPUEmulator;
     pipeline.host = !stopAtKernels;
     buildNVVMPipeline(pm, *gpu, pipeline);
@@ -299,7 +300,7 @@ static llvm::Error buildPipeline(OpPassManager &pm,
   llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
   if (!cpu)
     return cpu.takeError();
-  buildCPUPipeline(pm, *cpu);
+  buildCPUPipeline(pm, *cpu, options.raise);
   return llvm::Error::success();
 }
 

@@ -25,8 +25,8 @@ struct KernelCache::Entry {
     return options.target == other.target &&
            options.optLevel == other.optLevel && options.cpu == other.cpu &&
            options.chip == other.chip && options.f32 == other.f32 &&
-           options.entry == other.entry && options.vjp == other.vjp &&
-           text == otherText;
+           options.raise == other.raise && options.entry == other.entry &&
+           options.vjp == other.vjp && text == otherText;
   }
 
   const std::string text;

@@ -71,14 +71,16 @@ void Call::operand(unsigned argument) {
 }
 
 void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
-                    ElementType type, ArrayRef<int64_t> shape) {
+                    ElementType type, ArrayRef<int64_t> shape,
+                    ArrayRef<int32_t> ofProducer) {
   key += producer;
   addToKey(inputs.data(), inputs.size() * sizeof(unsigned));
   addToKey(type, shape);
   segments.push_back(1);
   values.push_back(~int(computedValues.size()));
-  computedValues.push_back(
-      {producer.str(), SmallVector<unsigned, 2>(inputs), type, Shape(shape)});
+  computedValues.push_back({producer.str(), SmallVector<unsigned, 2>(inputs),
+                            type, Shape(shape),
+                            SmallVector<int32_t, 5>(ofProducer)});
 }
 
 void Call::attribute(StringLiteral name, AttributeValue value) {

@@ -60,9 +60,11 @@ public:
   /// Adds `argument` without making it an operand, and returns its number.
   unsigned addArgument(const Argument &argument);
   void operand(unsigned argument);
-  /// An operand that the operation `producer` makes of arguments.
+  /// An operand that the operation `producer` makes of arguments; `segments`
+  /// tells which of its operands there are, its destinations behind the others.
   void computed(llvm::StringRef producer, llvm::ArrayRef<unsigned> inputs,
-                ElementType type, llvm::ArrayRef<int64_t> shape);
+                ElementType type, llvm::ArrayRef<int64_t> shape,
+                llvm::ArrayRef<int32_t> segments);
 
   void attribute(llvm::StringLiteral name, AttributeValue value);
   /// A unit attribute, unless it is not set.
@@ -142,6 +144,7 @@ private:
     llvm::SmallVector<unsigned, 2> inputs;
     ElementType elementType;
     Shape shape;
+    llvm::SmallVector<int32_t, 5> segments;
   };
   struct Attribute {
     llvm::StringLiteral name;

@@ -132,9 +132,9 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
     Value init = tensor::EmptyOp::create(
         b, b.getUnknownLoc(), computed.shape,
         convertType(b.getContext(), computed.elementType));
-    SmallVector<int32_t> single(inputs.size() + 1, 1);
     operands.push_back(
-        buildOp(b, computed.producer, inputs, single, init, {})->getResult(0));
+        buildOp(b, computed.producer, inputs, computed.segments, init, {})
+            ->getResult(0));
   }
   SmallVector<NamedAttribute> named;
   for (const auto &[name, value] : attributes)

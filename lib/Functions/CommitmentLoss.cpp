@@ -8,6 +8,7 @@
 
 #include "Call.h"
 #include "TokenMask.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "fovea/Functions/VQ.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -127,8 +128,7 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
                    return arith::MulFOp::create(inner, x, x);
                  });
     Value present = mask.get() ? arguments[2] : Value();
-    if (present)
-      rows = fillAbsent(b, rows, present, b.getFloatAttr(state, 0.0));
+    rows = attn::detail::keepInPlace(b, b.getLoc(), rows, present);
     Value sum = addUp(
         b, rows, inits[0], /*numParallel=*/0,
         [](ImplicitLocOpBuilder &, ValueRange row) -> Value { return row[0]; });
@@ -179,11 +179,8 @@ fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
             x = arith::TruncFOp::create(inner, type.getElementType(), x);
           linalg::YieldOp::create(inner, x);
         });
-    Value dKeys = gradient.getResult(0);
-    if (present)
-      dKeys = fillAbsent(b, dKeys, present,
-                         b.getFloatAttr(type.getElementType(), 0.0));
-    return SmallVector<Value>{dKeys};
+    return SmallVector<Value>{attn::detail::keepInPlace(
+        b, b.getLoc(), gradient.getResult(0), present)};
   });
   return call.runFor<OwnedTensor, 1>(check);
 }

@@ -7,10 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Call.h"
+#include "Codes.h"
 #include "TokenMask.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Functions/VQ.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 using namespace llvm;
 using namespace fovea;
@@ -37,37 +36,16 @@ static Argument checkSets(Checker &check, StringRef name,
   return sets;
 }
 
-/// Of the arguments keys, codebook and mask: all keys are quantized, and then
-/// those of absent tokens get no codeword.
-static SmallVector<mlir::Value> quantizePresent(mlir::OpBuilder &builder,
-                                                mlir::ValueRange arguments,
-                                                mlir::ValueRange inits) {
-  mlir::ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
-  mlir::ValueRange found =
-      attn::QuantizeOp::create(b, inits.getTypes(), arguments[0], arguments[1],
-                               inits[0], inits[1])
-          ->getResults();
-  mlir::Type type = mlir::getElementTypeOrSelf(inits[1].getType());
-  return {fillAbsent(b, found[0], arguments[2], b.getI32IntegerAttr(-1)),
-          fillAbsent(b, found[1], arguments[2], b.getFloatAttr(type, 0.0))};
-}
-
 Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
                                          const TensorRef &codebook,
                                          const QuantizeOptions &options) {
   Checker check("quantize");
   Argument keys = checkKeys(check, k);
   Argument words = checkSets(check, "codebook", codebook, keys);
-  Call call("quantize", options.target);
   TokenMask mask(check, options, keys.shape[0], keys.shape[2], options.target);
-  if (mask.get()) {
-    call.addArgument(keys);
-    call.addArgument(words);
-    call.addArgument(*mask.get());
-    call.setBody(quantizePresent);
-  } else {
-    call.operands({keys, words});
-  }
+  Call call("quantize", options.target);
+  call.operands({keys, words});
+  call.operandIf(mask.get());
   call.result(check, "codes", ElementType::I32,
               ArrayRef(keys.shape).drop_back(), options.codes);
   call.result(check, "quantized", keys.elementType, keys.shape,
@@ -87,8 +65,9 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
           const TensorRef &counts, const CodebookUpdateOptions &options) {
   constexpr bool inPlace = count == 1;
   Checker check("codebook_update");
+  Codes narrow(check, "codes", codes, options.target);
   Argument keys = checkKeys(check, k),
-           keyCodes = check.operand("codes", "codes", codes);
+           keyCodes = check.operand("codes", "codes", narrow.get());
   check.match("codes", "shape", keyCodes.shape,
               ArrayRef(keys.shape).drop_back());
   Argument keySums = checkSets(check, "sums", sums, keys);
@@ -98,12 +77,22 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
   check.rate("rate", options.rate);
   check.number("min_count", options.minCount, options.minCount >= 0,
                "at least 0");
+  check.number("replace_below", options.replaceBelow, options.replaceBelow >= 0,
+               "at least 0");
   Call call("codebook_update", options.target);
   call.operands({keys, keyCodes});
+  // An argument: another seed is no other kernel.
+  int64_t seed = options.seed;
+  std::optional<Argument> seedOperand;
+  if (options.replaceBelow > 0)
+    seedOperand.emplace("seed", TensorRef{&seed, ElementType::I64, {}});
+  call.operandIf(seedOperand);
   call.attribute("rate", options.rate);
   call.attribute("min_count", options.minCount);
-  call.result(check, "codebook", keys.elementType, keySums.shape,
-              options.codebook);
+  call.attribute("replace_below", options.replaceBelow);
+  call.result(check, "codebook",
+              options.wide ? keySums.elementType : keys.elementType,
+              keySums.shape, options.codebook);
   call.update(check, keySums, inPlace);
   call.update(check, keyCounts, inPlace);
   return call.runFor<Result, count>(check);

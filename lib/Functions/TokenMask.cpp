@@ -8,8 +8,6 @@
 
 #include "TokenMask.h"
 #include "fovea/Functions/ResultScopes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <algorithm>
 
 using namespace llvm;
@@ -69,28 +67,4 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
     std::fill_n(memory.getDataAs<char>() + entry * length, present, 1);
   }
   argument.emplace(name, memory.getRef());
-}
-
-mlir::Value functions::fillAbsent(mlir::ImplicitLocOpBuilder &b,
-                                  mlir::Value array, mlir::Value mask,
-                                  mlir::TypedAttr absent) {
-  using namespace mlir;
-  auto type = cast<RankedTensorType>(array.getType());
-  unsigned rank = type.getRank();
-  AffineMap all = b.getMultiDimIdentityMap(rank);
-  AffineMap ofTokens =
-      AffineMap::get(rank, /*symbolCount=*/0,
-                     {all.getResult(0), all.getResult(2)}, b.getContext());
-  SmallVector<AffineMap> maps = {ofTokens, all};
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  return linalg::GenericOp::create(
-             b, type, mask, array, maps, loops,
-             [&](OpBuilder &nested, Location loc, ValueRange elements) {
-               ImplicitLocOpBuilder inner(loc, nested);
-               Value other = arith::ConstantOp::create(inner, absent);
-               Value kept = arith::SelectOp::create(inner, elements[0],
-                                                    elements[1], other);
-               linalg::YieldOp::create(inner, kept);
-             })
-      .getResult(0);
 }

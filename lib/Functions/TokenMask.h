@@ -11,7 +11,6 @@
 
 #include "Memory.h"
 #include "fovea/Functions/Tokens.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace fovea::functions {
 
@@ -37,10 +36,6 @@ private:
   OwnedTensor memory;
   std::optional<Argument> argument;
 };
-
-/// `array` [B,G,N,..] with `absent` in rows that a mask [B,N] leaves out.
-mlir::Value fillAbsent(mlir::ImplicitLocOpBuilder &b, mlir::Value array,
-                       mlir::Value mask, mlir::TypedAttr absent);
 
 } // namespace fovea::functions
 

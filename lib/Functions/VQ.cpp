@@ -42,15 +42,6 @@ static Error setZero(ArrayRef<VQStatePart> parts, VQState &state) {
   return Error::success();
 }
 
-/// Only codes tell which tokens are absent.
-static bool checkPadded(Checker &check, const VQArguments &arguments,
-                        bool isPadded) {
-  check.check(!isPadded || arguments.keysAreCodes(),
-              "padded: found True with keys, needed codes of quantize, which "
-              "are -1 for absent tokens");
-  return isPadded;
-}
-
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -72,7 +63,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                              int64_t block, const VQOptions &options) {
   Checker check("vq");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   const VQState *state =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
   check.check(options.causal || !(options.bias || state || options.returnState),
@@ -85,11 +76,9 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   call.operand(state ? checkVQState(check, parts, *state, options.target)
                      : SmallVector<Argument>());
-  addVQAttributes(call, check, arguments.block, options.scale,
-                  options.weighting);
+  addVQAttributes(call, check, arguments, options);
   call.attribute("reduction", convert(options.reduction));
   call.flag("causal", options.causal);
-  call.flag("padded", checkPadded(check, arguments, options.padded));
   ElementType type = arguments.q.elementType;
   Shape output = arguments.output();
   call.result(check, "output", type, output, options.output);
@@ -131,7 +120,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
                                        const VQDecodeOptions &options) {
   Checker check("vq_decode");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   check.match("q", "length", arguments.q.shape[2], 1);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   // Kept only when everything went well.
@@ -142,9 +131,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
       return error;
   Call call("vq_decode", options.target);
   addVQInputs(call, arguments);
-  addVQAttributes(call, check, arguments.block, options.scale,
-                  options.weighting);
-  call.flag("padded", checkPadded(check, arguments, options.padded));
+  addVQAttributes(call, check, arguments, options);
   call.result(check, "output", arguments.q.elementType, arguments.output(),
               options.output);
   if (!check.hasFailed())

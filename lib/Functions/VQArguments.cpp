@@ -17,11 +17,11 @@ using namespace fovea::functions;
 /// Keys are numbers, or codes.
 static Argument checkKeys(Checker &check, const TensorRef &k,
                           ElementType data) {
-  if (k.elementType == ElementType::I32)
+  if (!isFloat(k.elementType) && Codes::areCodes(k))
     return check.operand("codes", "k", k);
   check.check(isFloat(k.elementType),
               "k: found element type " + getArrayTypeName(k.elementType) +
-                  ", needed that of q, or int32 for codes");
+                  ", needed that of q, or int32 or int64 for codes");
   Argument keys = check.tensor("k", k, 4, "[B,G,N,D], or codes [B,G,N]");
   check.elementType(keys, {data});
   return keys;
@@ -32,22 +32,37 @@ VQArguments functions::checkVQArguments(Checker &check,
                                         const TensorRef &keys,
                                         const TensorRef &values,
                                         const TensorRef &words, int64_t block,
-                                        const std::optional<TensorRef> &bias) {
+                                        const VQFormOptions &options) {
+  Codes codes(check, "k", keys, options.target);
   Argument q = check.operand("query", "q", queries);
   Argument v = check.operand("value", "v", values);
-  Argument k = checkKeys(check, keys, q.elementType);
+  Argument k = checkKeys(check, codes.get(), q.elementType);
   Argument codebook = check.operand("codebook", "codebook", words);
   check.notEmpty(q);
   check.notEmpty(v);
   check.check(codebook.shape[1] != 0,
               "codebook: found no codewords, needed at least 1");
-  VQArguments arguments{q,        k,  v,
-                        codebook, {}, check.integer("block", block, 1)};
-  if (bias) {
+  TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
+  VQArguments arguments{std::move(codes),
+                        q,
+                        k,
+                        v,
+                        codebook,
+                        std::move(mask),
+                        std::nullopt,
+                        check.integer("block", block, 1)};
+  bool areCodes = arguments.keysAreCodes();
+  check.check(!options.padded || areCodes,
+              "padded: found True with keys, needed codes of quantize, which "
+              "are -1 for absent tokens");
+  check.check(!arguments.mask.get() || !areCodes,
+              Twine(options.lengths ? "lengths" : "mask") +
+                  ": found with codes, needed keys: codes are -1 for absent "
+                  "tokens");
+  if (options.bias)
     arguments.bias = check.scoreTerm(
-        "bias", *bias, q.elementType,
+        "bias", *options.bias, q.elementType,
         {q.shape[0], q.shape[1], q.shape[2], arguments.keptTokens()});
-  }
   return arguments;
 }
 
@@ -56,23 +71,30 @@ void functions::addVQInputs(Call &call, const VQArguments &arguments) {
   unsigned v = call.addArgument(arguments.v),
            words = call.addArgument(arguments.codebook);
   call.operand(q);
-  if (arguments.keysAreCodes())
+  if (arguments.keysAreCodes()) {
     call.operand(k);
-  else
-    call.computed("quantize", {k, words}, ElementType::I32,
-                  ArrayRef(arguments.v.shape).take_front(3));
+  } else {
+    SmallVector<unsigned> inputs = {k, words};
+    if (const std::optional<Argument> &mask = arguments.mask.get())
+      inputs.push_back(call.addArgument(*mask));
+    call.computed("quantize", inputs, ElementType::I32,
+                  ArrayRef(arguments.v.shape).take_front(3),
+                  {1, 1, arguments.mask.get() ? 1 : 0, 1, 0});
+  }
   call.operand(v);
   call.operand(words);
   call.operandIf(arguments.bias);
 }
 
-void functions::addVQAttributes(Call &call, Checker &check, int64_t block,
-                                double scale, VQWeighting weighting) {
-  call.attribute("block", block);
-  call.attribute("scale", check.scale(scale, 1));
-  call.attribute("weighting", weighting == VQWeighting::Softmax
+void functions::addVQAttributes(Call &call, Checker &check,
+                                const VQArguments &arguments,
+                                const VQFormOptions &options) {
+  call.attribute("block", arguments.block);
+  call.attribute("scale", check.scale(options.scale, 1));
+  call.attribute("weighting", options.weighting == VQWeighting::Softmax
                                   ? attn::Weighting::Softmax
                                   : attn::Weighting::SquaredRelu);
+  call.flag("padded", options.padded || arguments.mask.get());
 }
 
 SmallVector<VQStatePart, 5>

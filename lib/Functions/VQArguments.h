@@ -10,13 +10,18 @@
 #define FOVEA_LIB_FUNCTIONS_VQARGUMENTS_H
 
 #include "Call.h"
+#include "Codes.h"
+#include "TokenMask.h"
 #include "fovea/Functions/VQ.h"
 
 namespace fovea::functions {
 
-/// The arguments that all functions of the family have.
+/// The arguments that all functions of the family have. Owns copies of some:
+/// lives as long as the call.
 struct VQArguments {
+  Codes codes;
   Argument q, k, v, codebook;
+  TokenMask mask;
   std::optional<Argument> bias;
   int64_t block;
 
@@ -31,12 +36,12 @@ struct VQArguments {
 VQArguments checkVQArguments(Checker &check, const TensorRef &q,
                              const TensorRef &k, const TensorRef &v,
                              const TensorRef &codebook, int64_t block,
-                             const std::optional<TensorRef> &bias);
+                             const VQFormOptions &options);
 
 /// Adds the operands, turning keys into codes where they are none yet.
 void addVQInputs(Call &call, const VQArguments &arguments);
-void addVQAttributes(Call &call, Checker &check, int64_t block, double scale,
-                     VQWeighting weighting);
+void addVQAttributes(Call &call, Checker &check, const VQArguments &arguments,
+                     const VQFormOptions &options);
 
 /// What a part of a state must be.
 struct VQStatePart {

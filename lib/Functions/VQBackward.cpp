@@ -62,7 +62,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
                                          const VQBackwardOptions &options) {
   Checker check("vq_backward");
   VQArguments arguments =
-      checkVQArguments(check, q, k, v, codebook, block, options.bias);
+      checkVQArguments(check, q, k, v, codebook, block, options);
   checkOptions(check, options);
   if (check.hasFailed())
     return check.takeError();
@@ -89,8 +89,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
                                      (next->*part.member).getRef(),
                                      part.elementType, part.shape));
   call.operand(nextState);
-  addVQAttributes(call, check, arguments.block, options.scale,
-                  options.weighting);
+  addVQAttributes(call, check, arguments, options);
   call.flag("causal", options.causal);
   Shape keys(ArrayRef(arguments.v.shape).drop_back());
   keys.push_back(arguments.q.shape[3]);

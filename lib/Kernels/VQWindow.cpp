@@ -35,7 +35,8 @@ static Value loadIf(KernelBuilder &k, Value exists,
 }
 
 VQWindow::VQWindow(KernelBuilder &b, VQBackwardOp op)
-    : codes(op.getCodes()), values(op.getValue()) {
+    : queries(op.getQuery()), dOutputs(op.getDOutput()), codes(op.getCodes()),
+      values(op.getValue()) {
   length = numTokens = b.extent(values, 2);
   position = numBefore = b.index(0);
   if (op.getState().empty())
@@ -82,7 +83,31 @@ void VQWindowLoops::fillRows(Value memref, Element element) {
 // Tokens, one by one and by their codes
 //===----------------------------------------------------------------------===//
 
+Value VQWindowLoops::loadPresent(KernelBuilder &k, Value code,
+                                 function_ref<Value()> load) {
+  return op.getPadded() ? loadIf(k, k.less(k.index(-1), code), load) : load();
+}
+
+/// Rows of queries of absent tokens take part in products like others, but hold
+/// anything.
+Value VQWindowLoops::clearAbsent(Value rows) {
+  auto type = cast<MemRefType>(rows.getType());
+  Value extents[] = {b.extent(rows, 0), b.extent(rows, 1), b.extent(rows, 2)};
+  Value clean = allocate(extents, {type.getDimSize(3)}, type.getElementType());
+  Value headsOfKey = b.max(b.div(extents[1], b.max(heads, 1)), 1);
+  fillRows(clean, [&](KernelBuilder &k, ValueRange at) {
+    Value keyHead = k.div(at[1], headsOfKey);
+    Value code = k.loadIndex(op.getCodes(), {at[0], keyHead, at[2]});
+    return loadPresent(k, code, [&] { return k.loadVector(rows, at); });
+  });
+  return clean;
+}
+
 void VQWindowLoops::gatherTokens(Reduction reduction) {
+  if (op.getPadded()) {
+    window.queries = clearAbsent(window.queries);
+    window.dOutputs = clearAbsent(window.dOutputs);
+  }
   if (hasState())
     prependKept();
   summarize(reduction);
@@ -214,19 +239,28 @@ void VQWindowLoops::storeTokens(Value gradient, unsigned part, Element sum) {
     });
     return k.fadd(total, next);
   };
-  fillRows(gradient, [&](KernelBuilder &k, ValueRange at) {
+  auto fillPresent = [&](Value gradients, Value codes, Element gradient) {
+    fillRows(gradients, [&](KernelBuilder &k, ValueRange at) {
+      Value code = k.loadIndex(codes, at.take_front(3));
+      return loadPresent(k, code, [&] { return gradient(k, at); });
+    });
+  };
+  fillPresent(gradient, op.getCodes(), [&](KernelBuilder &k, ValueRange at) {
     Value token = k.add(at[2], window.numBefore);
     return addNext(k, at, at[2], sum(k, placeOf(at, token)));
   });
   if (op.getDState().empty())
     return;
-  fillRows(op.getDState()[part], [&](KernelBuilder &k, ValueRange at) {
-    Value oldest = k.rem(window.position, numKept);
-    Value age = k.rem(k.add(k.sub(at[2], oldest), numKept), numKept);
-    Value row = k.sub(age, k.index(numKept));
-    Value token = k.add(row, window.numBefore);
-    Value total = loadIf(k, k.less(k.index(-1), token),
-                         [&] { return sum(k, placeOf(at, token)); });
-    return addNext(k, at, row, total);
-  });
+  fillPresent(op.getDState()[part], op.getState()[2],
+              [&](KernelBuilder &k, ValueRange at) {
+                Value oldest = k.rem(window.position, numKept);
+                Value age =
+                    k.rem(k.add(k.sub(at[2], oldest), numKept), numKept);
+                Value row = k.sub(age, k.index(numKept));
+                Value token = k.add(row, window.numBefore);
+                Value total = loadIf(k, k.less(k.index(-1), token), [&] {
+                  return sum(k, placeOf(at, token));
+                });
+                return addNext(k, at, row, total);
+              });
 }

@@ -19,7 +19,8 @@
 
 using namespace mlir;
 
-void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
+void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
+                             bool raise) {
   attn::SetTargetPassOptions target;
   target.vectorBits = cpu.vectorBits;
   target.numRegisters = cpu.numRegisters;
@@ -28,6 +29,8 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu) {
   target.bf16Pairs = cpu.hasFastBF16Dot;
   pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
+  if (raise)
+    pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

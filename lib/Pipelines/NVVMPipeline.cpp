@@ -42,6 +42,8 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
   pm.addPass(createInlinerPass());
+  if (options.raise)
+    pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());

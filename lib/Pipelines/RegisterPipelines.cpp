@@ -26,7 +26,7 @@ addCPUPipeline(OpPassManager &pm, StringRef text,
   llvm::Expected<CPUInfo> cpu = getCPUInfo(options.cpu);
   if (!cpu)
     return emitError(llvm::toString(cpu.takeError()));
-  buildCPUPipeline(pm, *cpu);
+  buildCPUPipeline(pm, *cpu, options.raise);
   return success();
 }
 

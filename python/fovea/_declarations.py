@@ -58,7 +58,8 @@ class Argument(NamedTuple):
 
 class Result(NamedTuple):
     """`like` names the argument whose type it has; "sums" stands for that of sums, float32
-    or, for float64, float64, and "int32" or "int64" for itself."""
+    or, for float64, float64, and "int32" or "int64" for itself.  With `k|wide` it is that of
+    sums where `wide` is true."""
 
     name: str
     axes: str
@@ -149,7 +150,7 @@ class Declaration(NamedTuple):
 
 
 _ARGUMENT = re.compile(r"(?:(\S+) )?(\w+)(?:\[(\w+)\])?")
-_RESULT = re.compile(r"(\w+)\[(\w*)\] (?:like|of) (\w+)(?: if (.*))?")
+_RESULT = re.compile(r"(\w+)\[(\w*)\] (?:like|of) ([\w|]+)(?: if (.*))?")
 
 
 def _match(pattern: re.Pattern[str], text: str) -> Iterator[tuple[Any, ...]]:
@@ -211,7 +212,7 @@ _LINEAR = (
     "Tensor[] query_weights, Tensor[] key_weights, Tensor[] value_weights, Tensor[]? query_biases, "
     "Tensor[]? key_biases, Tensor[]? value_biases, float? scale, bool causal, bool allow_query_lookahead"
 )
-_VQ = "SymInt block, Tensor? bias, float scale, str weighting"
+_VQ = "SymInt block" + _TOKENS + ", bool padded, Tensor? bias, float scale, str weighting"
 _SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
 _TREE = "Tensor nodes[BnF], Tensor? counts[Bn], int ratio, int levels"
 _TURNS = (
@@ -247,7 +248,7 @@ FUNCTIONS: dict[str, Declaration] = {
     # quantized keys of the tokens that a state keeps, and is there for its gradient alone.
     # `d_mean`, `d_keys` and `d_values` are one argument, and that of `state` is these three.
     "vq": declare(
-        "Tensor q[BHND], Tensor k, Tensor v[BGNE], Tensor codebook[WSD], " + _VQ + ", bool causal, bool padded, "
+        "Tensor q[BHND], Tensor k, Tensor v[BGNE], Tensor codebook[WSD], " + _VQ + ", bool causal, "
         "str reduction, Tensor[]? state, bool return_state, bool return_lse",
         "out[BHNE] like q, lse[BHN] of sums if return_lse, mean[BGSE] of sums if return_state, "
         "count[BGS] of int32 if return_state, codes[BGt] of int32 if return_state, "
@@ -295,8 +296,9 @@ FUNCTIONS: dict[str, Declaration] = {
         "k_hat[BGND] like k, codes[BGN] of int32",
     ),
     "codebook_update": declare(
-        "Tensor k[BGND], Tensor codes[BGN], Tensor sums[WSD], Tensor counts[WS], float rate, float min_count",
-        "codebook[WSD] like k, sums[WSD] of sums, counts[WS] of sums",
+        "Tensor k[BGND], Tensor codes[BGN], Tensor sums[WSD], Tensor counts[WS], float rate, float min_count, "
+        "float replace_below, int seed, bool wide",
+        "codebook[WSD] like k|wide, sums[WSD] of sums, counts[WS] of sums",
     ),
     "commitment_loss": declare(
         "Tensor k[BGND], Tensor k_hat[BGND]" + _TOKENS,

@@ -18,8 +18,8 @@ def quantize(
 ) -> Any:
     """The nearest codeword of every key, and its code.
 
-    k is [B,G,N,D]; codebook is [G,S,D], or [1,S,D] for all heads, of the same type.
-    Returns k_hat [B,G,N,D] = codebook[codes] and codes [B,G,N] of int32.  Of
+    k is [B,G,N,D]; codebook is [G,S,D], or [1,S,D] for all heads, of the same type or
+    float32.  Returns k_hat [B,G,N,D] = codebook[codes] and codes [B,G,N] of int32.  Of
     several codewords at the least distance the first is chosen; a key with a NaN or
     an infinity has code 0.
 
@@ -38,23 +38,31 @@ def codebook_update(
     *,
     rate: float = 0.99,
     min_count: float = 0.0,
+    replace_below: float = 0.0,
+    seed: int = 0,
+    wide: bool = False,
     target: str = "cpu",
 ) -> Any:
     """One step of exponentially smoothed k-means.
 
-    k is [B,G,N,D] and codes [B,G,N] of int32, as of `quantize`; sums is [G,S,D] and
-    counts [G,S], or [1,S,D] and [1,S] for all heads, in float32 (float64 for
-    float64 keys).  With the sum and the number of the keys of every code,
+    k is [B,G,N,D] and codes [B,G,N] of int32 or int64, as of `quantize`; sums is
+    [G,S,D] and counts [G,S], or [1,S,D] and [1,S] for all heads, in float32 (float64
+    for float64 keys).  With the sum and the number of the keys of every code,
 
         counts = rate counts + (1 - rate) number
         sums = rate sums + (1 - rate) sum
         codebook = sums / max(counts, min_count)
 
-    Returns codebook, in the type of k, sums and counts.  A codeword whose count is
-    0 is zero where `min_count` is 0.  A key with code -1 is absent: it is not read.
-    Any other code that is not one of 0 .. S-1 raises FoveaError.
+    Returns codebook, sums and counts; the codebook has the type of k, or with `wide`
+    that of sums.  A codeword whose count is 0 is zero where `min_count` is 0.  A key
+    with code -1 is absent: it is not read.  Any other code that is not one of 0 .. S-1
+    raises FoveaError.
+
+    A codeword whose count is below `replace_below` afterwards is dead.  A random key of
+    the batch replaces it: codebook = k, sums = replace_below k, counts = replace_below.
+    `seed` chooses the keys, the same ones on every target; give each step another one.
     """
-    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, target)
+    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target)
 
 
 def commitment_loss(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from . import _arguments as check
 from . import _fovea
 
 __all__ = ["VQState", "VQStateGradient", "vq", "vq_backward", "vq_decode"]
@@ -45,6 +46,8 @@ def vq(
     block: int,
     causal: bool = True,
     padded: bool = False,
+    mask: Any = None,
+    lengths: Any = None,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -57,17 +60,20 @@ def vq(
     """Dense attention over keys quantized to `codebook`, in linear time.
 
     q is [B,H,N,D], v [B,G,N,E], codebook [G,S,D] or [1,S,D].  k is either float
-    keys [B,G,N,D], which are replaced by their nearest codewords, or int32 codes
-    [B,G,N].  The result [B,H,N,E] is that of `dense` over these keys to rounding.
+    keys [B,G,N,D], which are replaced by their nearest codewords, or int32 or int64
+    codes [B,G,N].  The result [B,H,N,E] is that of `dense` over these keys to rounding.
+    With float16 and bfloat16 queries the codebook may be float32: scores are of these
+    codewords then.
 
     `block` tokens form a block; with `causal`, `bias` [B,H,N,2 block] is added to
     the scores of the block before the query's (its first half) and of the query's
     own.  `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
     `reduction` chooses how block summaries are combined, with the same result.
 
-    With `padded` k are codes, and -1 stands for an absent token, as `quantize` with a
-    mask or lengths gives it: no query reads it, its row of v may hold anything, and as
-    a query its row of the result is zeros.
+    `mask` [B,N], if any, is true for tokens that are present; `lengths` [B] says the
+    same of right padding.  No query reads an absent token, its rows may hold anything,
+    and as a query its row of the result is zeros.  Codes say themselves which tokens are
+    absent: with `padded`, -1 stands for one, as `quantize` gives it.
 
     `state` is what an earlier call with `return_state` returned for the tokens
     before; a new one is returned then.  With `return_lse` the natural log-sum-exp
@@ -76,8 +82,8 @@ def vq(
     From "Transformer-VQ" (arXiv:2309.16354).
     """
     results = _fovea.vq(
-        q, k, v, codebook, block, bias, scale, weighting, causal, padded, reduction, state, return_state,
-        return_lse, target,
+        q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, causal,
+        reduction, state, return_state, return_lse, target,
     )  # fmt: skip
     if return_state:
         return (*results[:-1], VQState(*results[-1]))
@@ -93,12 +99,14 @@ def vq_decode(
     *,
     block: int,
     padded: bool = False,
+    mask: Any = None,
+    lengths: Any = None,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     target: str = "cpu",
 ) -> tuple[Any, VQState]:
-    """One token of `vq`: q [B,H,1,D], k [B,G,1,D] or int32 codes [B,G,1], v [B,G,1,E].
+    """One token of `vq`: q [B,H,1,D], k [B,G,1,D] or codes [B,G,1], v [B,G,1,E].
 
     Returns the output [B,H,1,E] and the state after the token.  The arrays of
     `state` are updated in place and are those of the state returned; None is the
@@ -106,8 +114,9 @@ def vq_decode(
     before.
     """
     out, first = _fovea.vq_decode(
-        q, k, v, codebook, block, bias, scale, weighting, padded, state, target
-    )
+        q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, state,
+        target,
+    )  # fmt: skip
     return out, VQState(*(first if state is None else state))
 
 
@@ -122,6 +131,9 @@ def vq_backward(
     *,
     block: int,
     causal: bool = True,
+    padded: bool = False,
+    mask: Any = None,
+    lengths: Any = None,
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -138,14 +150,15 @@ def vq_backward(
     for the quantized keys, passed straight through to the keys: from the scores of
     the present and the previous block only, since older tokens are read as
     codewords, which are constants.  The codebook has no gradient; it moves by
-    `codebook_update`.
+    `codebook_update`.  Gradients of absent tokens are zeros, and their rows of q, k, v and d_out
+    may hold anything.
 
     `d_next_state` is the gradient for the state that `vq` returned: the last result
     of `vq_backward` of the window after this one.  So gradients of windows, taken
     from the last to the first, are those of the whole sequence.
     """
     gradients = _fovea.vq_backward(
-        d_out, q, k, v, codebook, block, bias, scale, weighting, causal, out, lse, d_lse, state,
-        d_next_state, target,
+        d_out, q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting,
+        causal, out, lse, d_lse, state, d_next_state, target,
     )  # fmt: skip
     return gradients if state is None else (*gradients[:-1], VQStateGradient(*gradients[-1]))

@@ -32,6 +32,9 @@ static nb::object callUpdate(Reader &in) {
   auto options = in.makeOptions<CodebookUpdateOptions>();
   options.rate = in.number("rate", "a number from 0 to 1");
   options.minCount = in.number("min_count");
+  options.replaceBelow = in.number("replace_below");
+  options.seed = in.integer("seed", std::numeric_limits<int64_t>::min());
+  options.wide = in.flag("wide");
   return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
                  &CodebookStep::codebook, &CodebookStep::sums,
                  &CodebookStep::counts);
@@ -103,6 +106,8 @@ struct VQCall {
         codebook(in.array("codebook")), block(in.integer("block", 1)) {}
   template <typename Options> Options readOptions(Reader &in) {
     auto options = in.makeOptions<Options>();
+    in.readTokens(options);
+    options.padded = in.flag("padded");
     options.bias = in.optionalArray("bias");
     options.scale = in.number("scale");
     options.weighting =
@@ -119,7 +124,6 @@ static nb::object callVQ(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQOptions>(in);
   options.causal = in.flag("causal");
-  options.padded = in.flag("padded");
   options.reduction = in.choice<VQReduction>(
       "reduction", {"auto", "serial", "matmul", "associative", "input_scan"});
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
@@ -142,7 +146,6 @@ static nb::object callVQ(Reader &in) {
 static nb::object callDecode(Reader &in) {
   VQCall call(in);
   auto options = call.readOptions<VQDecodeOptions>(in);
-  options.padded = in.flag("padded");
   std::optional<VQState> state = readVQState(in, /*needsWrite=*/true);
   bool isFirst = !state;
   if (isFirst)

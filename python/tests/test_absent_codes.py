@@ -6,7 +6,7 @@
 
 import numpy as np
 import pytest
-from conftest import TYPES, check, make, refused
+from conftest import TYPES, check, make, near, refused
 
 import fovea
 from fovea import reference
@@ -192,6 +192,72 @@ def test_windows_and_decoding(kind, target):
     check(np.concatenate(parts, axis=2), expected)
 
 
+def gradients(d_out, q, codes, v, codebook, *, target="cpu", **options):
+    """What `vq` gives, and its gradients."""
+    is_softmax = options.get("weighting", "softmax") == "softmax"
+    found = fovea.vq(q, codes, v, codebook, return_lse=is_softmax, **options, target=target)
+    out, lse = found if is_softmax else (None, None)
+    backward = fovea.vq_backward(d_out, q, codes, v, codebook, out, lse, **options, target=target)
+    return out if is_softmax else found, *backward
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "scattered"])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"weighting": "squared_relu"}, {"bias": True}])
+def test_gradients(kind, target, options):
+    q, k, v, codebook, mask = make_arrays(kind)
+    codes = fovea.quantize(k, codebook, mask=mask)[1]
+    rng = np.random.default_rng(9)
+    d_out = rng.standard_normal((B, H, N, 20)).astype(np.float32)
+    d_out[~np.broadcast_to(mask[:, None], d_out.shape[:3])] = np.nan
+    options = {"block": 3, "scale": 0.3, "padded": True, **options}
+    if "bias" in options:
+        options["bias"] = rng.standard_normal((1, H, N, 6)).astype(np.float32)
+    found = gradients(d_out, q, codes, v, codebook, **options, target=target)[1:]
+    expected = reference.vq_backward(d_out, q, codes, v, codebook, **options)
+    for one, other in zip(found, expected, strict="bias" in options):
+        near(one, other, "float32")
+        if one.shape[0] == B:
+            assert not one[~np.broadcast_to(mask[:, None], one.shape[:3])].any()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"weighting": "squared_relu"}])
+def test_lengths_are_separate_calls(target, type, options):
+    """Forward and backward, a batch of different lengths."""
+    skip_unsupported(type, target)
+    q, k, v, codebook, mask = make_arrays("right", type)
+    codes = fovea.quantize(k, codebook, lengths=mask.sum(axis=1), target=target)[1]
+    d_out = np.random.default_rng(9).standard_normal((B, H, N, 20)).astype(TYPES[type])
+    options = {"block": 3, "scale": 0.3, "target": target, **options}
+    found = gradients(d_out, q, codes, v, codebook, padded=True, **options)
+    # Keys with lengths are these codes.
+    for one, other in zip(gradients(d_out, q, k, v, codebook, lengths=mask.sum(axis=1), **options), found):
+        np.testing.assert_array_equal(one, other)
+    for b, length in enumerate(mask.sum(axis=1)):
+        one = (np.ascontiguousarray(array[b : b + 1, :, :length]) for array in (d_out, q, codes, v))
+        for whole, part in zip(found, gradients(*one, codebook, **options)):
+            near(whole[b : b + 1, :, :length], part, type)
+            assert not whole[b, :, length:].any()
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "scattered"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_keys_with_a_mask(kind, target):
+    q, k, v, codebook, mask = make_arrays(kind)
+    codes = fovea.quantize(k, codebook, mask=mask)[1]
+    options = {"block": 3, "target": target}
+    whole = fovea.vq(q, k, v, codebook, mask=mask, **options)
+    np.testing.assert_array_equal(whole, fovea.vq(q, codes, v, codebook, padded=True, **options))
+    state, parts = None, []
+    for i in range(N):
+        one = (array[:, :, i : i + 1] for array in (q, k, v))
+        out, state = fovea.vq_decode(*one, codebook, state, mask=mask[:, i : i + 1], **options)
+        parts.append(out)
+    check(np.concatenate(parts, axis=2), whole.astype(float))
+
+
 def test_presence_of_all_changes_nothing():
     q, k, v = make(B=2, H=4, G=2, N=N)
     codebook = np.random.default_rng(5).standard_normal((2, S, D)).astype(np.float32)
@@ -206,6 +272,12 @@ def test_errors():
     codes = fovea.quantize(k, codebook, mask=mask)[1]
     refused("at least 0 and below 5, but got -1", fovea.vq, q, codes, v, codebook, block=4, error=fovea.FoveaError)
     refused("padded: found True with keys", fovea.vq, q, k, v, codebook, block=4, padded=True)
+    refused("padded: found True with keys", fovea.vq_backward, v, q, k, v, codebook, v, v, block=4, padded=True)
+    refused("mask: found with codes, needed keys", fovea.vq, q, codes, v, codebook, block=4, mask=mask)
+    lengths = np.full(B, N)
+    refused("lengths: found with codes", fovea.vq_backward, v, q, codes, v, codebook, v, v, block=4, lengths=lengths)
+    refused("lengths: found mask as well", fovea.vq, q, k, v, codebook, block=4, mask=mask, lengths=lengths)
+    refused("lengths: found 14 for batch entry 0", fovea.vq, q, k, v, codebook, block=4, lengths=lengths + 1)
     wrong = np.where(codes < 0, -2, codes).astype(np.int32)
     message = "must be -1, or at least 0 and below 5, but got -2"
     refused(message, fovea.vq, q, wrong, v, codebook, block=4, padded=True, error=fovea.FoveaError)

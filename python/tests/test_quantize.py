@@ -68,6 +68,50 @@ def test_codebook_update(type, sets, target):
         assert np.abs(array.astype(float) - want).max() <= bound * np.abs(want).max()
 
 
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("sets", [1, 3])
+@pytest.mark.parametrize("seed", [0, -(1 << 63), 12345678901234567])
+def test_dead_codewords_become_keys(type, sets, seed, target):
+    k, codebook = tokens(type, W=sets, S=50)
+    codes = fovea.quantize(k, codebook, mask=np.arange(74).reshape(2, 37) % 3 > 0)[1]
+    k[codes < 0] = np.nan
+    state = np.float64 if type == "float64" else np.float32
+    sums, counts = np.zeros(codebook.shape, state), np.full((sets, 50), 0.3, state)
+    options = {"rate": 0.5, "replace_below": 0.75, "seed": seed, "wide": True}
+    found = fovea.codebook_update(k, codes, sums, counts, **options, target=target)
+    options.pop("wide")
+    expected = reference.codebook_update(k, codes, sums, counts, **options)
+    dead = expected[2] == 0.75
+    assert 0 < dead.sum() < dead.size
+    for array, want in zip(found, expected):
+        assert array.dtype == state and np.abs(array - want).max() <= (1e-13 if type == "float64" else 5e-6) * np.abs(want).max()
+    # Copies of keys, of more than one of them.
+    assert np.array_equal(found[0][dead], expected[0][dead])
+    assert len(np.unique(found[0][dead], axis=0)) > 1
+
+
+def test_replacing_needs_a_key_and_depends_on_the_seed_alone(target):
+    k, codebook = tokens()
+    none = np.full((2, 3, 37), -1, np.int32)
+    state = codebook, np.ones((3, 9), np.float32)
+    for one, other in zip(fovea.codebook_update(k, none, *state, replace_below=9.0, target=target),
+                          fovea.codebook_update(k, none, *state, target=target)):  # fmt: skip
+        assert np.array_equal(one, other)
+    codes = fovea.quantize(k, codebook)[1]
+    found = {}
+    try:
+        for seed in (1, 2):
+            for threads in (1, 3):
+                fovea.set_num_threads(threads)
+                arrays = fovea.codebook_update(k, codes, *state, replace_below=1e9, seed=seed, target=target)
+                found.setdefault(seed, set()).add(b"".join(array.tobytes() for array in arrays))
+    finally:
+        fovea.set_num_threads(0)
+    assert len(found[1]) == len(found[2]) == 1 and found[1] != found[2]
+    with pytest.raises(ValueError, match="replace_below: found -1"):
+        fovea.codebook_update(k, codes, *state, replace_below=-1)
+
+
 def test_the_default_rate_is_that_of_the_paper():
     k, codebook = tokens()
     codes = fovea.quantize(k, codebook)[1]

@@ -116,6 +116,48 @@ def test_nan_key_has_code_0(target):
     check(found, reference.vq(q, codes, v, codebook, block=4))
 
 
+def test_codes_of_int64(target):
+    """The same numbers; those that have no 32 bits are refused."""
+    q, k, v = make(N=20)
+    codebook = make_codebook(2, 5, 16)
+    codes = fovea.quantize(k, codebook)[1].astype(np.int64)
+    expected = fovea.vq(q, codes.astype(np.int32), v, codebook, block=4, return_lse=True, target=target)
+    found = fovea.vq(q, codes, v, codebook, block=4, return_lse=True, target=target)
+    strided = np.stack([codes, codes + 9], axis=-1)[..., 0]
+    strided = fovea.vq(q, strided, v, codebook, block=4, return_lse=True, target=target)
+    for one, other, third in zip(expected, found, strided):
+        assert np.array_equal(one, other) and np.array_equal(one, third)
+    gradients = [fovea.vq_backward(v, q, kind, v, codebook, *expected, block=4, target=target)
+                 for kind in (codes, codes.astype(np.int32))]  # fmt: skip
+    for one, other in zip(*gradients):
+        assert np.array_equal(one, other)
+    sums, counts = np.zeros_like(codebook), np.zeros((2, 5), np.float32)
+    for one, other in zip(*(fovea.codebook_update(k, kind, sums, counts, target=target)
+                            for kind in (codes, codes.astype(np.int32)))):  # fmt: skip
+        assert np.array_equal(one, other)
+    codes[0, 1, 7] += 1 << 32
+    with pytest.raises(ValueError, match=f"k: found {codes[0, 1, 7]}, needed codes of 32 bits"):
+        fovea.vq(q, codes, v, codebook, block=4, target=target)
+    with pytest.raises(ValueError, match="codes: found .*, needed codes of 32 bits"):
+        fovea.codebook_update(k, codes, sums, counts, target=target)
+
+
+@pytest.mark.parametrize("type", ["float16", "bfloat16"])
+def test_a_wide_codebook_is_not_rounded(type, target):
+    """Of two codewords that are one in the narrow type, keys and scores tell which it is."""
+    q, k, v = make(type, N=20)
+    codebook = make_codebook(2, 5, 16)
+    codebook[:, 1] = codebook[:, 0] * (1 + 2.0**-12)
+    k[:, :, 3] = codebook[:, 0].astype(k.dtype)
+    codes = reference.quantize(k, codebook)[1].astype(np.int32)
+    k_hat, found = fovea.quantize(k, codebook, target=target)
+    assert np.array_equal(found, codes) and k_hat.dtype == k.dtype
+    expected = np.stack([codebook[g][codes[:, g]] for g in range(2)], axis=1)
+    assert np.array_equal(k_hat, expected.astype(k.dtype))
+    out = reference.vq(q, codes, v, codebook, block=4, return_lse=True)
+    # The lse is not rounded to the narrow type: it tells products of rounded codewords.
+    check(fovea.vq(q, k, v, codebook, block=4, return_lse=True, target=target), out, type)
+
 REFUSED = {
     "codebook width": ({"codebook": np.zeros((2, 5, 8), np.float32)}, "codebook: found head width 8, needed 16"),
     "codebook heads": ({"codebook": np.zeros((3, 5, 16), np.float32)}, "codebook: found head count 3, needed 2 or 1"),
@@ -125,7 +167,7 @@ REFUSED = {
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
     "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found extent 1 in dimension 3, needed 16"),
-    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int64)}, "k: found element type int64, needed that of q, or int32 for codes"),
+    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int16)}, "k: found element type int16, needed that of q, or int32 or int64 for codes"),
     "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\]"),
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found length 36, needed 37"),
     "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed 'softmax' or 'squared_relu'"),

@@ -149,6 +149,7 @@ func.func @vq(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1
 //       CHECK:   %[[SECOND:.*]]:2 = attn.vq ins({{.*}} state(%[[FIRST]]#2, %[[FIRST]]#3, %[[FIRST]]#4, %[[FIRST]]#5, %[[FIRST]]#6 :
 //       CHECK:   %[[D:.*]]:6 = attn.vq_backward ins({{.*}} state(%[[FIRST]]#2, %[[FIRST]]#3, %[[FIRST]]#4, %[[FIRST]]#5, %[[FIRST]]#6 : {{.*}} forward(%[[SECOND]]#0, %[[SECOND]]#1 :
 //  CHECK-SAME:       d_state(%{{.*}} : tensor<1x1x8x16xf64>, tensor<1x1x32x16xf64>, tensor<1x1x32x16xf64>)
+//  CHECK-SAME:       {block = 16 : i64, causal, padded}
 //       CHECK:   attn.vq_backward ins({{.*}} forward(%[[FIRST]]#0, %[[FIRST]]#1 :
 //  CHECK-SAME:       d_next_state(%[[D]]#3, %[[D]]#4, %[[D]]#5 : tensor<1x1x8x16xf64>, tensor<1x1x32x16xf64>, tensor<1x1x32x16xf64>)
 func.func @vq_windows(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: tensor<1x1x64x16xf64>, %c: tensor<1x8x16xf64>)
@@ -167,7 +168,7 @@ func.func @vq_windows(%q: tensor<1x2x64x16xf64>, %k: tensor<1x1x64x16xf64>, %v: 
       {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>, tensor<1x1x8x16xf64>, tensor<1x1x8xi32>, tensor<1x1x32xi32>, tensor<1x1x32x16xf64>, tensor<i64>
   %out = attn.vq ins(%first#0, %z, %v, %c : tensor<1x2x64x16xf64>, tensor<1x1x64xi32>, tensor<1x1x64x16xf64>, tensor<1x8x16xf64>)
       state(%first#1, %first#2, %first#3, %first#4, %first#5 : tensor<1x1x8x16xf64>, tensor<1x1x8xi32>, tensor<1x1x32xi32>, tensor<1x1x32x16xf64>, tensor<i64>)
-      outs(%init : tensor<1x2x64x16xf64>) {block = 16 : i64, causal} -> tensor<1x2x64x16xf64>
+      outs(%init : tensor<1x2x64x16xf64>) {block = 16 : i64, causal, padded} -> tensor<1x2x64x16xf64>
   return %out : tensor<1x2x64x16xf64>
 }
 

@@ -70,6 +70,8 @@ EXAMPLES:
   cl::opt<std::string> chipName{
       "chip", cl::init("sm_80"), cl::cat(category),
       cl::desc("GPU to compile for, as LLVM names it, such as sm_90a")};
+  cl::opt<bool> raise{"raise", cl::init(true), cl::cat(category),
+                      cl::desc("find attention in linalg (default: true)")};
   cl::opt<std::string> f32Math{
       "f32", cl::init("tf32x3"), cl::cat(category),
       cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as "
@@ -120,6 +122,7 @@ static int run(const CommandLine &line) {
   options.cpu = line.cpuName;
   options.chip = line.chipName;
   options.f32 = line.f32Math;
+  options.raise = line.raise;
   options.entry = line.entryName;
   options.optLevel = line.optLevel;
   options.sourceName = line.inputPath;

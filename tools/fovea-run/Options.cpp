@@ -73,6 +73,8 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
       "f32", cl::init("tf32x3"), cl::cat(category),
       cl::desc("how GPUs multiply f32 data: tf32x3, nearly as accurate as f32, "
                "tf32, or exact, without tensor cores"));
+  cl::opt<bool> raise("raise", cl::init(true), cl::cat(category),
+                      cl::desc("find attention in linalg (default: true)"));
   cl::opt<unsigned> optLevel("opt-level", cl::init(1), cl::cat(category),
                              cl::desc("effort of LLVM's optimizer, 0 to 3"));
   cl::opt<int> numThreads("threads", cl::init(0), cl::cat(category),
@@ -137,6 +139,7 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
   options.compile.cpu = cpuName;
   options.compile.chip = chipName;
   options.compile.f32 = f32Math;
+  options.compile.raise = raise;
   options.compile.entry = entryName;
   options.compile.optLevel = optLevel;
   options.compile.sourceName = inputPath;

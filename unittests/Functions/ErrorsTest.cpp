@@ -220,8 +220,9 @@ TEST(VQErrors, Arguments) {
   EXPECT_EQ(run(k, codebook, 0),
             "block: found 0, needed an integer of at least 1");
   EXPECT_EQ(
-      run(Array({1, 2, 12, 8}, ElementType::I64), codebook),
-      "k: found element type int64, needed that of q, or int32 for codes");
+      run(Array({1, 2, 12, 8}, ElementType::I8), codebook),
+      "k: found element type int8, needed that of q, or int32 or int64 for "
+      "codes");
   EXPECT_EQ(run(Array({1, 2, 12, 8}, ElementType::I32), codebook),
             "k: found rank 4, needed rank 3 [B,G,N]");
   EXPECT_EQ(run(Array({1, 2, 11, 8}), codebook),

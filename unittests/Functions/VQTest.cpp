@@ -249,6 +249,56 @@ TEST_F(VQ, CodebookUpdateSmoothsSumsAndCounts) {
       5e-6);
 }
 
+TEST_F(VQ, DeadCodewordsBecomeKeys) {
+  Array codes = makeCodes({B, G, N}, 1, 7), sums({G, S, D}), counts({G, S});
+  CodebookUpdateOptions options;
+  options.rate = 0;
+  options.replaceBelow = 0.5;
+  options.seed = 3;
+  OwnedTensor words = get(codebook_update(k, codes, sums, counts, options));
+  const auto *first = words.getDataAs<float>();
+  for (int64_t set = 0; set < G; ++set)
+    for (int64_t code = 1; code < S; ++code) {
+      EXPECT_EQ(counts.get(set * S + code), 0.5);
+      bool isKey = false;
+      for (int64_t row = 0; row < B * G * N; ++row) {
+        bool isSame = row / N % G == set;
+        for (int64_t d = 0; d < D; ++d)
+          isSame &=
+              first[(set * S + code) * D + d] == float(k.get(row * D + d));
+        isKey |= isSame;
+      }
+      EXPECT_TRUE(isKey);
+    }
+  options.replaceBelow = -1;
+  EXPECT_EQ(getText(codebook_update(k, codes, sums, counts, options)),
+            "replace_below: found -1, needed a finite number at least 0");
+}
+
+TEST_F(VQ, MasksAndWideCodesAreThoseOfNarrowCodes) {
+  Array lengths({B}, ElementType::I64);
+  for (int64_t b = 0; b < B; ++b)
+    lengths.set(b, N - 3 * b - 1);
+  QuantizeOptions present;
+  present.lengths = TensorRef(lengths);
+  QuantizeResult quantized = get(quantize(k, codebook, present));
+  Array wide({B, G, N}, ElementType::I64);
+  for (int64_t i = 0; i < wide.size(); ++i)
+    wide.set(i, quantized.codes.getDataAs<int32_t>()[i]);
+  VQOptions options;
+  options.padded = true;
+  VQResult expected =
+      get(vq(q, quantized.codes.getRef(), v, codebook, L, options));
+  expectNear(get(vq(q, wide, v, codebook, L, options)).output, expected.output,
+             0);
+  options.padded = false;
+  options.lengths = TensorRef(lengths);
+  expectNear(get(vq(q, k, v, codebook, L, options)).output, expected.output, 0);
+  EXPECT_EQ(getText(vq(q, wide, v, codebook, L, options)),
+            "lengths: found with codes, needed keys: codes are -1 for absent "
+            "tokens");
+}
+
 TEST_F(VQ, AStepOfACodebookIsAnUpdateElsewhere) {
   Array codes = makeCodes({B, G, N}, S, 7), sums = makeRandom({G, S, D}, 8),
         counts({G, S});

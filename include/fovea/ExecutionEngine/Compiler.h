@@ -71,6 +71,8 @@ struct CompileOptions {
   /// How GPUs multiply f32 data: "tf32x3", nearly as accurate as f32,
   /// "tf32", or "exact": multiply-adds without tensor cores.
   std::string f32 = "tf32x3";
+  /// Whether attention is found in linalg; the reference takes it as it is.
+  bool raise = true;
   /// Name of the function to compile, with or without '@'; empty for the first
   /// public function with a body.
   std::string entry;

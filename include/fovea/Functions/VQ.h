@@ -30,7 +30,8 @@ struct QuantizeResult {
 };
 
 /// The nearest codeword of every key of k [B,G,N,D]; codebook is [G,S,D] or
-/// [1,S,D]. A key of an absent token has code -1 and a codeword of zeros.
+/// [1,S,D], in the type of k or of sums. A key of an absent token has code -1
+/// and a codeword of zeros.
 llvm::Expected<QuantizeResult> quantize(const TensorRef &k,
                                         const TensorRef &codebook,
                                         const QuantizeOptions &options = {});
@@ -39,14 +40,20 @@ struct CodebookUpdateOptions {
   double rate = 0.99;
   /// Codewords are sums divided by max(counts, minCount).
   double minCount = 0.0;
+  /// Codewords of smaller counts are dead: a key of the batch, chosen by
+  /// `seed`, replaces each. None are where it is 0.
+  double replaceBelow = 0.0;
+  int64_t seed = 0;
+  /// Whether the codebook is in the type of sums instead of that of k.
+  bool wide = false;
   Target target = Target::CPU;
   /// Where the codebook goes, instead of new memory.
   std::optional<TensorRef> codebook;
 };
 
 /// One step of exponentially smoothed k-means with k [B,G,N,D] and codes
-/// [B,G,N], -1 for absent tokens. Updates `sums` [G,S,D] and `counts` [G,S]
-/// where they lie and returns the codebook.
+/// [B,G,N] of i32 or i64, -1 for absent tokens. Updates `sums` [G,S,D] and
+/// `counts` [G,S] where they lie and returns the codebook.
 llvm::Expected<OwnedTensor>
 codebook_update(const TensorRef &k, const TensorRef &codes,
                 const TensorRef &sums, const TensorRef &counts,
@@ -93,20 +100,25 @@ struct VQState {
 enum class VQWeighting { Softmax, SquaredReLU };
 enum class VQReduction { Auto, Serial, MatMul, Associative, InputScan };
 
-struct VQOptions {
-  bool causal = true;
+/// What attention, decoding and gradients have in common. Tokens are those of
+/// keys: codes say themselves which are absent.
+struct VQFormOptions : TokenOptions {
   /// Whether codes may be -1: see `attn.vq`.
   bool padded = false;
   /// Broadcast to [B,H,N,2 block].
   std::optional<TensorRef> bias;
   double scale = 1.0;
   VQWeighting weighting = VQWeighting::Softmax;
+  Target target = Target::CPU;
+};
+
+struct VQOptions : VQFormOptions {
+  bool causal = true;
   VQReduction reduction = VQReduction::Auto;
   /// The state that an earlier call returned for the tokens before.
   const VQState *state = nullptr;
   bool returnState = false;
   bool returnLse = false;
-  Target target = Target::CPU;
   /// Where results go, instead of new memory.
   std::optional<TensorRef> output, lse;
 };
@@ -118,17 +130,13 @@ struct VQResult {
 };
 
 /// Dense attention over keys quantized to `codebook`, in linear time: q
-/// [B,H,N,D], v [B,G,N,E], and k either [B,G,N,D] or codes [B,G,N] of i32.
+/// [B,H,N,D], v [B,G,N,E], and k either [B,G,N,D] or codes [B,G,N] of i32 or
+/// i64. The codebook is in the type of q or of sums.
 llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
                             const TensorRef &v, const TensorRef &codebook,
                             int64_t block, const VQOptions &options = {});
 
-struct VQDecodeOptions {
-  bool padded = false;
-  std::optional<TensorRef> bias;
-  double scale = 1.0;
-  VQWeighting weighting = VQWeighting::Softmax;
-  Target target = Target::CPU;
+struct VQDecodeOptions : VQFormOptions {
   /// Where the output goes, instead of new memory.
   std::optional<TensorRef> output;
 };
@@ -151,11 +159,8 @@ struct VQStateGradient {
   OwnedTensor mean, keys, values;
 };
 
-struct VQBackwardOptions {
+struct VQBackwardOptions : VQFormOptions {
   bool causal = true;
-  std::optional<TensorRef> bias;
-  double scale = 1.0;
-  VQWeighting weighting = VQWeighting::Softmax;
   /// What `vq` returned; none without a soft-max.
   std::optional<TensorRef> out, lse;
   /// The gradient for `lse`, zero if absent.
@@ -163,7 +168,6 @@ struct VQBackwardOptions {
   /// What `vq` was given, and the gradient for what it returned.
   const VQState *state = nullptr;
   const VQStateGradient *dNextState = nullptr;
-  Target target = Target::CPU;
   /// Where gradients go, instead of new memory.
   std::optional<TensorRef> dQ, dK, dV;
 };

@@ -27,6 +27,9 @@ struct VQWindow {
   Value position;
   /// Of queries, of tokens before them, and of all tokens.
   Value length, numBefore, numTokens;
+  /// [B, H, length, D] and [B, H, length, E], with zeros in rows of absent
+  /// tokens.
+  Value queries, dOutputs;
   /// [B, G, tokens] and [B, G, tokens, E].
   Value codes, values;
   /// Of the values with each code: [B, G, blocks, S, E] as of the block before,
@@ -59,8 +62,11 @@ public:
   }
   void freeBuffers();
 
-  /// Makes the codes, values, means and counts of the window.
+  /// Makes the queries, codes, values, means and counts of the window.
   void gatherTokens(Reduction reduction);
+  /// `load()` for a token with that code; 0 where it is absent.
+  Value loadPresent(KernelBuilder &k, Value code,
+                    llvm::function_ref<Value()> load);
   /// Stores all elements of a memref of rank 4.
   void fillRows(Value memref, Element element);
   /// What the mean of the next state at (batch, head, code, column) gives each
@@ -79,6 +85,7 @@ private:
   void
   forElements(llvm::ArrayRef<Value> rows, int64_t width,
               llvm::function_ref<void(KernelBuilder &, ValueRange at)> body);
+  Value clearAbsent(Value rows);
   void prependKept();
   void summarize(Reduction reduction);
 

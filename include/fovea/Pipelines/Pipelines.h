@@ -28,6 +28,8 @@ struct CPUPipelineOptions : mlir::PassPipelineOptions<CPUPipelineOptions> {
   Option<std::string> cpu{
       *this, "cpu", llvm::cl::desc("target CPU as LLVM names it, or 'native'"),
       llvm::cl::init("native")};
+  Option<bool> raise{*this, "raise", llvm::cl::desc("find attention in linalg"),
+                     llvm::cl::init(true)};
 };
 
 struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
@@ -49,6 +51,8 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
                     llvm::cl::desc("generate code and lower what runs on the "
                                    "host; otherwise stop at the NVVM dialect"),
                     llvm::cl::init(true)};
+  Option<bool> raise{*this, "raise", llvm::cl::desc("find attention in linalg"),
+                     llvm::cl::init(true)};
   Option<unsigned> optLevel{*this, "opt-level",
                             llvm::cl::desc("effort of LLVM's optimizer on "
                                            "kernels, 0 to 3"),
@@ -58,8 +62,10 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
 struct CPUInfo;
 struct GPUInfo;
 
-/// `--attn-cpu-pipeline`: parallel vector code for a CPU.
-void buildCPUPipeline(mlir::OpPassManager &pm, const CPUInfo &cpu);
+/// `--attn-cpu-pipeline`: parallel vector code for a CPU. Attention is found in
+/// linalg if `raise` says so.
+void buildCPUPipeline(mlir::OpPassManager &pm, const CPUInfo &cpu,
+                      bool raise = true);
 
 /// `--attn-nvvm-pipeline`: kernels for an NVIDIA GPU, and host code that
 /// launches them. The chip of the options is `gpu`.

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReferenceBuilder.h"
+#include "fovea/Kernels/Random.h"
 #include <limits>
 
 using namespace mlir;
@@ -34,10 +35,10 @@ static void lowerQuantize(QuantizeOp op) {
     Value set = cast<MemRefType>(codebook.getType()).getDimSize(0) == 1
                     ? ref.index(0)
                     : g;
-    ref.forEach(ref.extent(key, 2), [&](Value n) {
+    auto findNearest = [&](Value n) {
       ref.store(ref.number(std::numeric_limits<double>::infinity()), least,
                 ref.index(0));
-      Value code = ref.accumulate(
+      return ref.accumulate(
           ref.index(0), ref.extent(codebook, 1), ref.index(0),
           [&](Value s, Value code) {
             Value distance = ref.accumulate(
@@ -59,11 +60,23 @@ static void lowerQuantize(QuantizeOp op) {
                 },
                 code);
           });
+    };
+    ref.forEach(ref.extent(key, 2), [&](Value n) {
+      Value absent = ref.index(-1), code;
+      if (op.getMask())
+        code = ref.when(
+            ref.loadCondition(op.getMask(), {b, n}),
+            [&] { return findNearest(n); }, absent);
+      else
+        code = findNearest(n);
       ref.storeIndex(code, op.getCodes(), {b, g, n});
       if (Value quantized = op.getQuantized())
         ref.forEach(width, [&](Value d) {
-          ref.store(ref.load(codebook, {set, code, d}), quantized,
-                    {b, g, n, d});
+          auto load = [&] { return ref.load(codebook, {set, code, d}); };
+          Value number = op.getMask() ? ref.when(ref.less(absent, code), load,
+                                                 ref.number(0.0))
+                                      : load();
+          ref.store(number, quantized, {b, g, n, d});
         });
     });
   });
@@ -211,58 +224,139 @@ static void lowerLogCount(LogCountOp op) {
 // CodebookUpdateOp
 //===----------------------------------------------------------------------===//
 
-static void lowerCodebookUpdate(CodebookUpdateOp op) {
-  ReferenceBuilder ref(op);
-  Value key = op.getKey(), codes = op.getCodes(), codebook = op.getCodebook();
-  auto type = cast<MemRefType>(codebook.getType());
-  bool isShared = type.getDimSize(0) == 1;
-  Value numCodes = ref.extent(codebook, 1), width = ref.extent(codebook, 2);
-  Value newSums = ref.allocate({type.getDimSize(1), type.getDimSize(2)});
-  Value newCounts = ref.allocate({type.getDimSize(1)});
-  double rate = op.getRate().convertToDouble();
-  double minCount = op.getMinCount().convertToDouble();
-  auto smooth = [&](Value old, Value added) {
+namespace {
+class CodebookUpdate {
+public:
+  CodebookUpdate(ReferenceBuilder &ref, CodebookUpdateOp op)
+      : ref(ref), op(op), numCodes(ref.extent(op.getCodebook(), 1)),
+        width(ref.extent(op.getCodebook(), 2)) {}
+
+  void emit() {
+    auto type = cast<MemRefType>(op.getCodebook().getType());
+    newSums = ref.allocate({type.getDimSize(1), type.getDimSize(2)});
+    newCounts = ref.allocate({type.getDimSize(1)});
+    ref.forEach(ref.extent(op.getCodebook(), 0), [&](Value w) {
+      Value numKeys = sumKeys(w);
+      ref.forEach(numCodes, [&](Value s) {
+        moveCodeword(w, s);
+        if (op.getSeed())
+          ref.ifThen(isDead(w, s, numKeys),
+                     [&] { replaceCodeword(w, s, numKeys); });
+      });
+    });
+  }
+
+private:
+  /// Runs `body` for the present keys of set `w`, in order, with their numbers,
+  /// and returns how many they are.
+  Value forEachKey(
+      Value w,
+      function_ref<void(ValueRange key, Value code, Value number)> body) {
+    bool isShared =
+        cast<MemRefType>(op.getCodebook().getType()).getDimSize(0) == 1;
+    Value zero = ref.index(0), one = ref.index(1), key = op.getKey();
+    Value firstHead = isShared ? zero : w;
+    Value endHead = isShared ? ref.extent(key, 1) : ref.add(w, one);
+    return ref.accumulate(
+        zero, ref.extent(key, 0), zero, [&](Value b, Value number) {
+          return ref.accumulate(
+              firstHead, endHead, number, [&](Value g, Value number) {
+                return ref.accumulate(zero, ref.extent(key, 2), number,
+                                      [&](Value n, Value number) {
+                                        Value code = ref.loadIndex(
+                                            op.getCodes(), {b, g, n});
+                                        return ref.when(
+                                            ref.lessOrEqual(zero, code),
+                                            [&] {
+                                              body({b, g, n}, code, number);
+                                              return ref.add(number, one);
+                                            },
+                                            number);
+                                      });
+              });
+        });
+  }
+
+  /// Sums and counts of the keys of each code. Returns the number of keys.
+  Value sumKeys(Value w) {
+    Value none = ref.number(0.0);
+    ref.forEach(numCodes, [&](Value s) {
+      ref.store(none, newCounts, s);
+      ref.forEach(width, [&](Value d) { ref.store(none, newSums, {s, d}); });
+    });
+    return forEachKey(w, [&](ValueRange key, Value code, Value) {
+      ref.addTo(newCounts, code, ref.number(1.0));
+      forEachColumn(key, [&](Value d, Value number) {
+        ref.addTo(newSums, {code, d}, number);
+      });
+    });
+  }
+
+  void forEachColumn(ValueRange key, function_ref<void(Value, Value)> body) {
+    ref.forEach(width, [&](Value d) {
+      body(d, ref.load(op.getKey(), {key[0], key[1], key[2], d}));
+    });
+  }
+
+  Value smooth(Value old, Value added) {
+    double rate = op.getRate().convertToDouble();
     return ref.addNumbers(ref.mulNumbers(old, ref.number(rate)),
                           ref.mulNumbers(added, ref.number(1.0 - rate)));
-  };
-  ref.forEach(ref.extent(codebook, 0), [&](Value w) {
-    ref.forEach(numCodes, [&](Value s) {
-      ref.store(ref.number(0.0), newCounts, s);
-      ref.forEach(
-          width, [&](Value d) { ref.store(ref.number(0.0), newSums, {s, d}); });
+  }
+
+  void moveCodeword(Value w, Value s) {
+    double minCount = op.getMinCount().convertToDouble();
+    Value count =
+        smooth(ref.load(op.getCounts(), {w, s}), ref.load(newCounts, s));
+    ref.store(count, op.getCounts(), {w, s});
+    Value divisor =
+        minCount > 0 ? ref.maxNumbers(count, ref.number(minCount)) : count;
+    Value isEmpty = ref.equalNumber(divisor, ref.number(0.0));
+    ref.forEach(width, [&](Value d) {
+      Value sum =
+          smooth(ref.load(op.getSums(), {w, s, d}), ref.load(newSums, {s, d}));
+      ref.store(sum, op.getSums(), {w, s, d});
+      Value codeword = ref.divNumbers(sum, divisor);
+      ref.store(ref.select(isEmpty, ref.number(0.0), codeword),
+                op.getCodebook(), {w, s, d});
     });
-    Value firstHead = isShared ? ref.index(0) : w;
-    Value endHead = isShared ? ref.extent(key, 1) : ref.add(w, ref.index(1));
-    ref.forEach(ref.extent(key, 0), [&](Value b) {
-      ref.forEach(firstHead, endHead, [&](Value g) {
-        ref.forEach(ref.extent(key, 2), [&](Value n) {
-          Value s = ref.loadIndex(codes, {b, g, n});
-          ref.ifThen(ref.lessOrEqual(ref.index(0), s), [&] {
-            ref.addTo(newCounts, s, ref.number(1.0));
-            ref.forEach(width, [&](Value d) {
-              ref.addTo(newSums, {s, d}, ref.load(key, {b, g, n, d}));
-            });
-          });
+  }
+
+  Value getLimit() {
+    return ref.number(op.getReplaceBelow().convertToDouble());
+  }
+  Value isDead(Value w, Value s, Value numKeys) {
+    Value isRare = ref.lessNumber(ref.load(op.getCounts(), {w, s}), getLimit());
+    return ref.both(isRare, ref.less(ref.index(0), numKeys));
+  }
+
+  void replaceCodeword(Value w, Value s, Value numKeys) {
+    Value number = ref.add(ref.mul(w, numCodes), s);
+    Value chosen =
+        emitRandomBelow(ref.getBuilder(), op.getSeed(), number, numKeys);
+    ref.store(getLimit(), op.getCounts(), {w, s});
+    forEachKey(w, [&](ValueRange key, Value, Value number) {
+      Value isChosen = ref.both(ref.lessOrEqual(number, chosen),
+                                ref.lessOrEqual(chosen, number));
+      ref.ifThen(isChosen, [&] {
+        forEachColumn(key, [&](Value d, Value element) {
+          ref.store(element, op.getCodebook(), {w, s, d});
+          ref.store(ref.mulNumbers(getLimit(), element), op.getSums(),
+                    {w, s, d});
         });
       });
     });
-    ref.forEach(numCodes, [&](Value s) {
-      Value count =
-          smooth(ref.load(op.getCounts(), {w, s}), ref.load(newCounts, s));
-      ref.store(count, op.getCounts(), {w, s});
-      Value divisor =
-          minCount > 0 ? ref.maxNumbers(count, ref.number(minCount)) : count;
-      Value isEmpty = ref.equalNumber(divisor, ref.number(0.0));
-      ref.forEach(width, [&](Value d) {
-        Value sum = smooth(ref.load(op.getSums(), {w, s, d}),
-                           ref.load(newSums, {s, d}));
-        ref.store(sum, op.getSums(), {w, s, d});
-        Value codeword = ref.divNumbers(sum, divisor);
-        ref.store(ref.select(isEmpty, ref.number(0.0), codeword), codebook,
-                  {w, s, d});
-      });
-    });
-  });
+  }
+
+  ReferenceBuilder &ref;
+  CodebookUpdateOp op;
+  Value numCodes, width, newSums, newCounts;
+};
+} // namespace
+
+static void lowerCodebookUpdate(CodebookUpdateOp op) {
+  ReferenceBuilder ref(op);
+  CodebookUpdate(ref, op).emit();
   op.erase();
 }
 

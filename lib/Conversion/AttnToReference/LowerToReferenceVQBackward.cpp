@@ -34,6 +34,10 @@ struct Entry {
 };
 
 class QuantizedGradient {
+  /// What to do with a token that goes to a mean: its code, and the row of the
+  /// gradients for values that it has.
+  using TakenBody = function_ref<void(Value code, Value row, Value gradients)>;
+
 public:
   QuantizedGradient(ReferenceBuilder &ref, VQBackwardOp op)
       : ref(ref), op(op), zero(ref.index(0)), block(ref.index(op.getBlock())),
@@ -67,6 +71,14 @@ private:
   bool hasState() { return !op.getState().empty(); }
   bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
 
+  /// `body(code)` for the code at `at`, unless its token is absent.
+  void ifPresent(Value codes, ValueRange at, function_ref<void(Value)> body) {
+    Value code = ref.loadIndex(codes, at);
+    if (!op.getPadded())
+      return body(code);
+    ref.ifThen(ref.lessOrEqual(zero, code), [&] { body(code); });
+  }
+
   /// The first token of the block before the one that `token` lies in.
   Value startOfPreviousBlock(Value token) {
     Value start = ref.mul(ref.div(token, block), block);
@@ -86,7 +98,9 @@ private:
         Value g = ref.keyHead(op.getQuery(), op.getValue(), h);
         ref.forEach(numTokens, [&](Value i) {
           Value start = ref.mul(ref.div(ref.add(position, i), block), block);
-          emitRow({b, h, g, i, ref.sub(start, block), emitDelta(b, h, i)});
+          ifPresent(op.getCodes(), {b, g, i}, [&](Value) {
+            emitRow({b, h, g, i, ref.sub(start, block), emitDelta(b, h, i)});
+          });
         });
       });
     });
@@ -118,15 +132,19 @@ private:
       });
       ref.forEach(firstKept, position, [&](Value token) {
         Value row = keptRow(token);
-        emitEntry(at, {ref.loadIndex(state[2], {b, g, row}), state[3], row,
-                       dState[1], dState[2], /*count=*/Value(), token});
+        ifPresent(state[2], {b, g, row}, [&](Value code) {
+          emitEntry(at, {code, state[3], row, dState[1], dState[2],
+                         /*count=*/Value(), token});
+        });
       });
     }
     Value last = op.getCausal() ? ref.add(at.row, ref.index(1)) : numTokens;
     ref.forEach(zero, last, [&](Value row) {
       Value token = op.getCausal() ? ref.add(position, row) : Value();
-      emitEntry(at, {ref.loadIndex(op.getCodes(), {b, g, row}), op.getValue(),
-                     row, dKey, dValue, /*count=*/Value(), token});
+      ifPresent(op.getCodes(), {b, g, row}, [&](Value code) {
+        emitEntry(at, {code, op.getValue(), row, dKey, dValue,
+                       /*count=*/Value(), token});
+      });
     });
   }
 
@@ -216,13 +234,17 @@ private:
     ref.forEach(ref.extent(op.getValue(), 0), [&](Value b) {
       ref.forEach(ref.extent(op.getValue(), 1), [&](Value g) {
         // Tokens kept, and those of the window, that go to the means.
-        auto forEachTaken = [&](function_ref<void(Value, Value, Value)> body) {
+        auto forEachTaken = [&](TakenBody body) {
+          auto take = [&](Value codes, Value row, Value dValues) {
+            ifPresent(codes, {b, g, row},
+                      [&](Value code) { body(code, row, dValues); });
+          };
           if (hasState())
             ref.forEach(firstKept, ref.min(position, limit), [&](Value token) {
-              body(op.getState()[2], keptRow(token), dState[2]);
+              take(op.getState()[2], keptRow(token), dState[2]);
             });
           ref.forEach(position, limit, [&](Value token) {
-            body(op.getCodes(), ref.sub(token, position), dValue);
+            take(op.getCodes(), ref.sub(token, position), dValue);
           });
         };
         passMeans(b, g, counts, forEachTaken);
@@ -232,8 +254,7 @@ private:
   }
 
   void passMeans(Value b, Value g, Value counts,
-                 function_ref<void(function_ref<void(Value, Value, Value)>)>
-                     forEachTaken) {
+                 function_ref<void(TakenBody)> forEachTaken) {
     auto initialCount = [&](Value code) {
       return hasState()
                  ? ref.toNumber(ref.loadIndex(op.getState()[1], {b, g, code}))
@@ -243,8 +264,8 @@ private:
     ref.forEach(numCodes, [&](Value code) {
       ref.store(initialCount(code), counts, {code});
     });
-    forEachTaken([&](Value codes, Value row, Value) {
-      ref.addTo(counts, {ref.loadIndex(codes, {b, g, row})}, ref.number(1.0));
+    forEachTaken([&](Value code, Value, Value) {
+      ref.addTo(counts, {code}, ref.number(1.0));
     });
     auto pass = [&](Value code, Value tokens, Value row, Value gradient) {
       Value count = ref.maxNumbers(ref.load(counts, {code}), ref.number(1.0));
@@ -254,8 +275,8 @@ private:
         addTo(gradient, {b, g, row, e}, ref.mulNumbers(dMean, share));
       });
     };
-    forEachTaken([&](Value codes, Value row, Value gradient) {
-      pass(ref.loadIndex(codes, {b, g, row}), ref.number(1.0), row, gradient);
+    forEachTaken([&](Value code, Value row, Value gradient) {
+      pass(code, ref.number(1.0), row, gradient);
     });
     if (!dState[0])
       return;
@@ -272,18 +293,24 @@ private:
     for (auto [next, window, state] :
          {std::tuple(op.getDNextState()[1], dKey, dState[1]),
           std::tuple(op.getDNextState()[2], dValue, dState[2])}) {
-      auto pass = [&, next = next](Value age, Value gradient, Value row) {
-        Value nextRow = keptRow(ref.add(position, age));
-        ref.forEach(ref.extent(next, 3), [&](Value column) {
-          addTo(gradient, {b, g, row ? row : nextRow, column},
-                ref.load(next, {b, g, nextRow, column}));
+      auto pass = [&, next = next](Value codes, Value gradient, Value row,
+                                   Value nextRow) {
+        ifPresent(codes, {b, g, row}, [&](Value) {
+          ref.forEach(ref.extent(next, 3), [&](Value column) {
+            addTo(gradient, {b, g, row, column},
+                  ref.load(next, {b, g, nextRow, column}));
+          });
         });
       };
       Value first = ref.max(ref.sub(numTokens, kept), zero);
-      ref.forEach(first, numTokens,
-                  [&, window = window](Value row) { pass(row, window, row); });
+      ref.forEach(first, numTokens, [&, window = window](Value row) {
+        pass(op.getCodes(), window, row, keptRow(ref.add(position, row)));
+      });
+      if (!hasState())
+        continue;
       ref.forEach(numTokens, kept, [&, state = state](Value age) {
-        pass(age, state, /*row=*/Value());
+        Value row = keptRow(ref.add(position, age));
+        pass(op.getState()[2], state, row, row);
       });
     }
   }

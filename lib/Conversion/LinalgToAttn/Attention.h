@@ -36,6 +36,8 @@ struct MatchContext {
   AccessTrace &trace;
   ConstantCones &cones;
   Progress &progress;
+  /// What of attention the target can compute.
+  bool isForGPU;
 };
 
 /// A sum over products of two numbers, one of each input, onto zeros or onto

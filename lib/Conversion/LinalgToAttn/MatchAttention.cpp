@@ -9,11 +9,13 @@
 
 #include "AccessWriter.h"
 #include "Attention.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fovea;
+using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
 /// The tensor that the number is an element of, before layouts and constant
@@ -83,6 +85,7 @@ public:
 private:
   bool findKey();
   bool canBeOperand(const Access &access);
+  bool canBeCompiled();
   void sortHeads(const IndexLists &weights, const AtomSet &outside,
                  const AtomSet &ofKeys);
   bool fail(Operation *op, const Twine &reason) {
@@ -122,6 +125,21 @@ bool RoleFinder::canBeOperand(const Access &access) {
   if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
           getElementTypeOrSelf(access.value)))
     return fail(scores.op, "attn.dense takes no such elements");
+  return true;
+}
+
+/// Raised, it must compile for the target that it is compiled for as it is.
+bool RoleFinder::canBeCompiled() {
+  if (!context.isForGPU)
+    return true;
+  for (const Access *operand :
+       {&attention.query, &attention.key, &attention.value})
+    if (getElementTypeOrSelf(operand->value).isF64())
+      return fail(scores.op, "GPU kernels of attention take no f64");
+  if (std::max(trace.getExtent(attention.depth),
+               trace.getExtent(attention.width)) > kMaxHeadWidth)
+    return fail(scores.op, "GPU kernels of attention take heads of at most " +
+                               Twine(kMaxHeadWidth) + " columns");
   return true;
 }
 
@@ -217,12 +235,13 @@ bool RoleFinder::find(const Access &weightsAccess, const Access &value,
       llvm::any_of(attention.rows,
                    [&](Atom atom) { return !ofResult.contains(atom); }))
     return fail(attention.op, "the product sums over more than the keys");
-  return true;
+  return canBeCompiled();
 }
 
 std::optional<Attention> fovea::attn::detail::matchAttention(
     const MatchContext &context, linalg::LinalgOp op, FullyMasked fullyMasked) {
-  auto &[trace, cones, progress] = context;
+  AccessTrace &trace = context.trace;
+  Progress &progress = context.progress;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (!type.hasStaticShape() || type.getNumElements() == 0)
     return std::nullopt;
@@ -243,7 +262,7 @@ std::optional<Attention> fovea::attn::detail::matchAttention(
         !llvm::all_of(axis, [&](Atom atom) { return reduced.contains(atom); }))
       return progress.end(
           2, op, "the product does not sum over the axis of the soft-max");
-    if (cones.evaluateReal(trace, product->init) != 0.0)
+    if (context.cones.evaluateReal(trace, product->init) != 0.0)
       return progress.end(2, op, "the product adds to other numbers");
     std::optional<Product> scores = matchScores(context, attention);
     if (!scores)

@@ -9,6 +9,7 @@
 
 #include "Attention.h"
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
@@ -21,6 +22,7 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea;
+using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
 static void remarkMissed(Operation *op, StringRef reason) {
@@ -66,7 +68,7 @@ private:
     AccessTrace trace;
     Progress progress;
     std::optional<Attention> attention =
-        matchAttention({trace, cones, progress}, op, fullyMasked);
+        matchAttention({trace, cones, progress, isForGPU(op)}, op, fullyMasked);
     if (progress.softmax)
       softmaxes.insert(progress.softmax);
     if (!attention) {
@@ -92,7 +94,8 @@ private:
         AccessTrace trace;
         Progress progress;
         std::optional<Softmax> softmax =
-            matchSoftmax({trace, cones, progress}, trace.addAccess(result));
+            matchSoftmax({trace, cones, progress, /*isForGPU=*/false},
+                         trace.addAccess(result));
         if (softmax && softmaxes.insert(softmax->quotient).second)
           remarkMissed(softmax->quotient, "no product reads the weights as "
                                           "they are");

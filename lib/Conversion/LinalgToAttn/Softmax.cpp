@@ -262,7 +262,8 @@ static std::optional<Softmax> matchSoftmaxOp(AccessTrace &trace,
 std::optional<Softmax>
 fovea::attn::detail::matchSoftmax(const MatchContext &context,
                                   const Access &start) {
-  auto &[trace, cones, progress] = context;
+  AccessTrace &trace = context.trace;
+  Progress &progress = context.progress;
   Access weights = stripCasts(trace, start);
   if (std::optional<Softmax> softmax = matchSoftmaxOp(trace, weights)) {
     progress.softmax = softmax->quotient;

@@ -125,8 +125,20 @@ def codebook_scan(codes, values, mean, count, *, block, entries=None):
     return np.stack(means, axis=2), np.stack(counts, axis=2)
 
 
-def codebook_update(k, codes, sums, counts, *, rate=0.99, min_count=0.0):
-    """One step of exponentially smoothed k-means: codebook, sums, counts."""
+def _random(seed, number):
+    """That number of the generator SplitMix64, as an unsigned integer of 64 bits."""
+    bits = (1 << 64) - 1
+    x = (seed + (number + 1) * 0x9E3779B97F4A7C15) & bits
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & bits
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & bits
+    return x ^ (x >> 31)
+
+
+def codebook_update(k, codes, sums, counts, *, rate=0.99, min_count=0.0, replace_below=0.0, seed=0):
+    """One step of exponentially smoothed k-means: codebook, sums, counts.
+
+    Codewords of counts below `replace_below` are replaced by keys that `seed` chooses.
+    """
     k = _array("k", k, 4, "[B,G,N,D]")
     B, G, N, D = k.shape
     sums = _array("sums", sums, 3, "[G,S,D] or [1,S,D]")
@@ -150,4 +162,11 @@ def codebook_update(k, codes, sums, counts, *, rate=0.99, min_count=0.0):
     divisor = np.maximum(counts, min_count) if min_count else counts
     empty = divisor == 0
     codebook = np.where(empty[..., None], 0.0, sums / np.where(empty, 1.0, divisor)[..., None])
+    for w, s in np.argwhere(counts < replace_below):
+        heads = slice(None) if W == 1 else slice(w, w + 1)
+        present = k[:, heads][codes[:, heads] >= 0]
+        if len(present):
+            codebook[w, s] = present[_random(seed, int(w) * S + int(s)) % len(present)]
+            sums[w, s] = replace_below * codebook[w, s]
+            counts[w, s] = replace_below
     return codebook, sums, counts

@@ -12,6 +12,8 @@ Transformer-VQ has it, and takes and returns a state; `vq_encoder` is Theorem
 keeps and of its means.  Keys of a query's own block and of the block before pass a
 gradient on to `k`, straight through the quantizer; older ones are read as codewords,
 which are constants.
+
+With `padded` a code may be -1: nobody reads that token, and it reads nothing.
 """
 
 from typing import NamedTuple
@@ -53,7 +55,7 @@ class VQState(NamedTuple):
     position: int
 
 
-def _arguments(q, k, v, codebook, weighting):
+def _arguments(q, k, v, codebook, weighting, padded):
     q = _array("q", q, 4, "[B,H,N,D]")
     v = _array("v", v, 4, "[B,G,N,E]")
     B, H, N, D = q.shape
@@ -68,7 +70,7 @@ def _arguments(q, k, v, codebook, weighting):
     codes = np.asarray(k)
     if codes.dtype.kind not in "iu":
         codes = quantize(k, codebook)[1]
-    return q, _codes(codes, (B, G, N), codebook.shape[1]), v, codebook
+    return q, _codes(codes, (B, G, N), codebook.shape[1], absent=padded), v, codebook
 
 
 def _local_bias(bias, shape, block, position=0):
@@ -86,6 +88,11 @@ def _local_bias(bias, shape, block, position=0):
     return value
 
 
+def _present(codes, query, last):
+    """The tokens below `last` that a query reads: none if it is absent itself."""
+    return np.flatnonzero(codes[:last] >= 0) if codes[query] >= 0 else np.zeros(0, int)
+
+
 def _attend(scores, values, multiplicity, weighting):
     """Output and log-sum-exp of one query; keys count `multiplicity` times."""
     # A bias of minus infinity masks.
@@ -100,15 +107,15 @@ def _attend(scores, values, multiplicity, weighting):
     return weights @ values / weights.sum(), top + np.log(weights.sum())
 
 
-def vq(q, k, v, codebook, *, block, causal=True, bias=None, scale=1.0, weighting="softmax",
-       return_lse=False):  # fmt: skip
+def vq(q, k, v, codebook, *, block, causal=True, padded=False, bias=None, scale=1.0,
+       weighting="softmax", return_lse=False):  # fmt: skip
     """The definition: dense attention over the quantized keys C[codes].
 
     `k` holds keys, which are quantized first, or integer codes [B,G,N].  With
     `causal`, `bias` [.,.,N,2 Lb] is added to the scores of the keys of a query's
     own block and of the one before.
     """
-    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting)
+    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
     block = _integer("block", block, 1)
     if bias is not None and not causal:
         raise ValueError("bias: found one without causal, needed both or none")
@@ -119,16 +126,17 @@ def vq(q, k, v, codebook, *, block, causal=True, bias=None, scale=1.0, weighting
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
     for b, h, i in np.ndindex(B, H, N):
         g = h // (H // G)
-        j = np.arange(i + 1 if causal else N)
+        j = _present(codes[b, g], i, i + 1 if causal else N)
         scores = scale * (codebook[g][codes[b, g, j]] @ q[b, h, i]) + local(b, h, i, j)
         out[b, h, i], lse[b, h, i] = _attend(scores, v[b, g, j], np.ones(len(j)), weighting)
     return (out, lse) if return_lse else out
 
 
-def vq_encoder(q, k, v, codebook, *, scale=1.0, weighting="softmax", return_lse=False):
+def vq_encoder(q, k, v, codebook, *, padded=False, scale=1.0, weighting="softmax",
+               return_lse=False):  # fmt: skip
     """Every query reads the codewords, each as often as a key has it, with the
     mean of the values of those keys (Theorems 3.4 and 3.5)."""
-    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting)
+    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
     B, H, N, _ = q.shape
     G, E, S = v.shape[1], v.shape[3], codebook.shape[1]
     mean, count = codebook_accumulate(codes, v, np.zeros((B, G, S, E)), np.zeros((B, G, S), int))
@@ -136,7 +144,8 @@ def vq_encoder(q, k, v, codebook, *, scale=1.0, weighting="softmax", return_lse=
     for b, h, i in np.ndindex(B, H, N):
         g = h // (H // G)
         scores = scale * (codebook[g] @ q[b, h, i])
-        out[b, h, i], lse[b, h, i] = _attend(scores, mean[b, g], count[b, g], weighting)
+        read = count[b, g] * (codes[b, g, i] >= 0)
+        out[b, h, i], lse[b, h, i] = _attend(scores, mean[b, g], read, weighting)
     return (out, lse) if return_lse else out
 
 
@@ -151,15 +160,15 @@ def vq_initial_state(B, G, S, E):
     )
 
 
-def vq_linear(q, k, v, codebook, *, block, bias=None, scale=1.0, weighting="softmax", state=None,
-              return_state=False, return_lse=False):  # fmt: skip
+def vq_linear(q, k, v, codebook, *, block, padded=False, bias=None, scale=1.0,
+              weighting="softmax", state=None, return_state=False, return_lse=False):  # fmt: skip
     """Causal `vq` from sources (Theorems 3.6 and 3.7): the block of a query and
     the one before token by token, and everything older through the codebook, with
     the counts and mean values of its codes.
 
     The tokens continue those of `state`, if there is one.
     """
-    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting)
+    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
     block = _integer("block", block, 1)
     B, H, N, _ = q.shape
     G, E, S = v.shape[1], v.shape[3], codebook.shape[1]
@@ -188,10 +197,11 @@ def vq_linear(q, k, v, codebook, *, block, bias=None, scale=1.0, weighting="soft
                 g = h // (H // G)
                 table = scale * (codebook[g] @ q[b, h, i])
                 near = table[codes[b, g, j - start]] + local(b, h, i, j)
+                present = codes[b, g, j - start] >= 0
                 out[b, h, i], lse[b, h, i] = _attend(
                     np.concatenate([near, table]),
                     np.concatenate([values[b, g, j - start], mean[b, g]]),
-                    np.concatenate([np.ones(len(j)), count[b, g]]),
+                    np.concatenate([present, count[b, g]]) * present[-1],
                     weighting,
                 )
     results: list[np.ndarray | VQState] = [out]
@@ -202,11 +212,12 @@ def vq_linear(q, k, v, codebook, *, block, bias=None, scale=1.0, weighting="soft
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def vq_decode(q, k, v, codebook, state, *, block, bias=None, scale=1.0, weighting="softmax"):
+def vq_decode(q, k, v, codebook, state, *, block, padded=False, bias=None, scale=1.0,
+              weighting="softmax"):  # fmt: skip
     """One token: its output and the next state."""
     _match("q", "length", np.asarray(q).shape[2], 1)
-    return vq_linear(q, k, v, codebook, block=block, bias=bias, scale=scale, weighting=weighting,
-                     state=state, return_state=True)  # fmt: skip
+    return vq_linear(q, k, v, codebook, block=block, padded=padded, bias=bias, scale=scale,
+                     weighting=weighting, state=state, return_state=True)  # fmt: skip
 
 
 class VQStateGradient(NamedTuple):
@@ -256,7 +267,7 @@ def _pass_next(gradient, taken, codes, count, d_k, d_v, d_mean):
             d_mean[b, g, s] += gradient.mean[b, g, s] * count[b, g, s] / total
 
 
-def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scale=1.0,
+def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, padded=False, bias=None, scale=1.0,
                 weighting="softmax", d_lse=None, state=None, d_next_state=None):  # fmt: skip
     """(d_q, d_k, d_v, d_bias) of a scalar with gradients `d_out` and `d_lse` for
     the results of `vq`; d_bias is None without a bias.
@@ -264,7 +275,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scal
     With `state`, which `vq_linear` was given, its gradient, a VQStateGradient,
     follows; `d_next_state` is that for the state that it returned.
     """
-    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting)
+    q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
     block = _integer("block", block, 1)
     d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
     B, H, N, D = q.shape
@@ -276,6 +287,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scal
     # The tokens kept, then those of the window, and the codewords behind them.
     kept = state.codes.shape[2]
     codes, tokens = np.concatenate([state.codes, codes], 2), kept + N
+    exists = codes >= 0
     values = np.concatenate([state.values, v, state.mean], 2).astype(v.dtype)
     query, token = state.position + np.arange(N), state.position - kept + np.arange(tokens)
     reads, near = _near(query, token, block, causal)
@@ -295,7 +307,8 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scal
             local = np.take_along_axis(bias[b, h], np.clip(column, 0, 2 * block - 1), 1)
             scores[:, :tokens] += np.where(near, local, 0.0)
         count = np.concatenate([np.ones(tokens), state.count[b, g]]).astype(v.dtype)
-        present = np.concatenate([reads, np.broadcast_to(state.count[b, g] > 0, (N, S))], 1)
+        present = np.concatenate([reads & exists[b, g], np.broadcast_to(state.count[b, g] > 0, (N, S))], 1)
+        present &= exists[b, g, kept:, None]
         if bias is not None:
             # Minus infinity removes the entry.
             present[:, :tokens] &= ~(near & np.isneginf(local))
@@ -316,6 +329,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, bias=None, scal
         end = state.position + N
         start = max(end // block - 1, 0) * block
         _pass_next(d_next_state, start - (state.position - kept), codes, state.count, d_k, d_v, d_mean)
+        d_k[~exists] = d_v[~exists] = 0.0
     found = d_q, d_k[:, :, kept:], d_v[:, :, kept:], d_bias
     if not has_state:
         return found

@@ -160,6 +160,8 @@ def vq(
     block: int,
     causal: bool = True,
     padded: bool = False,
+    mask: Tensor | None = None,
+    lengths: Tensor | None = None,
     bias: Tensor | None = None,
     scale: float = 1.0,
     weighting: str = "softmax",
@@ -173,8 +175,8 @@ def vq(
     has_lse = return_lse or weighting == "softmax"
     parts = None if state is None else list(state)
     out, lse, *after = _vq(
-        q, k, v, codebook, block, bias, scale, weighting, causal, padded, reduction, parts, return_state,
-        has_lse, target,
+        q, k, v, codebook, block, mask, lengths, padded, bias, scale, weighting, causal, reduction, parts,
+        return_state, has_lse, target,
     )  # fmt: skip
     found = (out, lse) if return_lse else (out,)
     if return_state:
@@ -204,9 +206,12 @@ def codebook_update(
     *,
     rate: float = 0.99,
     min_count: float = 0.0,
+    replace_below: float = 0.0,
+    seed: int = 0,
+    wide: bool = False,
     target: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _codebook_update(k, codes, sums, counts, rate, min_count, target)
+    return _codebook_update(k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target)
 
 
 _commitment_loss = make_call("commitment_loss")

@@ -63,6 +63,9 @@ def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
 
 
 def _type(like: str, values: dict[str, Any], first: torch.Tensor) -> torch.dtype:
+    like, _, wide = like.partition("|")
+    if wide and values[wide]:
+        like = "sums"
     if like in values:
         return values[like].dtype
     if like == "sums":

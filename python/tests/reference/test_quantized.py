@@ -249,3 +249,24 @@ def test_errors_name_the_argument(change, message):
     arguments.update(change)
     with pytest.raises(ValueError, match=message):
         ref.vq(**arguments)
+
+
+def test_the_generator_of_dead_codewords():
+    """The first numbers of SplitMix64 from 0, as its authors' program prints them."""
+    numbers = [ref._quantized._random(0, i) for i in range(3)]
+    assert numbers == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_dead_codewords_become_keys(sets):
+    rng = np.random.default_rng(3)
+    k, codes = rng.standard_normal((2, 2, 9, 3)), rng.integers(-1, 2, (2, 2, 9))
+    sums, counts = np.zeros((sets, 5, 3)), np.zeros((sets, 5))
+    codebook, sums, counts = ref.codebook_update(k, codes, sums, counts, rate=0.5, replace_below=0.1, seed=7)
+    np.testing.assert_allclose(sums, codebook * counts[..., None])
+    for w in range(sets):
+        heads = slice(None) if sets == 1 else slice(w, w + 1)
+        keys = k[:, heads][codes[:, heads] >= 0].tolist()
+        for s in range(2, 5):
+            assert counts[w, s] == 0.1 and codebook[w, s].tolist() in keys
+        assert codebook[w, 0].tolist() not in keys

@@ -25,6 +25,8 @@ VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
   // Threads without a query repeat the last one.
   query.row = b.min(row, b.sub(window.length, b.index(1)));
   query.token = b.add(query.row, window.numBefore);
+  if (op.getPadded())
+    query.exists = b.both(query.exists, isPresent(place, query.token));
   if (!problem.isSoftmax())
     return query;
   Value at[] = {place.batch, place.head, query.row};
@@ -47,10 +49,20 @@ Value VQTile::existsRow(const Place &place, Value row) {
                 b.less(row, problem.window.numTokens));
 }
 
+Value VQTile::isPresent(const Place &place, Value token) {
+  Value at[] = {place.batch, place.keyHead, token};
+  return b.less(b.index(-1), b.loadIndex(problem.window.codes, at));
+}
+
 VQTile::Row VQTile::loadRow(const Place &place, Value number) {
   Row row;
   row.index = b.add(place.firstRow, b.toIndex(number));
   row.exists = existsRow(place, row.index);
+  if (op.getPadded() && !place.isCache) {
+    Value last = b.sub(problem.window.numTokens, b.index(1));
+    Value token = b.clamp(row.index, b.index(0), last);
+    row.exists = b.both(row.exists, isPresent(place, token));
+  }
   if (place.isCache)
     row.count = loadOr0(row.exists, [&]() -> Value {
       Value count = memref::LoadOp::create(b, problem.window.counts,
@@ -77,6 +89,9 @@ Value VQTile::loadKey(const Place &place, Value number, Value column) {
   return loadOr0(exists, [&] {
     Value at[] = {place.batch, place.keyHead, row};
     Value code = place.isCache ? row : b.loadIndex(problem.window.codes, at);
+    // Scores of absent tokens are those of any codeword, which nobody reads.
+    if (op.getPadded())
+      code = b.max(code, 0);
     Value word = b.broadcastIndex(table, 0, place.keyHead);
     return b.loadScalar(table, {word, code, column});
   });
@@ -165,10 +180,10 @@ VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
     };
     return multiplyPairs(rowsAreQueries, getWidth(memref), queries, rows);
   };
-  Values scores = multiplyBy(op.getQuery(), &VQTile::loadKey);
+  Values scores = multiplyBy(problem.window.queries, &VQTile::loadKey);
   Values products(scores.size());
   if (hasGradients)
-    products = multiplyBy(op.getDOutput(), &VQTile::loadValue);
+    products = multiplyBy(problem.window.dOutputs, &VQTile::loadValue);
   Entries entries;
   forEachPair(
       rowsAreQueries, [&](Value number) { return loadQuery(place, number); },

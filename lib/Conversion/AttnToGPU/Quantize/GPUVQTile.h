@@ -73,6 +73,7 @@ private:
   Query loadQuery(const Place &place, Value number);
   Row loadRow(const Place &place, Value number);
   Value existsRow(const Place &place, Value row);
+  Value isPresent(const Place &place, Value token);
   Value loadQueryElement(const Place &place, Value memref, Value number,
                          Value column);
   Value loadKey(const Place &place, Value number, Value column);

@@ -38,7 +38,8 @@ static Values makeSums(VQTile &tile, int64_t parts) {
 
 /// Narrow numbers are tf32 numbers, and weights are rounded as they were.
 static F32Math chooseMath(VQBackwardOp op, F32Math math) {
-  bool isNarrow = !getMemRefType(op.getQuery()).getElementType().isF32();
+  bool isNarrow = !getMemRefType(op.getQuery()).getElementType().isF32() &&
+                  !getMemRefType(op.getCodebook()).getElementType().isF32();
   return isNarrow && math == F32Math::TF32x3 ? F32Math::TF32 : math;
 }
 
@@ -186,11 +187,11 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
     };
     if (keyParts) {
       tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(running.take_front(keyParts * size), op.getQuery(), zero);
+      addParts(running.take_front(keyParts * size), window.queries, zero);
     }
     if (valueParts) {
       tile.keep(entries.weights, 1.0);
-      addParts(running.drop_front(keyParts * size), op.getDOutput(),
+      addParts(running.drop_front(keyParts * size), window.dOutputs,
                firstColumn);
     }
     return next;
@@ -242,7 +243,7 @@ void VQBackwardLoops::emitCodes() {
     Values next;
     for (int64_t part = 0; part < parts; ++part)
       next.append(tile.addQueries(place, running.slice(part * size, size),
-                                  op.getDOutput(),
+                                  problem.window.dOutputs,
                                   k.add(firstColumn, part * kTile)));
     return next;
   };
@@ -355,13 +356,13 @@ void VQBackwardLoops::emit() {
   bool isCausal = op.getCausal();
   Type number = b.getF32Type();
   const VQWindow &window = problem.window;
+  loops.gatherTokens(Reduction::Associative);
   if (problem.isSoftmax()) {
     problem.deltas =
         loops.allocate({batches, heads, window.length}, {}, number);
-    emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0,
+    emitRowDots(b, window.dOutputs, op.getOutput(), /*factor=*/1.0,
                 problem.deltas, op.getDLse());
   }
-  loops.gatherTokens(Reduction::Associative);
   emitQueries();
   if (isCausal) {
     bool isDirect = !loops.hasState() && !loops.hasNext();

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "QuantizeTeams.h"
+#include "fovea/Kernels/Random.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -106,8 +107,14 @@ private:
   /// their codes.
   void forKeys(Value set, bool isShared,
                llvm::function_ref<void(ValueRange key, Value code)> body);
+  /// The first head of the keys of a set, and the one behind.
+  std::pair<Value, Value> getHeads(Value set, bool isShared);
   void sumByCode(Value sums, Value counts);
   void divideSums(CodebookUpdateOp op, Value sums, Value counts);
+  /// Runs `body` for the present key of a set with that number, in order.
+  void forKeyOfNumber(Value set, bool isShared, Value number,
+                      llvm::function_ref<void(ValueRange key)> body);
+  void replaceIfDead(CodebookUpdateOp op, Value counts, ValueRange code);
 
   Tokens getBlock(CodebookScanOp op, ValueRange head, Value block);
   void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
@@ -382,13 +389,18 @@ void CodebookKernel::scanByProduct(CodebookScanOp op) {
 // Update
 //===----------------------------------------------------------------------===//
 
+std::pair<Value, Value> CodebookKernel::getHeads(Value set, bool isShared) {
+  if (isShared)
+    return {b.index(0), b.extent(values, 1)};
+  return {set, b.add(set, 1)};
+}
+
 void CodebookKernel::forKeys(Value set, bool isShared,
                              function_ref<void(ValueRange, Value)> body) {
   Value zero = b.index(0);
-  Value firstHead = isShared ? zero : set;
-  Value endHead = isShared ? b.extent(values, 1) : b.add(set, 1);
+  std::pair<Value, Value> heads = getHeads(set, isShared);
   b.loop(zero, b.extent(values, 0), 1, [&](Value batch) {
-    b.loop(firstHead, endHead, 1, [&](Value head) {
+    b.loop(heads.first, heads.second, 1, [&](Value head) {
       forTokens(
           {batch, head, zero, b.extent(values, 2)},
           [&](Value token, Value code) { body({batch, head, token}, code); });
@@ -459,7 +471,65 @@ void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
       k.storeVector(k.select(isEmpty, k.splat(0.0), mean), op.getCodebook(),
                     place);
     });
+    if (op.getSeed())
+      replaceIfDead(op, counts, code);
   });
+}
+
+void CodebookKernel::forKeyOfNumber(Value set, bool isShared, Value number,
+                                    function_ref<void(ValueRange)> body) {
+  Value zero = b.index(0);
+  std::pair<Value, Value> heads = getHeads(set, isShared);
+  Values key(3);
+  auto countKey = [&](Value token, ValueRange before) -> Values {
+    key[2] = token;
+    Value isPresent = b.less(b.index(-1), b.loadIndex(codes, key));
+    b.ifThen(b.both(isPresent, b.equal(before[0], number)), [&] { body(key); });
+    return {b.select(isPresent, b.add(before[0], b.index(1)), before[0])};
+  };
+  auto countHead = [&](Value head, ValueRange before) {
+    key[1] = head;
+    return b.loop(zero, b.extent(values, 2), 1, before, countKey);
+  };
+  auto countBatch = [&](Value batch, ValueRange before) {
+    key[0] = batch;
+    return b.loop(heads.first, heads.second, 1, before, countHead);
+  };
+  b.loop(zero, b.extent(values, 0), 1, {zero}, countBatch);
+}
+
+/// A codeword [set, code] of a count below the least becomes a present key.
+void CodebookKernel::replaceIfDead(CodebookUpdateOp op, Value counts,
+                                   ValueRange code) {
+  double limit = op.getReplaceBelow().convertToDouble();
+  Value zero = b.index(0), numCodes = b.extent(counts, 1);
+  b.barrier();
+  Value isRare = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
+                                       b.loadScalar(op.getCounts(), code),
+                                       b.scalar(limit));
+  auto become = [&](ValueRange key) {
+    b.single([&] { b.storeScalar(b.scalar(limit), op.getCounts(), code); });
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      Value element = k.loadVector(values, {key[0], key[1], key[2], column});
+      Value place[] = {code[0], code[1], column};
+      k.storeVector(element, op.getCodebook(), place);
+      k.storeVector(k.fmul(element, k.splat(limit)), op.getSums(), place);
+    });
+  };
+  auto replace = [&] {
+    auto add = [&](Value other, ValueRange sum) -> Values {
+      return {b.add(sum[0], b.loadIndex(counts, {code[0], other}))};
+    };
+    Value numKeys = b.loop(zero, numCodes, 1, {zero}, add)[0];
+    b.ifThen(b.less(zero, numKeys), [&] {
+      Value number = b.add(b.mul(code[0], numCodes), code[1]);
+      Value chosen = emitRandomBelow(b, op.getSeed(), number, numKeys);
+      bool isShared =
+          cast<MemRefType>(op.getSums().getType()).getDimSize(0) == 1;
+      forKeyOfNumber(code[0], isShared, chosen, become);
+    });
+  };
+  b.ifThen(isRare, replace);
 }
 
 void CodebookKernel::update(CodebookUpdateOp op) {

@@ -95,7 +95,8 @@ void VQBackwardKernel::addValueGradients(Value low, Value high, Value later) {
       Value code = b.loadIndex(window.codes, {batch, keyHead, token});
       b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
         Value old = k.loadVector(rows.values, {token, column});
-        Value sum = k.loadVector(owed, {code, column});
+        Value sum = loops.loadPresent(
+            k, code, [&] { return k.loadVector(owed, {code, column}); });
         k.storeVector(k.fadd(old, sum), rows.values, {token, column});
       });
     });

@@ -148,8 +148,9 @@ void VQBackwardKernel::takeValueGradients(const TokenRows &rows, Value low,
   b.loop(low, high, 1, [&](Value token) {
     Value code = b.loadIndex(window.codes, {batch, keyHead, token});
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
-      k.storeVector(k.loadVector(sums, {code, column}), rows.values,
-                    {k.sub(token, rows.first), column});
+      Value sum = loops.loadPresent(
+          k, code, [&] { return k.loadVector(sums, {code, column}); });
+      k.storeVector(sum, rows.values, {k.sub(token, rows.first), column});
     });
   });
 }
@@ -276,7 +277,7 @@ Value VQBackwardKernel::emitDot(Value left, Value right, Values row) {
 /// Queries and gradients of the tile with queries along vectors, and what is
 /// added to its scores and taken from its products.
 void VQBackwardKernel::loadRows() {
-  b.emitTransposition({op.getQuery(),
+  b.emitTransposition({window.queries,
                        queries,
                        {batch, head},
                        firstRow,
@@ -284,22 +285,28 @@ void VQBackwardKernel::loadRows() {
                        zero,
                        b.index(width),
                        getScale() * getScoreFactor()});
-  b.emitTransposition({op.getDOutput(),
+  b.emitTransposition({window.dOutputs,
                        dOutputs,
                        {batch, head},
                        firstRow,
                        count,
                        zero,
                        b.index(valueWidth)});
-  if (!isSoftmax)
+  if (!isSoftmax && !op.getPadded())
     return;
-  Value masked = b.scalar(softmax::kMasked);
+  Value masked = b.scalar(softmax::kMasked), none = b.scalar(0.0);
   b.loop(zero, b.index(tile), 1, [&](Value row) {
     b.storeScalar(masked, offsets, {row});
-    b.storeScalar(b.scalar(0.0), deltas, {row});
+    b.storeScalar(none, deltas, {row});
   });
   b.loop(zero, count, 1, [&](Value row) {
     Value query = b.add(firstRow, row);
+    if (!isSoftmax) {
+      Value code =
+          b.loadIndex(window.codes, {batch, keyHead, b.add(first, row)});
+      b.storeScalar(b.select(b.less(code, zero), masked, none), offsets, {row});
+      return;
+    }
     Value lse = b.loadScalar(op.getLse(), {batch, head, query});
     // A row that read nothing passes nothing on.
     Value isEmpty = arith::CmpFOp::create(
@@ -308,10 +315,10 @@ void VQBackwardKernel::loadRows() {
     Value offset = b.fmul(lse, b.scalar(-softmax::kLog2E));
     b.storeScalar(b.select(isEmpty, masked, offset), offsets, {row});
     Value delta =
-        emitDot(op.getOutput(), op.getDOutput(), {batch, head, query});
+        emitDot(op.getOutput(), window.dOutputs, {batch, head, query});
     if (op.getDLse())
       delta = b.fsub(delta, b.loadScalar(op.getDLse(), {batch, head, query}));
-    b.storeScalar(delta, deltas, {row});
+    b.storeScalar(b.select(isEmpty, none, delta), deltas, {row});
   });
 }
 
@@ -361,7 +368,7 @@ void VQBackwardKernel::emitFactors() {
 /// and writes once.
 void VQBackwardKernel::lookAhead(Value code) {
   for (auto [memref, index] :
-       {std::pair(op.getQuery(), head), std::pair(op.getDOutput(), head),
+       {std::pair(window.queries, head), std::pair(window.dOutputs, head),
         std::pair(op.getOutput(), head), std::pair(dValue, keyHead)}) {
     // Only a soft-max needs the output.
     if (!memref)
@@ -414,8 +421,10 @@ void VQBackwardKernel::emitCache() {
          Value old = b.loadVector(dScores, {code, column});
          Value gradient = b.fmul(b.fmul(factor, number), product);
          // The mean of nothing is not read: it may be anything.
-         gradient =
-             arith::SelectOp::create(b, isNothing, b.splat(0.0), gradient);
+         Value hidden = isNothing;
+         if (op.getPadded())
+           hidden = arith::OrIOp::create(b, hidden, areQueriesEmpty(column));
+         gradient = arith::SelectOp::create(b, hidden, b.splat(0.0), gradient);
          b.storeVector(b.fadd(old, gradient), dScores, {code, column});
        },
        [&](Value code) {
@@ -478,7 +487,7 @@ void VQBackwardKernel::addToSums() {
                  },
                  [&](KernelBuilder &kb, Value k, Value column) {
                    return kb.loadVector(
-                       op.getDOutput(),
+                       window.dOutputs,
                        {batch, head, kb.add(firstRow, k), column});
                  },
                  [&](KernelBuilder &kb, Value code, Value column, Value sum) {

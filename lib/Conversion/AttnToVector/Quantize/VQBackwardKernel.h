@@ -77,6 +77,10 @@ private:
   void emitTile();
   void emitHead();
   void loadRows();
+  /// Which queries of a vector are absent or read nothing.
+  Value areQueriesEmpty(Value column) {
+    return softmax::isMasked(b, b.loadVector(offsets, {column}));
+  }
   Value emitDot(Value left, Value right, KernelBuilder::Values row);
   void emitFactors();
   void lookAhead(Value code);

@@ -58,7 +58,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
   if (isOwn)
     firstStep = firstReader;
   llvm::function_ref<Value(KernelBuilder &, Value)> hides;
-  if (isOwn || op.getBias())
+  if (isOwn || op.getBias() || op.getPadded())
     hides = softmax::isHidden;
   b.emitProduct({number, count, width,
                  [&](KernelBuilder &kb, Value row, Value k) {
@@ -66,7 +66,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
                  },
                  [&](KernelBuilder &kb, Value k, Value column) {
                    return kb.loadVector(
-                       op.getQuery(),
+                       window.queries,
                        {batch, head, kb.add(firstRow, k), column});
                  },
                  [&](KernelBuilder &kb, Value row, Value column, Value sum) {
@@ -86,7 +86,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
                  },
                  [&](KernelBuilder &kb, Value k, Value column) {
                    return kb.loadVector(
-                       op.getDOutput(),
+                       window.dOutputs,
                        {batch, head, kb.add(firstRow, k), column});
                  },
                  [&](KernelBuilder &kb, Value row, Value column, Value sum) {
@@ -113,7 +113,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          /*isLong=*/true});
   bool keepsWeights = isOwn || op.getBias();
   auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
-  Value token, code;
+  Value token, code, isAbsent;
   b.emitProduct(
       {number, b.index(valueWidth), tile,
        [&](KernelBuilder &kb, Value row, Value k) {
@@ -125,10 +125,13 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
        },
        [&](KernelBuilder &kb, Value row, Value column, Value product) {
          Value factor = b.loadVector(factors, {code, column}), hidden;
+         auto hide = [&](Value where) {
+           hidden = hidden ? arith::OrIOp::create(b, hidden, where) : where;
+         };
          if (op.getBias()) {
            Value bias = b.loadVector(biases, {row, column});
            factor = getFactor(b.fadd(factor, bias));
-           hidden = softmax::isMasked(b, bias);
+           hide(softmax::isMasked(b, bias));
          }
          if (isOwn) {
            Value query = arith::AddIOp::create(
@@ -137,7 +140,11 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
            Value isLater = arith::CmpIOp::create(
                b, arith::CmpIPredicate::slt, query,
                vector::BroadcastOp::create(b, lanes, token));
-           hidden = hidden ? arith::OrIOp::create(b, hidden, isLater) : isLater;
+           hide(isLater);
+         }
+         if (op.getPadded()) {
+           hide(isAbsent);
+           hide(areQueriesEmpty(column));
          }
          if (keepsWeights) {
            Value weight = getWeight(b, factor, b.splat(0.25));
@@ -156,6 +163,13 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
        [&](Value row) {
          token = b.add(low, row);
          code = b.loadIndex(window.codes, {batch, keyHead, token});
+         if (!op.getPadded())
+           return;
+         isAbsent = vector::BroadcastOp::create(
+             b, VectorType::get({b.getLanes()}, b.getI1Type()),
+             b.less(code, zero));
+         // Its scores are those of any codeword.
+         code = b.max(code, 0);
        }});
 }
 

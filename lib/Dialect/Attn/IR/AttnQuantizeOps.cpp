@@ -30,7 +30,8 @@ static LogicalResult verifyNumCodes(Operation *op, Value codebook) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange QuantizeOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 2, getNumOperands() - 2);
+  unsigned numInits = getQuantized() ? 2 : 1;
+  return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
 }
 
 LogicalResult QuantizeOp::verify() {
@@ -47,7 +48,7 @@ struct DropUnusedQuantized : OpRewritePattern<QuantizeOp> {
       return failure();
     auto codes = QuantizeOp::create(
         rewriter, op.getLoc(), op.getResult(0).getType(), op.getKey(),
-        op.getCodebook(), op.getCodes(), /*quantized=*/Value());
+        op.getCodebook(), op.getMask(), op.getCodes(), /*quantized=*/Value());
     codes->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     rewriter.replaceOp(op, {codes.getResult(0), op.getQuantized()});
     return success();
@@ -57,7 +58,7 @@ struct DropUnusedQuantized : OpRewritePattern<QuantizeOp> {
 
 void QuantizeOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                              MLIRContext *context) {
-  patterns.add<DropUnusedQuantized>(context);
+  patterns.add<DropFullMasks<QuantizeOp>, DropUnusedQuantized>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,7 +108,7 @@ MutableOperandRange LogCountOp::getDpsInitsMutable() {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange CodebookUpdateOp::getDpsInitsMutable() {
-  return MutableOperandRange(*this, 2, 3);
+  return MutableOperandRange(*this, getNumOperands() - 3, 3);
 }
 
 LogicalResult CodebookUpdateOp::verify() {
@@ -118,6 +119,14 @@ LogicalResult CodebookUpdateOp::verify() {
   if (minCount < 0.0)
     return emitOpError() << "expects a min_count of at least 0, but got "
                          << minCount;
+  double limit = getReplaceBelow().convertToDouble();
+  if (limit < 0.0)
+    return emitOpError() << "expects a replace_below of at least 0, but got "
+                         << limit;
+  if (getSeed() ? limit == 0.0 : limit > 0.0)
+    return emitOpError() << "expects a seed "
+                         << (getSeed() ? "only with" : "beside")
+                         << " a replace_below above 0";
   return verifyNumCodes(*this, getCodebook());
 }
 

@@ -142,6 +142,11 @@ Value Tiler::sliceBatch(Value operand) {
   return slice(operand, offsets[0], sizes[0], /*broadcasts=*/false);
 }
 
+Value Tiler::sliceBatchRows(Value operand) {
+  return slice(operand, {offsets[0], offsets[2]}, {sizes[0], sizes[2]},
+               /*broadcasts=*/false);
+}
+
 Value Tiler::slice(Value operand, ArrayRef<OpFoldResult> leadingOffsets,
                    ArrayRef<OpFoldResult> leadingSizes, bool broadcasts) {
   auto type = cast<RankedTensorType>(operand.getType());

@@ -58,6 +58,8 @@ public:
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, ...]`: what all heads share.
   mlir::Value sliceBatch(mlir::Value operand);
+  /// `[B, N]`: the rows of the tile, which all heads share.
+  mlir::Value sliceBatchRows(mlir::Value operand);
   /// `[W, ...]`: the sets that the tile's heads of `heads` share; `what` names
   /// them. Fails where mapHeads would.
   mlir::FailureOr<mlir::Value> sliceSets(mlir::Value operand, mlir::Value heads,

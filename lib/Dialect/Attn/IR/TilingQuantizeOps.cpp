@@ -46,6 +46,8 @@ QuantizeOp::getTiledImplementation(OpBuilder &builder,
   if (failed(codebook))
     return failure();
   SmallVector<Value> operands = {tiler->sliceQueryLike(getKey()), *codebook};
+  if (getMask())
+    operands.push_back(tiler->sliceBatchRows(getMask()));
   for (Value init : getDpsInits())
     operands.push_back(tiler->sliceQueryLike(init));
   return tiler->tile(operands);

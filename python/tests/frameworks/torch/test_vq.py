@@ -70,3 +70,34 @@ def test_what_has_no_gradient_is_refused():
         fovea.torch.quantize(inputs[1], codebook.detach())
     with torch.no_grad():
         fovea.torch.quantize(inputs[1], codebook)
+
+
+def test_lengths_are_separate_calls():
+    inputs, codebook = tensors()
+    lengths = torch.tensor([24, 7])
+    out = fovea.torch.vq(*inputs, codebook, block=BLOCK, lengths=lengths)
+    d_out = torch.randn_like(out)
+    found = torch.autograd.grad(out, inputs, d_out)
+    for b, length in enumerate(lengths.tolist()):
+        one = [each[b : b + 1, :, :length].detach().requires_grad_() for each in inputs]
+        part = fovea.torch.vq(*one, codebook, block=BLOCK)
+        torch.testing.assert_close(out[b : b + 1, :, :length], part, rtol=0, atol=1e-6)
+        assert not out[b, :, length:].any()
+        for whole, expected in zip(found, torch.autograd.grad(part, one, d_out[b : b + 1, :, :length]), strict=True):
+            torch.testing.assert_close(whole[b : b + 1, :, :length], expected, rtol=0, atol=1e-5)
+            assert not whole[b, :, length:].any()
+
+
+def test_codebooks_are_wide_and_dead_codewords_replaced():
+    inputs, codebook = tensors()
+    k = inputs[1].detach().bfloat16()
+    codes = fovea.torch.quantize(k, codebook)[1].long()
+    state = torch.zeros(1, 6, 8), torch.zeros(1, 6)
+    options = {"rate": 0.5, "replace_below": 6.0, "seed": -3, "wide": True}
+    found = fovea.torch.codebook_update(k, codes, *state, **options)
+    assert found[0].dtype == torch.float32 and (found[2] == 6).any()
+    arrays = (k.float().numpy(), codes.numpy(), *(each.numpy() for each in state))
+    for one, other in zip(found, fovea.codebook_update(*arrays, **options), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-6)
+    out = fovea.torch.vq(inputs[0].bfloat16(), codes, inputs[2].bfloat16(), found[0], block=BLOCK)
+    assert out.dtype == torch.bfloat16 and all(each.abs().max() > 0 for each in gradients(out, [inputs[0], inputs[2]]))

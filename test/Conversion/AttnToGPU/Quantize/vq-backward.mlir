@@ -1,12 +1,12 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu=ops=attn.vq_backward --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// Products of rows; means of older tokens; 4 heads and 3 blocks of 2 tiles of
+// Means of older tokens; products of rows; 4 heads and 3 blocks of 2 tiles of
 // queries; 2 key heads and as many tiles of tokens; 1 block that has older
 // tokens, with 2 tiles of codewords; their sums, a team for each, and those of
 // values.
 // CHECK-LABEL: func.func @causal
-// CHECK: scf.parallel
 // CHECK: attn.codebook_scan
 // CHECK-SAME: reduction = #attn.reduction<associative>
+// CHECK: scf.parallel
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c24,
 // CHECK-COUNT-2: scf.for
 // CHECK: nvvm.mma.sync

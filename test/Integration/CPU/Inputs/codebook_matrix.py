@@ -29,6 +29,10 @@ FACTORS = {
     "start": ["nothing", "state"],
     # Which values, and means of no token, are NaN: they stay with their codeword.
     "spoiled": [None, "values", "means"],
+    "absent": [False, True],
+    # Codewords of a smaller count are replaced, and the codebook is in the type of sums.
+    "replace_below": [0.0, 0.5, 100.0],
+    "wide": [False, True],
     "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
@@ -42,7 +46,7 @@ def result(name, shape, type, dynamic, like):
     return text, f"  %{name} = tensor.empty({sizes if dynamic else ''}) : {text}\n"
 
 
-def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False):
+def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False, replace_below=0.0, wide=False):
     state = "f64" if dtype == "f64" else "f32"
     if dynamic:
         B, G, N, shape_s, shape_t = None, None, None, None, None
@@ -50,7 +54,8 @@ def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False):
         shape_s, shape_t = S, entries
     z, v = tensor((B, G, N), "i32"), tensor((B, G, N, E), dtype)
     m, n = tensor((B, G, shape_s, E), state), tensor((B, G, shape_s), "i32")
-    c, s, f = tensor((W, S, E), dtype), tensor((W, S, E), state), tensor((W, S), state)
+    c, s, f = tensor((W, S, E), state if wide else dtype), tensor((W, S, E), state), tensor((W, S), state)
+    seed = " seed(%seed : tensor<i64>)" if replace_below else ""
     body = "".join(f"  %c{i} = arith.constant {i} : index\n" for i in range(4))
     # A constant would fold into shapes: levels of the tree are to be counted at run time.
     body += "  %te = tensor.extract %e[] : tensor<i32>\n  %t = arith.index_cast %te : i32 to index\n"
@@ -70,11 +75,11 @@ def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False):
                  f" {{block = {block} : i64, reduction = #attn.reduction<{reduction}>}} -> {ms}, {ns}\n")
         results += [(f"%{reduction}#0", ms), (f"%{reduction}#1", ns)]
     body += (f"  %l = attn.log_count ins(%serial#1 : {ns}) outs(%w : {w}) -> {w}\n"
-             f"  %u:3 = attn.codebook_update ins(%v, %z : {v}, {z}) outs(%ci, %sums, %counts : {c}, {s}, {f})"
-             f" {{rate = 0.9 : f64}} -> {c}, {s}, {f}\n")
+             f"  %u:3 = attn.codebook_update ins(%v, %z : {v}, {z}){seed} outs(%ci, %sums, %counts : {c}, {s}, {f})"
+             f" {{rate = 0.9 : f64, replace_below = {replace_below} : f64}} -> {c}, {s}, {f}\n")
     results += [("%l", w), ("%u#0", c), ("%u#1", s), ("%u#2", f)]
     types = ", ".join(type for _, type in results)
-    return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}, %e: tensor<i32>) -> ({types}) {{\n{body}"
+    return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}, %e: tensor<i32>, %seed: tensor<i64>) -> ({types}) {{\n{body}"
             f"  return {', '.join(name for name, _ in results)} : {types}\n}}\n")
 
 
@@ -98,10 +103,14 @@ def run(index, case):
         v[rng.random(v.shape) < 1 / max(N, 4)] = np.nan
     if case["spoiled"] == "means":
         m[n == 0] = np.nan
+    if case["absent"]:
+        z[rng.random(z.shape) < 0.4] = -1
     sums, counts = rng.standard_normal((W, S, E)).astype(state), rng.random((W, S)).astype(state)
-    kernel = check.library.compile(module(dtype, B, G, W, N, S, E, entries, block, case["dynamic"]), cpu=case["cpu"])
+    options = {key: case[key] for key in ("dynamic", "replace_below", "wide")}
+    kernel = check.library.compile(module(dtype, B, G, W, N, S, E, entries, block, **options), cpu=case["cpu"])
     what, bound, ref = f"case {index} {case}", BOUNDS[dtype], check.reference
-    found = check.call(kernel, (z, v, m, n, sums, counts, np.array(entries, np.int32)), what)
+    arguments = z, v, m, n, sums, counts, np.array(entries, np.int32), np.array(-index << 40)
+    found = check.call(kernel, arguments, what)
 
     mean, count = ref.codebook_accumulate(z, v, m, n)
     check.close(found[0], mean, bound, f"{what}: accumulate")
@@ -113,9 +122,9 @@ def run(index, case):
     with np.errstate(divide="ignore"):
         logs = np.log(scanned.astype(float))
     check.close(found[8], logs, 2e-7, f"{what}: log_count")
-    updated = ref.codebook_update(v, z, sums, counts, rate=0.9)
-    # Codewords have the type of keys.
-    check.close(found[9], updated[0], {"bf16": 1e-2, "f16": 2e-3}.get(dtype, bound), f"{what}: codebook")
+    updated = ref.codebook_update(v, z, sums, counts, rate=0.9, replace_below=case["replace_below"], seed=-index << 40)
+    rounding = {} if case["wide"] else {"bf16": 1e-2, "f16": 2e-3}
+    check.close(found[9], updated[0], rounding.get(dtype, bound), f"{what}: codebook")
     check.close(found[10], updated[1], bound, f"{what}: sums")
     check.close(found[11], updated[2], bound, f"{what}: smoothed counts")
 
@@ -129,7 +138,8 @@ if check.only is None:
         v = normal(np.random.default_rng(2), (1, 1, 5000, 3), dtype)
         z, m, n = np.zeros((1, 1, 5000), np.int32), np.zeros((1, 1, 2, 3), np.float32), np.zeros((1, 1, 2), np.int32)
         n[0, 0, 0] = (1 << 24) + 1  # nor an f32 one beyond 2^24
-        found = kernel(z, v, m, n, np.zeros((1, 2, 3), np.float32), np.zeros((1, 2), np.float32), np.array(11, np.int32))
+        found = kernel(z, v, m, n, np.zeros((1, 2, 3), np.float32), np.zeros((1, 2), np.float32), np.array(11, np.int32),
+                       np.array(0))
         for i in (3, 5, 7):
             expected = n[0, 0, 0] + 500 * np.arange(11)
             check.require(np.array_equal(found[i][0, 0, :, 0], expected) and not found[i][..., 1].any(), f"{dtype}: counts")
@@ -160,7 +170,7 @@ if check.only is None:
             try:
                 kernel(z, np.zeros((2, 3, 40, 4), np.float32), np.zeros((2, 3, 5, 4), np.float32),
                        np.zeros((2, 3, 5), np.int32), np.zeros((3, 5, 4), np.float32), np.zeros((3, 5), np.float32),
-                       np.array(2, np.int32))
+                       np.array(2, np.int32), np.array(0))
                 text = "no failure"
             except Failure as failure:
                 text = str(failure)

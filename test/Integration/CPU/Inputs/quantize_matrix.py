@@ -7,7 +7,7 @@ at equal distance."""
 import itertools
 
 import numpy as np
-from cases import Checker, normal, tensor
+from cases import Checker, normal, state, tensor
 from kernels import NAMES
 
 check = Checker()
@@ -25,13 +25,18 @@ FACTORS = {
     # Numbers with few distinct distances, all exact; some of them not finite.
     "data": ["normal", "ties", "nonfinite"],
     "quantized": [False, True],
+    "masked": [False, True],
+    # Whether the codebook is in the type of sums.
+    "wide": [False, True],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }
 
 
-def module(dtype, B, G, N, W, S, D, quantized, dynamic=False):
-    k, c = tensor([None] * 3 + [D] if dynamic else (B, G, N, D), dtype), tensor((W, S, D), dtype)
+def module(dtype, B, G, N, W, S, D, quantized, dynamic=False, masked=False, wide=False):
+    k = tensor([None] * 3 + [D] if dynamic else (B, G, N, D), dtype)
+    c = tensor((W, S, D), state(dtype) if wide else dtype)
+    m = tensor([None] * 2 if dynamic else (B, N), "i1")
     z = tensor([None] * 3 if dynamic else (B, G, N), "i32")
     types = [z] + [k] * quantized
     body, sizes = "", ""
@@ -43,8 +48,9 @@ def module(dtype, B, G, N, W, S, D, quantized, dynamic=False):
     inits = ", ".join(f"%i{i}" for i in range(len(types)))
     results = ", ".join(f"%r#{i}" for i in range(len(types)))
     types = ", ".join(types)
-    return (f"func.func @f(%k: {k}, %c: {c}) -> ({types}) {{\n{body}"
-            f"  %r:{1 + quantized} = attn.quantize ins(%k, %c : {k}, {c}) outs({inits} : {types}) -> {types}\n"
+    argument, mask = (f", %m: {m}", f" mask(%m : {m})") if masked else ("", "")
+    return (f"func.func @f(%k: {k}, %c: {c}{argument}) -> ({types}) {{\n{body}"
+            f"  %r:{1 + quantized} = attn.quantize ins(%k, %c : {k}, {c}){mask} outs({inits} : {types}) -> {types}\n"
             f"  return {results} : {types}\n}}\n")
 
 
@@ -63,24 +69,32 @@ def run(index, case):
     rng = np.random.default_rng(index)
     dtype, N, S, D = (case[key] for key in ("dtype", "rows", "codes", "width"))
     B, G, W = case["heads"]
-    k, c = make(rng, (B, G, N, D), dtype, case["data"]), make(rng, (W, S, D), dtype, case["data"])
-    kernel = check.library.compile(module(dtype, B, G, N, W, S, D, case["quantized"], case["dynamic"]),
-                                   cpu=case["cpu"])
+    k = make(rng, (B, G, N, D), dtype, case["data"])
+    c = make(rng, (W, S, D), state(dtype) if case["wide"] else dtype, case["data"])
+    present = rng.random((B, N)) < 0.7
+    if not case["masked"]:
+        present[:] = True
+    options = {key: case[key] for key in ("dynamic", "masked", "wide")}
+    kernel = check.library.compile(module(dtype, B, G, N, W, S, D, case["quantized"], **options), cpu=case["cpu"])
     what = f"case {index} {case}"
-    found = check.call(kernel, (k, c), what)
+    found = check.call(kernel, (k, c, present)[: 2 + case["masked"]], what)
     codes = found[0]
     check.require(codes.shape == (B, G, N) and codes.dtype == np.int32, f"{what}: shape")
-    check.require(codes.size == 0 or (codes.min() >= 0 and codes.max() < S), f"{what}: range")
+    present = np.broadcast_to(present[:, None], codes.shape)
+    used = codes[present]
+    check.require(used.size == 0 or (used.min() >= 0 and used.max() < S), f"{what}: range")
+    check.require((codes[~present] == -1).all(), f"{what}: absent")
     books = np.broadcast_to(c, (G, S, D)) if W == 1 else c
     if case["quantized"]:
         k_hat = np.zeros((B, G, N, D), NAMES[dtype])
         for g in range(G):
-            k_hat[:, g] = books[g][codes[:, g]]
+            k_hat[:, g] = np.where(present[:, g, :, None], books[g][codes[:, g]], 0)
         # Copies; a NaN may come out as another one.
         check.close(found[1], k_hat, 0, f"{what}: copies")
     if codes.size == 0:
         return
     expected = check.reference.quantize(k, c)[1]
+    expected = np.where(present, expected, -1)
     if case["data"] != "normal":
         check.require(np.array_equal(codes, expected), f"{what}: {np.sum(codes != expected)} of {codes.size} differ")
         return
@@ -89,7 +103,7 @@ def run(index, case):
         x, y = k[b, g].astype(float), books[g].astype(float)
         distance = ((x[:, None] - y[None]) ** 2).sum(-1)
         excess = distance[np.arange(N), codes[b, g]] - distance.min(axis=1)
-        worst = max(worst, (excess / distance.max()).max())
+        worst = max(worst, (excess / distance.max())[present[b, g]].max(initial=0))
     check.require(worst <= EXCESS[dtype] * check.factor, f"{what}: farther by {worst:.3g}")
     check.require(np.mean(codes != expected) <= 0.01 * check.factor, f"{what}: codes differ")
 

@@ -7,7 +7,7 @@ against the same; whole, and windows with a state, a gradient for the next, or b
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module
+from vq_cases import backward_module, codebook_type, drop_tokens, spoil_absent
 from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
@@ -31,6 +31,8 @@ FACTORS = {
     # a state.
     "position": [None, None, (0, 0), (0, 3), (1, 0), (1, 2), (5, 1)],
     "next": [False, True],
+    "padded": [False, False, True],
+    "wide": [False, False, True],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
@@ -58,10 +60,13 @@ def run(index, case):
         case = case | {"bias": "full"}
     arrays = {
         "q": normal(rng, (B, H, N, D), dtype), "z": rng.integers(0, S, (B, G, N), np.int32),
-        "v": normal(rng, (B, G, N, E), dtype), "c": normal(rng, (1 if shared else G, S, D), dtype),
+        "v": normal(rng, (B, G, N, E), dtype), "c": normal(rng, (1 if shared else G, S, D), codebook_type(case)),
     }  # fmt: skip
-    options = {key: case[key] for key in ("block", "causal", "weighting")} | {"scale": 0.3}
+    options = {key: case[key] for key in ("block", "causal", "weighting", "padded")} | {"scale": 0.3}
     inputs = [arrays[n] for n in "qzvc"]
+    if case["padded"]:
+        drop_tokens(rng, arrays["z"])
+        spoil_absent(arrays["z"], arrays["q"], arrays["v"])
     parts, d_next = None, None
     if case["bias"]:
         arrays["bias"] = options["bias"] = make_bias(rng, case, B, H, N)
@@ -69,6 +74,9 @@ def run(index, case):
         blocks, tokens = case["position"]
         position = blocks * case["block"] + tokens % case["block"]
         parts = make_state(rng, position, case["block"], B, G, S, E, dtype)
+        if case["padded"]:
+            drop_tokens(rng, parts[2])
+            spoil_absent(parts[2], parts[3])
         arrays |= dict(zip(("mean", "count", "kz", "kv", "position"), parts))
     if case["weighting"] == "softmax":
         out, lse = forward(check.reference, inputs, parts, **options)
@@ -76,8 +84,8 @@ def run(index, case):
     arrays["d_out"] = normal(rng, (B, H, N, E), dtype)
     if case["weighting"] == "softmax" and case["d_lse"]:
         arrays["d_lse"] = options["d_lse"] = normal(rng, (B, H, N), state(dtype))
-        if case["bias"] == "masked":
-            options["d_lse"] = np.where(np.isfinite(lse), arrays["d_lse"], 0)
+    if case["padded"]:
+        spoil_absent(arrays["z"], arrays["d_out"], *[arrays[n] for n in ("d_lse",) if n in arrays])
     if case["next"]:
         sums = state(dtype) if case["sums"] else dtype
         d_next = make_gradient(rng, case["block"], B, G, S, D, E, dtype, sums)

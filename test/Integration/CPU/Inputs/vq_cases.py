@@ -18,6 +18,28 @@ def state_types(case, E):
     ]
 
 
+def drop_tokens(rng, codes):
+    """Makes some tokens absent, and in one entry the first half of them."""
+    codes[rng.random(codes.shape) < 0.3] = -1
+    codes[0, 0, : codes.shape[2] // 2] = -1
+
+
+def spoil_absent(codes, *arrays):
+    """Rows [B, heads, N, ..] of absent tokens may hold anything."""
+    for array in arrays:
+        array[np.repeat(codes < 0, array.shape[1] // codes.shape[1], axis=1)] = np.nan
+
+
+def flags(case):
+    """The unit attributes of a case."""
+    return [name for name in ("causal", "padded") if case.get(name)]
+
+
+def codebook_type(case):
+    """That of sums, or of the queries."""
+    return state(case["dtype"]) if case.get("wide") else case["dtype"]
+
+
 def module(case, N, has_state, returns_state, has_bias):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     dtype, dynamic, S, block = case["dtype"], case["dynamic"], case["codes"], case["block"]
@@ -25,7 +47,7 @@ def module(case, N, has_state, returns_state, has_bias):
     q = tensor((B, H, length, D), dtype)
     z = tensor((B, G, length), "i32")
     v = tensor((B, G, length, E), dtype)
-    c = tensor((1 if shared else G, S, D), dtype)
+    c = tensor((1 if shared else G, S, D), codebook_type(case))
     out, lse = tensor((B, H, length, E), dtype), tensor((B, H, length), state(dtype))
     arguments = [f"%q: {q}", f"%z: {z}", f"%v: {v}", f"%c: {c}"]
     text = f"attn.vq ins(%q, %z, %v, %c : {q}, {z}, {v}, {c})\n"
@@ -56,9 +78,7 @@ def module(case, N, has_state, returns_state, has_bias):
         results += parts
     attributes = [f"block = {block} : i64", "scale = 3.0e-01 : f64",
                   f"reduction = #attn.reduction<{case['reduction']}>",
-                  f"weighting = #attn.weighting<{case['weighting']}>"]
-    if case["causal"]:
-        attributes.append("causal")
+                  f"weighting = #attn.weighting<{case['weighting']}>", *flags(case)]
     types = ", ".join(results)
     return (
         f"func.func @f({', '.join(arguments)}) -> ({types}) {{\n{body}"
@@ -73,7 +93,7 @@ def decoder(case, has_bias):
     dtype, S, block = case["dtype"], case["codes"], case["block"]
     names = ["%q", "%z", "%v", "%c"]
     types = [tensor((B, H, 1, D), dtype), tensor((B, G, 1), "i32"), tensor((B, G, 1, E), dtype),
-             tensor((1 if shared else G, S, D), dtype)]
+             tensor((1 if shared else G, S, D), codebook_type(case))]
     text = f"attn.vq_decode ins({', '.join(names)} : {', '.join(types)})\n"
     if has_bias:
         names.append("%b")
@@ -86,10 +106,11 @@ def decoder(case, has_bias):
     text += f"    outs(%o : {out}) state({', '.join(kept)} : {', '.join(parts)})\n"
     results = ", ".join([out] + parts)
     arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + kept, types + parts))
+    attributes = [f"block = {block} : i64", "scale = 3.0e-01 : f64",
+                  f"weighting = #attn.weighting<{case['weighting']}>"] + ["padded"] * case.get("padded", False)
     return (
         f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %r:6 = {text}"
-        f"    {{block = {block} : i64, scale = 3.0e-01 : f64, weighting = #attn.weighting<{case['weighting']}>}}"
-        f" -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
+        f"    {{{', '.join(attributes)}}} -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
     )
 
 
@@ -110,7 +131,7 @@ def backward_module(case, shapes):
     dtype, types = case["dtype"], {}
     sums = state(dtype) if case["sums"] else dtype
     kinds = {"z": "i32", "count": "i32", "kz": "i32", "position": "i64", "nk": sums, "nv": sums}
-    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype))
+    kinds |= dict.fromkeys(("lse", "d_lse", "mean", "nm"), state(dtype)) | {"c": codebook_type(case)}
     for name, shape in shapes.items():
         dynamic = case["dynamic"] and name in ROWS
         extents = [None if dynamic and i == 2 and n != 1 else n for i, n in enumerate(shape)]
@@ -143,7 +164,7 @@ def backward_module(case, shapes):
     text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
     text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
     attributes = [f"block = {case['block']} : i64", "scale = 3.0e-01 : f64",
-                  f"weighting = #attn.weighting<{case['weighting']}>"] + ["causal"] * case["causal"]
+                  f"weighting = #attn.weighting<{case['weighting']}>", *flags(case)]
     found = ", ".join(results.values())
     arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
     text = (
@@ -160,6 +181,10 @@ def expected(case, q, z, v, c, bias):
     G, block = v.shape[1], case["block"]
     groups = H // G
     c = np.broadcast_to(c, (G, *c.shape[1:])).astype(float)
+    absent = z < 0
+    v = np.where(absent[..., None], 0, v)
+    absent = np.repeat(absent, groups, 1)
+    q = np.where(absent[..., None], 0, q)
     keys = np.stack([c[g][z[:, g]] for g in range(G)], axis=1)
     score = 0.3 * np.einsum("bhnd,bhmd->bhnm", q.astype(float), np.repeat(keys, groups, 1))
     i, j = np.arange(N)[:, None], np.arange(N)
@@ -170,10 +195,14 @@ def expected(case, q, z, v, c, bias):
         score = score + np.where((column >= 0) & (column < 2 * block), local, 0)
     values = np.repeat(v.astype(float), groups, 1)
     holds = j <= i if case["causal"] else np.ones((N, N), bool)
+    holds = holds & ~absent[:, :, None, :] & ~absent[..., None]
     if case["weighting"] == "squared_relu":
         return np.where(holds, np.maximum(score, 0) ** 2, 0) @ values, None
     score = np.where(holds, score, -np.inf)
     top = score.max(axis=-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0)
     p = np.exp(score - top)
     total = p.sum(axis=-1, keepdims=True)
-    return p @ values / total, (top + np.log(total))[..., 0]
+    with np.errstate(divide="ignore"):
+        lse = (top + np.log(total))[..., 0]
+    return p @ values / np.where(total > 0, total, 1), lse

@@ -71,5 +71,8 @@ def backward(reference, d_out, inputs, parts, d_next, *, block, **options):
             d_kept[:, :, unread[is_kept]] += d_next[part][:, :, unread[is_kept]]
             unread, age = unread[~is_kept], age[~is_kept]
             gradient[:, :, age + (length - 1 - age) // kept * kept] += d_next[part][:, :, unread]
+            gradient[inputs[1] < 0] = 0
+        if parts:
+            d_kept[parts[2] < 0] = 0
         d_state.append(d_kept)
     return d_q, d_k, d_v, d_bias, *([last[0].mean, *d_state] if parts else [])

@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, decoder, empty_state, expected, module
+from vq_cases import backward_module, codebook_type, decoder, drop_tokens, empty_state, expected, module, spoil_absent
 
 check = Checker()
 
@@ -22,6 +22,8 @@ FACTORS = {
     "reduction": ["auto", "serial", "matmul", "associative", "input_scan"],
     "weighting": ["softmax", "softmax", "squared_relu"],
     "bias": [None, "full"],
+    "padded": [False, True],
+    "wide": [False, True],
     # What the first window is given.
     "start": ["nothing", "zeros"],
     "dtype": check.types(),
@@ -38,20 +40,23 @@ class Sequence:
         N, S, dtype, rng = case["N"], case["codes"], case["dtype"], np.random.default_rng(index)
         self.rows = {"q": normal(rng, (B, H, N, D), dtype), "z": rng.integers(0, S, (B, G, N), np.int32),
                      "v": normal(rng, (B, G, N, E), dtype)}  # fmt: skip
-        self.codebook = normal(rng, (1 if shared else G, S, D), dtype)
+        self.codebook = normal(rng, (1 if shared else G, S, D), codebook_type(case))
         if case["bias"]:
             self.rows["bias"] = normal(rng, (B, H, N, 2 * case["block"]), dtype)
         self.d_rows = {"d_out": normal(rng, (B, H, N, E), dtype)}
         self.is_softmax = case["weighting"] == "softmax"
         if self.is_softmax:
             self.d_rows["d_lse"] = normal(rng, (B, H, N), state(dtype))
+        if case["padded"]:
+            drop_tokens(rng, self.rows["z"])
+            spoil_absent(self.rows["z"], self.rows["q"], self.rows["v"], *self.d_rows.values())
         self.kernels = {}
 
     def expect(self):
         """The output, and the gradients of query, keys, values and bias."""
         q, z, v, bias = (self.rows.get(name) for name in ("q", "z", "v", "bias"))
         out = expected(self.case, q, z, v, self.codebook, bias)[0]
-        options = {"block": self.case["block"], "scale": 0.3, "weighting": self.case["weighting"], "bias": bias}
+        options = {key: self.case[key] for key in ("block", "weighting", "padded")} | {"scale": 0.3, "bias": bias}
         gradients = check.reference.vq_backward(
             self.d_rows["d_out"], q, z, v, self.codebook, d_lse=self.d_rows.get("d_lse"), **options)  # fmt: skip
         return out, [gradient for gradient in gradients if gradient is not None]
@@ -106,7 +111,8 @@ def check_state(sequence, parts, position, what):
     check.require(found == position and (count == counts).all(), f"{what}: counts {count.tolist()}")
     tokens = np.arange(first, position)
     rows = tokens % (2 * block)
-    same = (codes[:, :, rows] == z[:, :, tokens]).all() and (values[:, :, rows] == v[:, :, tokens]).all()
+    same_values = (values[:, :, rows] == v[:, :, tokens]) | (z[:, :, tokens] < 0)[..., None]
+    same = (codes[:, :, rows] == z[:, :, tokens]).all() and same_values.all()
     check.require(same, f"{what}: kept tokens")
 
 

@@ -11,7 +11,7 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
+def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()", [AttrSizedOperandSegments]> {
   let summary = "the nearest codeword of every key";
   let details = [{
     Finds for every key the codeword at the least distance, the first one of
@@ -32,7 +32,11 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
     does its code. A distance that is NaN or infinite never wins: a key with a NaN
     or an infinity has code 0, a codeword with one is never chosen, unless it is
     the first and there is no other. Time is `O(N S D)`; the `N x S` distances are
-    never stored.
+    never stored. A codebook in the type of sums beside narrower keys is not rounded
+    for distances, but copies of its codewords are.
+
+    With `mask`, only its tokens are present: the others have code -1 and a codeword
+    of zeros, whatever their keys hold.
 
     Example:
 
@@ -45,7 +49,8 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   }];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Int3, "i32[B, G, N]">:$codes,
     Attn_Arg<Optional<Attn_Rank4>, "T[B, G, N, D!]">:$quantized
   );
@@ -53,6 +58,7 @@ def Attn_QuantizeOp : Attn_TiledOp<"quantize", 3, "getKey()"> {
   let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $key `,` $codebook `:` type($key) `,` type($codebook) `)`
+    (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $codes (`,` $quantized^)? `:`
         type($codes) (`,` type($quantized)^)? `)`
     attr-dict (`->` type($results)^)?
@@ -196,6 +202,9 @@ def Attn_LogCountOp : Attn_Op<"log_count"> {
   }];
 }
 
+def Attn_Seed : AnyTypeOf<[0DTensorOf<[I64]>, MemRefRankOf<[I64], [0]>],
+    "rank-0 tensor or memref of i64">;
+
 def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
   let summary = "one step of exponentially smoothed k-means";
   let details = [{
@@ -217,6 +226,18 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
     not read. Tokens are summed in order, so the result does not depend on the
     number of threads. Time is `O(B N D)` for each head.
 
+    With `seed`, a codeword whose count is below `replace_below` afterwards is dead,
+    and replaced by a key of the batch, provided that one is present:
+
+    ```
+    codebook[w, s, :] = k       sums[w, s, :] = replace_below * k       counts[w, s] = replace_below
+    k = the present key of the set with number random(seed, w * S + s) mod P, of P in the order of (b, g, n)
+    ```
+
+    where `random(seed, i)` is number `i` of the generator SplitMix64 that starts from
+    `seed`, so that the choice is the same on every target. Another seed for each step
+    makes for other keys.
+
     Example:
 
     ```mlir
@@ -232,16 +253,19 @@ def Attn_CodebookUpdateOp : Attn_Op<"codebook_update", [Attn_UpdatesInits]> {
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "each in `0 .. S - 1`, or -1 for an absent token">:$codes,
-    Attn_Arg<Attn_Rank3, "T[W, S!, D!]">:$codebook,
+    Attn_Arg<Optional<Attn_Seed>, "i64[]", "with `replace_below` only">:$seed,
+    Attn_Arg<Attn_Rank3, "T|sum[W, S!, D!]">:$codebook,
     Attn_Arg<Attn_Rank3, "sum[W, S, D!]">:$sums,
     Attn_Arg<Attn_Rank2, "sum[W, S]">:$counts,
     DefaultValuedAttr<F64Attr, "0.99">:$rate,
-    DefaultValuedAttr<Attn_FiniteAttr, "0.0">:$min_count
+    DefaultValuedAttr<Attn_FiniteAttr, "0.0">:$min_count,
+    DefaultValuedAttr<Attn_FiniteAttr, "0.0">:$replace_below
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
   let assemblyFormat = [{
     `ins` `(` $key `,` $codes `:` type($key) `,` type($codes) `)`
+    (`seed` `(` $seed^ `:` type($seed) `)`)?
     `outs` `(` $codebook `,` $sums `,` $counts `:`
         type($codebook) `,` type($sums) `,` type($counts) `)`
     attr-dict (`->` type($results)^)?

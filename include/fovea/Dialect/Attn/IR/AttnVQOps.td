@@ -28,7 +28,8 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     ```
 
     equal to `attn.dense` over these keys to rounding, in time
-    `O(N (S + 2 L) (D + E))`. With `weighting = squared_relu` the weight of an entry
+    `O(N (S + 2 L) (D + E))`. A codebook in the type of sums is not rounded to that of
+    the queries. With `weighting = squared_relu` the weight of an entry
     is `max(scale * q[i] . C[codes[j]] + bias[i, j], 0)^2`, without normaliser.
 
     $shapes
@@ -86,7 +87,7 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
@@ -156,7 +157,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, D!]">:$query,
     Attn_Arg<Attn_Int3, "i32[B, G, 1!]">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, 1!, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, 2 * block!]">:$bias,
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, E!]">:$output,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
@@ -228,6 +229,10 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     of windows, each given the `d_state` of the next one as `d_next_state`, are those
     of the whole sequence; `count` and `position` are constants.
 
+    *Absent tokens.* With `padded` a code may be -1, as in `attn.vq`. Gradients of
+    absent tokens are zeros, whatever their rows of `query`, `value`, `d_output`, `d_lse`,
+    `d_next_state` and the values that the state keeps hold.
+
     $shapes
 
     Gradients have the element type of their operand, or the type that sums are
@@ -252,9 +257,9 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
   let conditions = ["H % G == 0"];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
-    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation">:$codes,
+    Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Attn_Rank3, "T[G~, S!, D!]">:$codebook,
+    Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
@@ -273,6 +278,7 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
         "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_state,
     I64Attr:$block,
     UnitAttr:$causal,
+    UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
                       "::fovea::attn::Weighting::Softmax">:$weighting

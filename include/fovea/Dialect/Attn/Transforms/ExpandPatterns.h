@@ -103,6 +103,10 @@ struct ScoredLevel {
 /// Replaces `op` by the operations of its levels.
 llvm::SmallVector<ScoredLevel> expandTreeSelect(TreeSelectOp op);
 void populateExpandTreePatterns(mlir::RewritePatternSet &patterns);
+/// Whether distances are of a codebook wider than the keys.
+bool hasWiderCodebook(QuantizeOp op);
+/// attn.quantize with a mask, or with a codebook wider than the keys.
+void populateExpandQuantizePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations; `automatic` is
 /// taken where both are auto.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,

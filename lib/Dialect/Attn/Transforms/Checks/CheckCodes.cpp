@@ -35,13 +35,6 @@ struct CodesOperand {
 };
 } // namespace
 
-template <typename OpTy> static bool isPadded(OpTy op) {
-  if constexpr (std::is_same_v<OpTy, VQBackwardOp>)
-    return false;
-  else
-    return op.getPadded();
-}
-
 /// The codes that `op` uses as indices, if any. Every operation that does must
 /// be here.
 static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
@@ -54,7 +47,7 @@ static SmallVector<CodesOperand, 2> getCodesOperands(Operation *op) {
         return {{op.getCodes(), op.getInitialMean(), 2, /*orAbsent=*/true}};
       })
       .Case<VQOp, VQDecodeOp, VQBackwardOp>([](auto op) -> Result {
-        bool orAbsent = isPadded(op);
+        bool orAbsent = op.getPadded();
         Result operands = {{op.getCodes(), op.getCodebook(), 1, orAbsent}};
         if (!op.getState().empty())
           operands.push_back(
@@ -80,12 +73,13 @@ template <typename OpTy> static void checkCounts(OpTy op) {
 }
 
 /// True for codes that come, perhaps in part, from a codebook of no more than
-/// `numCodes` codewords.
-static bool areKnown(Value codes, int64_t numCodes) {
+/// `numCodes` codewords, or from a mask where `orAbsent`.
+static bool areKnown(Value codes, int64_t numCodes, bool orAbsent) {
   while (Operation *op = codes.getDefiningOp()) {
     if (auto quantize = dyn_cast<QuantizeOp>(op))
       return cast<ShapedType>(quantize.getCodebook().getType()).getDimSize(1) <=
-             numCodes;
+                 numCodes &&
+             (orAbsent || !quantize.getMask());
     if (!isa<tensor::ExtractSliceOp, tensor::CastOp>(op))
       return false;
     codes = op->getOperand(0);
@@ -161,7 +155,7 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         auto type = cast<ShapedType>(operand.table.getType());
         int64_t numCodes = type.getDimSize(operand.dim);
         if (!ShapedType::isDynamic(numCodes) &&
-            areKnown(operand.codes, numCodes))
+            areKnown(operand.codes, numCodes, operand.orAbsent))
           continue;
         ImplicitLocOpBuilder b(op->getLoc(), op);
         Value bound = getExtent(b, operand.table, operand.dim);

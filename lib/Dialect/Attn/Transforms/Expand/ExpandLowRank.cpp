@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Presence.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 
 using namespace mlir;
 using namespace fovea::attn;

@@ -128,6 +128,12 @@ template <typename... OpTys> static bool hasTokenMask(Operation *op) {
   return (hasMask(dyn_cast<OpTys>(op)) || ...);
 }
 
+/// Whether `op` is an attn.quantize that kernels do not take as it is.
+static bool isUnexpandedQuantize(Operation *op) {
+  auto quantize = dyn_cast<QuantizeOp>(op);
+  return quantize && (quantize.getMask() || hasWiderCodebook(quantize));
+}
+
 namespace {
 struct ExpandPatternsPass
     : fovea::attn::impl::ExpandPatternsPassBase<ExpandPatternsPass> {
@@ -143,6 +149,7 @@ struct ExpandPatternsPass
     populateExpandDensePatterns(patterns);
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
     populateExpandLowRankPatterns(patterns);
+    populateExpandQuantizePatterns(patterns);
     populateExpandVQPatterns(patterns, reduction, autoReduction);
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
@@ -157,7 +164,8 @@ struct ExpandPatternsPass
       if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
                TreeScoreOp, DenseBackwardOp, FastMultipoleBackwardOp,
                FastMultipoleLinearBackwardOp>(op) &&
-          !hasTokenMask<LowRankOp, LowRankBackwardOp>(op))
+          !hasTokenMask<LowRankOp, LowRankBackwardOp>(op) &&
+          !isUnexpandedQuantize(op))
         return WalkResult::advance();
       op->emitOpError("expects tensors to be expanded, but got memrefs: expand "
                       "patterns before bufferization");

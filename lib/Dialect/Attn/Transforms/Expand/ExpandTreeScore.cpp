@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Presence.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

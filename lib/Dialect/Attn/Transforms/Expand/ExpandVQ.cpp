@@ -344,6 +344,18 @@ static void fillAbsentQueries(VQBuilder &b, Value codes, bool hasLse,
                               -std::numeric_limits<double>::infinity());
 }
 
+/// Queries as wide as the codebook, whose codewords are not rounded.
+template <typename OpTy>
+static void widenQuery(PatternRewriter &rewriter, OpTy op) {
+  auto type = cast<RankedTensorType>(op.getQuery().getType());
+  Type wide = getElementTypeOrSelf(op.getCodebook());
+  if (type.getElementType() == wide)
+    return;
+  Value query = arith::ExtFOp::create(rewriter, op.getLoc(), type.clone(wide),
+                                      op.getQuery());
+  rewriter.modifyOpInPlace(op, [&] { op.getQueryMutable().assign(query); });
+}
+
 struct ExpandVQ : OpRewritePattern<VQOp> {
   ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic)
       : OpRewritePattern(context), reduction(reduction), automatic(automatic) {}
@@ -354,6 +366,7 @@ struct ExpandVQ : OpRewritePattern<VQOp> {
       return rewriter.notifyMatchFailure(op, "not on tensors");
     if (op.getPadded() && !hasStaticHeads(op))
       return op.emitOpError("expects static numbers of heads with padded");
+    widenQuery(rewriter, op);
     SmallVector<Value> results = op.getCausal() ? expandDecoder(op, rewriter)
                                                 : expandEncoder(op, rewriter);
     if (op.getPadded()) {
@@ -406,6 +419,7 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
       return rewriter.notifyMatchFailure(op, "not on tensors");
     if (op.getPadded() && !hasStaticHeads(op))
       return op.emitOpError("expects static numbers of heads with padded");
+    widenQuery(rewriter, op);
     Location loc = op.getLoc();
     VQBuilder b(rewriter, loc, op.getCodebook());
     int64_t block = op.getBlock();

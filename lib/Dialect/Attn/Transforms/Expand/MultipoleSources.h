@@ -20,8 +20,8 @@
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 
-#include "Presence.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Presence.h"
+#include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -18,8 +18,10 @@ using namespace fovea::attn::detail;
 
 static Value createNumber(OpBuilder &builder, Location loc, Type type,
                           double number) {
-  return arith::ConstantOp::create(builder, loc,
-                                   builder.getFloatAttr(type, number));
+  TypedAttr attribute = isa<FloatType>(type)
+                            ? TypedAttr(builder.getFloatAttr(type, number))
+                            : builder.getIntegerAttr(type, int64_t(number));
+  return arith::ConstantOp::create(builder, loc, attribute);
 }
 
 /// Writes `init`: for each of its elements what `choose` makes of the mask's

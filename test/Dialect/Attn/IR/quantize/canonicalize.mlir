@@ -20,6 +20,23 @@ func.func @used(%k: tensor<1x1x9x8xf32>, %c: tensor<1x4x8xf32>, %z: tensor<1x1x9
   return %0#1 : tensor<1x1x9x8xf32>
 }
 
+// A mask of all tokens is none.
+// CHECK-LABEL: func @full_mask(
+// CHECK: attn.quantize ins(%{{.*}}, %{{.*}} : {{[^)]*}}) outs(%{{.*}} : tensor<1x1x9xi32>)
+func.func @full_mask(%k: tensor<1x1x9x8xf32>, %c: tensor<1x4x8xf32>, %z: tensor<1x1x9xi32>) -> tensor<1x1x9xi32> {
+  %m = arith.constant dense<true> : tensor<1x9xi1>
+  %0 = attn.quantize ins(%k, %c : tensor<1x1x9x8xf32>, tensor<1x4x8xf32>) mask(%m : tensor<1x9xi1>) outs(%z : tensor<1x1x9xi32>) -> tensor<1x1x9xi32>
+  return %0 : tensor<1x1x9xi32>
+}
+
+// CHECK-LABEL: func @masked(
+// CHECK: attn.quantize {{.*}} mask(%{{.*}} : tensor<1x9xi1>) outs(%{{.*}} : tensor<1x1x9xi32>)
+func.func @masked(%k: tensor<1x1x9x8xf32>, %m: tensor<1x9xi1>, %c: tensor<1x4x8xf32>, %z: tensor<1x1x9xi32>, %o: tensor<1x1x9x8xf32>) -> tensor<1x1x9xi32> {
+  %0:2 = attn.quantize ins(%k, %c : tensor<1x1x9x8xf32>, tensor<1x4x8xf32>) mask(%m : tensor<1x9xi1>) outs(%z, %o : tensor<1x1x9xi32>, tensor<1x1x9x8xf32>)
+      -> tensor<1x1x9xi32>, tensor<1x1x9x8xf32>
+  return %0#0 : tensor<1x1x9xi32>
+}
+
 // On memrefs there are no results.
 // CHECK-LABEL: func @memrefs(
 // CHECK: outs(%{{.*}}, %{{.*}} : memref<1x1x9xi32>, memref<1x1x9x8xf32>)

@@ -56,7 +56,7 @@ func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf32>, %z: tensor<2x4x9xi3
 // -----
 
 func.func @f(%k: tensor<2x4x9x8xf32>, %c: tensor<4x5x8xf16>, %z: tensor<2x4x9xi32>, %o: tensor<2x4x9x8xf32>) {
-  // expected-error @below {{'attn.quantize' op expects codebook to have the element type of key, 'f32', but got 'f16'}}
+  // expected-error @below {{'attn.quantize' op expects codebook to hold 'f32', but got 'f16'}}
   %r:2 = attn.quantize ins(%k, %c : tensor<2x4x9x8xf32>, tensor<4x5x8xf16>)
       outs(%z, %o : tensor<2x4x9xi32>, tensor<2x4x9x8xf32>) -> tensor<2x4x9xi32>, tensor<2x4x9x8xf32>
   return
@@ -705,10 +705,10 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 
 // -----
 
-func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xf32>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
-  // expected-error @below {{'attn.codebook_update' op expects codebook to have the element type of key, 'bf16', but got 'f32'}}
+func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xf16>, %s: tensor<4x5x8xf32>, %n: tensor<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects codebook to hold 'bf16' or f32, but got 'f16'}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
-      outs(%c, %s, %n : tensor<4x5x8xf32>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xf32>, tensor<4x5x8xf32>, tensor<4x5xf32>
+      outs(%c, %s, %n : tensor<4x5x8xf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) -> tensor<4x5x8xf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
   return
 }
 
@@ -873,6 +873,43 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
   // expected-error @below {{'attn.codebook_update' op expects a rate from 0 to 1, but got nan}}
   %r:3 = attn.codebook_update ins(%k, %z : tensor<2x4x9x8xbf16>, tensor<2x4x9xi32>)
       outs(%c, %s, %n : tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>) {rate = 0x7FF8000000000000 : f64} -> tensor<4x5x8xbf16>, tensor<4x5x8xf32>, tensor<4x5xf32>
+  return
+}
+
+// -----
+
+// Dead codewords.
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a replace_below of at least 0, but got -1.0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = -1.0 : f64}
+  return
+}
+
+// -----
+
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a seed beside a replace_below above 0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.0 : f64}
+  return
+}
+
+// -----
+
+func.func @f(%k: memref<2x4x9x8xf32>, %z: memref<2x4x9xi32>, %d: memref<i64>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  // expected-error @below {{'attn.codebook_update' op expects a seed only with a replace_below above 0}}
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xf32>, memref<2x4x9xi32>) seed(%d : memref<i64>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>)
+  return
+}
+
+// -----
+
+// A mask of other tokens.
+func.func @f(%k: memref<2x4x9x8xf32>, %m: memref<2x8xi1>, %c: memref<4x5x8xf32>, %z: memref<2x4x9xi32>) {
+  // expected-error @below {{'attn.quantize' op expects extent 1 of mask to be 9 (extent 2 of key), but got 8}}
+  attn.quantize ins(%k, %c : memref<2x4x9x8xf32>, memref<4x5x8xf32>) mask(%m : memref<2x8xi1>) outs(%z : memref<2x4x9xi32>)
   return
 }
 

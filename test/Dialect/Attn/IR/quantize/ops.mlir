@@ -30,6 +30,16 @@ func.func @quantize_memref(%k: memref<1x?x64x8xf16, strided<[?, ?, 8, 1], offset
   return
 }
 
+// A mask of tokens, and a codebook in the type of sums.
+// CHECK-LABEL: func @quantize_masked(
+// CHECK: attn.quantize ins(%{{.*}}, %{{.*}} : tensor<2x4x?x8xbf16>, tensor<1x16x8xf32>) mask(%{{.*}} : tensor<2x?xi1>)
+// CHECK-SAME: outs(%{{.*}}, %{{.*}} : tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>) -> tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>
+func.func @quantize_masked(%k: tensor<2x4x?x8xbf16>, %m: tensor<2x?xi1>, %c: tensor<1x16x8xf32>, %z: tensor<2x4x?xi32>) -> tensor<2x4x?x8xbf16> {
+  %0:2 = attn.quantize ins(%k, %c : tensor<2x4x?x8xbf16>, tensor<1x16x8xf32>) mask(%m : tensor<2x?xi1>)
+      outs(%z, %k : tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>) -> tensor<2x4x?xi32>, tensor<2x4x?x8xbf16>
+  return %0#1 : tensor<2x4x?x8xbf16>
+}
+
 // CHECK-LABEL: func @quantize_empty(
 // CHECK: outs(%{{.*}} : tensor<0x0x0xi32>)
 func.func @quantize_empty(%k: tensor<0x0x0x8xf64>, %c: tensor<0x4x8xf64>, %z: tensor<0x0x0xi32>) -> tensor<0x0x0xi32> {
@@ -121,5 +131,15 @@ func.func @update_memref(%k: memref<?x?x?x8xf64>, %z: memref<?x?x?xi32>, %c: mem
 func.func @check(%z: tensor<1x?x8xi32>, %m: memref<1x1x8xi32>, %s: index) {
   attn.check_codes %z below %s {name = "codes"} : tensor<1x?x8xi32>
   attn.check_codes %m below %s {name = "codes"} : memref<1x1x8xi32>
+  return
+}
+
+// Dead codewords are replaced, of a codebook in the type of sums.
+// CHECK-LABEL: func @replace(
+// CHECK: attn.codebook_update ins(%{{.*}}, %{{.*}} : memref<2x4x9x8xbf16>, memref<2x4x9xi32>) seed(%{{.*}} : memref<i64>)
+// CHECK-SAME: outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.000000e+00 : f64}
+func.func @replace(%k: memref<2x4x9x8xbf16>, %z: memref<2x4x9xi32>, %d: memref<i64>, %c: memref<4x5x8xf32>, %s: memref<4x5x8xf32>, %n: memref<4x5xf32>) {
+  attn.codebook_update ins(%k, %z : memref<2x4x9x8xbf16>, memref<2x4x9xi32>) seed(%d : memref<i64>)
+      outs(%c, %s, %n : memref<4x5x8xf32>, memref<4x5x8xf32>, memref<4x5xf32>) {replace_below = 1.0 : f64}
   return
 }

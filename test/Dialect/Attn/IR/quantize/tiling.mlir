@@ -30,6 +30,29 @@ module attributes {transform.with_named_sequence} {
 
 // -----
 
+// A mask is cut along batch and key.
+// CHECK-LABEL: func @masked(
+// CHECK-SAME: %[[M:[^:]*]]: tensor<3x50xi1>
+// CHECK: scf.forall (%[[I:.*]], %{{.*}}, %[[T:.*]]) in (3, 4, 4)
+// CHECK-DAG: %[[ROW:.*]] = affine.apply {{.*}}(%[[T]])
+// CHECK-DAG: %[[ROWS:.*]] = affine.min {{.*}}(%[[T]])
+// CHECK-DAG: %[[MT:.*]] = tensor.extract_slice %[[M]][%[[I]], %[[ROW]]] [1, %[[ROWS]]]
+// CHECK: attn.quantize ins({{.*}}) mask(%[[MT]] : tensor<1x?xi1>) outs(%{{.*}} : tensor<1x1x?xi32>)
+func.func @masked(%m: tensor<3x50xi1>, %k: tensor<3x4x50x8xf32>, %c: tensor<1x5x8xf32>, %z: tensor<3x4x50xi32>) -> tensor<3x4x50xi32> {
+  %0 = attn.quantize ins(%k, %c : tensor<3x4x50x8xf32>, tensor<1x5x8xf32>) mask(%m : tensor<3x50xi1>) outs(%z : tensor<3x4x50xi32>) -> tensor<3x4x50xi32>
+  return %0 : tensor<3x4x50xi32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["attn.quantize"]} in %m : (!transform.any_op) -> !transform.any_op
+    %t, %l = transform.structured.tile_using_forall %0 tile_sizes [1, 1, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}
+
+// -----
+
 // A shared codebook stays whole; codes alone.
 // CHECK-LABEL: func @shared(
 // CHECK-SAME: %{{[^:]*}}: tensor<3x4x50x8xf32>, %[[C:[^:]*]]: tensor<1x5x8xf32>

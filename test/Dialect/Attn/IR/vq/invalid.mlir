@@ -10,7 +10,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xbf16>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects codebook to have the element type of query, 'f32', but got 'bf16'}}
+  // expected-error @below {{'attn.vq' op expects codebook to hold 'f32', but got 'bf16'}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xbf16>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }

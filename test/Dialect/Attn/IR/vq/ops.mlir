@@ -58,7 +58,7 @@ func.func @decode(%q: tensor<1x2x1x8xf16>, %z: tensor<1x1x1xi32>, %v: tensor<1x1
 // CHECK-SAME: gradient(%{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
 // CHECK-SAME: outs(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x8xbf16>, tensor<2x2x?x8xf32>, tensor<2x2x?x6xf32>)
 // CHECK-SAME: d_bias(%{{[^ ,)]*}} : tensor<1x4x?x8xf32>)
-// CHECK-SAME: {block = 4 : i64, causal, scale = 5.000000e-01 : f64}
+// CHECK-SAME: {block = 4 : i64, causal, padded, scale = 5.000000e-01 : f64}
 // CHECK-SAME: -> tensor<2x4x?x8xbf16>, tensor<2x2x?x8xf32>, tensor<2x2x?x6xf32>, tensor<1x4x?x8xf32>
 func.func @everything_backward(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, %v: tensor<2x2x?x6xbf16>, %c: tensor<1x5x8xbf16>, %b: tensor<1x4x?x8xf32>,
     %o: tensor<2x4x?x6xbf16>, %l: tensor<2x4x?xf32>, %dk: tensor<2x2x?x8xf32>, %dv: tensor<2x2x?x6xf32>) -> tensor<2x2x?x8xf32> {
@@ -68,7 +68,7 @@ func.func @everything_backward(%q: tensor<2x4x?x8xbf16>, %z: tensor<2x2x?xi32>, 
       gradient(%o, %l : tensor<2x4x?x6xbf16>, tensor<2x4x?xf32>)
       outs(%q, %dk, %dv : tensor<2x4x?x8xbf16>, tensor<2x2x?x8xf32>, tensor<2x2x?x6xf32>)
       d_bias(%b : tensor<1x4x?x8xf32>)
-      {block = 4 : i64, causal, scale = 0.5}
+      {block = 4 : i64, causal, padded, scale = 0.5}
       -> tensor<2x4x?x8xbf16>, tensor<2x2x?x8xf32>, tensor<2x2x?x6xf32>, tensor<1x4x?x8xf32>
   return %0#1 : tensor<2x2x?x8xf32>
 }

@@ -78,6 +78,33 @@ func.func @padded(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5
   return
 }
 
+// CHECK-LABEL: func.func @padded_backward(
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq_backward: codes", or_absent} : memref<1x1x1xi32>
+//  CHECK-NEXT:   attn.vq_backward
+func.func @padded_backward(%q: memref<1x1x1x4xf32>, %z: memref<1x1x1xi32>, %c: memref<1x5x4xf32>, %dq: memref<1x1x1x4xf32>, %dk: memref<1x1x1x4xf32>,
+                           %dv: memref<1x1x1x4xf32>) {
+  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x1x4xf32>, memref<1x1x1xi32>, memref<1x1x1x4xf32>, memref<1x5x4xf32>)
+      gradient(%q : memref<1x1x1x4xf32>) outs(%dq, %dk, %dv : memref<1x1x1x4xf32>, memref<1x1x1x4xf32>, memref<1x1x1x4xf32>)
+      {block = 4 : i64, padded, weighting = #attn.weighting<squared_relu>}
+  return
+}
+
+// Codes of a mask may be -1, which only a padded operation takes.
+
+// CHECK-LABEL: func.func @masked(
+//       CHECK:   attn.check_codes %{{.*}} below %c5 {name = "attn.vq: codes"}
+//  CHECK-NEXT:   attn.vq
+//   CHECK-NOT:   attn.check_codes
+//       CHECK:   return
+func.func @masked(%q: tensor<1x1x9x4xf32>, %m: tensor<1x9xi1>, %zi: tensor<1x1x9xi32>, %c: tensor<1x5x4xf32>) -> (tensor<1x1x9x4xf32>, tensor<1x1x9x4xf32>) {
+  %z = attn.quantize ins(%q, %c : tensor<1x1x9x4xf32>, tensor<1x5x4xf32>) mask(%m : tensor<1x9xi1>) outs(%zi : tensor<1x1x9xi32>) -> tensor<1x1x9xi32>
+  %0 = attn.vq ins(%q, %z, %q, %c : tensor<1x1x9x4xf32>, tensor<1x1x9xi32>, tensor<1x1x9x4xf32>, tensor<1x5x4xf32>)
+      outs(%q : tensor<1x1x9x4xf32>) {block = 4 : i64} -> tensor<1x1x9x4xf32>
+  %1 = attn.vq ins(%q, %z, %q, %c : tensor<1x1x9x4xf32>, tensor<1x1x9xi32>, tensor<1x1x9x4xf32>, tensor<1x5x4xf32>)
+      outs(%q : tensor<1x1x9x4xf32>) {block = 4 : i64, padded} -> tensor<1x1x9x4xf32>
+  return %0, %1 : tensor<1x1x9x4xf32>, tensor<1x1x9x4xf32>
+}
+
 // Intervals, groups, changes and their ends are checked before the operation.
 
 // CHECK-LABEL: func.func @masks(

@@ -33,3 +33,20 @@ func.func @low_rank_backward(%q: !q, %k: !k, %m: !m) -> (!q, !k, !k) {
       outs(%q, %k, %k : !q, !k, !k) {mask = #attn.row_mask<causal>} -> !q, !k, !k
   return %0#0, %0#1, %0#2 : !q, !k, !k
 }
+
+// Keys as wide as the codebook; codes and codewords of absent tokens.
+
+// CHECK-LABEL: func @quantize(
+// CHECK-SAME: %[[K:[^:]*]]: tensor<2x2x9x6xbf16>, %[[M:[^:]*]]: tensor<2x9xi1>, %[[C:[^:]*]]: tensor<1x5x6xf32>
+// CHECK: %[[WIDE:.*]] = arith.extf %[[K]]
+// CHECK: %[[R:.*]]:2 = attn.quantize ins(%[[WIDE]], %[[C]] : {{[^)]*}}) outs(
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[R]]#1
+// CHECK: linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[R]]#0 :
+// CHECK: %[[NONE:.*]] = arith.constant -1 : i32
+// CHECK: arith.select %{{.*}}, %{{.*}}, %[[NONE]]
+// CHECK: linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[ROUNDED]] :
+func.func @quantize(%k: tensor<2x2x9x6xbf16>, %m: !m, %c: tensor<1x5x6xf32>, %z: tensor<2x2x9xi32>) -> (tensor<2x2x9xi32>, tensor<2x2x9x6xbf16>) {
+  %0:2 = attn.quantize ins(%k, %c : tensor<2x2x9x6xbf16>, tensor<1x5x6xf32>) mask(%m : !m)
+      outs(%z, %k : tensor<2x2x9xi32>, tensor<2x2x9x6xbf16>) -> tensor<2x2x9xi32>, tensor<2x2x9x6xbf16>
+  return %0#0, %0#1 : tensor<2x2x9xi32>, tensor<2x2x9x6xbf16>
+}

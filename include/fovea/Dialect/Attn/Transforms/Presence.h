@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_PRESENCE_H
-#define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_PRESENCE_H
+#ifndef FOVEA_DIALECT_ATTN_TRANSFORMS_PRESENCE_H
+#define FOVEA_DIALECT_ATTN_TRANSFORMS_PRESENCE_H
 
 #include "mlir/IR/Builders.h"
 
@@ -38,4 +38,4 @@ mlir::Value createTokenLogWeights(mlir::OpBuilder &builder, mlir::Location loc,
 
 } // namespace fovea::attn::detail
 
-#endif // FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_PRESENCE_H
+#endif // FOVEA_DIALECT_ATTN_TRANSFORMS_PRESENCE_H

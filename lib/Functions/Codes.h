@@ -1,0 +1,39 @@
+//===- Codes.h - Codes of codewords -----------------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_CODES_H
+#define FOVEA_LIB_FUNCTIONS_CODES_H
+
+#include "Memory.h"
+
+namespace fovea::functions {
+
+/// An array of codes as operations take it: of i32, or a copy of one of i64.
+/// Owns the copy: lives as long as the call.
+class Codes {
+public:
+  /// Any other array is left as it is.
+  Codes(Checker &check, llvm::StringRef name, const TensorRef &array,
+        Target target);
+
+  static bool areCodes(const TensorRef &array) {
+    return array.elementType == ElementType::I32 ||
+           array.elementType == ElementType::I64;
+  }
+  const TensorRef &get() const { return array; }
+
+private:
+  void narrow(Checker &check, llvm::StringRef name);
+
+  TensorRef array;
+  OwnedTensor memory;
+};
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_CODES_H

@@ -56,14 +56,12 @@ def write(case):
         return value
 
     q, k, v = take("%q", (B, H, N, D)), take("%k", (B, G, M, D)), take("%v", (B, G, M, E))
-    scale, inner, outer = case["scale"], 1.0, 1.0
-    if scale == "both":
-        inner = D**-0.25
-    elif scale == "query":
+    scale = case["scale"]
+    if scale == "query":
         q = w.scale(q, 1 / math.sqrt(D))
     k, v = repeat(w, k, H), repeat(w, v, H)
     if scale == "both":
-        q, k = w.scale(q, inner), w.scale(k, inner)
+        q, k = w.scale(q, D**-0.25), w.scale(k, D**-0.25)
     if case["product"] == "batch":
         s = w.batch_matmul(w.reshape(q, [B * H, N, D]), w.transpose(w.reshape(k, [B * H, M, D]), (0, 2, 1)))
         s = w.reshape(s, [B, H, N, M])

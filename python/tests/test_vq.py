@@ -167,7 +167,10 @@ REFUSED = {
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
     "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found extent 1 in dimension 3, needed 16"),
-    "codes of another type": ({"k": np.zeros((1, 2, 37), np.int16)}, "k: found element type int16, needed that of q, or int32 or int64 for codes"),
+    "codes of another type": (
+        {"k": np.zeros((1, 2, 37), np.int16)},
+        "k: found element type int16, needed that of q, or int32 or int64 for codes",
+    ),
     "codes of another rank": ({"k": np.zeros((1, 2, 37, 1), np.int32)}, r"k: found rank 4, needed rank 3 \[B,G,N\]"),
     "codes of another length": ({"k": np.zeros((1, 2, 36), np.int32)}, "k: found length 36, needed 37"),
     "weighting": ({"weighting": "linear"}, "weighting: found 'linear', needed 'softmax' or 'squared_relu'"),

@@ -79,7 +79,8 @@ def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False, replace_below
              f" {{rate = 0.9 : f64, replace_below = {replace_below} : f64}} -> {c}, {s}, {f}\n")
     results += [("%l", w), ("%u#0", c), ("%u#1", s), ("%u#2", f)]
     types = ", ".join(type for _, type in results)
-    return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}, %e: tensor<i32>, %seed: tensor<i64>) -> ({types}) {{\n{body}"
+    return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}, %e: tensor<i32>, %seed: tensor<i64>)"
+            f" -> ({types}) {{\n{body}"
             f"  return {', '.join(name for name, _ in results)} : {types}\n}}\n")
 
 

@@ -22,9 +22,8 @@ runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
              const Options &options, bool readsNothing) {
   Shape rows = arguments.rows();
   ElementType type = arguments.q.elementType;
-  call.result(check, "output", type, arguments.output(), options.output);
-  call.resultIf(options.returnLse, check, "lse", getStateType(type), rows,
-                options.lse);
+  call.result(check, "output", type, arguments.output());
+  call.resultIf(options.returnLse, check, "lse", getStateType(type), rows);
   llvm::Expected<llvm::SmallVector<OwnedTensor>> results =
       call.runChecked(check, llvm::is_contained(rows, 0) || readsNothing,
                       {0.0, -std::numeric_limits<double>::infinity()});
@@ -37,12 +36,12 @@ runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
   return result;
 }
 
-/// What a gradient needs of the forward function, and where it goes.
+/// What a gradient needs of the forward function.
 struct Backward {
   const TensorRef &dOut;
+  const std::optional<TensorRef> &dLse;
   /// Unless they are computed again.
   const TensorRef *out = nullptr, *lse = nullptr;
-  const std::optional<TensorRef> &dLse, &dQ, &dK, &dV;
 };
 
 /// Adds them to `call`; the gradients of q, k and v are the first results.
@@ -59,9 +58,9 @@ inline void addBackward(Call &call, Checker &check,
   if (backward.out)
     call.operandIf(
         check.likeIf("d_lse", backward.dLse, state, arguments.rows()));
-  call.result(check, "d_q", type, q.shape, backward.dQ);
-  call.result(check, "d_k", type, k.shape, backward.dK);
-  call.result(check, "d_v", type, v.shape, backward.dV);
+  call.result(check, "d_q", type, q.shape);
+  call.result(check, "d_k", type, k.shape);
+  call.result(check, "d_v", type, v.shape);
 }
 
 } // namespace fovea::functions

@@ -31,7 +31,8 @@ void Call::addToKey(ElementType type, ArrayRef<int64_t> shape) {
   addToKey(shape.data(), shape.size() * sizeof(int64_t));
 }
 
-Call::Call(StringRef op, Target target) : op(op), target(target) {
+Call::Call(StringRef op, Target target, const ResultMemory &memory)
+    : op(op), target(target), memory(memory) {
   // What no text begins with that compiles.
   key += '\1';
   key += op;
@@ -111,19 +112,15 @@ void Call::flag(StringLiteral name, bool isSet) {
 
 void Call::resultIf(bool isWanted, Checker &check, StringRef name,
                     ElementType type, ArrayRef<int64_t> shape,
-                    const std::optional<TensorRef> &given) {
+                    std::optional<unsigned> place) {
   initSegments.push_back(isWanted);
   addToKey(isWanted);
   if (!isWanted)
     return;
   Destination destination{name.str(), type, Shape(shape)};
-  if (given) {
-    Argument buffer(name, *given);
-    check.elementType(buffer, {type});
-    check.match(name, "shape", buffer.shape, shape);
-    check.writable(buffer);
-    destination.buffer = buffer;
-  }
+  destination.buffer =
+      getPlace(check, memory, place.value_or(numResults), type, shape, target);
+  ++numResults;
   addToKey(type, shape);
   destinations.push_back(std::move(destination));
 }
@@ -151,6 +148,9 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
       addToKey(argument.elementType, argument.shape);
     } else {
       destination.from = addArgument(argument);
+      destination.buffer =
+          getPlace(check, memory, numResults++, argument.elementType,
+                   argument.shape, target);
     }
     destinations.push_back(std::move(destination));
   }
@@ -164,29 +164,26 @@ bool Call::isOnHost() const {
   return target == Target::CPU || target == Target::Reference;
 }
 
+bool Call::isInBuffer(const Destination &destination) const {
+  return destination.buffer && (destination.isUpdated || isOnHost() ||
+                                isOnDevice(destination.buffer->data, target));
+}
+
 bool Call::takesStrides(const Argument &argument) const {
   return isOnHost() && !argument.isContiguous() && argument.hasContiguousRows();
 }
 
-Error Call::checkOverlaps() const {
-  for (auto [index, destination] : enumerate(destinations)) {
+Error Call::checkOverlaps(ArrayRef<Destination> written,
+                          ArrayRef<Argument> more) const {
+  for (auto [index, destination] : enumerate(written)) {
     if (!destination.buffer)
       continue;
-    auto check = [&, &name = destination.name,
-                  &buffer = *destination.buffer](const Argument &other) {
-      return overlap(buffer.getRef(), other.getRef())
-                 ? createStringError(
-                       std::make_error_code(std::errc::invalid_argument),
-                       name + ": found memory that overlaps " + other.name +
-                           ", needed memory of its own")
-                 : Error::success();
-    };
-    for (const Argument &argument : arguments)
-      if (Error error = check(argument))
+    for (const Argument &argument : concat<const Argument>(arguments, more))
+      if (Error error = checkSeparate(*destination.buffer, argument))
         return error;
-    for (const Destination &other : ArrayRef(destinations).take_front(index))
+    for (const Destination &other : written.take_front(index))
       if (other.buffer)
-        if (Error error = check(*other.buffer))
+        if (Error error = checkSeparate(*destination.buffer, *other.buffer))
           return error;
   }
   return Error::success();
@@ -262,11 +259,31 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   return isInputError ? toArgumentError(std::move(error)) : std::move(error);
 }
 
+SmallVector<OwnedTensor>
+Call::collect(ArrayRef<Destination> written,
+              function_ref<bool(const Destination &)> isInPlace,
+              MutableArrayRef<OwnedTensor> returned) {
+  SmallVector<OwnedTensor> results;
+  auto *next = returned.begin();
+  for (const Destination &destination : written) {
+    if (destination.isUpdated)
+      continue;
+    if (!destination.buffer) {
+      results.push_back(std::move(*next++));
+      continue;
+    }
+    if (!isInPlace(destination))
+      copyElements((next++)->getRef(), destination.buffer->getRef());
+    results.push_back(getView(destination.buffer->getRef()));
+  }
+  return results;
+}
+
 Expected<SmallVector<OwnedTensor>> Call::run() {
   if (DescribeScope::isActive())
     return describe();
   place();
-  if (Error error = checkOverlaps())
+  if (Error error = checkOverlaps(destinations))
     return error;
   CompileOptions options;
   options.target = target;
@@ -276,36 +293,42 @@ Expected<SmallVector<OwnedTensor>> Call::run() {
   SmallVector<OwnedTensor, 4> returned;
   if (Error error = invoke(*kernel, {}, returned))
     return error;
-
-  SmallVector<OwnedTensor> results;
-  auto *next = returned.begin();
-  for (const Destination &destination : destinations) {
-    if (destination.isUpdated)
-      continue;
-    if (!destination.buffer) {
-      results.push_back(std::move(*next++));
-      continue;
-    }
-    if (!isInBuffer(destination)) {
-      copyElements(next->getRef(), destination.buffer->getRef());
-      ++next;
-    }
-    results.push_back(getView(destination.buffer->getRef()));
-  }
-  return results;
+  return collect(
+      destinations,
+      [&](const Destination &destination) { return isInBuffer(destination); },
+      returned);
 }
 
 Expected<SmallVector<OwnedTensor>>
-Call::runGradient(ArrayRef<int64_t> wanted, const Argument &gradient) const {
+Call::runGradient(Checker &check, const ResultMemory &places,
+                  ArrayRef<int64_t> wanted, const Argument &gradient) const {
+  SmallVector<Destination, 2> gradients;
+  checkPlaces(check, places, wanted.size());
+  for (auto [place, index] : enumerate(wanted)) {
+    const Argument &argument = arguments[index];
+    Destination destination{argument.name, argument.elementType,
+                            argument.shape};
+    destination.buffer = getPlace(check, places, place, argument.elementType,
+                                  argument.shape, target);
+    // Differentiated functions return what they compute.
+    if (destination.buffer && !check.hasFailed())
+      checkOnHost(check, destination.buffer->name, destination.buffer->data,
+                  target);
+    gradients.push_back(std::move(destination));
+  }
+  if (check.hasFailed())
+    return check.takeError();
   if (DescribeScope::isActive()) {
     if (Error error = checkShapes())
       return error;
-    SmallVector<OwnedTensor> gradients;
-    for (int64_t number : wanted)
-      gradients.push_back(DescribeScope::makeAbstract(
-          arguments[number].elementType, arguments[number].shape));
-    return gradients;
+    SmallVector<OwnedTensor> described;
+    for (const Destination &each : gradients)
+      described.push_back(
+          DescribeScope::makeAbstract(each.elementType, each.shape));
+    return described;
   }
+  if (Error error = checkOverlaps(gradients, gradient))
+    return error;
   CompileOptions options;
   options.target = target;
   options.vjp.emplace();
@@ -316,7 +339,8 @@ Call::runGradient(ArrayRef<int64_t> wanted, const Argument &gradient) const {
   SmallVector<OwnedTensor> returned;
   if (Error error = invoke(*kernel, gradient, returned))
     return error;
-  return returned;
+  return collect(
+      gradients, [](const Destination &) { return false; }, returned);
 }
 
 Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
@@ -341,6 +365,7 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
 
 Expected<SmallVector<OwnedTensor>>
 Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) {
+  checkPlaces(check, memory, numResults);
   if (check.hasFailed())
     return check.takeError();
   if (!isEmpty || DescribeScope::isActive())
@@ -348,5 +373,7 @@ Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) {
   if (Error error = checkShapes())
     return error;
   place();
+  if (Error error = checkOverlaps(destinations))
+    return error;
   return fill(values);
 }

@@ -47,8 +47,8 @@ using AttributeValue =
 /// added makes a key; IR is built only for a key without a kernel.
 class Call {
 public:
-  /// `op` is the operation without its "attn.".
-  Call(llvm::StringRef op, Target target);
+  /// `op` is the operation without its "attn.". Results go to `memory`.
+  Call(llvm::StringRef op, Target target, const ResultMemory &memory = {});
 
   // Operands, in the order in which the operation declares them.
 
@@ -72,16 +72,17 @@ public:
 
   // Destinations, in the order in which the operation declares them.
 
-  /// A result, in the memory of `given` or in new memory.
+  /// A result, in the memory for the result that the function returns as number
+  /// `place`, by default as the next one.
   void result(Checker &check, llvm::StringRef name, ElementType type,
               llvm::ArrayRef<int64_t> shape,
-              const std::optional<TensorRef> &given = {}) {
-    resultIf(true, check, name, type, shape, given);
+              std::optional<unsigned> place = {}) {
+    resultIf(true, check, name, type, shape, place);
   }
   /// One destination that is left out, or a result where it is not.
   void resultIf(bool isWanted, Checker &check, llvm::StringRef name,
                 ElementType type, llvm::ArrayRef<int64_t> shape,
-                const std::optional<TensorRef> &given = {});
+                std::optional<unsigned> place = {});
   /// One destination of as many results, called `prefix` and their names.
   void results(Checker &check, llvm::StringRef prefix,
                llvm::ArrayRef<Argument> like);
@@ -109,10 +110,11 @@ public:
       return results.takeError();
     return toMembers<Result>(*results, std::make_index_sequence<count>());
   }
-  /// The gradients of the arguments with the numbers `wanted`, from that of the
-  /// first result.
+  /// The gradients of the arguments with the numbers `wanted`, which go to
+  /// `memory`, from that of the first result; nothing if a check has failed.
   llvm::Expected<llvm::SmallVector<OwnedTensor>>
-  runGradient(llvm::ArrayRef<int64_t> wanted, const Argument &gradient) const;
+  runGradient(Checker &check, const ResultMemory &memory,
+              llvm::ArrayRef<int64_t> wanted, const Argument &gradient) const;
 
   /// What computes results of arguments and destinations, instead of one
   /// operation.
@@ -151,12 +153,11 @@ private:
     AttributeValue value;
   };
 
-  /// Whether kernels run on the host: those of others have results of their
-  /// own, which are copied to memory of the caller, and take contiguous arrays.
+  /// Whether kernels run on the host, where they take strides.
   bool isOnHost() const;
-  bool isInBuffer(const Destination &destination) const {
-    return destination.buffer && (destination.isUpdated || isOnHost());
-  }
+  /// Whether the kernel writes to memory of the caller. Results of others are
+  /// copied there.
+  bool isInBuffer(const Destination &destination) const;
   /// Whether the kernel takes the strides of `argument`, of any number, from
   /// the caller. Others are contiguous, or copied.
   bool takesStrides(const Argument &argument) const;
@@ -166,8 +167,10 @@ private:
   llvm::Expected<llvm::SmallVector<OwnedTensor>> describe() const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
-  /// Fails where a kernel would write to what it still has to read.
-  llvm::Error checkOverlaps() const;
+  /// Fails where the results in `written` lie in what is read, arguments and
+  /// `more`, or in one another.
+  llvm::Error checkOverlaps(llvm::ArrayRef<Destination> written,
+                            llvm::ArrayRef<Argument> more = {}) const;
   llvm::Expected<Kernel> getKernel(const CompileOptions &options) const;
   /// Compiles the function for a key that has no kernel yet.
   llvm::Expected<Kernel> compileFunction(const CompileOptions &options) const;
@@ -177,6 +180,12 @@ private:
   /// Runs `kernel` on the arguments, those in `more` and the destinations.
   llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
                      llvm::SmallVectorImpl<OwnedTensor> &returned) const;
+  /// The results in `written`: views of memory of the caller, where what the
+  /// kernel has `returned` is copied to unless it lies there, or that itself.
+  static llvm::SmallVector<OwnedTensor>
+  collect(llvm::ArrayRef<Destination> written,
+          llvm::function_ref<bool(const Destination &)> isInPlace,
+          llvm::MutableArrayRef<OwnedTensor> returned);
 
   void addToKey(const void *data, size_t size);
   template <typename T> void addToKey(const T &value) {
@@ -186,6 +195,8 @@ private:
 
   std::string op;
   Target target;
+  ResultMemory memory;
+  unsigned numResults = 0;
   Body body;
   llvm::SmallString<512> key;
   llvm::SmallVector<Argument, 6> arguments;

@@ -197,11 +197,12 @@ Call::compileFunction(const CompileOptions &options) const {
   for (const Destination &destination : destinations) {
     auto type = RankedTensorType::get(
         destination.shape, convertType(&context, destination.elementType));
+    Value memory = isInBuffer(destination) ? Value(*buffer++) : Value();
     if (destination.from)
       inits.push_back(given[*destination.from]);
-    else if (isInBuffer(destination))
+    else if (memory)
       inits.push_back(bufferization::ToTensorOp::create(
-          b, loc, type, *buffer++, /*restrict=*/true, /*writable=*/true));
+          b, loc, type, memory, /*restrict=*/true, /*writable=*/true));
     else
       inits.push_back(tensor::EmptyOp::create(b, loc, destination.shape,
                                               type.getElementType()));

@@ -107,12 +107,11 @@ static Value countKeys(ImplicitLocOpBuilder &b, const Argument &keys,
   return arith::MaximumFOp::create(b, total, one);
 }
 
-llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
-                                                   const TensorRef &kHat,
-                                                   Target target,
-                                                   const TokenOptions &tokens) {
+llvm::Expected<OwnedTensor>
+fovea::commitment_loss(const TensorRef &k, const TensorRef &kHat, Target target,
+                       const TokenOptions &tokens, const ResultMemory &out) {
   Checker check;
-  Call call("commitment_loss", target);
+  Call call("commitment_loss", target, out);
   Argument keys = addKeys(call, check, k, kHat);
   TokenMask mask = addMask(call, check, keys, tokens, target);
   call.result(check, "loss", getStateType(keys.elementType), {});
@@ -140,12 +139,11 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss(const TensorRef &k,
   return call.runFor<OwnedTensor, 1>(check);
 }
 
-llvm::Expected<OwnedTensor>
-fovea::commitment_loss_backward(double dLoss, const TensorRef &k,
-                                const TensorRef &kHat, Target target,
-                                const TokenOptions &tokens) {
+llvm::Expected<OwnedTensor> fovea::commitment_loss_backward(
+    double dLoss, const TensorRef &k, const TensorRef &kHat, Target target,
+    const TokenOptions &tokens, const ResultMemory &out) {
   Checker check;
-  Call call("commitment_loss_backward", target);
+  Call call("commitment_loss_backward", target, out);
   Argument keys = addKeys(call, check, k, kHat);
   check.number("d_loss", dLoss);
   // An argument: another number is no other kernel.

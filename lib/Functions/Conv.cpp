@@ -84,7 +84,7 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
   Argument q = check.operand("query", "q", queries),
            k = check.operand("key", "k", keys);
   check.notEmpty(q);
-  Call call("conv_recover", options.target);
+  Call call("conv_recover", options.target, options.out);
   call.operands({q, k});
   call.operandIf(/*lengths=*/std::nullopt);
   addSearch(call, check, search, q);
@@ -93,9 +93,9 @@ Expected<ConvBases> fovea::conv_recover(const TensorRef &queries,
   sizes.push_back(search.numBasis);
   Shape bases = sizes;
   bases.push_back(q.shape[2]);
-  call.result(check, "b", getStateType(q.elementType), bases, options.b);
-  call.result(check, "sizes", ElementType::I32, sizes, options.sizes);
-  call.result(check, "found", ElementType::I32, heads, options.found);
+  call.result(check, "b", getStateType(q.elementType), bases);
+  call.result(check, "sizes", ElementType::I32, sizes);
+  call.result(check, "found", ElementType::I32, heads);
   return call.runFor<ConvBases, 3>(check);
 }
 
@@ -125,14 +125,14 @@ Expected<ConvApplyResult> fovea::conv_apply(const TensorRef &bases,
                                             const ConvApplyOptions &options) {
   Checker check("conv_apply");
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
-  Call call("conv_apply", options.target);
+  Call call("conv_apply", options.target, options.out);
   call.operands({b, sizes, v});
   addAlgorithm(call, check, options.algorithm, b.shape[2]);
   addBlock(call, check, options.block, options.algorithm);
   Shape heads(ArrayRef(b.shape).take_front(2));
   call.result(check, "output", v.elementType,
-              {heads[0], heads[1], v.shape[2], v.shape[3]}, options.output);
-  call.result(check, "recomputed", ElementType::I32, heads, options.recomputed);
+              {heads[0], heads[1], v.shape[2], v.shape[3]});
+  call.result(check, "recomputed", ElementType::I32, heads);
   return call.runFor<ConvApplyResult, 2>(check);
 }
 
@@ -166,16 +166,15 @@ Expected<ConvResult> fovea::conv(const TensorRef &queries,
   Checker check("conv");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
-  Call call("conv", options.target);
+  Call call("conv", options.target, options.out);
   call.operands({q, k, v});
   TokenMask mask = readMask(check, q, options);
   call.operandIf(mask.get());
   addConv(call, check, search, q, options);
   ArrayRef<int64_t> heads = ArrayRef(q.shape).take_front(2);
-  call.result(check, "output", q.elementType, arguments.output(),
-              options.output);
-  call.result(check, "found", ElementType::I32, heads, options.found);
-  call.result(check, "recomputed", ElementType::I32, heads, options.recomputed);
+  call.result(check, "output", q.elementType, arguments.output());
+  call.result(check, "found", ElementType::I32, heads);
+  call.result(check, "recomputed", ElementType::I32, heads);
   return call.runFor<ConvResult, 3>(check);
 }
 
@@ -190,15 +189,15 @@ fovea::conv_apply_backward(const TensorRef &dOut, const TensorRef &bases,
                            const ConvApplyBackwardOptions &options) {
   Checker check("conv_apply_backward");
   const auto [b, sizes, v] = checkBases(check, bases, basisSizes, values);
-  Call call("conv_apply_backward", options.target);
+  Call call("conv_apply_backward", options.target, options.gradients);
   call.operands({b, sizes, v});
   addAlgorithm(call, check, options.algorithm, b.shape[2]);
   addBlock(call, check, options.block, options.algorithm);
   Shape output{b.shape[0], b.shape[1], v.shape[2], v.shape[3]};
   call.operand(check.like("out", out, v.elementType, output));
   call.operand(check.like("d_out", dOut, v.elementType, output));
-  call.result(check, "d_b", b.elementType, b.shape, options.dB);
-  call.result(check, "d_v", v.elementType, v.shape, options.dV);
+  call.result(check, "d_b", b.elementType, b.shape);
+  call.result(check, "d_v", v.elementType, v.shape);
   return call.runFor<ConvApplyGradients, 2>(check);
 }
 
@@ -215,12 +214,12 @@ fovea::conv_recover_backward(const TensorRef &dB, const TensorRef &queries,
   check.match("d_b", "shape", gradient.shape,
               {q.shape[0], q.shape[1], gradient.shape[2], q.shape[2]});
   Argument sizes = checkSizes(check, basisSizes, gradient);
-  Call call("conv_recover_backward", options.target);
+  Call call("conv_recover_backward", options.target, options.gradients);
   call.operands({q, k, sizes});
   call.operand(gradient);
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  call.result(check, "d_q", q.elementType, q.shape, options.dQ);
-  call.result(check, "d_k", k.elementType, k.shape, options.dK);
+  call.result(check, "d_q", q.elementType, q.shape);
+  call.result(check, "d_k", k.elementType, k.shape);
   return call.runFor<ConvGradients, 2>(check);
 }
 
@@ -232,15 +231,15 @@ fovea::conv_backward(const TensorRef &dOut, const TensorRef &queries,
   Checker check("conv_backward");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
-  Call call("conv_backward", options.target);
+  Call call("conv_backward", options.target, options.gradients);
   call.operands({q, k, v});
   TokenMask mask = readMask(check, q, options);
   call.operandIf(mask.get());
   addConv(call, check, search, q, options);
   call.operand(check.like("out", out, q.elementType, arguments.output()));
   call.operand(check.like("d_out", dOut, q.elementType, arguments.output()));
-  call.result(check, "d_q", q.elementType, q.shape, options.dQ);
-  call.result(check, "d_k", k.elementType, k.shape, options.dK);
-  call.result(check, "d_v", v.elementType, v.shape, options.dV);
+  call.result(check, "d_q", q.elementType, q.shape);
+  call.result(check, "d_k", k.elementType, k.shape);
+  call.result(check, "d_v", v.elementType, v.shape);
   return call.runFor<ConvGradients, 3>(check);
 }

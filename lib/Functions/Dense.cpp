@@ -47,7 +47,7 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
                                        const DenseOptions &options) {
   Checker check("dense");
   Checker::Attention arguments = check.attention(q, k, v);
-  Call call("dense", options.target);
+  Call call("dense", options.target, options.out);
   std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   return runAttention(call, check, arguments, options, readsNothing);
@@ -60,12 +60,10 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
                       const DenseBackwardOptions &options) {
   Checker check("dense_backward");
   Checker::Attention arguments = check.attention(q, k, v);
-  Call call("dense_backward", options.target);
+  Call call("dense_backward", options.target, options.gradients);
   std::optional<Argument> terms[2];
   bool readsNothing = addDense(call, check, arguments, options, terms);
-  addBackward(
-      call, check, arguments,
-      {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
+  addBackward(call, check, arguments, {dOut, options.dLse, &out, &lse});
   for (const std::optional<Argument> &term : terms)
     call.results(check, "d_", term ? ArrayRef(*term) : ArrayRef<Argument>());
   Expected<SmallVector<OwnedTensor>> results =

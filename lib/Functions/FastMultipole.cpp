@@ -163,7 +163,7 @@ fovea::fast_multipole(const TensorRef &queries, const TensorRef &keys,
   Checker check("fast_multipole");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
-  Call call("fast_multipole", options.target);
+  Call call("fast_multipole", options.target, options.out);
   addAttention(call, check, arguments, group, options);
   if (!options.multiplicity)
     call.attribute("multiplicity", false);
@@ -182,7 +182,7 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
     const SummaryWeights &valueWeights, int64_t group,
     const FastMultipoleLinearOptions &options) {
   Checker check("fast_multipole_linear");
-  Call call("fast_multipole_linear", options.target);
+  Call call("fast_multipole_linear", options.target, options.out);
   addLookahead(call, check, options);
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
@@ -194,8 +194,7 @@ Expected<OwnedTensor> fovea::fast_multipole_linear(
   TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
   families.addToCall();
   call.operandIf(mask.get());
-  call.result(check, "output", q.elementType, arguments.output(),
-              options.output);
+  call.result(check, "output", q.elementType, arguments.output());
   return call.runFor<OwnedTensor, 1>(check, is_contained(arguments.rows(), 0));
 }
 
@@ -235,7 +234,7 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
   Checker check("fast_multipole_backward");
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
-  Call call("fast_multipole_backward", options.target);
+  Call call("fast_multipole_backward", options.target, options.gradients);
   addAttention(call, check, arguments, group, options);
   if (!options.multiplicity)
     call.attribute("multiplicity", false);
@@ -243,9 +242,8 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_backward(
   families.add("key", keyWeights, k);
   families.add("value", valueWeights, v);
   TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
-  return runBackward(
-      call, check, arguments, families, mask,
-      {dOut, &out, &lse, options.dLse, options.dQ, options.dK, options.dV});
+  return runBackward(call, check, arguments, families, mask,
+                     {dOut, options.dLse, &out, &lse});
 }
 
 Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
@@ -254,7 +252,8 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
     const SummaryWeights &keyWeights, const SummaryWeights &valueWeights,
     int64_t group, const FastMultipoleLinearBackwardOptions &options) {
   Checker check("fast_multipole_linear_backward");
-  Call call("fast_multipole_linear_backward", options.target);
+  Call call("fast_multipole_linear_backward", options.target,
+            options.gradients);
   addLookahead(call, check, options);
   Checker::Attention arguments = check.attention(queries, keys, values);
   const auto &[q, k, v] = arguments;
@@ -265,6 +264,5 @@ Expected<FastMultipoleGradients> fovea::fast_multipole_linear_backward(
   families.add("value", valueWeights, v);
   TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
   return runBackward(call, check, arguments, families, mask,
-                     {dOut, nullptr, nullptr, std::nullopt, options.dQ,
-                      options.dK, options.dV});
+                     {dOut, std::nullopt});
 }

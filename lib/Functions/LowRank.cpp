@@ -61,9 +61,9 @@ Expected<OwnedTensor>
 fovea::polynomial_features(const TensorRef &x, int64_t degree, double scale,
                            const PolynomialFeaturesOptions &options) {
   Checker check("polynomial_features");
-  Call call("polynomial_features", options.target);
+  Call call("polynomial_features", options.target, options.out);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
-  call.result(check, "output", rows.elementType, shape, options.output);
+  call.result(check, "output", rows.elementType, shape);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -72,10 +72,10 @@ fovea::polynomial_features_backward(const TensorRef &dOut, const TensorRef &x,
                                     int64_t degree, double scale,
                                     const PolynomialFeaturesOptions &options) {
   Checker check("polynomial_features_backward");
-  Call call("polynomial_features_backward", options.target);
+  Call call("polynomial_features_backward", options.target, options.out);
   const auto [rows, shape] = addFeatures(call, check, x, degree, scale);
   call.operand(check.like("d_out", dOut, rows.elementType, shape));
-  call.result(check, "output", rows.elementType, rows.shape, options.output);
+  call.result(check, "output", rows.elementType, rows.shape);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -181,11 +181,10 @@ Expected<OwnedTensor> fovea::low_rank(const TensorRef &u1, const TensorRef &u2,
                                       const TensorRef &v, const RowMask &mask,
                                       const LowRankOptions &options) {
   Checker check("low_rank");
-  Call call("low_rank", options.target);
+  Call call("low_rank", options.target, options.out);
   Factors factors = addFactors(call, check, u1, u2, v, mask);
   FactorMasks masks(call, check, factors, options);
-  call.result(check, "output", factors.u1.elementType, factors.output(),
-              options.output);
+  call.result(check, "output", factors.u1.elementType, factors.output());
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -195,15 +194,15 @@ fovea::low_rank_backward(const TensorRef &dOut, const TensorRef &left,
                          const TensorRef &out, const RowMask &mask,
                          const LowRankBackwardOptions &options) {
   Checker check("low_rank_backward");
-  Call call("low_rank_backward", options.target);
+  Call call("low_rank_backward", options.target, options.gradients);
   Factors factors = addFactors(call, check, left, right, values, mask);
   const auto &[u1, u2, v] = factors;
   FactorMasks masks(call, check, factors, options);
   ElementType type = u1.elementType;
   call.operand(check.like("out", out, type, factors.output()));
   call.operand(check.like("d_out", dOut, type, factors.output()));
-  call.result(check, "d_u1", type, u1.shape, options.dU1);
-  call.result(check, "d_u2", type, u2.shape, options.dU2);
-  call.result(check, "d_v", type, v.shape, options.dV);
+  call.result(check, "d_u1", type, u1.shape);
+  call.result(check, "d_u2", type, u2.shape);
+  call.result(check, "d_v", type, v.shape);
   return call.runFor<LowRankGradients, 3>(check);
 }

@@ -127,6 +127,39 @@ Expected<TensorRef> functions::prepare(const Argument &argument,
   return copy.getRef();
 }
 
+std::optional<Argument>
+functions::getPlace(Checker &check, const ResultMemory &memory, size_t place,
+                    ElementType type, ArrayRef<int64_t> shape, Target target) {
+  if (place >= memory.getPlaces().size() || !memory.getPlaces()[place].array)
+    return std::nullopt;
+  const auto &[name, array] = memory.getPlaces()[place];
+  Argument buffer(name, *array);
+  check.elementType(buffer, {type});
+  check.match(name, "shape", buffer.shape, shape);
+  check.writable(buffer);
+  if (!check.hasFailed() && !buffer.isContiguous() &&
+      isOnDevice(buffer.data, target))
+    check.fail(name + ": found an array with gaps or in another order on a "
+                      "GPU, needed a contiguous one");
+  return buffer;
+}
+
+void functions::checkPlaces(Checker &check, const ResultMemory &memory,
+                            size_t numResults) {
+  size_t found = memory.getPlaces().size();
+  check.check(found == 0 || found == numResults,
+              memory.getName() + ": found " + Twine(found) +
+                  (found == 1 ? " array" : " arrays") + ", needed " +
+                  Twine(numResults));
+}
+
+Error functions::checkSeparate(const Argument &written, const Argument &other) {
+  if (!overlap(written.getRef(), other.getRef()))
+    return Error::success();
+  return makeError(written.name + ": found memory that overlaps " + other.name +
+                   ", needed memory of its own");
+}
+
 OwnedTensor functions::getView(const TensorRef &array) {
   return OwnedTensor(
       nullptr, [](void *) {}, array.data, array.elementType, array.shape,

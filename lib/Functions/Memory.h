@@ -11,6 +11,7 @@
 
 #include "Arguments.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/ResultMemory.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace fovea::functions {
@@ -33,6 +34,17 @@ void copyElements(const TensorRef &from, const TensorRef &to);
 
 /// Makes every element the number `value`.
 void fillElements(const TensorRef &array, double value);
+
+/// The memory for result `place`, if there is any, checked.
+std::optional<Argument> getPlace(Checker &check, const ResultMemory &memory,
+                                 size_t place, ElementType type,
+                                 llvm::ArrayRef<int64_t> shape, Target target);
+
+/// Fails unless there is memory for all results or none.
+void checkPlaces(Checker &check, const ResultMemory &memory, size_t numResults);
+
+/// Fails where `written` lies in what is read or written by others.
+llvm::Error checkSeparate(const Argument &written, const Argument &other);
 
 /// A view of memory that somebody else owns.
 OwnedTensor getView(const TensorRef &array);

@@ -43,16 +43,13 @@ Expected<QuantizeResult> fovea::quantize(const TensorRef &k,
   Argument keys = checkKeys(check, k);
   Argument words = checkSets(check, "codebook", codebook, keys);
   TokenMask mask(check, options, keys.shape[0], keys.shape[2], options.target);
-  Call call("quantize", options.target);
+  Call call("quantize", options.target, options.out);
   call.operands({keys, words});
   call.operandIf(mask.get());
   call.result(check, "codes", ElementType::I32,
-              ArrayRef(keys.shape).drop_back(), options.codes);
-  call.result(check, "quantized", keys.elementType, keys.shape,
-              options.quantized);
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<SmallVector<OwnedTensor>> results = call.run();
+              ArrayRef(keys.shape).drop_back(), /*place=*/1);
+  call.result(check, "quantized", keys.elementType, keys.shape, /*place=*/0);
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
   return QuantizeResult{std::move((*results)[1]), std::move((*results)[0])};
@@ -79,7 +76,7 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
                "at least 0");
   check.number("replace_below", options.replaceBelow, options.replaceBelow >= 0,
                "at least 0");
-  Call call("codebook_update", options.target);
+  Call call("codebook_update", options.target, options.out);
   call.operands({keys, keyCodes});
   // An argument: another seed is no other kernel.
   int64_t seed = options.seed;
@@ -92,7 +89,7 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
   call.attribute("replace_below", options.replaceBelow);
   call.result(check, "codebook",
               options.wide ? keySums.elementType : keys.elementType,
-              keySums.shape, options.codebook);
+              keySums.shape);
   call.update(check, keySums, inPlace);
   call.update(check, keyCounts, inPlace);
   return call.runFor<Result, count>(check);

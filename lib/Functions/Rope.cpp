@@ -185,7 +185,7 @@ static Expected<OwnedTensor> runRope(Call &call, Checker &check,
                                      const Argument &rows,
                                      const RopeOptions &options) {
   addTurns(call, check, rows.shape[3], options);
-  call.result(check, "output", rows.elementType, rows.shape, options.output);
+  call.result(check, "output", rows.elementType, rows.shape);
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -194,7 +194,7 @@ Expected<OwnedTensor> fovea::rope(const TensorRef &x,
                                   const RopeOptions &options) {
   Checker check("rope");
   const auto [rows, part] = checkRope(check, "input", "x", x, positions);
-  Call call("rope", options.target);
+  Call call("rope", options.target, options.out);
   call.operands({rows, part});
   return runRope(call, check, rows, options);
 }
@@ -205,7 +205,7 @@ Expected<OwnedTensor> fovea::rope_backward(const TensorRef &dOut,
   Checker check("rope_backward");
   const auto [rows, part] =
       checkRope(check, "d_output", "d_out", dOut, positions);
-  Call call("rope_backward", options.target);
+  Call call("rope_backward", options.target, options.out);
   call.operand(part);
   call.operand(rows);
   return runRope(call, check, rows, options);

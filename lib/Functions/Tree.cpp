@@ -64,7 +64,7 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
   check.check(numNodes <= kMaxNodes, "c: found " + Twine(length) +
                                          " tokens, needed a tree of at most " +
                                          Twine(kMaxNodes) + " nodes");
-  Call call("tree_build", options.target);
+  Call call("tree_build", options.target, options.out);
   call.operand(tokens);
   TokenMask mask(check, options, batch, length, options.target);
   call.operandIf(mask.get());
@@ -82,18 +82,17 @@ Expected<Tree> fovea::tree_build(const TensorRef &c,
   return tree;
 }
 
-Expected<OwnedTensor>
-fovea::tree_materialize(const Tree &tree, Target target,
-                        const std::optional<TensorRef> &output) {
+Expected<OwnedTensor> fovea::tree_materialize(const Tree &tree, Target target,
+                                              const ResultMemory &out) {
   Checker check("tree_materialize");
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
-  Call call("tree_materialize", target);
+  Call call("tree_materialize", target, out);
   call.operand(Argument("tree", tree.nodes.getRef()));
   addTreeShape(call, tree);
   call.result(check, "output", tree.nodes.getElementType(),
-              getSequenceShape(tree), output);
+              getSequenceShape(tree));
   return call.runFor<OwnedTensor, 1>(check);
 }
 
@@ -109,7 +108,7 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
     return nodes.takeError();
-  Call call("tree_fetch", options.target);
+  Call call("tree_fetch", options.target, options.out);
   call.operand(Argument("tree", tree.nodes.getRef()));
   addNodes(call, *nodes);
   addCounts(call, tree);
@@ -117,10 +116,9 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
   call.flag("whole_segments", options.wholeSegments);
   ElementType type = tree.nodes.getElementType();
   call.result(check, "rows", type,
-              {tree.getBatch(), nodes->size(), tree.getWidth()}, options.rows);
+              {tree.getBatch(), nodes->size(), tree.getWidth()});
   call.resultIf(options.returnLogWeight, check, "log_weight",
-                getStateType(type), {tree.getBatch(), nodes->size()},
-                options.logWeight);
+                getStateType(type), {tree.getBatch(), nodes->size()});
   Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
@@ -213,7 +211,8 @@ static Error sortNodes(ArrayRef<int64_t> order, NodeList &nodes, Argument &rows,
 /// The result is the new nodes, unless they lie in those of the tree.
 static Expected<SmallVector<OwnedTensor>>
 runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
-          const TensorRef &rows, Target target, bool inPlace) {
+          const TensorRef &rows, Target target, bool inPlace,
+          const ResultMemory &out = {}) {
   Checker check("tree_update");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
@@ -239,7 +238,7 @@ runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
       return error;
   }
 
-  Call call("tree_update", target);
+  Call call("tree_update", target, out);
   call.operand(newRows);
   addNodes(call, *nodes);
   addCounts(call, tree);
@@ -258,10 +257,10 @@ Error fovea::tree_update(Tree &tree, const TensorRef &level,
 Expected<OwnedTensor> fovea::tree_updated(const Tree &tree,
                                           const TensorRef &level,
                                           const TensorRef &index,
-                                          const TensorRef &rows,
-                                          Target target) {
+                                          const TensorRef &rows, Target target,
+                                          const ResultMemory &out) {
   Expected<SmallVector<OwnedTensor>> nodes =
-      runUpdate(tree, level, index, rows, target, /*inPlace=*/false);
+      runUpdate(tree, level, index, rows, target, /*inPlace=*/false, out);
   if (!nodes)
     return nodes.takeError();
   return std::move((*nodes)[0]);

@@ -20,19 +20,11 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// The gradients of the arguments `wanted`, unless a check has failed.
-static Expected<SmallVector<OwnedTensor>>
-runGradient(const Call &call, Checker &check, ArrayRef<int64_t> wanted,
-            const Argument &gradient) {
-  if (check.hasFailed())
-    return check.takeError();
-  return call.runGradient(wanted, gradient);
-}
-
 static Expected<OwnedTensor> runGradient(const Call &call, Checker &check,
+                                         const ResultMemory &out,
                                          const Argument &gradient) {
   Expected<SmallVector<OwnedTensor>> gradients =
-      runGradient(call, check, {0}, gradient);
+      call.runGradient(check, out, {0}, gradient);
   if (!gradients)
     return gradients.takeError();
   return std::move((*gradients)[0]);
@@ -58,7 +50,8 @@ static Expected<OwnedTensor> getMask(const Tree &tree) {
 
 Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
                                                  const Tree &tree,
-                                                 Target target) {
+                                                 Target target,
+                                                 const ResultMemory &out) {
   Checker check("tree_build");
   checkTree(check, tree);
   if (check.hasFailed())
@@ -87,12 +80,12 @@ Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
   call.result(check, "tree", type, tree.nodes.getShape());
   call.resultIf(tree.hasCounts(), check, "counts", ElementType::I32,
                 ArrayRef(tree.nodes.getShape()).drop_back());
-  return runGradient(call, check, gradient);
+  return runGradient(call, check, out, gradient);
 }
 
-Expected<OwnedTensor> fovea::tree_materialize_backward(const TensorRef &dC,
-                                                       const Tree &tree,
-                                                       Target target) {
+Expected<OwnedTensor>
+fovea::tree_materialize_backward(const TensorRef &dC, const Tree &tree,
+                                 Target target, const ResultMemory &out) {
   Checker check("tree_materialize");
   checkTree(check, tree);
   if (check.hasFailed())
@@ -103,14 +96,13 @@ Expected<OwnedTensor> fovea::tree_materialize_backward(const TensorRef &dC,
   call.operand(Argument("tree", tree.nodes.getRef()));
   addTreeShape(call, tree);
   call.result(check, "output", type, gradient.shape);
-  return runGradient(call, check, gradient);
+  return runGradient(call, check, out, gradient);
 }
 
-Expected<OwnedTensor> fovea::tree_fetch_backward(const TensorRef &dRows,
-                                                 const Tree &tree,
-                                                 const TensorRef &level,
-                                                 const TensorRef &index,
-                                                 Target target) {
+Expected<OwnedTensor>
+fovea::tree_fetch_backward(const TensorRef &dRows, const Tree &tree,
+                           const TensorRef &level, const TensorRef &index,
+                           Target target, const ResultMemory &out) {
   Checker check("tree_fetch");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
@@ -125,13 +117,13 @@ Expected<OwnedTensor> fovea::tree_fetch_backward(const TensorRef &dRows,
   addTreeShape(call, tree);
   call.result(check, "rows", type, gradient.shape);
   call.resultIf(false, check, "log_weight", getStateType(type), {});
-  return runGradient(call, check, gradient);
+  return runGradient(call, check, out, gradient);
 }
 
 Expected<TreeUpdateGradients>
 fovea::tree_update_backward(const TensorRef &dTree, const Tree &tree,
                             const TensorRef &level, const TensorRef &index,
-                            Target target) {
+                            Target target, const GradientMemory &gradients) {
   Checker check("tree_update");
   Expected<NodeList> nodes = checkNodes(check, tree, level, index);
   if (!nodes)
@@ -148,10 +140,9 @@ fovea::tree_update_backward(const TensorRef &dTree, const Tree &tree,
   addTreeShape(call, tree);
   call.update(check, Argument("tree", tree.nodes.getRef()), /*inPlace=*/false);
   int64_t numArguments = tree.hasCounts() ? 5 : 4;
-  Expected<SmallVector<OwnedTensor>> gradients =
-      runGradient(call, check, {0, numArguments - 1}, gradient);
-  if (!gradients)
-    return gradients.takeError();
-  return TreeUpdateGradients{std::move((*gradients)[1]),
-                             std::move((*gradients)[0])};
+  Expected<SmallVector<OwnedTensor>> found =
+      call.runGradient(check, gradients, {numArguments - 1, 0}, gradient);
+  if (!found)
+    return found.takeError();
+  return TreeUpdateGradients{std::move((*found)[0]), std::move((*found)[1])};
 }

@@ -24,7 +24,7 @@ namespace {
 /// One call of attn.tree_score, checked.
 struct ScoreCall {
   ScoreCall(const TensorRef &query, const TensorRef &key,
-            const TreeScoreOptions &options);
+            const TreeScoreOptions &options, const ResultMemory &out = {});
 
   Checker check;
   Call call;
@@ -35,8 +35,8 @@ struct ScoreCall {
 } // namespace
 
 ScoreCall::ScoreCall(const TensorRef &query, const TensorRef &key,
-                     const TreeScoreOptions &options)
-    : check("tree_score"), call("tree_score", options.target) {
+                     const TreeScoreOptions &options, const ResultMemory &out)
+    : check("tree_score"), call("tree_score", options.target, out) {
   Argument queries = check.operand("query", "query", query);
   Argument keys = check.operand("key", "key", key);
   check.notEmpty(queries);
@@ -61,24 +61,21 @@ ScoreCall::ScoreCall(const TensorRef &query, const TensorRef &key,
 Expected<OwnedTensor> fovea::tree_score(const TensorRef &query,
                                         const TensorRef &key,
                                         const TreeScoreOptions &options) {
-  ScoreCall score(query, key, options);
+  ScoreCall score(query, key, options, options.out);
   return score.call.runFor<OwnedTensor, 1>(score.check);
 }
 
-Expected<TreeScoreGradients>
-fovea::tree_score_backward(const TensorRef &dScore, const TensorRef &query,
-                           const TensorRef &key,
-                           const TreeScoreOptions &options) {
+Expected<TreeScoreGradients> fovea::tree_score_backward(
+    const TensorRef &dScore, const TensorRef &query, const TensorRef &key,
+    const TreeScoreOptions &options, const GradientMemory &memory) {
   ScoreCall score(query, key, options);
   Argument gradient =
       score.check.like("d_score", dScore, score.state, score.shape);
-  if (score.check.hasFailed())
-    return score.check.takeError();
   SmallVector<int64_t> wanted{0, 1};
   if (options.logWeight)
     wanted.push_back(2);
   Expected<SmallVector<OwnedTensor>> found =
-      score.call.runGradient(wanted, gradient);
+      score.call.runGradient(score.check, memory, wanted, gradient);
   if (!found)
     return found.takeError();
   TreeScoreGradients gradients{
@@ -96,22 +93,27 @@ namespace {
 /// Algorithm 1, level by level.
 class Selection {
 public:
-  Selection(const Tree &tree, Target target) : tree(tree), target(target) {}
+  Selection(const Tree &tree, Target target, const ResultMemory &out)
+      : tree(tree), target(target), out(out) {}
 
   /// Says so where a level cannot have its budget.
   Error setBudgets(const TreeBudgets &given);
+  /// Fails where the result cannot go to its memory.
+  Error checkMemory() const;
   Expected<TreeSelection> run(TreeScore score);
 
 private:
   Error start();
   Expected<OwnedTensor> getScores(int64_t level, TreeScore score);
   Expected<OwnedTensor> fetchRows(int64_t level);
-  Error split(int64_t level, const OwnedTensor *scores);
+  /// The frontier of the last split is the result.
+  Error split(int64_t level, const OwnedTensor *scores, bool isLast);
 
   int64_t getNumCandidates() const { return candidates.getShape()[1]; }
 
   const Tree &tree;
   Target target;
+  const ResultMemory &out;
   /// By level.
   SmallVector<int64_t> budgets;
   /// Indices of the nodes of the present level, and the frontier, all [B,?]; -1
@@ -141,6 +143,26 @@ Error Selection::setBudgets(const TreeBudgets &given) {
                     Twine(candidates) + ", the candidates of level " +
                     Twine(level));
     candidates = budgets[level] * tree.ratio;
+  }
+  return check.takeError();
+}
+
+Error Selection::checkMemory() const {
+  Checker check;
+  checkPlaces(check, out, 2);
+  int64_t size = tree.getNumRoots();
+  for (int64_t budget : budgets)
+    size += budget * (tree.ratio - 1);
+  for (size_t place : {0, 1}) {
+    std::optional<Argument> memory = getPlace(
+        check, out, place, ElementType::I32, {tree.getBatch(), size}, target);
+    if (check.hasFailed())
+      return check.takeError();
+    if (!memory)
+      continue;
+    if (Error error =
+            checkSeparate(*memory, Argument("tree", tree.nodes.getRef())))
+      return error;
   }
   return check.takeError();
 }
@@ -215,11 +237,18 @@ Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
   return wide;
 }
 
-Error Selection::split(int64_t at, const OwnedTensor *scores) {
+Error Selection::split(int64_t at, const OwnedTensor *scores, bool isLast) {
   int64_t batch = tree.getBatch(), budget = budgets[at];
   int64_t listed = hasFrontier ? level.getShape()[1] : tree.getNumRoots();
   Checker check("tree_split");
-  Call call("tree_split", target);
+  // Children are nobody's result.
+  ResultMemory memory(out.getName());
+  if (isLast && !out.getPlaces().empty()) {
+    for (const ResultMemory::Place &place : out.getPlaces())
+      memory.add(place.name, place.array);
+    memory.add("", std::nullopt);
+  }
+  Call call("tree_split", target, memory);
   auto add = [&](StringRef name, const OwnedTensor *list) {
     call.operandIf(list ? std::optional(Argument(name, list->getRef()))
                         : std::nullopt);
@@ -237,7 +266,7 @@ Error Selection::split(int64_t at, const OwnedTensor *scores) {
   call.result(check, "new_index", ElementType::I32, nodes);
   call.result(check, "children", ElementType::I32,
               {batch, budget * tree.ratio});
-  Expected<SmallVector<OwnedTensor>> results = call.run();
+  Expected<SmallVector<OwnedTensor>> results = call.runChecked(check);
   if (!results)
     return results.takeError();
   level = std::move((*results)[0]);
@@ -262,7 +291,8 @@ Expected<TreeSelection> Selection::run(TreeScore score) {
         return found.takeError();
       scores = std::move(*found);
     }
-    if (Error error = split(at, isChoice ? &scores : nullptr))
+    bool isLast = at == 1 || budgets[at - 1] == 0;
+    if (Error error = split(at, isChoice ? &scores : nullptr, isLast))
       return error;
   }
   return TreeSelection{std::move(level), std::move(index)};
@@ -270,21 +300,24 @@ Expected<TreeSelection> Selection::run(TreeScore score) {
 
 Expected<TreeSelection> fovea::tree_select(const Tree &tree,
                                            const TreeBudgets &budgets,
-                                           TreeScore score, Target target) {
+                                           TreeScore score, Target target,
+                                           const ResultMemory &out) {
   Checker check;
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
-  Selection selection(tree, target);
+  Selection selection(tree, target, out);
   if (Error error = selection.setBudgets(budgets))
+    return error;
+  if (Error error = selection.checkMemory())
     return error;
   return selection.run(score);
 }
 
 Expected<TreeSelection> fovea::tree_select(const Tree &tree,
                                            const TreeBudgets &budgets,
-                                           const TensorRef &vip,
-                                           Target target) {
+                                           const TensorRef &vip, Target target,
+                                           const ResultMemory &out) {
   Checker check;
   checkTree(check, tree);
   Argument rows = check.tensor("score", vip, 3, "[B,np,F], or a function");
@@ -316,5 +349,5 @@ Expected<TreeSelection> fovea::tree_select(const Tree &tree,
         key.shape = extents;
         return tree_score(query, key, options);
       },
-      target);
+      target, out);
 }

@@ -46,18 +46,6 @@ static Error setZero(ArrayRef<VQStatePart> parts, VQState &state) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// The state after no token more.
-static Error copyState(ArrayRef<VQStatePart> parts, const VQState *from,
-                       VQState &to) {
-  if (Error error = setZero(parts, to))
-    return error;
-  if (from && !DescribeScope::isActive())
-    for (const VQStatePart &part : parts)
-      std::memcpy((to.*part.member).getData(), (from->*part.member).getData(),
-                  (to.*part.member).getNumBytes());
-  return Error::success();
-}
-
 Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
                              const TensorRef &v, const TensorRef &codebook,
                              int64_t block, const VQOptions &options) {
@@ -71,7 +59,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   check.check(!options.returnLse || options.weighting == VQWeighting::Softmax,
               "return_lse: found True, needed False without a soft-max");
 
-  Call call("vq", options.target);
+  Call call("vq", options.target, options.out);
   addVQInputs(call, arguments);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   call.operand(state ? checkVQState(check, parts, *state, options.target)
@@ -81,9 +69,9 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   call.flag("causal", options.causal);
   ElementType type = arguments.q.elementType;
   Shape output = arguments.output();
-  call.result(check, "output", type, output, options.output);
+  call.result(check, "output", type, output);
   call.resultIf(options.returnLse, check, "lse", getStateType(type),
-                ArrayRef(output).drop_back(), options.lse);
+                ArrayRef(output).drop_back());
   bool isEmpty = is_contained(ArrayRef(output).drop_back(), 0);
   // The host passes the state on.
   if (isEmpty && options.returnState && state)
@@ -91,7 +79,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
       checkOnHost(check, part.name, (state->*part.member).getData(),
                   options.target);
   SmallVector<Argument> following;
-  if (options.returnState && !isEmpty)
+  if (options.returnState)
     for (const VQStatePart &part : parts)
       following.push_back(part.getArgument());
   call.results(check, "next_", following);
@@ -103,12 +91,14 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   result.output = std::move(*next++);
   if (options.returnLse)
     result.lse = std::move(*next++);
-  if (options.returnState && isEmpty) {
-    if (Error error = copyState(parts, state, result.state))
-      return error;
-  } else if (options.returnState) {
-    for (const VQStatePart &part : parts)
-      result.state.*part.member = std::move(*next++);
+  if (!options.returnState)
+    return result;
+  for (const VQStatePart &part : parts) {
+    OwnedTensor &after = result.state.*part.member;
+    after = std::move(*next++);
+    // No token more is no other state.
+    if (isEmpty && state && !DescribeScope::isActive())
+      copyElements((state->*part.member).getRef(), after.getRef());
   }
   return result;
 }
@@ -129,11 +119,10 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   if (isFirst && !check.hasFailed())
     if (Error error = setZero(parts, first))
       return error;
-  Call call("vq_decode", options.target);
+  Call call("vq_decode", options.target, options.out);
   addVQInputs(call, arguments);
   addVQAttributes(call, check, arguments, options);
-  call.result(check, "output", arguments.q.elementType, arguments.output(),
-              options.output);
+  call.result(check, "output", arguments.q.elementType, arguments.output());
   if (!check.hasFailed())
     call.update(check, checkVQState(check, parts, isFirst ? first : state,
                                     options.target));

@@ -70,7 +70,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   Shape output = arguments.output();
   ArrayRef<int64_t> rows = ArrayRef(output).drop_back();
 
-  Call call("vq_backward", options.target);
+  Call call("vq_backward", options.target, options.gradients);
   addVQInputs(call, arguments);
   const VQState *before =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
@@ -93,9 +93,9 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   call.flag("causal", options.causal);
   Shape keys(ArrayRef(arguments.v.shape).drop_back());
   keys.push_back(arguments.q.shape[3]);
-  call.result(check, "d_q", type, arguments.q.shape, options.dQ);
-  call.result(check, "d_k", type, keys, options.dK);
-  call.result(check, "d_v", type, arguments.v.shape, options.dV);
+  call.result(check, "d_q", type, arguments.q.shape);
+  call.result(check, "d_k", type, keys);
+  call.result(check, "d_v", type, arguments.v.shape);
   call.results(check, "d_",
                arguments.bias ? ArrayRef(*arguments.bias)
                               : ArrayRef<Argument>());
@@ -127,9 +127,8 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
     gradient = std::move(*last++);
     // A window of nothing passes on what the next one gives.
     if (isEmpty && options.dNextState && !DescribeScope::isActive())
-      std::memcpy(gradient.getData(),
-                  (options.dNextState->*part.member).getData(),
-                  gradient.getNumBytes());
+      copyElements((options.dNextState->*part.member).getRef(),
+                   gradient.getRef());
   }
   return found;
 }

@@ -32,6 +32,11 @@ def flags(**values: Any) -> None:
             raise ValueError(f"{name}: found {value!r}, needed True or False")
 
 
+def first_of(count: int, out: Any, returns_all: bool) -> Any:
+    """`out` of a function that returns the first of `count` results, unless it returns all."""
+    return out if out is None or returns_all else (out, *[None] * (count - 1))
+
+
 def match(name: str, what: str, found: Any, needed: Any) -> None:
     if found != needed:
         raise ValueError(f"{name}: found {what} {found}, needed {needed}")

@@ -29,6 +29,7 @@ def conv_apply(
     algorithm: str = "auto",
     block: int | None = None,
     return_recomputed: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Causal attention whose scores are a sum of convolutions.
@@ -46,8 +47,9 @@ def conv_apply(
     model.  Sizes that are out of range or do not decrease raise FoveaError.
     """
     check.flags(return_recomputed=return_recomputed)
-    out, recomputed = _fovea.conv_apply(b, sizes, v, algorithm, block, target)
-    return (out, recomputed) if return_recomputed else out
+    memory = check.first_of(2, out, return_recomputed)
+    results = _fovea.conv_apply(b, sizes, v, algorithm, block, target, out=memory)
+    return results if return_recomputed else results[0]
 
 
 def conv_recover(
@@ -59,6 +61,7 @@ def conv_recover(
     delta: float,
     epsilon: float,
     scale: float | None = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """The convolutions that `scale q k^T` below the diagonal is made of.
@@ -72,7 +75,7 @@ def conv_recover(
     at least `delta - 2 window epsilon`, in sum, begins a new basis; columns are
     searched by halves.  Fewer than R are normal: the sizes of others are 0.
     """
-    return _fovea.conv_recover(q, k, num_basis, window, delta, epsilon, scale, target)
+    return _fovea.conv_recover(q, k, num_basis, window, delta, epsilon, scale, target, out=out)
 
 
 class SlidingGroup:
@@ -107,6 +110,7 @@ def conv(
     lengths: Any = None,
     algorithm: str = "auto",
     return_counts: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Causal attention with the convolutions that `conv_recover` finds in its
@@ -126,7 +130,10 @@ def conv(
     check.flags(return_counts=return_counts)
     present = check.tokens(token_mask, lengths, "token_mask")
     search = num_basis, window, delta, epsilon, scale
-    results = _fovea.conv(q, k, v, *search, sliding_group(mask), algorithm, *present, target)
+    memory = check.first_of(3, out, return_counts)
+    results = _fovea.conv(
+        q, k, v, *search, sliding_group(mask), algorithm, *present, target, out=memory
+    )
     return results if return_counts else results[0]
 
 
@@ -139,6 +146,7 @@ def conv_apply_backward(
     *,
     algorithm: str = "auto",
     block: int | None = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Gradients of `conv_apply`: (d_b, d_v), like b and v.
@@ -147,18 +155,27 @@ def conv_apply_backward(
     where b is not read.  `algorithm` and `block` are as in `conv_apply`, and need
     not be the same.
     """
-    return _fovea.conv_apply_backward(d_out, b, sizes, v, out, algorithm, block, target)
+    return _fovea.conv_apply_backward(
+        d_out, b, sizes, v, out, algorithm, block, target, gradients=gradients
+    )
 
 
 def conv_recover_backward(
-    d_b: Any, q: Any, k: Any, sizes: Any, *, scale: float | None = None, target: str = "cpu"
+    d_b: Any,
+    q: Any,
+    k: Any,
+    sizes: Any,
+    *,
+    scale: float | None = None,
+    gradients: Any = None,
+    target: str = "cpu",
 ) -> Any:
     """Gradients of the bases of `conv_recover`: (d_q, d_k), like q and k.
 
     `sizes` are those that it returned; they are constants, so that only keys where
     a basis begins have a gradient.  `d_b` [B,H,R,N] is what the bases get.
     """
-    return _fovea.conv_recover_backward(d_b, q, k, sizes, scale, target)
+    return _fovea.conv_recover_backward(d_b, q, k, sizes, scale, target, gradients=gradients)
 
 
 def conv_backward(
@@ -177,6 +194,7 @@ def conv_backward(
     token_mask: Any = None,
     lengths: Any = None,
     algorithm: str = "auto",
+    gradients: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Gradients of `conv`: (d_q, d_k, d_v), like q, k and v.
@@ -187,5 +205,6 @@ def conv_backward(
     present = check.tokens(token_mask, lengths, "token_mask")
     search = num_basis, window, delta, epsilon, scale
     return _fovea.conv_backward(
-        d_out, q, k, v, out, *search, sliding_group(mask), algorithm, *present, target
-    )
+        d_out, q, k, v, out, *search, sliding_group(mask), algorithm, *present, target,
+        gradients=gradients,
+    )  # fmt: skip

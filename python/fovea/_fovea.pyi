@@ -64,7 +64,7 @@ def run_tool(name: str, arguments: list[str]) -> int:
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """The functions of the package: they take what those of the same names do, by
-    position, `target` last."""
+    position, `target` last, but for `out` or `gradients`."""
 
 def compile(text: str, target: str, cpu: str, entry: str | None) -> Kernel:
     """Compiles a function, or finds it in the cache of the process."""

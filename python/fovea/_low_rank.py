@@ -26,21 +26,23 @@ __all__ = [
 ]
 
 
-def polynomial_features(x: Any, *, degree: int, scale: float, target: str = "cpu") -> Any:
+def polynomial_features(
+    x: Any, *, degree: int, scale: float, out: Any = None, target: str = "cpu"
+) -> Any:
     """Features with phi(q).phi(k) = sum_(g <= degree) (scale q.k)^g / g!.
 
     x is [B,H,N,D]; the result has binomial(D + degree, degree) columns, the
     monomials by degree and, within a degree, in lexicographic order.
     """
-    return _fovea.polynomial_features(x, degree, scale, target)
+    return _fovea.polynomial_features(x, degree, scale, target, out=out)
 
 
 def polynomial_features_backward(
-    d_out: Any, x: Any, *, degree: int, scale: float, target: str = "cpu"
+    d_out: Any, x: Any, *, degree: int, scale: float, out: Any = None, target: str = "cpu"
 ) -> Any:
     """The gradient for x [B,H,N,D] of `polynomial_features`, given that for its
     result, d_out [B,H,N,F]."""
-    return _fovea.polynomial_features_backward(d_out, x, degree, scale, target)
+    return _fovea.polynomial_features_backward(d_out, x, degree, scale, target, out=out)
 
 
 # ----------------------------------------------------------------------------
@@ -194,6 +196,7 @@ def low_rank(
     query_mask: Any = None,
     key_mask: Any = None,
     lengths: Any = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """`D^-1 (W o U1 U2^T) V`, without forming `U1 U2^T`.
@@ -211,7 +214,7 @@ def low_rank(
     """
     check_mask(mask)
     present = _present(query_mask, key_mask, lengths)
-    return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), *present, target)
+    return _fovea.low_rank(u1, u2, v, mask.kind, *mask.parts.values(), *present, target, out=out)
 
 
 def low_rank_backward(
@@ -225,6 +228,7 @@ def low_rank_backward(
     query_mask: Any = None,
     key_mask: Any = None,
     lengths: Any = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `low_rank`: (d_u1, d_u2, d_v).
@@ -235,5 +239,5 @@ def low_rank_backward(
     check_mask(mask)
     present = _present(query_mask, key_mask, lengths)
     return _fovea.low_rank_backward(
-        d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), *present, target
+        d_out, u1, u2, v, out, mask.kind, *mask.parts.values(), *present, target, gradients=gradients
     )

@@ -14,7 +14,13 @@ __all__ = ["codebook_update", "commitment_loss", "commitment_loss_backward", "qu
 
 
 def quantize(
-    k: Any, codebook: Any, *, mask: Any = None, lengths: Any = None, target: str = "cpu"
+    k: Any,
+    codebook: Any,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+    out: Any = None,
+    target: str = "cpu",
 ) -> Any:
     """The nearest codeword of every key, and its code.
 
@@ -27,7 +33,7 @@ def quantize(
     same of right padding.  An absent token has code -1 and a codeword of zeros, and its
     keys may hold anything.
     """
-    return _fovea.quantize(k, codebook, *check.tokens(mask, lengths), target)
+    return _fovea.quantize(k, codebook, *check.tokens(mask, lengths), target, out=out)
 
 
 def codebook_update(
@@ -41,6 +47,7 @@ def codebook_update(
     replace_below: float = 0.0,
     seed: int = 0,
     wide: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """One step of exponentially smoothed k-means.
@@ -62,11 +69,19 @@ def codebook_update(
     the batch replaces it: codebook = k, sums = replace_below k, counts = replace_below.
     `seed` chooses the keys, the same ones on every target; give each step another one.
     """
-    return _fovea.codebook_update(k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target)
+    return _fovea.codebook_update(
+        k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target, out=out
+    )
 
 
 def commitment_loss(
-    k: Any, k_hat: Any, *, mask: Any = None, lengths: Any = None, target: str = "cpu"
+    k: Any,
+    k_hat: Any,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+    out: Any = None,
+    target: str = "cpu",
 ) -> Any:
     """The mean over all keys of |k - k_hat|^2, an array of rank 0 of the type of sums.
 
@@ -74,7 +89,7 @@ def commitment_loss(
     as constants.  With `mask` or `lengths`, as in `quantize`, the mean is that over the
     keys of tokens present, 0 without any.
     """
-    return _fovea.commitment_loss(k, k_hat, *check.tokens(mask, lengths), target)
+    return _fovea.commitment_loss(k, k_hat, *check.tokens(mask, lengths), target, out=out)
 
 
 def commitment_loss_backward(
@@ -84,8 +99,9 @@ def commitment_loss_backward(
     *,
     mask: Any = None,
     lengths: Any = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """The gradient of `commitment_loss` for k, zeros for absent tokens, times `d_loss`."""
     present = check.tokens(mask, lengths)
-    return _fovea.commitment_loss_backward(d_loss, k, k_hat, *present, target)
+    return _fovea.commitment_loss_backward(d_loss, k, k_hat, *present, target, out=out)

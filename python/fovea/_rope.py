@@ -86,6 +86,7 @@ def rope(
     width: int | None = None,
     frequencies: Any = None,
     magnitude: float = 1.0,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Rotary position embedding: turns pairs of columns of every row.
@@ -100,7 +101,7 @@ def rope(
     Returns an array like x.  The table is a constant of the kernel: each new one compiles.
     """
     return _fovea.rope(
-        x, *_turns(positions, base, style, width, frequencies, magnitude), target
+        x, *_turns(positions, base, style, width, frequencies, magnitude), target, out=out
     )
 
 
@@ -113,10 +114,11 @@ def rope_backward(
     width: int | None = None,
     frequencies: Any = None,
     magnitude: float = 1.0,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """The gradient of `rope` for x, where its result gets `d_out`: pairs of columns
     are turned back."""
     return _fovea.rope_backward(
-        d_out, *_turns(positions, base, style, width, frequencies, magnitude), target
+        d_out, *_turns(positions, base, style, width, frequencies, magnitude), target, out=out
     )

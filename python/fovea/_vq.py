@@ -55,6 +55,7 @@ def vq(
     state: VQState | None = None,
     return_state: bool = False,
     return_lse: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Dense attention over keys quantized to `codebook`, in linear time.
@@ -83,7 +84,7 @@ def vq(
     """
     results = _fovea.vq(
         q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, causal,
-        reduction, state, return_state, return_lse, target,
+        reduction, state, return_state, return_lse, target, out=out,
     )  # fmt: skip
     if return_state:
         return (*results[:-1], VQState(*results[-1]))
@@ -104,6 +105,7 @@ def vq_decode(
     bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
+    out: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, VQState]:
     """One token of `vq`: q [B,H,1,D], k [B,G,1,D] or codes [B,G,1], v [B,G,1,E].
@@ -115,7 +117,7 @@ def vq_decode(
     """
     out, first = _fovea.vq_decode(
         q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, state,
-        target,
+        target, out=out,
     )  # fmt: skip
     return out, VQState(*(first if state is None else state))
 
@@ -140,6 +142,7 @@ def vq_backward(
     state: VQState | None = None,
     d_lse: Any = None,
     d_next_state: VQStateGradient | None = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """The gradients of `vq`: (d_q, d_k, d_v), d_bias with a bias, and a
@@ -159,6 +162,6 @@ def vq_backward(
     """
     gradients = _fovea.vq_backward(
         d_out, q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting,
-        causal, out, lse, d_lse, state, d_next_state, target,
+        causal, out, lse, d_lse, state, d_next_state, target, gradients=gradients,
     )  # fmt: skip
     return gradients if state is None else (*gradients[:-1], VQStateGradient(*gradients[-1]))

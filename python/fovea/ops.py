@@ -38,6 +38,7 @@ def dense(
     log_weight: Any = None,
     bias: Any = None,
     return_lse: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v.
@@ -53,7 +54,9 @@ def dense(
     of q or the type of the log-sum-exp.  A query without any key gives zeros
     and -inf.
     """
-    return _fovea.dense(q, k, v, scale, causal, window, log_weight, bias, return_lse, target)
+    return _fovea.dense(
+        q, k, v, scale, causal, window, log_weight, bias, return_lse, target, out=out
+    )
 
 
 def dense_backward(
@@ -70,6 +73,7 @@ def dense_backward(
     window: int | None = None,
     log_weight: Any = None,
     bias: Any = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `dense`: (dq, dk, dv), then those of log_weight and bias where
@@ -81,8 +85,9 @@ def dense_backward(
     `dense`.
     """
     return _fovea.dense_backward(
-        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, target
-    )
+        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, target,
+        gradients=gradients,
+    )  # fmt: skip
 
 
 def fast_multipole(
@@ -101,6 +106,7 @@ def fast_multipole(
     return_lse: bool = False,
     mask: Any = None,
     lengths: Any = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Hierarchical attention: near keys one by one, far ones by summaries.
@@ -125,7 +131,7 @@ def fast_multipole(
     """
     return _fovea.fast_multipole(
         q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, *check.tokens(mask, lengths), return_lse, target,
+        multiplicity, *check.tokens(mask, lengths), return_lse, target, out=out,
     )  # fmt: skip
 
 
@@ -148,6 +154,7 @@ def fast_multipole_backward(
     multiplicity: bool = True,
     mask: Any = None,
     lengths: Any = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole`: (dq, dk, dv, d_key_weights, d_value_weights),
@@ -160,7 +167,7 @@ def fast_multipole_backward(
     """
     return _fovea.fast_multipole_backward(
         d_out, q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, *check.tokens(mask, lengths), out, lse, d_lse, target,
+        multiplicity, *check.tokens(mask, lengths), out, lse, d_lse, target, gradients=gradients,
     )  # fmt: skip
 
 
@@ -181,6 +188,7 @@ def fast_multipole_linear(
     scale: float | None = None,
     mask: Any = None,
     lengths: Any = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Hierarchical attention in which queries are summarised as well.
@@ -198,6 +206,7 @@ def fast_multipole_linear(
     return _fovea.fast_multipole_linear(
         q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
         value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
+        out=out,
     )  # fmt: skip
 
 
@@ -219,6 +228,7 @@ def fast_multipole_linear_backward(
     scale: float | None = None,
     mask: Any = None,
     lengths: Any = None,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole_linear`: (dq, dk, dv, d_query_weights,
@@ -230,4 +240,5 @@ def fast_multipole_linear_backward(
     return _fovea.fast_multipole_linear_backward(
         d_out, q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
         value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
+        gradients=gradients,
     )  # fmt: skip

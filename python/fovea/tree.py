@@ -102,6 +102,13 @@ def _parts(tree: Any) -> tuple[Any, ...]:
     return tree.nodes, tree.counts, tree.ratio, tree.levels
 
 
+def _memory(out: Any) -> Any:
+    """Where nodes and counts go, which may be those of a tree."""
+    if not isinstance(out, Tree):
+        return out
+    return out.nodes if out.counts is None else (out.nodes, out.counts)
+
+
 def _integers(name: str, values: Any) -> np.ndarray:
     array = check.to_numpy(name, values)
     if array.dtype.kind not in "iu" and array.size:
@@ -125,6 +132,7 @@ def tree_build(
     mask: Any = None,
     lengths: Any = None,
     levels: int | None = None,
+    out: Any = None,
     target: str = "cpu",
 ) -> Tree:
     """The tree of averages of a sequence c [B,N,F].
@@ -138,7 +146,7 @@ def tree_build(
     From "VCC" (arXiv:2305.04241).
     """
     present = check.tokens(mask, lengths)
-    nodes, counts, levels = _fovea.tree_build(c, ratio, levels, *present, target)
+    nodes, counts, levels = _fovea.tree_build(c, ratio, levels, *present, target, out=_memory(out))
     return Tree(nodes, counts, ratio, levels)
 
 
@@ -149,6 +157,7 @@ def tree_fetch(
     *,
     return_log_weight: bool = False,
     whole_segments: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> Any:
     """Rows [B,r,F] of the nodes (level, index), each [r] or [B,r].
@@ -160,23 +169,28 @@ def tree_fetch(
     are -1, a node is absent: its row is zeros, its logarithm -inf.
     """
     nodes = _nodes(level, index)
-    return _fovea.tree_fetch(*_parts(tree), *nodes, return_log_weight, whole_segments, target)
+    return _fovea.tree_fetch(
+        *_parts(tree), *nodes, return_log_weight, whole_segments, target, out=out
+    )
 
 
-def tree_update(tree: Tree, level: Any, index: Any, rows: Any, *, target: str = "cpu") -> Tree:
+def tree_update(
+    tree: Tree, level: Any, index: Any, rows: Any, *, out: Any = None, target: str = "cpu"
+) -> Tree:
     """The tree after its nodes (level, index) have moved to `rows` [B,r,F].
 
     Every token under a node moves with it.  The nodes must cover the sequence
     without overlap, as those of `tree_select` do.  Rows of nodes of padding alone
     and of absent ones (-1) are ignored.  The given tree does not change.
     """
-    nodes = _fovea.tree_update(*_parts(tree), *_nodes(level, index), rows, target)
+    memory = out.nodes if isinstance(out, Tree) else out
+    nodes = _fovea.tree_update(*_parts(tree), *_nodes(level, index), rows, target, out=memory)
     return Tree(nodes, tree.counts, tree.ratio, tree.levels)
 
 
-def tree_materialize(tree: Tree, *, target: str = "cpu") -> np.ndarray:
+def tree_materialize(tree: Tree, *, out: Any = None, target: str = "cpu") -> np.ndarray:
     """The sequence [B,N,F] that a tree stands for."""
-    return _fovea.tree_materialize(*_parts(tree), target)
+    return _fovea.tree_materialize(*_parts(tree), target, out=out)
 
 
 # ----------------------------------------------------------------------------
@@ -192,6 +206,7 @@ def tree_score(
     log_weight: Any = None,
     mask: Any = None,
     exponential: bool = False,
+    out: Any = None,
     target: str = "cpu",
 ) -> np.ndarray:
     """How much VIP tokens look at candidates, [B,c], for use in a `score`.
@@ -204,7 +219,7 @@ def tree_score(
     sum_i exp(query_i . key).
     """
     mask, _ = check.tokens(mask, None)
-    return _fovea.tree_score(query, key, scale, log_weight, mask, exponential, target)
+    return _fovea.tree_score(query, key, scale, log_weight, mask, exponential, target, out=out)
 
 
 def tree_score_backward(
@@ -216,6 +231,7 @@ def tree_score_backward(
     log_weight: Any = None,
     mask: Any = None,
     exponential: bool = False,
+    gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `tree_score`: (d_query, d_key), and d_log_weight if there was one.
@@ -226,7 +242,7 @@ def tree_score_backward(
     """
     mask, _ = check.tokens(mask, None)
     return _fovea.tree_score_backward(
-        d_score, query, key, scale, log_weight, mask, exponential, target
+        d_score, query, key, scale, log_weight, mask, exponential, target, gradients=gradients
     )
 
 
@@ -250,7 +266,7 @@ def check_budgets(budgets: Any) -> None:
 
 
 def tree_select(
-    tree: Tree, budgets: Mapping[int, int], *, score: Any, target: str = "cpu"
+    tree: Tree, budgets: Mapping[int, int], *, score: Any, out: Any = None, target: str = "cpu"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nodes at which a sequence is read: level and index, [B,r] each.
 
@@ -271,7 +287,7 @@ def tree_select(
     parts = _parts(tree)
     check_budgets(budgets)
     score = _checked(tree, score) if callable(score) else score
-    return _fovea.tree_select(*parts, dict(budgets), score, target)
+    return _fovea.tree_select(*parts, dict(budgets), score, target, out=out)
 
 
 # ----------------------------------------------------------------------------
@@ -279,29 +295,31 @@ def tree_select(
 # ----------------------------------------------------------------------------
 
 
-def tree_build_backward(d_tree: Any, tree: Tree, *, target: str = "cpu") -> Any:
+def tree_build_backward(d_tree: Any, tree: Tree, *, out: Any = None, target: str = "cpu") -> Any:
     """The gradient [B,N,F] of the sequence that `tree` was built of, from that of
     its nodes, d_tree [B,n,F]."""
-    return _fovea.tree_build_backward(d_tree, *_parts(tree), target)
+    return _fovea.tree_build_backward(d_tree, *_parts(tree), target, out=out)
 
 
-def tree_materialize_backward(d_c: Any, tree: Tree, *, target: str = "cpu") -> Any:
+def tree_materialize_backward(d_c: Any, tree: Tree, *, out: Any = None, target: str = "cpu") -> Any:
     """The gradient [B,n,F] of the nodes of a tree, from that of the sequence that
     it stands for, d_c [B,N,F]."""
-    return _fovea.tree_materialize_backward(d_c, *_parts(tree), target)
+    return _fovea.tree_materialize_backward(d_c, *_parts(tree), target, out=out)
 
 
 def tree_fetch_backward(
-    d_rows: Any, tree: Tree, level: Any, index: Any, *, target: str = "cpu"
+    d_rows: Any, tree: Tree, level: Any, index: Any, *, out: Any = None, target: str = "cpu"
 ) -> Any:
     """The gradient [B,n,F] of the nodes of a tree, from that of the rows of nodes
     (level, index), d_rows [B,r,F]."""
-    return _fovea.tree_fetch_backward(d_rows, *_parts(tree), *_nodes(level, index), target)
+    return _fovea.tree_fetch_backward(d_rows, *_parts(tree), *_nodes(level, index), target, out=out)
 
 
 def tree_update_backward(
-    d_tree: Any, tree: Tree, level: Any, index: Any, *, target: str = "cpu"
+    d_tree: Any, tree: Tree, level: Any, index: Any, *, gradients: Any = None, target: str = "cpu"
 ) -> tuple[Any, Any]:
     """The gradients [B,n,F] of the nodes of the tree before an update, and [B,r,F]
     of its new rows, from that of the nodes after it, d_tree [B,n,F]."""
-    return _fovea.tree_update_backward(d_tree, *_parts(tree), *_nodes(level, index), target)
+    return _fovea.tree_update_backward(
+        d_tree, *_parts(tree), *_nodes(level, index), target, gradients=gradients
+    )

@@ -23,18 +23,19 @@ using Function = nanobind::object (*)(Reader &);
 Function findFunction(llvm::StringRef name);
 void addFunction(const char *name, Function function);
 
-/// The function `name` of the module: `call` reads its arguments. The module
+/// The function `name` of the module: `call` reads its arguments, which are
+/// given by position but for where results go, `out` or `gradients`. The module
 /// `tensors` in it has one of the same name that returns tensors of the class
 /// of its arguments.
 template <auto call> void define(nanobind::module_ &m, const char *name) {
   addFunction(name, call);
-  m.def(name, [name](nanobind::args given) {
-    Reader in(name, given, /*givesTensors=*/false);
+  m.def(name, [name](nanobind::args given, nanobind::kwargs named) {
+    Reader in(name, given, named, /*givesTensors=*/false);
     return call(in);
   });
   auto tensors = nanobind::cast<nanobind::module_>(m.attr("tensors"));
-  tensors.def(name, [name](nanobind::args given) {
-    Reader in(name, given, /*givesTensors=*/true);
+  tensors.def(name, [name](nanobind::args given, nanobind::kwargs named) {
+    Reader in(name, given, named, /*givesTensors=*/true);
     return call(in);
   });
 }

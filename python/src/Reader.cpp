@@ -32,8 +32,9 @@ static bool isAbstract(nb::handle object) {
   return false;
 }
 
-Reader::Reader(const char *name, nb::args given, bool givesTensors)
-    : given(given) {
+Reader::Reader(const char *name, nb::args given, nb::kwargs named,
+               bool givesTensors)
+    : given(given), named(named) {
   if (isAbstract(given))
     described = nb::make_tuple(
         name, nb::steal(PyTuple_GetSlice(given.ptr(), 0, given.size() - 1)));
@@ -232,6 +233,42 @@ Reader::optionalParts(StringRef name, ArrayRef<StringRef> names,
   return found;
 }
 
+void Reader::readMemory(nb::handle object, const std::string &name) {
+  if (object.is_none())
+    return memory->add(name, std::nullopt);
+  if (nb::isinstance<nb::tuple>(object) || nb::isinstance<nb::list>(object)) {
+    size_t index = 0;
+    for (nb::handle entry : object)
+      readMemory(entry, name + "[" + std::to_string(index++) + "]");
+    return;
+  }
+  ArrayView &array = loadArray(object, name, /*needsWrite=*/true);
+  array.makeStrided(name, /*needsWrite=*/true);
+  TensorRef ref = array.getRef();
+  memory->add(name, ref);
+  places.emplace_back(ref, object);
+}
+
+const ResultMemory &Reader::getMemory() {
+  if (memory)
+    return *memory;
+  memory.emplace();
+  // None are for calls from outside of Python.
+  if (!named.is_valid())
+    return *memory;
+  for (auto [key, object] : named) {
+    std::string name = nb::str(key).c_str();
+    memory.emplace(StringRef(name));
+    if (object.is_none())
+      continue;
+    if (described.is_valid())
+      raiseValueError(name + ": found memory for results of a call that is "
+                             "traced, needed none");
+    readMemory(object, name);
+  }
+  return *memory;
+}
+
 void Reader::place(const OwnedTensor &result) {
   if (numGiven == destinations->size())
     throw FoveaError("found more results than destinations");
@@ -251,6 +288,15 @@ nb::object Reader::give(OwnedTensor tensor) {
   if (destinations) {
     place(tensor);
     return nb::none();
+  }
+  auto *taken = find_if(places, [&](const auto &entry) {
+    const TensorRef &array = entry.first;
+    return array.data == tensor.getData() && array.shape == tensor.getShape();
+  });
+  if (taken != places.end()) {
+    nb::object object = nb::borrow(taken->second);
+    places.erase(taken);
+    return object;
   }
   std::optional<int> place = findGPU(placement, tensor);
   if (placement.givesTensors && placement.exchange)

@@ -18,6 +18,7 @@
 
 #include "Running.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/ResultMemory.h"
 #include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Tokens.h"
 #include <forward_list>
@@ -26,20 +27,25 @@ namespace fovea::python {
 
 class Reader {
 public:
-  /// Of the function `name`. The last of the arguments is the target. With an
-  /// abstract array among them, the call is described and does not run.
-  /// `givesTensors` is that of Placement.
-  Reader(const char *name, nanobind::args given, bool givesTensors);
+  /// Of the function `name`. The last of the arguments is the target, and the
+  /// one that is `named` says where results go. With an abstract array among
+  /// them, the call is described and does not run. `givesTensors` is that of
+  /// Placement.
+  Reader(const char *name, nanobind::args given, nanobind::kwargs named,
+         bool givesTensors);
   /// Arguments without a target, for a call from outside of Python. Results go
   /// to `destinations`, in the order in which they are given.
   Reader(nanobind::args given, const Placement &placement, Target target,
          llvm::ArrayRef<TensorRef> destinations);
 
   Target getTarget() const { return target; }
-  /// Options with the target set.
-  template <typename Options> Options makeOptions() const {
+  /// Where results go.
+  const ResultMemory &getMemory();
+  /// Options with the target and the memory set.
+  template <typename Options> Options makeOptions() {
     Options options;
     options.target = target;
+    setMemory(options, getMemory(), /*overload=*/0);
     return options;
   }
   const Placement &getPlacement() const { return placement; }
@@ -115,8 +121,8 @@ public:
     (found.append(give(std::move(tensors))), ...);
     return nanobind::tuple(found);
   }
-  /// An array of Python that owns a result, an abstract one, or None for one
-  /// that is in its destination.
+  /// An array of Python that owns a result or was given for it, an abstract
+  /// one, or None for one that is in its destination.
   nanobind::object give(OwnedTensor tensor);
 
 private:
@@ -129,8 +135,26 @@ private:
   static size_t find(llvm::StringRef name, nanobind::handle object,
                      llvm::ArrayRef<llvm::StringRef> choices);
 
+  /// To options with or without several gradients.
+  template <typename Options>
+  static auto setMemory(Options &options, const ResultMemory &memory, int)
+      -> decltype(options.gradients, void()) {
+    options.gradients = memory;
+  }
+  template <typename Options>
+  static void setMemory(Options &options, const ResultMemory &memory, long) {
+    options.out = memory;
+  }
+  /// Adds arrays for results, which may lie in lists.
+  void readMemory(nanobind::handle object, const std::string &name);
+
   nanobind::args given;
+  nanobind::kwargs named;
   size_t next = 0;
+  /// Once it has been asked for.
+  std::optional<ResultMemory> memory;
+  /// The arrays in it for which no result has been given yet.
+  llvm::SmallVector<std::pair<TensorRef, nanobind::handle>, 2> places;
   Target target;
   Placement placement;
   /// The name and the arguments of a call that is described.

@@ -65,13 +65,16 @@ static nb::object callUpdate(Reader &in) {
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index"),
             rows = in.array("rows");
-  return in.call(
-      [&] { return tree_updated(tree, level, index, rows, in.getTarget()); });
+  const ResultMemory &out = in.getMemory();
+  return in.call([&] {
+    return tree_updated(tree, level, index, rows, in.getTarget(), out);
+  });
 }
 
 static nb::object callMaterialize(Reader &in) {
   Tree tree = readTree(in);
-  return in.call([&] { return tree_materialize(tree, in.getTarget()); });
+  const ResultMemory &out = in.getMemory();
+  return in.call([&] { return tree_materialize(tree, in.getTarget(), out); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -98,8 +101,9 @@ static nb::object callScoreBackward(Reader &in) {
   TensorRef dScore = in.array("d_score"), query = in.array("query"),
             key = in.array("key");
   TreeScoreOptions options = readScoreOptions(in);
-  TreeScoreGradients gradients =
-      in.run([&] { return tree_score_backward(dScore, query, key, options); });
+  GradientMemory memory = in.getMemory();
+  TreeScoreGradients gradients = in.run(
+      [&] { return tree_score_backward(dScore, query, key, options, memory); });
   if (!options.logWeight)
     return in.giveAll(std::move(gradients.query), std::move(gradients.key));
   return in.giveAll(std::move(gradients.query), std::move(gradients.key),
@@ -131,6 +135,7 @@ static nb::object callSelect(Reader &in) {
     budgets[at] =
         Reader::toInteger(budget, "budgets[" + std::to_string(at) + "]", 0);
   }
+  const ResultMemory &memory = in.getMemory();
   TreeSelection selection;
   if (nb::handle score = in.peek(); PyCallable_Check(score.ptr())) {
     selection = in.run([&] {
@@ -139,12 +144,13 @@ static nb::object callSelect(Reader &in) {
           [&](const TreeRows &rows, int64_t level) {
             return callBack(in, score, rows, level);
           },
-          in.getTarget());
+          in.getTarget(), memory);
     });
   } else {
     TensorRef vip = in.array("score");
-    selection =
-        in.run([&] { return tree_select(tree, budgets, vip, in.getTarget()); });
+    selection = in.run([&] {
+      return tree_select(tree, budgets, vip, in.getTarget(), memory);
+    });
   }
   return in.giveAll(std::move(selection.level), std::move(selection.index));
 }
@@ -156,23 +162,26 @@ static nb::object callSelect(Reader &in) {
 static nb::object callBuildBackward(Reader &in) {
   TensorRef dTree = in.array("d_tree");
   Tree tree = readTree(in);
+  const ResultMemory &out = in.getMemory();
   return in.call(
-      [&] { return tree_build_backward(dTree, tree, in.getTarget()); });
+      [&] { return tree_build_backward(dTree, tree, in.getTarget(), out); });
 }
 
 static nb::object callMaterializeBackward(Reader &in) {
   TensorRef dC = in.array("d_c");
   Tree tree = readTree(in);
+  const ResultMemory &out = in.getMemory();
   return in.call(
-      [&] { return tree_materialize_backward(dC, tree, in.getTarget()); });
+      [&] { return tree_materialize_backward(dC, tree, in.getTarget(), out); });
 }
 
 static nb::object callFetchBackward(Reader &in) {
   TensorRef dRows = in.array("d_rows");
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
+  const ResultMemory &out = in.getMemory();
   return in.call([&] {
-    return tree_fetch_backward(dRows, tree, level, index, in.getTarget());
+    return tree_fetch_backward(dRows, tree, level, index, in.getTarget(), out);
   });
 }
 
@@ -180,9 +189,11 @@ static nb::object callUpdateBackward(Reader &in) {
   TensorRef dTree = in.array("d_tree");
   Tree tree = readTree(in);
   TensorRef level = in.array("level"), index = in.array("index");
+  const ResultMemory &out = in.getMemory();
   return in.call(
       [&] {
-        return tree_update_backward(dTree, tree, level, index, in.getTarget());
+        return tree_update_backward(dTree, tree, level, index, in.getTarget(),
+                                    out);
       },
       &TreeUpdateGradients::nodes, &TreeUpdateGradients::rows);
 }

@@ -44,8 +44,9 @@ static nb::object callLoss(Reader &in) {
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
   TokenOptions tokens;
   in.readTokens(tokens);
+  const ResultMemory &out = in.getMemory();
   return in.call(
-      [&] { return commitment_loss(k, kHat, in.getTarget(), tokens); });
+      [&] { return commitment_loss(k, kHat, in.getTarget(), tokens, out); });
 }
 
 static nb::object callLossBackward(Reader &in) {
@@ -53,8 +54,10 @@ static nb::object callLossBackward(Reader &in) {
   TensorRef k = in.array("k"), kHat = in.array("k_hat");
   TokenOptions tokens;
   in.readTokens(tokens);
+  const ResultMemory &out = in.getMemory();
   return in.call([&] {
-    return commitment_loss_backward(dLoss, k, kHat, in.getTarget(), tokens);
+    return commitment_loss_backward(dLoss, k, kHat, in.getTarget(), tokens,
+                                    out);
   });
 }
 

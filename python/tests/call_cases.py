@@ -94,13 +94,14 @@ class Cases:
 
     def vq(self):
         return (self.q, self._codes(), self.v, self._codebook()), {
-            "block": 8, "bias": self.data(H, N, 16), "return_lse": True
+            "block": 8, "bias": self.data(H, N, 16), "return_lse": True, "return_state": True
         }  # fmt: skip
 
     def vq_backward(self):
         arguments, options = self.vq()
-        out, lse = fovea.vq(*arguments, **options)
-        del options["return_lse"]
+        _, _, options["state"] = fovea.vq(*arguments, **options)
+        out, lse, _ = fovea.vq(*arguments, **options)
+        del options["return_lse"], options["return_state"]
         options["d_lse"] = self.sums(B, H, N)
         return (self.data(B, H, N, E), *arguments, out, lse), options
 

@@ -32,6 +32,8 @@ def change(change_array, value):
     """`value` with all arrays in it changed."""
     if isinstance(value, np.ndarray):
         return change_array(value) if value.ndim > 1 else value
+    if isinstance(value, fovea.VQState):
+        return value._make(change(change_array, each) for each in value)
     if isinstance(value, list | tuple):
         return [change(change_array, each) for each in value]
     if isinstance(value, dict):

@@ -41,7 +41,7 @@ TEST_F(Conv, AllBasesAreCausalAttention) {
     if (algorithm == ConvAlgorithm::Partitioned)
       apply.block = 16;
     Array output({B, H, N, E});
-    apply.output = TensorRef(output);
+    apply.out = {TensorRef(output), std::nullopt};
     ConvApplyResult result =
         get(conv_apply(bases.b.getRef(), bases.sizes.getRef(), v, apply));
     EXPECT_EQ(result.output.getData(), output.bytes.data());
@@ -102,7 +102,7 @@ TEST_F(Conv, GradientIsTheSlope) {
   auto run = [&] { return std::move(get(conv(q, k, v, search)).output); };
   OwnedTensor out = run();
   ConvBackwardOptions options;
-  options.dV = TensorRef(dV);
+  options.gradients = {std::nullopt, std::nullopt, TensorRef(dV)};
   ConvGradients found =
       get(conv_backward(dOut, q, k, v, out.getRef(), search, options));
   EXPECT_EQ(found.v.getData(), dV.bytes.data());

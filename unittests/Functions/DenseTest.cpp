@@ -118,9 +118,8 @@ TEST(DenseCall, ReadsStridesAndWritesToGivenArrays) {
     Array output({B, H, N, E}), lse({B, H, N});
     DenseOptions options;
     options.target = target;
-    options.output = TensorRef(output);
     options.returnLse = true;
-    options.lse = TensorRef(lse);
+    options.out = {TensorRef(output), TensorRef(lse)};
     AttentionResult result = get(dense(strided, k, v, options));
     EXPECT_EQ(result.output.getData(), output.bytes.data());
     EXPECT_EQ(result.lse.getData(), lse.bytes.data());
@@ -150,7 +149,7 @@ TEST(DenseCall, ReadsAndWritesBetweenOtherArrays) {
   Array untouched = memory;
   AttentionResult expected = get(dense(arrays[0], arrays[1], arrays[2]));
   DenseOptions options;
-  options.output = slices[3];
+  options.out = slices[3];
   uint64_t before = KernelCache::getGlobal().getStatistics().misses;
   AttentionResult result = get(dense(slices[0], slices[1], slices[2], options));
   EXPECT_EQ(result.output.getData(), slices[3].data);
@@ -175,12 +174,14 @@ TEST(DenseCall, ReadsAndWritesBetweenOtherArrays) {
   get(dense(padded, slices[1], slices[2], options));
   EXPECT_EQ(KernelCache::getGlobal().getStatistics().misses, before + 1);
 
-  options.output = slices[2];
+  options.out = slices[2];
   EXPECT_EQ(getText(dense(slices[0], slices[1], slices[2], options)),
-            "output: found memory that overlaps v, needed memory of its own");
-  options.output->data = static_cast<float *>(slices[2].data) + 1;
+            "out: found memory that overlaps v, needed memory of its own");
+  TensorRef shifted = slices[2];
+  shifted.data = static_cast<float *>(shifted.data) + 1;
+  options.out = shifted;
   EXPECT_EQ(getText(dense(slices[0], slices[1], slices[2], options)),
-            "output: found memory that overlaps v, needed memory of its own");
+            "out: found memory that overlaps v, needed memory of its own");
 }
 
 TEST(DenseCall, GivesZerosWhereThereIsNothingToRead) {
@@ -233,7 +234,8 @@ TEST(DenseBackward, GradientIsTheSlope) {
   backward.scale = 0.7;
   backward.logWeight = TensorRef(logWeight);
   backward.bias = TensorRef(bias);
-  backward.dV = TensorRef(dV);
+  backward.gradients = {std::nullopt, std::nullopt, TensorRef(dV), std::nullopt,
+                        std::nullopt};
   DenseGradients found = get(dense_backward(
       dOut, q, k, v, forward.output.getRef(), forward.lse.getRef(), backward));
   EXPECT_EQ(found.v.getData(), dV.bytes.data());
@@ -243,6 +245,7 @@ TEST(DenseBackward, GradientIsTheSlope) {
 
   // Of one term only.
   backward.logWeight.reset();
+  backward.gradients = {};
   found = get(dense_backward(dOut, q, k, v, forward.output.getRef(),
                              forward.lse.getRef(), backward));
   EXPECT_EQ(found.logWeight.getData(), nullptr);

@@ -122,35 +122,44 @@ TEST(DenseErrors, Memory) {
 
   DenseOptions options;
   Array output({1, 4, 12, 9});
-  options.output = TensorRef(output);
+  options.out = TensorRef(output);
   EXPECT_EQ(getText(dense(q, k, v, options)),
-            "output: found shape (1, 4, 12, 9), needed (1, 4, 12, 8)");
+            "out: found shape (1, 4, 12, 9), needed (1, 4, 12, 8)");
   Array right({1, 4, 12, 8});
-  options.output = TensorRef(right);
-  options.output->isReadOnly = true;
+  TensorRef memory = right;
+  memory.isReadOnly = true;
+  options.out = memory;
   EXPECT_EQ(getText(dense(q, k, v, options)),
-            "output: found a read-only array, needed a writable one");
+            "out: found a read-only array, needed a writable one");
   int64_t columns[] = {384, 96, 1, 12};
-  options.output->isReadOnly = false;
-  options.output->strides = columns;
+  memory.isReadOnly = false;
+  memory.strides = columns;
+  options.out = memory;
   EXPECT_EQ(getText(dense(q, k, v, options)),
-            "output: found an array that is unaligned or has gaps or another "
+            "out: found an array that is unaligned or has gaps or another "
             "order along its last axis, needed one that is contiguous there, "
             "because it is written to");
   int64_t shared[] = {384, 0, 8, 1};
-  options.output->strides = shared;
+  memory.strides = shared;
+  options.out = memory;
   EXPECT_EQ(getText(dense(q, k, v, options)),
-            "output: found strides (384, 0, 8, 1), by which elements share "
+            "out: found strides (384, 0, 8, 1), by which elements share "
             "memory, needed memory of its own for each, because it is written "
             "to");
+  memory.strides = {};
+  options.out = {memory, std::nullopt};
+  EXPECT_EQ(getText(dense(q, k, v, options)), "out: found 2 arrays, needed 1");
+  options.out = memory;
+  options.returnLse = true;
+  EXPECT_EQ(getText(dense(q, k, v, options)), "out: found 1 array, needed 2");
 }
 
 TEST(DenseErrors, Overlaps) {
   Array q({1, 4, 12, 8}), k({1, 2, 20, 8});
   DenseOptions options;
-  options.output = TensorRef(q);
+  options.out = TensorRef(q);
   EXPECT_EQ(getText(dense(q, k, k, options)),
-            "output: found memory that overlaps q, needed memory of its own");
+            "out: found memory that overlaps q, needed memory of its own");
   // The last row of lse is the first of the output.
   Array memory({1, 4, 12, 9});
   TensorRef output = memory, lse = memory;
@@ -158,12 +167,13 @@ TEST(DenseErrors, Overlaps) {
   output.shape = shape;
   output.data = static_cast<float *>(output.data) + 47;
   lse.shape = rows;
-  options.output = output;
-  options.lse = lse;
+  options.out = {output, lse};
   options.returnLse = true;
-  EXPECT_EQ(getText(dense(q, k, k, options)),
-            "lse: found memory that overlaps output, needed memory of its own");
-  options.output->data = static_cast<float *>(output.data) + 1;
+  EXPECT_EQ(
+      getText(dense(q, k, k, options)),
+      "out[1]: found memory that overlaps out[0], needed memory of its own");
+  output.data = static_cast<float *>(output.data) + 1;
+  options.out = {output, lse};
   EXPECT_EQ(getText(dense(q, k, k, options)), "");
 }
 

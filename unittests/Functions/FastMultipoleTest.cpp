@@ -69,7 +69,7 @@ TEST_F(FastMultipole, LinearAgreesWithTheReference) {
   options.causal = options.allowQueryLookahead = true;
   auto run = [&](Target target, std::optional<TensorRef> given) {
     options.target = target;
-    options.output = given;
+    options.out = given ? ResultMemory(*given) : ResultMemory();
     return get(fast_multipole_linear(q, k, v, queries.get(true),
                                      keys.get(false), values.get(false), m,
                                      options));

@@ -144,7 +144,7 @@ TEST_F(LowRank, ProductsOfFeaturesArePolynomials) {
   Array x = makeRandom({1, 1, N, r}, 5, ElementType::F64),
         output({1, 1, N, features}, ElementType::F64);
   PolynomialFeaturesOptions options;
-  options.output = TensorRef(output);
+  options.out = TensorRef(output);
   OwnedTensor phi = get(polynomial_features(x, degree, scale, options));
   EXPECT_EQ(phi.getData(), output.bytes.data());
   for (int64_t i = 0; i < N; ++i)
@@ -173,7 +173,7 @@ TEST_F(LowRank, GradientIsTheSlope) {
   auto run = [&] { return get(low_rank(u1, u2, v, RowMask::causal())); };
   OwnedTensor out = run();
   LowRankBackwardOptions options;
-  options.dU1 = TensorRef(dU1);
+  options.gradients = {TensorRef(dU1), std::nullopt, std::nullopt};
   LowRankGradients found = get(low_rank_backward(dOut, u1, u2, v, out.getRef(),
                                                  RowMask::causal(), options));
   EXPECT_EQ(found.u1.getData(), dU1.bytes.data());

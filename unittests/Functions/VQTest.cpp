@@ -39,7 +39,7 @@ protected:
 TEST_F(VQ, QuantizeFindsTheNearestCodeword) {
   QuantizeOptions options;
   Array codes({B, G, N}, ElementType::I32);
-  options.codes = TensorRef(codes);
+  options.out = {std::nullopt, TensorRef(codes)};
   QuantizeResult result = get(quantize(k, codebook, options));
   EXPECT_EQ(result.codes.getData(), codes.bytes.data());
   auto distance = [&](int64_t row, int64_t code) {
@@ -124,7 +124,7 @@ TEST_F(VQ, WindowsAndTokensAgreeWithTheWhole) {
   for (int64_t token = 14; token < N; ++token) {
     Array part = slice(bias, token, token + 1, 2 * L), output({B, H, 1, E});
     decode.bias = TensorRef(part);
-    decode.output = TensorRef(output);
+    decode.out = TensorRef(output);
     void *memory = state.mean.getData();
     OwnedTensor result = get(
         vq_decode(slice(q, token, token + 1, D), slice(k, token, token + 1, D),
@@ -162,7 +162,8 @@ TEST_F(VQ, GradientIsTheSlope) {
   backward.out = forward.output.getRef();
   backward.lse = forward.lse.getRef();
   Array dQ({B, H, N, D}, type);
-  backward.dQ = TensorRef(dQ);
+  backward.gradients = {TensorRef(dQ), std::nullopt, std::nullopt,
+                        std::nullopt};
   VQGradients found =
       get(vq_backward(dOut, q, codes, v, codebook, L, backward));
   EXPECT_EQ(found.q.getData(), dQ.bytes.data());

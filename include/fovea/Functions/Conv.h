@@ -28,8 +28,7 @@ struct ConvSearch {
 
 struct ConvRecoverOptions {
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> b, sizes, found;
+  ResultMemory out;
 };
 
 struct ConvBases {
@@ -54,8 +53,7 @@ struct ConvApplyOptions {
   /// Tokens of a block of `Partitioned`: a power of two from 8 to 2^20.
   std::optional<int64_t> block;
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> output, recomputed;
+  ResultMemory out;
 };
 
 struct ConvApplyResult {
@@ -80,8 +78,7 @@ struct ConvOptions : TokenOptions {
   std::optional<int64_t> slidingGroup;
   ConvAlgorithm algorithm = ConvAlgorithm::Auto;
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> output, found, recomputed;
+  ResultMemory out;
 };
 
 struct ConvResult {
@@ -105,8 +102,7 @@ struct ConvApplyBackwardOptions {
   ConvAlgorithm algorithm = ConvAlgorithm::Auto;
   std::optional<int64_t> block;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dB, dV;
+  GradientMemory gradients;
 };
 
 struct ConvApplyGradients {
@@ -126,8 +122,7 @@ struct ConvRecoverBackwardOptions {
   /// 1/sqrt(D) by default.
   std::optional<double> scale;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK;
+  GradientMemory gradients;
 };
 
 struct ConvGradients {
@@ -148,8 +143,7 @@ struct ConvBackwardOptions : TokenOptions {
   std::optional<int64_t> slidingGroup;
   ConvAlgorithm algorithm = ConvAlgorithm::Auto;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK, dV;
+  GradientMemory gradients;
 };
 
 /// The gradients of `conv` from that of its output; `out` is what it returned.

@@ -17,8 +17,8 @@
 // threads at once.
 //
 // Arrays may have strides; on the CPU, those whose last axis is contiguous are
-// read in place, others are copied. Results are new arrays, or are written to
-// the arrays that the options name, which may have strides as well.
+// read in place, others are copied. Results are new arrays, or go to the memory
+// that the options name, see ResultMemory.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,11 +26,11 @@
 #define FOVEA_FUNCTIONS_DENSE_H
 
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/ResultMemory.h"
 
 namespace fovea {
 
-/// The results of attention; views of the memory that the options named, if
-/// they did.
+/// The results of attention.
 struct AttentionResult {
   OwnedTensor output;
   /// The natural log-sum-exp of each row, if asked for.
@@ -46,8 +46,7 @@ struct DenseOptions {
   std::optional<TensorRef> logWeight, bias;
   bool returnLse = false;
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> output, lse;
+  ResultMemory out;
 };
 
 /// softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v for q
@@ -65,8 +64,7 @@ struct DenseBackwardOptions {
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK, dV;
+  GradientMemory gradients;
 };
 
 struct DenseGradients {

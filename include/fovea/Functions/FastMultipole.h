@@ -38,8 +38,7 @@ struct FastMultipoleOptions : TokenOptions {
   bool multiplicity = true;
   bool returnLse = false;
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> output, lse;
+  ResultMemory out;
 };
 
 /// Near keys one by one, far ones by summaries: see `attn.fast_multipole`.
@@ -57,7 +56,7 @@ struct FastMultipoleLinearOptions : TokenOptions {
   bool allowQueryLookahead = false;
   std::optional<double> scale;
   Target target = Target::CPU;
-  std::optional<TensorRef> output;
+  ResultMemory out;
 };
 
 /// The same with summaries of queries and a soft-max per level: see
@@ -93,8 +92,7 @@ struct FastMultipoleBackwardOptions : TokenOptions {
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK, dV;
+  GradientMemory gradients;
 };
 
 /// The gradients of `fast_multipole` from that of its output; `out` and `lse`
@@ -112,8 +110,7 @@ struct FastMultipoleLinearBackwardOptions : TokenOptions {
   bool allowQueryLookahead = false;
   std::optional<double> scale;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK, dV;
+  GradientMemory gradients;
 };
 
 /// The gradients of `fast_multipole_linear` from that of its output, whose

@@ -16,8 +16,7 @@ namespace fovea {
 
 struct PolynomialFeaturesOptions {
   Target target = Target::CPU;
-  /// Where the result goes, instead of new memory.
-  std::optional<TensorRef> output;
+  ResultMemory out;
 };
 
 /// Rows phi with phi(q).phi(k) = sum_(g <= degree) (scale q.k)^g / g!, for x
@@ -80,8 +79,7 @@ struct LowRankOptions {
   /// no weight, whatever they hold.
   TokenOptions queries, keys;
   Target target = Target::CPU;
-  /// Where the result goes, instead of new memory.
-  std::optional<TensorRef> output;
+  ResultMemory out;
 };
 
 /// D^-1 (W o U1 U2^T) V for u1 [B,H,N,r], u2 [B,G,M,r] and v [B,G,M,E], where W
@@ -105,8 +103,7 @@ struct LowRankBackwardOptions {
   /// As for `low_rank`.
   TokenOptions queries, keys;
   Target target = Target::CPU;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dU1, dU2, dV;
+  GradientMemory gradients;
 };
 
 struct LowRankGradients {

@@ -10,6 +10,7 @@
 #define FOVEA_FUNCTIONS_ROPE_H
 
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/Functions/ResultMemory.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace fovea {
@@ -81,8 +82,7 @@ struct RopeOptions {
   std::optional<int64_t> width;
   double magnitude = 1.0;
   Target target = Target::CPU;
-  /// Where the result goes, instead of new memory.
-  std::optional<TensorRef> output;
+  ResultMemory out;
 };
 
 /// Turns pairs of columns of every row of x [B,H,N,D] by position times

@@ -48,6 +48,8 @@ struct TreeBuildOptions : TokenOptions {
   /// As many as give one root, by default.
   std::optional<int64_t> levels;
   Target target = Target::CPU;
+  /// Of nodes and counts.
+  ResultMemory out;
 };
 
 /// The tree of averages of a sequence c [B,N,F].
@@ -59,8 +61,7 @@ struct TreeFetchOptions {
   /// Count all tokens of a node with one that is present, not those alone.
   bool wholeSegments = false;
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> rows, logWeight;
+  ResultMemory out;
 };
 
 struct TreeFetchResult {
@@ -85,17 +86,18 @@ llvm::Error tree_update(Tree &tree, const TensorRef &level,
 /// one after it.
 llvm::Expected<OwnedTensor>
 tree_updated(const Tree &tree, const TensorRef &level, const TensorRef &index,
-             const TensorRef &rows, Target target = Target::CPU);
+             const TensorRef &rows, Target target = Target::CPU,
+             const ResultMemory &out = {});
 
 /// Fails unless these are the parts of a tree, which may have been stored.
 llvm::Error tree_check(const TensorRef &nodes,
                        const std::optional<TensorRef> &counts, int64_t ratio,
                        int64_t levels);
 
-/// The sequence [B,N,F] that a tree stands for, in new memory or in `output`.
-llvm::Expected<OwnedTensor>
-tree_materialize(const Tree &tree, Target target = Target::CPU,
-                 const std::optional<TensorRef> &output = {});
+/// The sequence [B,N,F] that a tree stands for.
+llvm::Expected<OwnedTensor> tree_materialize(const Tree &tree,
+                                             Target target = Target::CPU,
+                                             const ResultMemory &out = {});
 
 struct TreeScoreOptions {
   /// 1/sqrt(D) by default.
@@ -107,6 +109,7 @@ struct TreeScoreOptions {
   /// The logarithm of (53) instead, for one head.
   bool exponential = false;
   Target target = Target::CPU;
+  ResultMemory out;
 };
 
 /// How much VIP tokens with queries [B,H,np,D] look at candidates with keys
@@ -134,15 +137,13 @@ struct TreeSelection {
 /// The nodes at which a sequence is read: from the roots down, the `budgets[l]`
 /// candidates of level l with the highest score are split, or all that have
 /// tokens where these are fewer: the lists of such a sequence end in -1.
-llvm::Expected<TreeSelection> tree_select(const Tree &tree,
-                                          const TreeBudgets &budgets,
-                                          TreeScore score,
-                                          Target target = Target::CPU);
+llvm::Expected<TreeSelection>
+tree_select(const Tree &tree, const TreeBudgets &budgets, TreeScore score,
+            Target target = Target::CPU, const ResultMemory &out = {});
 /// The same with (53) for VIP rows [B,np,F].
-llvm::Expected<TreeSelection> tree_select(const Tree &tree,
-                                          const TreeBudgets &budgets,
-                                          const TensorRef &vip,
-                                          Target target = Target::CPU);
+llvm::Expected<TreeSelection>
+tree_select(const Tree &tree, const TreeBudgets &budgets, const TensorRef &vip,
+            Target target = Target::CPU, const ResultMemory &out = {});
 
 //===----------------------------------------------------------------------===//
 // Gradients
@@ -152,13 +153,15 @@ llvm::Expected<TreeSelection> tree_select(const Tree &tree,
 /// its nodes, dTree [B,n,F].
 llvm::Expected<OwnedTensor> tree_build_backward(const TensorRef &dTree,
                                                 const Tree &tree,
-                                                Target target = Target::CPU);
+                                                Target target = Target::CPU,
+                                                const ResultMemory &out = {});
 
 /// The gradient [B,n,F] of the nodes of a tree, from that of the sequence that
 /// it stands for, dC [B,N,F].
 llvm::Expected<OwnedTensor>
 tree_materialize_backward(const TensorRef &dC, const Tree &tree,
-                          Target target = Target::CPU);
+                          Target target = Target::CPU,
+                          const ResultMemory &out = {});
 
 struct TreeScoreGradients {
   OwnedTensor query, key;
@@ -171,15 +174,15 @@ struct TreeScoreGradients {
 /// what a straight-through estimator passes on.
 llvm::Expected<TreeScoreGradients>
 tree_score_backward(const TensorRef &dScore, const TensorRef &query,
-                    const TensorRef &key, const TreeScoreOptions &options = {});
+                    const TensorRef &key, const TreeScoreOptions &options = {},
+                    const GradientMemory &gradients = {});
 
 /// The gradient [B,n,F] of the nodes of a tree, from that of the rows of nodes
 /// (level, index), dRows [B,r,F].
-llvm::Expected<OwnedTensor> tree_fetch_backward(const TensorRef &dRows,
-                                                const Tree &tree,
-                                                const TensorRef &level,
-                                                const TensorRef &index,
-                                                Target target = Target::CPU);
+llvm::Expected<OwnedTensor>
+tree_fetch_backward(const TensorRef &dRows, const Tree &tree,
+                    const TensorRef &level, const TensorRef &index,
+                    Target target = Target::CPU, const ResultMemory &out = {});
 
 struct TreeUpdateGradients {
   /// Of the nodes before the update, [B,n,F], and of the rows, [B,r,F].
@@ -190,7 +193,8 @@ struct TreeUpdateGradients {
 llvm::Expected<TreeUpdateGradients>
 tree_update_backward(const TensorRef &dTree, const Tree &tree,
                      const TensorRef &level, const TensorRef &index,
-                     Target target = Target::CPU);
+                     Target target = Target::CPU,
+                     const GradientMemory &gradients = {});
 
 } // namespace fovea
 

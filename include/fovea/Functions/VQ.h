@@ -20,8 +20,7 @@ namespace fovea {
 
 struct QuantizeOptions : TokenOptions {
   Target target = Target::CPU;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> quantized, codes;
+  ResultMemory out;
 };
 
 struct QuantizeResult {
@@ -47,8 +46,7 @@ struct CodebookUpdateOptions {
   /// Whether the codebook is in the type of sums instead of that of k.
   bool wide = false;
   Target target = Target::CPU;
-  /// Where the codebook goes, instead of new memory.
-  std::optional<TensorRef> codebook;
+  ResultMemory out;
 };
 
 /// One step of exponentially smoothed k-means with k [B,G,N,D] and codes
@@ -76,14 +74,16 @@ codebook_step(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
 llvm::Expected<OwnedTensor> commitment_loss(const TensorRef &k,
                                             const TensorRef &kHat,
                                             Target target = Target::CPU,
-                                            const TokenOptions &tokens = {});
+                                            const TokenOptions &tokens = {},
+                                            const ResultMemory &out = {});
 
 /// The gradient of `commitment_loss` for k, zeros for absent tokens, times
 /// `dLoss`.
 llvm::Expected<OwnedTensor>
 commitment_loss_backward(double dLoss, const TensorRef &k,
                          const TensorRef &kHat, Target target = Target::CPU,
-                         const TokenOptions &tokens = {});
+                         const TokenOptions &tokens = {},
+                         const ResultMemory &out = {});
 
 //===----------------------------------------------------------------------===//
 // Attention
@@ -119,8 +119,7 @@ struct VQOptions : VQFormOptions {
   const VQState *state = nullptr;
   bool returnState = false;
   bool returnLse = false;
-  /// Where results go, instead of new memory.
-  std::optional<TensorRef> output, lse;
+  ResultMemory out;
 };
 
 struct VQResult {
@@ -137,8 +136,7 @@ llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
                             int64_t block, const VQOptions &options = {});
 
 struct VQDecodeOptions : VQFormOptions {
-  /// Where the output goes, instead of new memory.
-  std::optional<TensorRef> output;
+  ResultMemory out;
 };
 
 /// One token of `vq`. Updates `state` where it lies; an empty one becomes the
@@ -168,8 +166,7 @@ struct VQBackwardOptions : VQFormOptions {
   /// What `vq` was given, and the gradient for what it returned.
   const VQState *state = nullptr;
   const VQStateGradient *dNextState = nullptr;
-  /// Where gradients go, instead of new memory.
-  std::optional<TensorRef> dQ, dK, dV;
+  GradientMemory gradients;
 };
 
 struct VQGradients {

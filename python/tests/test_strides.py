@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Arrays whose rows are contiguous, wherever they lie, are read and written there."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from call_cases import FUNCTIONS, case
@@ -111,3 +114,38 @@ func.func @copy(%x: tensor<2x4x7x5xf32> {bufferization.buffer_layout = strided<[
         kernel(x, scatter(y))
     with pytest.raises(ValueError, match="memory of its own for each element"):
         kernel(x, np.lib.stride_tricks.as_strided(y, y.shape, (0, *y.strides[1:])))
+
+
+# Has memory to compile in, but none for a copy of one of the arrays, 256 MB each, of whose
+# pages most are never touched.
+PROGRAM = """
+import resource, sys
+import numpy as np
+import fovea
+
+fovea.set_num_threads(1)
+tokens = 2**18
+
+def make(heads):
+    shape = (1, heads, 64, tokens) if sys.argv[1] == "scattered" else (1, tokens, heads, 64)
+    return np.zeros(shape, np.float32).transpose((0, 1, 3, 2) if sys.argv[1] == "scattered" else (0, 2, 1, 3))
+
+q, k, v, x = np.zeros((1, 4, 1, 64), np.float32), make(4), make(4), make(4)
+out = np.empty((1, tokens, 4, 64), np.float32).transpose(0, 2, 1, 3)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+try:
+    fovea.dense(q, k, v) if sys.argv[2] == "dense" else fovea.rope(x, np.arange(tokens), out=out)
+    print("in place")
+except MemoryError:
+    print("copied")
+"""
+
+
+@pytest.mark.parametrize("function", ["dense", "rope"])
+@pytest.mark.parametrize("arrays, expected", [("rows", "in place"), ("scattered", "copied")])
+def test_memory(arrays, expected, function):
+    command = [sys.executable, "-c", PROGRAM, arrays, function]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == expected

@@ -114,7 +114,8 @@ private:
   /// Runs `body` for the present key of a set with that number, in order.
   void forKeyOfNumber(Value set, bool isShared, Value number,
                       llvm::function_ref<void(ValueRange key)> body);
-  void replaceIfDead(CodebookUpdateOp op, Value counts, ValueRange code);
+  void replaceIfDead(CodebookUpdateOp op, Value count, Value counts,
+                     ValueRange code);
 
   Tokens getBlock(CodebookScanOp op, ValueRange head, Value block);
   void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
@@ -472,7 +473,7 @@ void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
                     place);
     });
     if (op.getSeed())
-      replaceIfDead(op, counts, code);
+      replaceIfDead(op, count, counts, code);
   });
 }
 
@@ -498,14 +499,13 @@ void CodebookKernel::forKeyOfNumber(Value set, bool isShared, Value number,
   b.loop(zero, b.extent(values, 0), 1, {zero}, countBatch);
 }
 
-/// A codeword [set, code] of a count below the least becomes a present key.
-void CodebookKernel::replaceIfDead(CodebookUpdateOp op, Value counts,
-                                   ValueRange code) {
+/// A codeword [set, code] whose `count` is below the least becomes a present
+/// key, of as many as are in `counts`.
+void CodebookKernel::replaceIfDead(CodebookUpdateOp op, Value count,
+                                   Value counts, ValueRange code) {
   double limit = op.getReplaceBelow().convertToDouble();
   Value zero = b.index(0), numCodes = b.extent(counts, 1);
-  b.barrier();
-  Value isRare = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
-                                       b.loadScalar(op.getCounts(), code),
+  Value isRare = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, count,
                                        b.scalar(limit));
   auto become = [&](ValueRange key) {
     b.single([&] { b.storeScalar(b.scalar(limit), op.getCounts(), code); });

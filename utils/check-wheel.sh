@@ -104,12 +104,7 @@ quiet=(--quiet --disable-pip-version-check)
 if [ "$root" = none ]; then
   check here "$bin/python" "$work" "$frameworks" "${quiet[@]}" --no-index
 else
-  [ "$(id -u)" -eq 0 ] || fail "a minimal Debian needs root; FOVEA_ROOT=none does without"
-  if [ ! -e "$root/complete" ]; then
-    command -v debootstrap >/dev/null || fail "a minimal Debian needs debootstrap: apt-get install debootstrap"
-    debootstrap --variant=minbase --include=python3-venv bookworm "$root"
-    touch "$root/complete"
-  fi
+  utils/minimal-debian.sh "$root"
   inside python3 --version
   for name in cc clang gcc ld lld ninja; do
     ! inside sh -c "command -v $name" || fail "$root has $name"

@@ -79,7 +79,7 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
   Call call("codebook_update", options.target, options.out);
   call.operands({keys, keyCodes});
   // An argument: another seed is no other kernel.
-  int64_t seed = options.seed;
+  int64_t seed = check.integer("seed", options.seed, 0);
   std::optional<Argument> seedOperand;
   if (options.replaceBelow > 0)
     seedOperand.emplace("seed", TensorRef{&seed, ElementType::I64, {}});

@@ -59,6 +59,15 @@ class Kernel:
 class Memory:
     """The memory of a result, which its array holds."""
 
+class ForeignArray:
+    """Memory of a caller from outside of Python."""
+
+def set_abstract_array(type: type) -> None:
+    """Sets the class of arrays whose values are not known; calls on them give others."""
+
+def xla_handlers() -> dict[str, Any]:
+    """What computes calls of XLA, by the name of its platform, in capsules."""
+
 def run_tool(name: str, arguments: list[str]) -> int:
     """Runs one of the command-line tools in this process, and returns its status."""
 

@@ -67,7 +67,7 @@ def codebook_update(
 
     A codeword whose count is below `replace_below` afterwards is dead.  A random key of
     the batch replaces it: codebook = k, sums = replace_below k, counts = replace_below.
-    `seed` chooses the keys, the same ones on every target; give each step another one.
+    `seed`, at least 0, chooses the keys, the same ones on every target; give each step another one.
     """
     return _fovea.codebook_update(
         k, codes, sums, counts, rate, min_count, replace_below, seed, wide, target, out=out

@@ -33,7 +33,7 @@ static nb::object callUpdate(Reader &in) {
   options.rate = in.number("rate", "a number from 0 to 1");
   options.minCount = in.number("min_count");
   options.replaceBelow = in.number("replace_below");
-  options.seed = in.integer("seed", std::numeric_limits<int64_t>::min());
+  options.seed = in.integer("seed", 0);
   options.wide = in.flag("wide");
   return in.call([&] { return codebook_step(k, codes, sums, counts, options); },
                  &CodebookStep::codebook, &CodebookStep::sums,

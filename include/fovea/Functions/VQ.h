@@ -40,7 +40,7 @@ struct CodebookUpdateOptions {
   /// Codewords are sums divided by max(counts, minCount).
   double minCount = 0.0;
   /// Codewords of smaller counts are dead: a key of the batch, chosen by
-  /// `seed`, replaces each. None are where it is 0.
+  /// `seed` of 0 or more, replaces each. None are where it is 0.
   double replaceBelow = 0.0;
   int64_t seed = 0;
   /// Whether the codebook is in the type of sums instead of that of k.

@@ -9,8 +9,8 @@
     out = fovea.jax.dense(q, k, v, causal=True)
     gradient = jax.grad(lambda q: fovea.jax.dense(q, k, v, causal=True).sum())(q)
 
-They have the names, arguments and results of those of `fovea`, but for `target`: they run
-where the program does.  Results are written where XLA wants them.  Errors of arguments are
+They have the names, arguments and results of those of `fovea`, but for `target`, `out` and
+`gradients`: they run where the program does, and results are written where XLA wants them.  Errors of arguments are
 raised when a program is traced, those of values (lengths, lists of nodes) when it runs.
 """
 

@@ -30,8 +30,9 @@ TARGET_NAME = "fovea"
 for _platform, _handler in _fovea.xla_handlers().items():
     jax.ffi.register_ffi_target(TARGET_NAME, _handler, platform=_platform)
 
-#: Arguments that functions write to, whose values after a call are its last results.
-UPDATED = {"vq_decode": "state"}
+#: Functions that write to their argument that is a tuple of arrays: its values after a call
+#: are the last results.
+_UPDATING = {"vq_decode"}
 
 Type = tuple[str, tuple[int, ...]]
 
@@ -164,7 +165,24 @@ class Call(NamedTuple):
 def _plan(name: str, text: str, types: tuple[Type, ...]) -> Call:
     pattern = ast.literal_eval(text)
     results = [(each.dtype.name, each.shape) for each in _describe(name, pattern, types)]
-    return Call(tuple(results), tuple(_batch_axes(name, pattern, types)), ())
+    updated = _updated(name, pattern)
+    results += [types[each] for each in updated]
+    return Call(tuple(results), tuple(_batch_axes(name, pattern, types)), updated)
+
+
+def updated_argument(name: str, arguments: Sequence[Any]) -> int | None:
+    """The number of the argument that a function writes to, if there is one."""
+    places = [place for place, each in enumerate(arguments) if isinstance(each, tuple)]
+    return places[0] if name in _UPDATING and places else None
+
+
+def _updated(name: str, pattern: Sequence[Any]) -> tuple[int, ...]:
+    """The numbers of the operands that a function writes to."""
+    place = updated_argument(name, pattern)
+    if place is None:
+        return ()
+    counts = [str(each).count("Ellipsis") for each in pattern]
+    return tuple(range(sum(counts[:place]), sum(counts[: place + 1])))
 
 
 def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
@@ -174,7 +192,14 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     operands = [_constant(each) if isinstance(each, np.ndarray) else each for each in operands]
     call = _plan(name, text, tuple((each.dtype.name, each.shape) for each in operands))
     operands, structs = _with_axes(operands, call.results)
-    function = jax.ffi.ffi_call(TARGET_NAME, structs, vmap_method="expand_dims")
+    first = len(call.results) - len(call.updated)
+    function = jax.ffi.ffi_call(
+        TARGET_NAME,
+        structs,
+        # What shares memory has one shape.
+        vmap_method="broadcast_all" if call.updated else "expand_dims",
+        input_output_aliases={each: first + at for at, each in enumerate(call.updated)},
+    )
     return list(
         function(
             *operands,
@@ -187,7 +212,26 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     )
 
 
+def _varying(array: Any) -> frozenset[Any]:
+    """The axes of `jax.shard_map` over which an array differs, in any version of JAX."""
+    described = jax.typeof(array)
+    return described.mat.varying if hasattr(described, "mat") else getattr(described, "vma", frozenset())
+
+
 def _with_axes(operands: list[Any], results: Sequence[Type]) -> tuple[list[Any], list[Any]]:
-    """Under `jax.shard_map`, all operands vary over the axes that one of them varies over,
-    and so do the results."""
-    return operands, [jax.ShapeDtypeStruct(shape, dtype) for dtype, shape in results]
+    """Operands that all vary over the axes that one of them does, and results that do."""
+    axes: frozenset[Any] = frozenset().union(*map(_varying, operands))
+    if not axes:
+        return operands, [jax.ShapeDtypeStruct(shape, dtype) for dtype, shape in results]
+    operands = [
+        jax.lax.pcast(each, tuple(axes - _varying(each)), to="varying") if axes - _varying(each) else each
+        for each in operands
+    ]
+    like = jax.typeof(operands[0])
+    if not hasattr(like, "mat"):
+        return operands, [jax.ShapeDtypeStruct(shape, dtype, vma=axes) for dtype, shape in results]
+    structs = []
+    for dtype, shape in results:
+        sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*[None] * len(shape)))
+        structs.append(like.update(shape=shape, dtype=np.dtype(dtype), weak_type=False, sharding=sharding))
+    return operands, structs

@@ -17,9 +17,65 @@ import numpy as np
 import fovea
 
 from .._abstract import AbstractArray
-from ._call import is_array
+from .._conv import SlidingGroup
+from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
+from .._rope import rope_frequencies
+from .._vq import VQState, VQStateGradient
+from ..tree import Tree
+from ._call import is_array, updated_argument
 from ._gradients import apply
 
+__all__ = [
+    "Causal",
+    "DistinctColumns",
+    "DistinctRows",
+    "RowChange",
+    "RowInterval",
+    "SlidingGroup",
+    "Tree",
+    "VQState",
+    "VQStateGradient",
+    "codebook_update",
+    "commitment_loss",
+    "commitment_loss_backward",
+    "conv",
+    "conv_apply",
+    "conv_apply_backward",
+    "conv_backward",
+    "conv_recover",
+    "conv_recover_backward",
+    "dense",
+    "dense_backward",
+    "fast_multipole",
+    "fast_multipole_backward",
+    "fast_multipole_linear",
+    "fast_multipole_linear_backward",
+    "low_rank",
+    "low_rank_backward",
+    "polynomial_features",
+    "polynomial_features_backward",
+    "quantize",
+    "rope",
+    "rope_backward",
+    "rope_frequencies",
+    "tree_build",
+    "tree_build_backward",
+    "tree_fetch",
+    "tree_fetch_backward",
+    "tree_materialize",
+    "tree_materialize_backward",
+    "tree_score",
+    "tree_score_backward",
+    "tree_select",
+    "tree_update",
+    "tree_update_backward",
+    "vq",
+    "vq_backward",
+    "vq_decode",
+]
+
+#: Options that are not up to callers here: the program says where it runs and results lie.
+_OF_PROGRAMS = {"gradients", "out", "target"}
 #: Arguments that are constants of a kernel.
 _STATIC = {"frequencies"}
 
@@ -27,6 +83,9 @@ _STATIC = {"frequencies"}
 def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[str, Any]:
     """Arguments by name, NumPy's arrays as those of JAX."""
     bound = signature.bind(*arguments, **options).arguments
+    for name, value in bound.items():
+        if callable(value):
+            raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
     return {
         name: value if name in _STATIC else jax.tree.map(_convert, value)
         for name, value in bound.items()
@@ -59,26 +118,68 @@ def _call(function: Callable[..., Any], named: dict[str, Any]) -> Any:
             return value
         if id(value) in known:
             return known[id(value)]
-        return resolve(value.base).astype(value.dtype).reshape(value.shape)
+        # Of the types that JAX has been told to use.
+        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+        return resolve(value.base).astype(dtype).reshape(value.shape)
 
-    computed: list[Any] = []
+    name, arguments = next(leaf.call for leaf in jax.tree.leaves(results) if getattr(leaf, "call", None))
+    if name == "tree_build":
+        # Its gradient asks for the levels that it has found.
+        arguments = (arguments[0], results.ratio, results.levels, *arguments[3:])
+    computed = apply(name, resolve(arguments))
+    place = updated_argument(name, arguments)
+    if place is not None:
+        state = arguments[place]
+        known.update(zip(map(id, state), computed[-len(state) :]))
 
-    def compute(leaf: Any) -> Any:
-        if not isinstance(leaf, AbstractArray) or id(leaf) in known:
-            return known.get(id(leaf), leaf)
-        if not computed:
-            assert leaf.call is not None
-            name, arguments = leaf.call
-            computed.extend(apply(name, resolve(arguments)))
-        return computed[leaf.index]
+    def substitute(leaf: Any) -> Any:
+        if not isinstance(leaf, AbstractArray):
+            return leaf
+        return known[id(leaf)] if id(leaf) in known else computed[leaf.index]
 
-    return jax.tree.map(compute, results)
+    return jax.tree.map(substitute, results)
+
+
+# ----------------------------------------------------------------------------
+# Classes of arrays
+# ----------------------------------------------------------------------------
+
+
+def _make_tree(constants: tuple[int, int], arrays: Any) -> Tree:
+    """JAX makes trees of what is no array, too: nothing is checked."""
+    tree = object.__new__(Tree)
+    tree.nodes, tree.counts = arrays
+    tree.ratio, tree.levels = constants
+    return tree
+
+
+def _make_mask(kind: tuple[type, tuple[str, ...]], parts: Any) -> Any:
+    mask: Any = object.__new__(kind[0])
+    mask.parts = dict(zip(kind[1], parts))
+    return mask
+
+
+jax.tree_util.register_pytree_node(
+    Tree, lambda tree: ((tree.nodes, tree.counts), (tree.ratio, tree.levels)), _make_tree
+)
+for _mask in (RowChange, RowInterval, DistinctRows, DistinctColumns):
+    jax.tree_util.register_pytree_node(
+        _mask, lambda mask: (tuple(mask.parts.values()), (type(mask), tuple(mask.parts))), _make_mask
+    )
+
+# ----------------------------------------------------------------------------
+# Functions
+# ----------------------------------------------------------------------------
 
 
 def _define(name: str) -> Callable[..., Any]:
     function = getattr(fovea, name)
     signature = inspect.signature(function)
-    parameters = [each for each in signature.parameters.values() if each.name != "target"]
+    parameters = [
+        each
+        for each in signature.parameters.values()
+        if each.kind is not each.KEYWORD_ONLY or each.name not in _OF_PROGRAMS
+    ]
     signature = signature.replace(parameters=parameters)
 
     @functools.wraps(function)
@@ -90,7 +191,39 @@ def _define(name: str) -> Callable[..., Any]:
     return wrapper
 
 
+codebook_update = _define("codebook_update")
+commitment_loss = _define("commitment_loss")
+commitment_loss_backward = _define("commitment_loss_backward")
+conv = _define("conv")
+conv_apply = _define("conv_apply")
+conv_apply_backward = _define("conv_apply_backward")
+conv_backward = _define("conv_backward")
+conv_recover = _define("conv_recover")
+conv_recover_backward = _define("conv_recover_backward")
 dense = _define("dense")
 dense_backward = _define("dense_backward")
-
-__all__ = ["dense", "dense_backward"]
+fast_multipole = _define("fast_multipole")
+fast_multipole_backward = _define("fast_multipole_backward")
+fast_multipole_linear = _define("fast_multipole_linear")
+fast_multipole_linear_backward = _define("fast_multipole_linear_backward")
+low_rank = _define("low_rank")
+low_rank_backward = _define("low_rank_backward")
+polynomial_features = _define("polynomial_features")
+polynomial_features_backward = _define("polynomial_features_backward")
+quantize = _define("quantize")
+rope = _define("rope")
+rope_backward = _define("rope_backward")
+tree_build = _define("tree_build")
+tree_build_backward = _define("tree_build_backward")
+tree_fetch = _define("tree_fetch")
+tree_fetch_backward = _define("tree_fetch_backward")
+tree_materialize = _define("tree_materialize")
+tree_materialize_backward = _define("tree_materialize_backward")
+tree_score = _define("tree_score")
+tree_score_backward = _define("tree_score_backward")
+tree_select = _define("tree_select")
+tree_update = _define("tree_update")
+tree_update_backward = _define("tree_update_backward")
+vq = _define("vq")
+vq_backward = _define("vq_backward")
+vq_decode = _define("vq_decode")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from .._declarations import FUNCTIONS, Declaration
 from ._call import is_array, run
@@ -28,6 +29,11 @@ def _split(arguments: Sequence[Any]) -> tuple[list[Any], Any]:
 
 def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     """The results of a function of `_fovea`, which have gradients where it has them."""
+    if name == "tree_select":
+        # A choice, which passes none on.
+        arguments = jax.tree.map(lambda each: jax.lax.stop_gradient(each) if is_array(each) else each, tuple(arguments))
+    if name == "quantize":
+        return _quantize(arguments)
     declaration = FUNCTIONS.get(name)
     if declaration is None or not declaration.gradients:
         return _run_once(name, arguments)
@@ -39,13 +45,15 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
 
     def forward(operands: list[Any]) -> tuple[list[Any], Any]:
         arguments = merge(operands)
-        asked = [given if each.kind else True for each, given in zip(declaration.arguments, arguments)]
-        results = _run_once(name, asked)
-        return results[: len(_results(declaration, arguments))], (operands, results)
+        asked = _ask_all(name, declaration, arguments)
+        results = dict(zip(_results(declaration, asked), _run_once(name, asked)))
+        return [results[each] for each in _results(declaration, arguments)], (operands, results)
 
     def backward(saved: Any, cotangents: list[Any]) -> tuple[list[Any]]:
         operands, results = saved
-        return (_differentiate(name, merge(operands), results, cotangents),)
+        arguments = merge(operands)
+        given = dict(zip(_results(declaration, arguments), cotangents))
+        return (_differentiate(name, arguments, results, given),)
 
     compute.defvjp(forward, backward)
     return compute(operands)
@@ -60,60 +68,98 @@ def _run_once(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
         return run(name, merge(operands))
 
     def backward(saved: Any, cotangents: Any) -> Any:
-        known = name.removesuffix("_backward") in FUNCTIONS and FUNCTIONS[name.removesuffix("_backward")].gradients
+        forward = FUNCTIONS.get(name.removesuffix("_backward"))
+        if forward and forward.gradients:
+            raise ValueError(f"{name}: found a derivative of a gradient, needed first derivatives")
         raise ValueError(
-            f"{name}: found a derivative of a gradient, needed first derivatives"
-            if known
-            else f"{name}: found a gradient that depends on its results, which have none; "
-            "jax.lax.stop_gradient of its arguments makes them constants"
+            f"{name}: found a gradient that depends on its results, which have none: "
+            "jax.lax.stop_gradient makes them constants"
         )
 
     compute.defvjp(lambda operands: (run(name, merge(operands)), None), backward)
     return compute(operands)
 
 
+def _quantize(arguments: Sequence[Any]) -> list[jax.Array]:
+    """Codewords pass their gradient straight through to the keys that are present."""
+    k, *others = arguments
+
+    @jax.custom_vjp
+    def compute(k: Any, others: Any) -> list[Any]:
+        return run("quantize", [k, *others])
+
+    def forward(k: Any, others: Any) -> tuple[list[Any], Any]:
+        results = _run_once("quantize", [k, *others])
+        return results, results[1]
+
+    def backward(codes: Any, cotangents: Any) -> Any:
+        return jnp.where(codes[..., None] >= 0, cotangents[0], 0), None
+
+    compute.defvjp(forward, backward)
+    return compute(k, others)
+
+
+def _named(declaration: Declaration, arguments: Sequence[Any]) -> dict[str, Any]:
+    return {each.name: value for each, value in zip(declaration.arguments, arguments)}
+
+
 def _results(declaration: Declaration, arguments: Sequence[Any]) -> list[str]:
-    """The names of the results that arguments ask for."""
-    given = {each.name: value for each, value in zip(declaration.arguments, arguments)}
-    flags = [value for each, value in zip(declaration.arguments, arguments) if not each.kind]
-    names = [
-        result.name
-        for result in declaration.results
-        if not result.conditions or any(given[name] is not None for name in result.conditions)
-    ]
-    # Flags ask for the last ones.
-    return names[: len(names) - flags.count(False)]
+    """The names of the results that arguments ask for.  Flags ask for the last ones."""
+    named = _named(declaration, arguments)
+    names = [result.name for result in declaration.results if result.is_there(named)]
+    missing = sum(not each.kind and not named[each.name] for each in declaration.arguments)
+    return names[: len(names) - missing]
+
+
+def _ask_all(name: str, declaration: Declaration, arguments: Sequence[Any]) -> list[Any]:
+    """Arguments that ask for all results that the backward function needs."""
+    asked = [value if each.kind else True for each, value in zip(declaration.arguments, arguments)]
+    if name == "vq":
+        named = _named(declaration, asked)
+        if named["state"] is not None or named["return_state"]:
+            raise ValueError(
+                "state: found one in a vq whose gradient is taken, needed none: "
+                "a gradient ends where a state does"
+            )
+        # There is none without a soft-max.
+        asked[-1] = named["weighting"] == "softmax"
+    return asked
 
 
 def _differentiate(
-    name: str, arguments: Sequence[Any], results: Sequence[Any], cotangents: Sequence[Any]
+    name: str, arguments: Sequence[Any], results: dict[str, Any], cotangents: dict[str, Any]
 ) -> list[Any]:
     """The gradients of all operands, None for those that have none."""
     declaration = FUNCTIONS[name]
-    named = {each.name: value for each, value in zip(declaration.arguments, arguments)}
-    known: dict[str, Any] = dict(zip((each.name for each in declaration.results), results))
+    named = _named(declaration, arguments)
+    known: dict[str, Any] = dict(results)
     scale = None
-    for result, cotangent in zip(declaration.results, cotangents):
-        if not result.axes:
+    for result in declaration.results:
+        cotangent = cotangents.get(result.name)
+        if not result.axes and cotangent is not None:
             # The backward function takes a number.
             scale, cotangent = cotangent, 1.0
         known[f"d_{result.name}"] = cotangent
     known.update(named)
-    gradients = iter(_run_once(f"{name}_backward", [known.get(each) for each in declaration.backward]))
+    wanted = []
+    for each in declaration.backward:
+        argument, *conditions = each.split("/")
+        wanted.append(None if any(known.get(other) is None for other in conditions) else known.get(argument))
+    if name == "vq":
+        # The gradient of a state is one argument.
+        wanted[-3:] = [None]
+    gradients = iter(_run_once(f"{name}_backward", wanted))
 
     found: dict[str, Any] = dict.fromkeys(named)
     for each in declaration.gradients:
         arrays, _ = _split([named[each]])
-        if not arrays:
-            continue
-        own = [_scaled(next(gradients), scale) for _ in arrays]
-        found[each] = own if isinstance(named[each], (tuple, list)) else own[0]
+        if arrays:
+            found[each] = [_scaled(next(gradients), scale) for _ in arrays]
     # In the order of operands.
     aligned: list[Any] = []
     for each, value in named.items():
         arrays, _ = _split([value])
-        got = found[each]
-        aligned += [None] * len(arrays) if got is None else got if isinstance(got, list) else [got]
+        aligned += found[each] or [None] * len(arrays)
     # Of integers there is none, and leading axes that were left out have extent 1.
     return [
         None if gradient is None or operand.dtype.kind in "biu" else gradient.reshape(operand.shape)

@@ -181,8 +181,9 @@ def test_errors_while_tracing():
         jax.jit(lambda scale: fovea.jax.dense(q, k, v, scale=scale))(0.5)
     with pytest.raises(ValueError, match=r"q: found element type int32"):
         fovea.jax.dense(q.astype(jnp.int32), k, v)
-    with pytest.raises(TypeError, match="target"):
-        fovea.jax.dense(q, k, v, target="cpu")
+    for option in ("target", "out"):
+        with pytest.raises(TypeError, match=option):
+            fovea.jax.dense(q, k, v, **{option: None})
 
 
 def test_second_derivatives_are_refused():

@@ -40,7 +40,12 @@ def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
     function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
     first = next(index for index, each in enumerate(given) if each.kind == "Tensor")
-    is_same = all(each.kind and not each.kind.startswith(("float[]", "int[]")) for each in arguments)
+    flags = len(arguments) - len(given)
+    # As a rule, what is passed on is what is given, and flags that ask for results.
+    is_same = all(arguments[len(given) + at].kind == "" for at in range(flags)) and not any(
+        each.kind.startswith(("float[]", "int[]")) for each in arguments
+    )
+    asks = (True,) * flags
 
     def read(values: Sequence[Any]) -> list[Any]:
         rest, found = iter(values), []
@@ -55,9 +60,8 @@ def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
 
     def call(*values: Any) -> Any:
         *rest, target = values
-        if target is None:
-            target = "gpu" if values[first].is_cuda else "cpu"
-        return function(*(rest if is_same else read(rest)), target)
+        target = target or ("gpu" if values[first].is_cuda else "cpu")
+        return function(*rest, *asks, target) if is_same else function(*read(rest), target)
 
     return call
 
@@ -88,8 +92,6 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
 
     def run(*values: Any) -> Any:
         found = compiled(*values)
-        if is_complete:
-            return found
         named, there = dict(zip(names, values)), iter(_flat(found))
         # No operator returns None.
         return tuple(
@@ -106,7 +108,7 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         return found[0] if count == 1 else tuple(found)
 
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-    return _define(name, declaration.values, returns, run, fake)
+    return _define(name, declaration.values, returns, compiled if is_complete else run, fake)
 
 
 def _define_backward(name: str, declaration: Declaration) -> Any:

@@ -32,8 +32,6 @@ class _Lists:
         self._is_list = is_list
 
     def split(self, values: Sequence[Any]) -> tuple[tuple[int, ...], Sequence[Any]]:
-        if not any(self._is_list):
-            return (), values
         lengths: list[int] = []
         flat: list[Any] = []
         for value, is_list in zip(values, self._is_list):
@@ -84,33 +82,45 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
     constants = [index for index, each in enumerate(results) if f"d_{each}" not in declaration.backward]
     needed = [f"d_{each}" for each in results].index(declaration.backward[0])
     wanted = [*declaration.backward, TARGET.name]
+    kept = [at for at, each in enumerate(results) if each in " ".join(wanted).replace("/", " ").split()]
 
     def run(lengths: tuple[int, ...], *flat: Any) -> Any:
         return forward_operator(*lists.join(lengths, flat))
+
+    # Which inputs are tensors, and which are not: the same in every call without lists.
+    fixed = [[at + 1 for at, each in enumerate(arguments) if each.is_array == is_array] for is_array in (True, False)]
+    fixed[1].insert(0, 0)
+
+    has_lists = any(each.is_list for each in arguments)
+
+    def find_tensors(inputs: tuple[Any, ...]) -> list[list[int]]:
+        return [
+            [at for at, value in enumerate(inputs) if isinstance(value, torch.Tensor) == is_tensor]
+            for is_tensor in (True, False)
+        ]
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
         ctx.set_materialize_grads(False)
         if constants:
-            ctx.mark_non_differentiable(*(outputs[index] for index in constants))
-        tensors, ctx.options = [], []
-        for value in inputs:
-            is_tensor = isinstance(value, torch.Tensor)
-            tensors.append(value if is_tensor else None)
-            ctx.options.append(None if is_tensor else value)
-        ctx.save_for_backward(*tensors, *outputs)
+            ctx.mark_non_differentiable(*[outputs[at] for at in constants])
+        tensors, options = fixed
+        if has_lists:
+            ctx.slots = tensors, options = find_tensors(inputs)
+        ctx.options = [inputs[at] for at in options]
+        ctx.save_for_backward(*[inputs[at] for at in tensors], *[outputs[at] for at in kept])
 
     def pull_back(ctx: Any, *d_outputs: Any) -> tuple[Any, ...]:
-        count = len(ctx.options)
-        nothing = (None,) * count
+        tensors, options = ctx.slots if has_lists else fixed
+        inputs: list[Any] = [None] * (len(tensors) + len(options))
         if all(each is None for each in d_outputs):
-            return nothing
+            return tuple(inputs)
         saved = ctx.saved_tensors
-        lengths, *flat = [
-            option if tensor is None else tensor for tensor, option in zip(saved, ctx.options)
-        ]
+        for at, value in zip((*tensors, *options), (*saved[: len(tensors)], *ctx.options)):
+            inputs[at] = value
+        lengths, *flat = inputs
         values = dict(zip((each.name for each in arguments), lists.join(lengths, flat)))
-        known = {**values, **dict(zip(results, saved[count:]))}
+        known = {**values, **dict(zip((results[at] for at in kept), saved[len(tensors) :]))}
         known.update((f"d_{result}", each) for result, each in zip(results, d_outputs))
         for result in conditional:
             if not result.is_there(values):
@@ -118,7 +128,7 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
         for argument, condition in (each.split("/") for each in wanted if "/" in each):
             known[f"{argument}/{condition}"] = None if known[condition] is None else known[argument]
         if d_outputs[needed] is None:
-            known[wanted[0]] = torch.zeros_like(known[results[needed]])
+            known[wanted[0]] = flat[0].new_zeros(declaration.shapes(list(values.values())[:-1])[needed])
         gradients = backward_operator(*(known[each] for each in wanted))
         if torch.is_grad_enabled():
             sources = [each for each in (*flat, *d_outputs) if isinstance(each, torch.Tensor)]
@@ -133,7 +143,7 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
         return tuple(results_of_inputs)
 
     def forward(ctx: Any, *inputs: Any) -> Any:
-        output = run(*inputs)
+        output = run(*inputs) if has_lists else forward_operator(*inputs[1:])
         remember(ctx, inputs, output)
         return output
 
@@ -165,6 +175,7 @@ def make_call(name: str) -> Callable[..., Any]:
         if each.is_array and each.name not in declaration.gradients
     ]
     autocast = make_autocast(name, declaration)
+    has_lists = any(each.is_list for each in declaration.values)
     if declaration.backward:
         node, open_node = _make_nodes(name, declaration)
 
@@ -174,7 +185,8 @@ def make_call(name: str) -> Callable[..., Any]:
         )
 
     def call(*given: Any) -> Any:
-        values = autocast(given)
+        is_cast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        values = autocast(given) if is_cast else given
         if not torch.is_grad_enabled():
             return operator(*values)
         for index, argument in constants:
@@ -183,11 +195,11 @@ def make_call(name: str) -> Callable[..., Any]:
                 refuse(argument)
         for index, is_list in inputs:
             value = values[index]
-            if any(map(_requires_gradient, value or ())) if is_list else _requires_gradient(value):
+            if any(map(_requires_gradient, value or ())) if is_list else getattr(value, "requires_grad", False):
                 break
         else:
             return operator(*values)
-        lengths, flat = lists.split(values)
+        lengths, flat = lists.split(values) if has_lists else ((), values)
         if torch._C._are_functorch_transforms_active():
             return open_node.apply(lengths, *flat)
         return node.apply(lengths, *flat)

@@ -12,6 +12,7 @@ and return tensors there.
 
 from . import _vmap  # noqa: F401  (registers its rules)
 from . import nn as nn
+from ._decode import *
 from ._fallbacks import *
 from ._functions import *
 from ._sdpa import *

@@ -18,7 +18,7 @@ import torch
 
 from .. import _fovea
 from .._declarations import FUNCTIONS, Argument, Declaration
-from ._vq import ADAPTED
+from ._vq import ADAPTED, sum_type
 
 TARGET = Argument("target", "str?", None)
 
@@ -73,7 +73,7 @@ def _type(like: str, values: dict[str, Any], first: torch.Tensor) -> torch.dtype
     if like in values:
         return values[like].dtype
     if like == "sums":
-        return torch.float64 if first.dtype == torch.float64 else torch.float32
+        return sum_type(first.dtype)
     return {"int32": torch.int32, "int64": torch.int64}[like]
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,15 @@ def _tensors(value: Any) -> Sequence[Any]:
 
 def _requires_gradient(value: Any) -> bool:
     return getattr(value, "requires_grad", False)
+
+
+def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
+    """For arguments that have none in the function `name`."""
+    for argument, value in values.items():
+        if torch.is_grad_enabled() and any(map(_requires_gradient, _tensors(value))):
+            raise RuntimeError(
+                f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
+            )
 
 
 class _Lists:
@@ -179,20 +188,13 @@ def make_call(name: str) -> Callable[..., Any]:
     if declaration.backward:
         node, open_node = _make_nodes(name, declaration)
 
-    def refuse(argument: str) -> None:
-        raise RuntimeError(
-            f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
-        )
-
     def call(*given: Any) -> Any:
         is_cast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         values = autocast(given) if is_cast else given
         if not torch.is_grad_enabled():
             return operator(*values)
-        for index, argument in constants:
-            value = values[index]
-            if any(map(_requires_gradient, _tensors(value))):
-                refuse(argument)
+        if constants:
+            refuse_gradients(name, {argument: values[index] for index, argument in constants})
         for index, is_list in inputs:
             value = values[index]
             if any(map(_requires_gradient, value or ())) if is_list else getattr(value, "requires_grad", False):

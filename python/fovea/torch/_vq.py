@@ -41,6 +41,23 @@ def _compiled_state(state: Any) -> Any:
     return None if state is None else tuple(state[:_PARTS])
 
 
+def sum_type(type: torch.dtype) -> torch.dtype:
+    return torch.float64 if type == torch.float64 else torch.float32
+
+
+def empty_state(q: Tensor, v: Tensor, codebook: Tensor, block: int) -> VQState:
+    """That before the first token."""
+    heads = v.shape[:2]
+    return VQState(
+        q.new_zeros(*heads, codebook.shape[1], v.shape[3], dtype=sum_type(q.dtype)),
+        q.new_zeros(*heads, codebook.shape[1], dtype=torch.int32),
+        q.new_zeros(*heads, 2 * block, dtype=torch.int32),
+        v.new_zeros(*heads, 2 * block, v.shape[3]),
+        q.new_zeros((), dtype=torch.int64),
+        _keys(q, v, block),
+    )
+
+
 def _keys(q: Tensor, v: Tensor, block: int) -> Tensor:
     return q.new_zeros(v.shape[0], v.shape[1], 2 * block, q.shape[3])
 
@@ -57,13 +74,9 @@ def _vq_backward(*values: Any) -> Any:
     _, q, _, v, codebook, block, *_ = given
     d_next = None
     if d_mean is not None or d_keys is not None or d_values is not None:
-        keys = _keys(q, v, block)
-        sums = torch.float64 if q.dtype == torch.float64 else torch.float32
-        d_next = (
-            q.new_zeros(*v.shape[:2], codebook.shape[1], v.shape[3], dtype=sums) if d_mean is None else d_mean,
-            keys if d_keys is None else d_keys,
-            v.new_zeros(*keys.shape[:3], v.shape[3]) if d_values is None else d_values,
-        )
+        zeros = empty_state(q, v, codebook, block)
+        given_or_zeros = ((d_mean, zeros.mean), (d_keys, zeros.keys), (d_values, zeros.values))
+        d_next = tuple(zero if given is None else given for given, zero in given_or_zeros)
     compiled = _compiled_state(state)
     found = _fovea.tensors.vq_backward(*given, compiled, d_next, target)
     if state is None:

@@ -98,8 +98,10 @@ def test_autocast_leaves_biases_and_widens_what_is_no_attention():
         k_hat, codes = fovea.torch.quantize(k.bfloat16(), k[:1, 0, :5].contiguous())
         loss = fovea.torch.commitment_loss(k.bfloat16(), k_hat)
         fovea.torch.codebook_update(k.bfloat16(), codes, torch.zeros(1, 5, 16), torch.ones(1, 5))
+        tree = fovea.torch.tree_build(k[:, 0, :32].bfloat16())
+        moved = fovea.torch.tree_update(tree, torch.tensor([5]), torch.tensor([0]), torch.randn(2, 1, 16))
     assert torch.equal(out, fovea.torch.dense(*(each.bfloat16() for each in (q, k, v)), bias=bias))
-    assert k_hat.dtype == loss.dtype == torch.float32
+    assert k_hat.dtype == torch.bfloat16 and loss.dtype == moved.dtype == torch.float32
 
 
 def test_under_compile_with_autocast():

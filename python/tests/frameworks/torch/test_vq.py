@@ -101,3 +101,44 @@ def test_codebooks_are_wide_and_dead_codewords_replaced():
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-6)
     out = fovea.torch.vq(inputs[0].bfloat16(), codes, inputs[2].bfloat16(), found[0], block=BLOCK)
     assert out.dtype == torch.bfloat16 and all(each.abs().max() > 0 for each in gradients(out, [inputs[0], inputs[2]]))
+
+
+def decode(inputs, codebook, state, step=None):
+    step = step or fovea.torch.vq_decode
+    found = []
+    for token in range(inputs[0].shape[2]):
+        out, state = step(*(each[:, :, token : token + 1] for each in inputs), codebook, state, block=BLOCK)
+        found.append(out)
+    return torch.cat(found, 2), state
+
+
+def test_decoding_gives_the_rows_of_the_sequence():
+    inputs, codebook = tensors()
+    inputs = [each.detach() for each in inputs]
+    out, state = decode(inputs, codebook, None)
+    torch.testing.assert_close(out, fovea.torch.vq(*inputs, codebook, block=BLOCK), rtol=0, atol=1e-5)
+    assert state.position.item() == 24
+    # It goes on where a window ended, in place.
+    cut = [each[:, :, :10] for each in inputs]
+    _, before = fovea.torch.vq(*cut, codebook, block=BLOCK, return_state=True)
+    rest, after = decode([each[:, :, 10:] for each in inputs], codebook, before)
+    torch.testing.assert_close(rest, out[:, :, 10:], rtol=0, atol=1e-5)
+    assert after.mean is before.mean and before.position.item() == 24
+
+
+def test_decoding_compiles_and_passes_opcheck():
+    inputs, codebook = tensors(N=6)
+    inputs = [each.detach() for each in inputs]
+    expected, _ = decode(inputs, codebook, None)
+    step = torch.compile(fovea.torch.vq_decode, fullgraph=True, backend="aot_eager")
+    found, state = decode(inputs, codebook, None, step)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    first = [each[:, :, :1].contiguous() for each in inputs]
+    arguments = (*first, codebook, BLOCK, None, None, False, None, 1.0, "softmax", *state[:5], None)
+    assert set(torch.library.opcheck(torch.ops.fovea.vq_decode.default, arguments).values()) == {"SUCCESS"}
+
+
+def test_decoding_has_no_gradient():
+    inputs, codebook = tensors(N=1)
+    with pytest.raises(RuntimeError, match="^vq_decode: q requires a gradient"):
+        fovea.torch.vq_decode(*inputs, codebook, block=BLOCK)

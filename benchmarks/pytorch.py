@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""fovea.torch beside what PyTorch has: the suite `torch`, as tables in Markdown.
+
+    PYTHONPATH=build/python PYTHON-WITH-PYTORCH benchmarks/pytorch.py
+
+Runs of all contenders alternate, and a ratio is the median of those of single rounds, so
+that a machine that others use slows all of them alike.  Before anything is measured, every
+contender's results are compared with those of scaled_dot_product_attention.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.functional import scaled_dot_product_attention
+
+import fovea
+import fovea.torch
+
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+BOUNDS = {"f32": 1e-5, "bf16": 4e-2}
+#: Scores of more tokens would not fit beside each other.
+EAGER_LIMIT = 4096
+#: What one measurement takes at least.
+SLICE = 0.02
+
+
+class Row(NamedTuple):
+    """Queries and keys of one call; `trains` means forward and backward."""
+
+    type: str
+    N: int
+    M: int
+    D: int
+    H: int
+    causal: bool
+    trains: bool
+
+    @property
+    def name(self) -> str:
+        keys = "" if self.N == self.M else f" x {self.M}"
+        return f"{self.type} | {self.H} | {self.N}{keys} | {self.D} | {'causal' if self.causal else 'all'}"
+
+
+def eager(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+    return scores.softmax(-1) @ v
+
+
+def served(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    with fovea.torch.sdpa():
+        return scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+@functools.cache
+def flex(N: int, M: int, causal: bool) -> Callable[..., torch.Tensor]:
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, N, M, device="cpu") if causal else None
+    return torch.compile(functools.partial(flex_attention, block_mask=mask), dynamic=False)
+
+
+def contenders(row: Row) -> dict[str, Callable[..., torch.Tensor]]:
+    found = {
+        "SDPA": lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=row.causal),
+        "fovea.torch.dense": lambda q, k, v: fovea.torch.dense(q, k, v, causal=row.causal),
+        "fovea.torch.sdpa": lambda q, k, v: served(q, k, v, row.causal),
+    }
+    # It has no backward on a CPU.
+    if not row.trains and row.N > 1:
+        found["FlexAttention"] = flex(row.N, row.M, row.causal)
+    if max(row.N, row.M) <= EAGER_LIMIT:
+        found["eager"] = lambda q, k, v: eager(q, k, v, row.causal)
+    return found
+
+
+def measure(row: Row, rounds: int) -> dict[str, tuple[float, float]]:
+    """Seconds of each contender, and SDPA's time over its own."""
+    torch.manual_seed(0)
+    shapes = (1, row.H, row.N, row.D), (1, row.H, row.M, row.D), (1, row.H, row.M, row.D)
+    tensors = [torch.randn(*shape).to(TYPES[row.type]).requires_grad_(row.trains) for shape in shapes]
+    d_out = torch.randn(*shapes[0]).to(TYPES[row.type])
+
+    def run(function: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        out = function(*tensors)
+        return [out.detach(), *(torch.autograd.grad(out, tensors, d_out) if row.trains else ())]
+
+    functions = contenders(row)
+    expected = run(functions["SDPA"])
+    for name, function in functions.items():
+        for one, other in zip(run(function), expected, strict=True):
+            error = (one - other).abs().max() / other.abs().max()
+            if not error <= BOUNDS[row.type]:
+                raise SystemExit(f"error: {name} differs by {error:.1e} in {row}")
+
+    def seconds(function: Callable[..., torch.Tensor], repetitions: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(repetitions):
+            run(function)
+        return (time.perf_counter() - begin) / repetitions
+
+    repetitions = {
+        name: max(1, round(SLICE / max(seconds(function, 1), 1e-6))) for name, function in functions.items()
+    }
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(seconds(function, repetitions[name]))
+    return {
+        name: (
+            statistics.median(found),
+            statistics.median(theirs / ours for theirs, ours in zip(times["SDPA"], found)),
+        )
+        for name, found in times.items()
+    }
+
+
+def format_time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def report(title: str, rows: list[Row], rounds: int) -> None:
+    names = ["SDPA", "fovea.torch.dense", "fovea.torch.sdpa", "FlexAttention", "eager"]
+    print(f"\n## {title}\n\n| type | heads | tokens | width | keys | {' | '.join(names)} |")
+    print("|" + "---|" * (5 + len(names)))
+    for row in rows:
+        found = measure(row, rounds)
+        cells = [
+            "" if name not in found else format_time(found[name][0]) + (f", {found[name][1]:.2f}x" if name != "SDPA" else "")
+            for name in names
+        ]
+        print(f"| {row.name} | {' | '.join(cells)} |", flush=True)
+
+
+def call_costs(rounds: int) -> None:
+    """Calls of 4 tokens are all overhead."""
+    tensors = [torch.randn(1, 1, 4, 16) for _ in range(3)]
+    arrays = [each.numpy() for each in tensors]
+    taped = [each.clone().requires_grad_() for each in tensors]
+    calls = {
+        "fovea.dense on NumPy arrays": lambda: fovea.dense(*arrays),
+        "fovea.torch.dense": lambda: fovea.torch.dense(*tensors),
+        "fovea.torch.dense, with a node of autograd": lambda: fovea.torch.dense(*taped),
+        "SDPA": lambda: scaled_dot_product_attention(*tensors),
+        "SDPA, with a node of autograd": lambda: scaled_dot_product_attention(*taped),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(5 * rounds):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for _ in range(1000):
+                call()
+            times[name].append((time.perf_counter() - begin) / 1000)
+    print("\n## One call\n\n| call | least | median |\n|---|---|---|")
+    for name, found in times.items():
+        print(f"| {name} | {min(found) * 1e6:.1f} us | {statistics.median(found) * 1e6:.1f} us |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1, help="of both; default: 1")
+    parser.add_argument("--rounds", type=int, default=7, help="default: 7")
+    parser.add_argument("--longest", type=int, default=16384, metavar="N", help="tokens; default: 16384")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    fovea.set_num_threads(arguments.threads)
+    print(f"PyTorch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds")
+
+    lengths = [N for N in (64, 256, 1024, 4096, 16384) if N <= arguments.longest]
+
+    def rows(trains: bool) -> list[Row]:
+        return [
+            Row(type, N, N, D, 8 if N <= 1024 else 1, causal, trains)
+            for type in TYPES
+            for D in (64, 128)
+            for causal in (False, True)
+            for N in lengths
+        ]
+
+    call_costs(arguments.rounds)
+    decode = [Row(type, 1, M, 64, 8, False, False) for type in TYPES for M in (256, 1024, 4096, 16384)]
+    report("Decoding: one query", decode, arguments.rounds)
+    report("Forward", rows(trains=False), arguments.rounds)
+    report("Forward and backward", rows(trains=True), arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

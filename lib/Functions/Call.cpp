@@ -25,14 +25,42 @@ void Call::addToKey(const void *data, size_t size) {
   key.append(StringRef(static_cast<const char *>(data), size));
 }
 
-void Call::addToKey(ElementType type, ArrayRef<int64_t> shape) {
+void Call::addToKey(const attn::OperandSpec *spec, ElementType type,
+                    ArrayRef<int64_t> shape) {
   addToKey(char(type));
   addToKey(char(shape.size()));
-  addToKey(shape.data(), shape.size() * sizeof(int64_t));
+  for (auto [dim, extent] : enumerate(shape)) {
+    bool isOpen = mayBeOpen(spec, shape, dim);
+    addToKey(isOpen ? kDynamicExtent : extent);
+    if (isOpen)
+      lengths.push_back(extent);
+  }
+}
+
+bool Call::mayBeOpen(const attn::OperandSpec *spec, ArrayRef<int64_t> shape,
+                     size_t dim) const {
+  if (!spec || spec->extents.size() != shape.size())
+    return false;
+  const attn::ExtentSpec &extent = spec->extents[dim];
+  if (!extent.isLength() || extent.isStatic)
+    return false;
+  // The type tells which extents broadcast.
+  return !extent.mayBroadcast || shape[dim] != 1 ||
+         getLength(extent.symbol) == 1;
+}
+
+int64_t Call::getLength(StringRef symbol) const {
+  for (auto [argument, spec] : zip_equal(arguments, argumentSpecs))
+    for (size_t dim = 0; spec && dim < spec->extents.size(); ++dim)
+      if (spec->extents[dim].symbol == symbol &&
+          !spec->extents[dim].mayBroadcast)
+        return argument.shape[dim];
+  return kDynamicExtent;
 }
 
 Call::Call(StringRef op, Target target, const ResultMemory &memory)
-    : op(op), target(target), memory(memory) {
+    : op(op), contract(attn::findContract(("attn." + op).str())),
+      target(target), memory(memory) {
   // What no text begins with that compiles.
   key += '\1';
   key += op;
@@ -42,18 +70,35 @@ Call::Call(StringRef op, Target target, const ResultMemory &memory)
 // Building
 //===----------------------------------------------------------------------===//
 
-unsigned Call::addArgument(const Argument &argument) {
-  addToKey(argument.elementType, argument.shape);
+const attn::OperandSpec *Call::getSpec(unsigned group, unsigned index) const {
+  if (!contract || group >= contract->getOperands().size())
+    return nullptr;
+  const attn::OperandSpec *spec = &contract->getOperands()[group];
+  if (!spec->parts.empty())
+    spec = &spec->parts[index];
+  while (!spec->like.empty())
+    spec = contract->find(spec->like);
+  return spec;
+}
+
+unsigned Call::addArgument(const Argument &argument,
+                           const attn::OperandSpec *spec) {
+  addToKey(spec, argument.elementType, argument.shape);
   addToKey(takesStrides(argument));
   arguments.push_back(argument);
+  argumentSpecs.push_back(spec);
   return arguments.size() - 1;
+}
+
+unsigned Call::addArgument(const Argument &argument) {
+  return addArgument(argument, /*spec=*/nullptr);
 }
 
 void Call::operand(ArrayRef<Argument> given) {
   addToKey(char(given.size()));
+  for (auto [index, argument] : enumerate(given))
+    values.push_back(addArgument(argument, getSpec(segments.size(), index)));
   segments.push_back(given.size());
-  for (const Argument &argument : given)
-    values.push_back(addArgument(argument));
 }
 
 void Call::operandIf(const std::optional<Argument> &argument) {
@@ -76,7 +121,7 @@ void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
                     ArrayRef<int32_t> ofProducer) {
   key += producer;
   addToKey(inputs.data(), inputs.size() * sizeof(unsigned));
-  addToKey(type, shape);
+  addToKey(/*spec=*/nullptr, type, shape);
   segments.push_back(1);
   values.push_back(~int(computedValues.size()));
   computedValues.push_back({producer.str(), SmallVector<unsigned, 2>(inputs),
@@ -110,50 +155,59 @@ void Call::flag(StringLiteral name, bool isSet) {
     attribute(name, Present());
 }
 
-void Call::resultIf(bool isWanted, Checker &check, StringRef name,
-                    ElementType type, ArrayRef<int64_t> shape,
-                    std::optional<unsigned> place) {
-  initSegments.push_back(isWanted);
-  addToKey(isWanted);
-  if (!isWanted)
-    return;
+void Call::addDestination(const attn::OperandSpec *spec, Checker &check,
+                          StringRef name, ElementType type,
+                          ArrayRef<int64_t> shape,
+                          std::optional<unsigned> place) {
   Destination destination{name.str(), type, Shape(shape)};
+  destination.spec = spec;
   destination.buffer =
       getPlace(check, memory, place.value_or(numResults), type, shape, target);
   ++numResults;
-  addToKey(type, shape);
+  addToKey(spec, type, shape);
   destinations.push_back(std::move(destination));
 }
 
+void Call::resultIf(bool isWanted, Checker &check, StringRef name,
+                    ElementType type, ArrayRef<int64_t> shape,
+                    std::optional<unsigned> place) {
+  addToKey(isWanted);
+  if (isWanted)
+    addDestination(getNextDestinationSpec(), check, name, type, shape, place);
+  initSegments.push_back(isWanted);
+}
+
 void Call::results(Checker &check, StringRef prefix, ArrayRef<Argument> like) {
-  for (const Argument &argument : like)
-    result(check, (prefix + argument.name).str(), argument.elementType,
-           argument.shape);
-  initSegments.truncate(initSegments.size() - like.size());
-  initSegments.push_back(like.size());
   addToKey(char(like.size()));
+  for (auto [index, argument] : enumerate(like))
+    addDestination(getNextDestinationSpec(index), check,
+                   (prefix + argument.name).str(), argument.elementType,
+                   argument.shape, /*place=*/{});
+  initSegments.push_back(like.size());
 }
 
 void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
   addToKey(char(given.size()));
   addToKey(inPlace);
-  initSegments.push_back(given.size());
-  for (const Argument &argument : given) {
+  for (auto [index, argument] : enumerate(given)) {
+    const attn::OperandSpec *spec = getNextDestinationSpec(index);
     Destination destination{argument.name, argument.elementType,
                             argument.shape};
+    destination.spec = spec;
     if (inPlace) {
       check.writable(argument);
       destination.buffer = argument;
       destination.isUpdated = true;
-      addToKey(argument.elementType, argument.shape);
+      addToKey(spec, argument.elementType, argument.shape);
     } else {
-      destination.from = addArgument(argument);
+      destination.from = addArgument(argument, spec);
       destination.buffer =
           getPlace(check, memory, numResults++, argument.elementType,
                    argument.shape, target);
     }
     destinations.push_back(std::move(destination));
   }
+  initSegments.push_back(given.size());
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,17 +264,22 @@ Expected<SmallVector<OwnedTensor>> Call::describe() const {
   return results;
 }
 
-Expected<Kernel> Call::getKernel(const CompileOptions &options) const {
-  SmallString<512> complete = key;
+Expected<Kernel> Call::getKernel(const CompileOptions &options,
+                                 bool isOpen) const {
+  SmallString<768> complete(key);
   for (const Destination &destination : destinations)
     complete += isInBuffer(destination)
                     ? takesStrides(*destination.buffer) ? 's' : 'b'
                     : 'r';
+  complete += char(isOpen);
+  if (!isOpen)
+    complete += StringRef(reinterpret_cast<const char *>(lengths.data()),
+                          lengths.size() * sizeof(int64_t));
   Expected<Kernel> kernel = KernelCache::getGlobal().getOrCompile(
       complete, options, [&]() -> Expected<Kernel> {
         if (Error error = checkShapes())
           return error;
-        return compileFunction(options);
+        return compileFunction(options, isOpen);
       });
   if (kernel)
     return kernel;
@@ -287,12 +346,19 @@ Expected<SmallVector<OwnedTensor>> Call::run() {
     return error;
   CompileOptions options;
   options.target = target;
-  Expected<Kernel> kernel = getKernel(options);
+  bool isOpen = leavesLengthsOpen(op, target);
+  Expected<Kernel> kernel = getKernel(options, isOpen);
   if (!kernel)
     return kernel.takeError();
   SmallVector<OwnedTensor, 4> returned;
-  if (Error error = invoke(*kernel, {}, returned))
+  if (Error error = invoke(*kernel, {}, returned)) {
+    // A kernel for any lengths is the first to compare those of this call.
+    if (Error mismatch = isOpen ? checkShapes() : Error::success()) {
+      consumeError(std::move(error));
+      return mismatch;
+    }
     return error;
+  }
   return collect(
       destinations,
       [&](const Destination &destination) { return isInBuffer(destination); },
@@ -333,7 +399,7 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   options.target = target;
   options.vjp.emplace();
   options.vjp->arguments.assign(wanted.begin(), wanted.end());
-  Expected<Kernel> kernel = getKernel(options);
+  Expected<Kernel> kernel = getKernel(options, /*isOpen=*/false);
   if (!kernel)
     return kernel.takeError();
   SmallVector<OwnedTensor> returned;

@@ -11,6 +11,7 @@
 
 #include "Memory.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/Contract.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "llvm/ADT/SmallString.h"
 #include <functional>
@@ -19,6 +20,7 @@
 
 namespace mlir {
 class OpBuilder;
+class RankedTensorType;
 class ValueRange;
 } // namespace mlir
 
@@ -26,6 +28,9 @@ namespace fovea::functions {
 
 /// The type of elements in IR.
 mlir::Type convertType(mlir::MLIRContext *context, ElementType type);
+
+/// Whether kernels of `op` for `target` leave lengths open.
+bool leavesLengthsOpen(llvm::StringRef op, Target target);
 
 /// #attn.mask and #attn.tree.
 struct MaskValue {
@@ -44,7 +49,8 @@ using AttributeValue =
                  attn::RowMask, attn::RopeStyle, llvm::SmallVector<double>>;
 
 /// A function that is one operation of the dialect, and its arguments. What is
-/// added makes a key; IR is built only for a key without a kernel.
+/// added makes a key; IR is built only for a key without a kernel. The key has
+/// lengths apart: a kernel may leave them open (see Shapes.h).
 class Call {
 public:
   /// `op` is the operation without its "attn.". Results go to `memory`.
@@ -139,6 +145,8 @@ private:
     bool isUpdated = false;
     /// The argument that it starts from, if it is a result that does.
     std::optional<unsigned> from = {};
+    /// What the operation declares of it, where that is known.
+    const attn::OperandSpec *spec = nullptr;
   };
   /// A value of operands that is no argument.
   struct Computed {
@@ -165,15 +173,38 @@ private:
   void place();
   /// The results of a call in a DescribeScope.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> describe() const;
+  /// What the operation declares of value `index` of operand or destination
+  /// `group`; null where that is not known.
+  const attn::OperandSpec *getSpec(unsigned group, unsigned index = 0) const;
+  const attn::OperandSpec *getNextDestinationSpec(unsigned index = 0) const {
+    return getSpec(segments.size() + initSegments.size(), index);
+  }
+  void addDestination(const attn::OperandSpec *spec, Checker &check,
+                      llvm::StringRef name, ElementType type,
+                      llvm::ArrayRef<int64_t> shape,
+                      std::optional<unsigned> place);
+  unsigned addArgument(const Argument &argument, const attn::OperandSpec *spec);
+  /// Whether a kernel may leave an extent open.
+  bool mayBeOpen(const attn::OperandSpec *spec, llvm::ArrayRef<int64_t> shape,
+                 size_t dim) const;
+  /// The extent of the first argument that has the letter `symbol`.
+  int64_t getLength(llvm::StringRef symbol) const;
+  /// The extents of `destination` that its type leaves open.
+  llvm::SmallVector<mlir::Value>
+  getOpenExtents(mlir::OpBuilder &builder, const Destination &destination,
+                 mlir::RankedTensorType type, mlir::ValueRange arguments) const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
   /// Fails where the results in `written` lie in what is read, arguments and
   /// `more`, or in one another.
   llvm::Error checkOverlaps(llvm::ArrayRef<Destination> written,
                             llvm::ArrayRef<Argument> more = {}) const;
-  llvm::Expected<Kernel> getKernel(const CompileOptions &options) const;
+  /// A kernel for any lengths if `isOpen`.
+  llvm::Expected<Kernel> getKernel(const CompileOptions &options,
+                                   bool isOpen) const;
   /// Compiles the function for a key that has no kernel yet.
-  llvm::Expected<Kernel> compileFunction(const CompileOptions &options) const;
+  llvm::Expected<Kernel> compileFunction(const CompileOptions &options,
+                                         bool isOpen) const;
   llvm::SmallVector<mlir::Value> buildBody(mlir::OpBuilder &builder,
                                            mlir::ValueRange arguments,
                                            mlir::ValueRange inits) const;
@@ -191,15 +222,20 @@ private:
   template <typename T> void addToKey(const T &value) {
     addToKey(&value, sizeof(value));
   }
-  void addToKey(ElementType type, llvm::ArrayRef<int64_t> shape);
+  void addToKey(const attn::OperandSpec *spec, ElementType type,
+                llvm::ArrayRef<int64_t> shape);
 
   std::string op;
+  const attn::Contract *contract;
   Target target;
   ResultMemory memory;
   unsigned numResults = 0;
   Body body;
   llvm::SmallString<512> key;
+  /// The extents that a kernel may leave open, in the order of the key.
+  llvm::SmallVector<int64_t, 24> lengths;
   llvm::SmallVector<Argument, 6> arguments;
+  llvm::SmallVector<const attn::OperandSpec *, 6> argumentSpecs;
   /// Of all operands, by the number of the argument, or ~number if computed.
   llvm::SmallVector<int, 8> values;
   llvm::SmallVector<Computed, 0> computedValues;

@@ -8,7 +8,8 @@
 //
 // Arguments are compared with what the operation declares of its operands. A
 // kernel that is found in the cache has been asked for with the same shapes
-// before: only calls without one come here.
+// before, or, if it takes any lengths, compares these itself: only calls
+// without a kernel, and those that it refuses, come here.
 //
 //===----------------------------------------------------------------------===//
 

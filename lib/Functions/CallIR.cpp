@@ -146,8 +146,29 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
       buildOp(b, op, operands, sizes, inits, named)->getResults());
 }
 
-llvm::Expected<Kernel>
-Call::compileFunction(const CompileOptions &options) const {
+SmallVector<Value> Call::getOpenExtents(OpBuilder &b,
+                                        const Destination &destination,
+                                        RankedTensorType type,
+                                        ValueRange given) const {
+  auto find = [&](StringRef symbol) -> Value {
+    for (auto [argument, spec] : llvm::zip_equal(given, argumentSpecs)) {
+      auto argumentType = cast<RankedTensorType>(argument.getType());
+      for (auto [dim, declared] : llvm::enumerate(
+               spec ? ArrayRef(spec->extents) : ArrayRef<attn::ExtentSpec>()))
+        if (declared.symbol == symbol && argumentType.isDynamicDim(dim))
+          return tensor::DimOp::create(b, b.getUnknownLoc(), argument, dim);
+    }
+    llvm_unreachable("a length of results that no operand has");
+  };
+  SmallVector<Value> extents;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(extent))
+      extents.push_back(find(destination.spec->extents[dim].symbol));
+  return extents;
+}
+
+llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
+                                             bool isOpen) const {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<arith::ArithDialect, attn::AttnDialect,
                       bufferization::BufferizationDialect, func::FuncDialect,
@@ -157,24 +178,34 @@ Call::compileFunction(const CompileOptions &options) const {
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, loc);
   b.setInsertionPointToEnd(module->getBody());
 
+  auto getType = [&](const attn::OperandSpec *spec, ElementType elementType,
+                     ArrayRef<int64_t> shape) {
+    Shape open(shape);
+    for (auto [dim, extent] : llvm::enumerate(open))
+      if (isOpen && mayBeOpen(spec, shape, dim))
+        extent = ShapedType::kDynamic;
+    return RankedTensorType::get(open, convertType(&context, elementType));
+  };
   SmallVector<Type> types, returnedTypes;
   SmallVector<Location> locations;
-  for (const Argument &argument : arguments) {
-    types.push_back(RankedTensorType::get(
-        argument.shape, convertType(&context, argument.elementType)));
+  for (auto [argument, spec] : llvm::zip_equal(arguments, argumentSpecs)) {
+    types.push_back(getType(spec, argument.elementType, argument.shape));
     locations.push_back(getLocation(&context, argument.name));
   }
+  SmallVector<RankedTensorType> destinationTypes;
   for (const Destination &destination : destinations) {
-    Type element = convertType(&context, destination.elementType);
+    RankedTensorType type =
+        getType(destination.spec, destination.elementType, destination.shape);
+    destinationTypes.push_back(type);
     if (!isInBuffer(destination)) {
-      returnedTypes.push_back(
-          RankedTensorType::get(destination.shape, element));
+      returnedTypes.push_back(type);
       continue;
     }
     StridedLayoutAttr layout;
     if (takesStrides(*destination.buffer))
       layout = getRowLayout(&context, destination.shape.size());
-    types.push_back(MemRefType::get(destination.shape, element, layout));
+    types.push_back(
+        MemRefType::get(type.getShape(), type.getElementType(), layout));
     locations.push_back(getLocation(&context, destination.name + "_buffer"));
   }
   auto function =
@@ -194,9 +225,8 @@ Call::compileFunction(const CompileOptions &options) const {
   auto buffers = ValueRange(entry->getArguments()).drop_front(arguments.size());
   SmallVector<Value> inits;
   auto buffer = buffers.begin();
-  for (const Destination &destination : destinations) {
-    auto type = RankedTensorType::get(
-        destination.shape, convertType(&context, destination.elementType));
+  for (auto [destination, type] :
+       llvm::zip_equal(destinations, destinationTypes)) {
     Value memory = isInBuffer(destination) ? Value(*buffer++) : Value();
     if (destination.from)
       inits.push_back(given[*destination.from]);
@@ -204,8 +234,8 @@ Call::compileFunction(const CompileOptions &options) const {
       inits.push_back(bufferization::ToTensorOp::create(
           b, loc, type, memory, /*restrict=*/true, /*writable=*/true));
     else
-      inits.push_back(tensor::EmptyOp::create(b, loc, destination.shape,
-                                              type.getElementType()));
+      inits.push_back(tensor::EmptyOp::create(
+          b, loc, type, getOpenExtents(b, destination, type, given)));
   }
   SmallVector<Value> returned;
   buffer = buffers.begin();

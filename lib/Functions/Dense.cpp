@@ -25,10 +25,11 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
   call.operands({q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
   MaskValue mask{options.causal, 0};
-  // A window that reaches everything is one whatever its size.
+  // One that reaches everything is none.
   if (options.window)
-    mask.window =
-        std::min(check.integer("window", *options.window, 0), length + numKeys);
+    if (int64_t window = check.integer("window", *options.window, 0);
+        window < std::max(length, numKeys))
+      mask.window = window;
   if (mask.causal || mask.window)
     call.attribute("mask", mask);
   if (options.logWeight)

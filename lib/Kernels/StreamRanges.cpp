@@ -114,8 +114,13 @@ static std::optional<int64_t> getNumQueries(StreamOp op) {
 
 RangeAnalysis::RangeAnalysis(StreamOp op) {
   std::optional<int64_t> numQueries = getNumQueries(op);
+  SmallVector<StreamOp::Source> sources = op.getSourceList();
+  // Nothing is scored together with a range that is alone: it goes in tiles,
+  // with the same results whether its length is known or not.
+  bool isAlone =
+      sources.size() == 1 && sources.front().attr.getRanges().size() == 1;
 
-  for (const StreamOp::Source &source : op.getSourceList()) {
+  for (const StreamOp::Source &source : sources) {
     int64_t rows =
         cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
     int64_t tableRows = 0;
@@ -132,7 +137,8 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
                  !source.attr.getHasLocalBias()) {
         sourceKinds.push_back(RangeKind::Table);
         tableRows += *length;
-      } else if (length && maxShortRows + *length <= kMaxShortRows &&
+      } else if (length && !isAlone &&
+                 maxShortRows + *length <= kMaxShortRows &&
                  !(source.codes && source.bias)) {
         // Scores that are looked up and kept would cost more on their way to
         // the second cache level and back than the maxima of many tiles.

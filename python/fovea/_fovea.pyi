@@ -90,6 +90,12 @@ def set_num_threads(count: int) -> None:
 def num_threads() -> int:
     """How many threads run a kernel."""
 
+def set_shapes(shapes: str) -> None:
+    """Chooses whether functions compile for each length."""
+
+def shapes() -> str:
+    """What was chosen."""
+
 def set_stream(stream: int | None) -> None:
     """Chooses the CUDA stream of kernels that this thread calls."""
 

@@ -10,7 +10,16 @@ from contextlib import contextmanager
 
 from . import _fovea
 
-__all__ = ["TARGETS", "clear_cache", "compile", "gpu_stream", "num_threads", "set_num_threads"]
+__all__ = [
+    "TARGETS",
+    "clear_cache",
+    "compile",
+    "gpu_stream",
+    "num_threads",
+    "set_num_threads",
+    "set_shapes",
+    "shapes",
+]
 
 #: The targets that kernels can be compiled for.
 TARGETS: tuple[str, ...] = _fovea.TARGETS
@@ -78,6 +87,24 @@ def num_threads() -> int:
     return _fovea.num_threads()
 
 
+def set_shapes(shapes: str) -> None:
+    """Sets whether functions compile once for all lengths, in the whole process.
+
+    A length is a batch size or a number of tokens.  "auto", the default, compiles once for all
+    lengths wherever that kernel is as fast as one for a single length; "static" compiles for
+    each length, "dynamic" once for all wherever there is such a kernel.  docs/Embedding.md says
+    for which functions that is.  Calls of all threads from now on follow it.
+    """
+    if not isinstance(shapes, str):
+        raise ValueError(f"shapes: found {shapes!r}, needed 'auto', 'static' or 'dynamic'")
+    _fovea.set_shapes(shapes)
+
+
+def shapes() -> str:
+    """Whether functions compile once for all lengths, as `set_shapes` takes it."""
+    return _fovea.shapes()
+
+
 @contextmanager
 def gpu_stream(stream: int) -> Iterator[None]:
     """Kernels that this thread calls meanwhile run on the CUDA stream `stream`.
@@ -89,8 +116,7 @@ def gpu_stream(stream: int) -> Iterator[None]:
     """
     if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
         raise ValueError(
-            f"stream: found {stream!r}, needed the address of a CUDA stream, "
-            "1 for the default one"
+            f"stream: found {stream!r}, needed the address of a CUDA stream, 1 for the default one"
         )
     before = _fovea.stream()
     _fovea.set_stream(stream)

@@ -15,6 +15,7 @@
 #include "Running.h"
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/Functions/Shapes.h"
 #include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
@@ -175,6 +176,17 @@ static void setNumThreads(int32_t count) {
     throw nb::value_error(fovea_rt_last_error());
 }
 
+/// The names of ways to choose shapes, in the order of the enumeration.
+static constexpr const char *kShapesNames[] = {"auto", "static", "dynamic"};
+
+static void setShapesByName(std::string_view name) {
+  const auto *found = find(kShapesNames, name);
+  if (found == std::end(kShapesNames))
+    raiseValueError("shapes: found '" + Twine(StringRef(name)) +
+                    "', needed 'auto', 'static' or 'dynamic'");
+  setShapes(Shapes(found - std::begin(kShapesNames)));
+}
+
 static void clearCache() {
   KernelCache::getGlobal().clear();
   fovea_rt_release_cache();
@@ -245,6 +257,8 @@ NB_MODULE(_fovea, m) {
   m.def("bfloat16", [] { return nb::borrow(getBFloat16Type()); });
   m.def("set_num_threads", &setNumThreads, nb::arg("count"));
   m.def("num_threads", &fovea_rt_num_threads);
+  m.def("set_shapes", &setShapesByName, nb::arg("shapes"));
+  m.def("shapes", [] { return kShapesNames[size_t(getShapes())]; });
   m.def("set_stream", &setStream, nb::arg("stream").none());
   m.def("stream", &getStream);
   m.def("clear_cache", &clearCache);

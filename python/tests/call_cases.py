@@ -206,7 +206,7 @@ class Cases:
 
 
 # Functions that compute nothing from arrays.
-OTHERS = {"clear_cache", "compile", "gpu_stream", "num_threads", "rope_frequencies", "set_num_threads"}
+OTHERS = {"clear_cache", "compile", "gpu_stream", "num_threads", "rope_frequencies", "set_num_threads", "set_shapes", "shapes"}
 FUNCTIONS = sorted(name for name in fovea.__all__ if inspect.isfunction(getattr(fovea, name)) and name not in OTHERS)
 
 

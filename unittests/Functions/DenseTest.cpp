@@ -8,6 +8,7 @@
 
 #include "FunctionsTestUtils.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/Functions/Shapes.h"
 #include <thread>
 
 using namespace fovea;
@@ -212,6 +213,33 @@ TEST(DenseCall, CompilesOnceForAllThreads) {
   EXPECT_EQ(KernelCache::getGlobal().getStatistics().misses, before + 1);
   for (const AttentionResult &result : results)
     expectNear(result.output, results[0].output, 0);
+}
+
+TEST(DenseCall, CompilesOnceForAllLengths) {
+  auto countCompilations = [] {
+    return KernelCache::getGlobal().getStatistics().misses;
+  };
+  // Of a width that no other test has.
+  auto run = [](int64_t length) {
+    Array q = makeRandom({1, 2, length, 9}, 1), k = makeRandom({1, 2, 7, 9}, 2);
+    return get(dense(q, k, k)).output;
+  };
+  EXPECT_EQ(getShapes(), Shapes::Auto);
+  uint64_t before = countCompilations();
+  std::vector<OwnedTensor> found;
+  for (int64_t length : {1, 2, 16, 17, 70})
+    found.push_back(run(length));
+  EXPECT_EQ(countCompilations(), before + 1);
+
+  setShapes(Shapes::Static);
+  for (const OwnedTensor &output : found)
+    expectNear(run(output.getShape()[2]), output, 0);
+  EXPECT_EQ(countCompilations(), before + 1 + found.size());
+
+  setShapes(Shapes::Dynamic);
+  run(33);
+  EXPECT_EQ(countCompilations(), before + 1 + found.size());
+  setShapes(Shapes::Auto);
 }
 
 TEST(DenseBackward, GradientIsTheSlope) {

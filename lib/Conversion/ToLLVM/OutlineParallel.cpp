@@ -73,13 +73,17 @@ static LogicalResult followBuffer(Operation *alloc, Block *body,
         deallocs.push_back(user);
         continue;
       }
-      if (isNested && user->hasTrait<OpTrait::IsTerminator>()) {
+      bool isPassedOn = user->hasTrait<OpTrait::IsTerminator>();
+      if (isNested && isPassedOn && user->getBlock() == alloc->getBlock()) {
         InFlightDiagnostic diag = alloc->emitOpError(
             "expects a buffer allocated in an inner block of a parallel loop "
             "to stay in that block, but it is passed on");
         diag.attachNote(user->getLoc()) << "passed on here";
         return diag;
       }
+      // To an operation of the block that allocates, or inside of one.
+      if (isPassedOn)
+        user = user->getParentOp();
       for (Value result : user->getResults())
         if (isa<MemRefType>(result.getType()))
           aliases.insert(result);

@@ -128,3 +128,29 @@ func.func @once() {
   }
   return
 }
+
+// A buffer of one branch, which an inner branch passes on, is scratch memory as
+// well: it is freed nowhere.
+
+// CHECK-LABEL: func.func private @branches_parallel_0(
+//   CHECK-NOT:   memref.alloc
+//       CHECK:   scf.if
+//   CHECK-NOT:   memref.alloc
+//   CHECK-NOT:   memref.dealloc
+//       CHECK:   memref.store
+//       CHECK:   return
+func.func @branches(%x: memref<4xf32>, %y: memref<4xf32>, %f: f32, %outer: i1, %inner: i1) {
+  scf.forall (%i) in (4) {
+    scf.if %outer {
+      %own = memref.alloc() : memref<4xf32>
+      %either = scf.if %inner -> memref<4xf32> {
+        scf.yield %own : memref<4xf32>
+      } else {
+        scf.yield %x : memref<4xf32>
+      }
+      memref.store %f, %either[%i] : memref<4xf32>
+      memref.dealloc %own : memref<4xf32>
+    }
+  }
+  return
+}

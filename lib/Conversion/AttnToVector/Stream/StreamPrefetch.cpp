@@ -184,11 +184,16 @@ Value StreamKernel::hasAlignedRows(Value view) {
   // Every row has to be as aligned as the first.
   auto [strides, offset] =
       cast<MemRefType>(view.getType()).getStridesAndOffset();
-  if (ShapedType::isDynamic(strides[0]) || strides[0] % lanes != 0)
+  bool isOpen = ShapedType::isDynamic(strides[0]);
+  if (!isOpen && strides[0] % lanes != 0)
     return Value();
   auto metadata = memref::ExtractStridedMetadataOp::create(b, view);
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, view);
   Value address =
       b.add(base, b.mul(metadata.getOffset(), getElementBytes(view)));
-  return b.equal(b.rem(address, kLineBytes), b.index(0));
+  Value isAligned = b.equal(b.rem(address, kLineBytes), b.index(0));
+  if (!isOpen)
+    return isAligned;
+  Value stride = metadata.getStrides()[0];
+  return b.both(isAligned, b.equal(b.rem(stride, lanes), b.index(0)));
 }

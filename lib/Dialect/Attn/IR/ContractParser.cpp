@@ -143,6 +143,10 @@ private:
 };
 } // namespace
 
+bool ExtentSpec::isLength() const {
+  return symbol.size() == 1 && StringRef("BNM").contains(symbol.front());
+}
+
 bool ExtentSpec::isLocal() const {
   return !symbol.empty() && llvm::isLower(symbol.front());
 }

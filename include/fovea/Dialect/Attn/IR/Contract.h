@@ -58,6 +58,8 @@ struct ExtentSpec {
 
   /// Whether the symbol belongs to an element of a list.
   bool isLocal() const;
+  /// Whether it counts sequences or tokens, which differ from call to call.
+  bool isLength() const;
   std::string getText() const;
 };
 

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compares kernels for all lengths with those for one; see docs/Benchmarking.md.
+
+    PYTHONPATH=build/python .venv/bin/python benchmarks/dynamic.py
+
+Calls the functions of the package with the shapes of the rows of suites, with
+`fovea.set_shapes` at "static" and at "dynamic" in turns, and prints a table: the
+time of each, the median of the ratios of neighbouring calls, and how much longer
+the first call takes. Exit status 1: a row is slower than --at-most-slower allows,
+or results differ.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+
+import ml_dtypes
+import numpy as np
+from fovea_bench import suite
+
+import fovea
+
+SHAPES = ("static", "dynamic")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--suite", nargs="+", default=["readme", "gradients"], help="suites of benchmarks/config")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose id has such a word")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each row")
+    parser.add_argument("--at-most-slower", type=float, default=3.0, metavar="PERCENT",
+                        help="what the exit status allows (default: 3)")  # fmt: skip
+    return parser.parse_args()
+
+
+def make_attention(workload, causal=False, window=None, **_):
+    """The call of a forward row."""
+    arrays = workload.inputs()
+    if workload.type == "bf16":
+        arrays = [array.view(ml_dtypes.bfloat16) for array in arrays]
+    q, k, v, *weights = arrays
+    if workload.op == "dense":
+        return lambda: fovea.dense(q, k, v, causal=causal, window=window)
+    keys, values = weights[: len(weights) // 2], weights[len(weights) // 2 :]
+    return lambda: fovea.fast_multipole(q, k, v, keys, values, group=workload.group, causal=causal)
+
+
+def make_gradient(n, width=64, heads=1, causal=False, bias=False):
+    """The call of a row of `dense_backward`."""
+    numbers = np.random.default_rng(1)
+    d_out, q, k, v = numbers.standard_normal((4, 1, heads, n, width), dtype=np.float32)
+    options = {"causal": causal}
+    if bias:
+        options["bias"] = numbers.standard_normal((1, heads, n, n), dtype=np.float32)
+    out, lse = fovea.dense(q, k, v, return_lse=True, **options)
+    return lambda: fovea.dense_backward(d_out, q, k, v, out, lse, **options)
+
+
+def make_call(row):
+    """The call that does what the row measures, or None where no function of the package does."""
+    if row.kind != "kernel" or row.once:
+        return None
+    fields = {name: value for name, value in row.fields.items() if name != "op"}
+    if row.fields["op"] in ("dense", "fast_multipole"):
+        return make_attention(row.workload, **fields)
+    if row.fields["op"] == "dense_backward":
+        return make_gradient(**fields)
+    return None
+
+
+def timed(call, clock=time.perf_counter):
+    begin = clock()
+    result = call()
+    return clock() - begin, result
+
+
+def have_same_bits(one, other):
+    ones, others = (list(r) if isinstance(r, tuple) else [r] for r in (one, other))
+    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(ones, others))
+
+
+def compare(call, seconds, clock):
+    """Times of first and of later calls for both, the ratio, and whether results have the same bits."""
+    first, later, results = {}, {shapes: [] for shapes in SHAPES}, []
+    for shapes in SHAPES:
+        fovea.clear_cache()
+        fovea.set_shapes(shapes)
+        first[shapes], result = timed(call)
+        results.append(result)
+    for shapes in SHAPES:
+        fovea.set_shapes(shapes)
+        call()
+    start = time.perf_counter()
+    while len(later["static"]) < 5 or time.perf_counter() - start < seconds:
+        for shapes in SHAPES:
+            fovea.set_shapes(shapes)
+            later[shapes].append(timed(call, clock)[0])
+    # Neighbouring calls meet the same load of the machine.
+    ratio = statistics.median(dynamic / static for static, dynamic in zip(*later.values()))
+    medians = {shapes: statistics.median(times) for shapes, times in later.items()}
+    return first, medians, ratio, have_same_bits(*results)
+
+
+def main():
+    arguments = parse_arguments()
+    suites = [suite.Suite(suite.CONFIG / f"{name}.json") for name in arguments.suite]
+    failed = False
+    print("| row | static ms | dynamic ms | ratio | first call static ms | dynamic ms | bits |")
+    print("|---|---|---|---|---|---|---|")
+    for row in [row for one in suites for row in one.rows]:
+        if arguments.only and not any(word in row.id for word in arguments.only):
+            continue
+        call = make_call(row)
+        if not call:
+            continue
+        fovea.set_num_threads(0 if row.threads == "all" else row.threads)
+        # Of one thread its own time, whatever else the machine does.
+        clock = time.thread_time if row.threads == 1 else time.perf_counter
+        first, medians, ratio, agree = compare(call, arguments.seconds, clock)
+        failed |= ratio > 1 + arguments.at_most_slower / 100 or not agree
+        times = [medians["static"], medians["dynamic"]]
+        compile_times = [max(first[shapes] - medians[shapes], 0) for shapes in SHAPES]
+        print("| " + " | ".join([
+            row.title, *(f"{1e3 * t:.2f}" for t in times), f"{ratio:.3f}",
+            *(f"{1e3 * t:.0f}" for t in compile_times), "same" if agree else "differ",
+        ]) + " |", flush=True)  # fmt: skip
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
+"""What kernels for all lengths compute: the bits of those for one, and what the references do."""
+
+import numpy as np
+import pytest
+from conftest import TYPES, check, make, near
+
+import fovea
+from fovea import reference
+
+
+@pytest.fixture(autouse=True)
+def default_shapes():
+    yield
+    fovea.set_shapes("auto")
+
+
+def both(function, *arguments, same=True, **options):
+    """The results of kernels for all lengths and for one, which have the same bits."""
+    found = {}
+    for shapes in ("dynamic", "static"):
+        fovea.set_shapes(shapes)
+        found[shapes] = function(*arguments, **options)
+    results = found["dynamic"]
+    listed = [list(f) if isinstance(f, tuple) else [f] for f in found.values()]
+    for one, other in zip(*listed, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other, equal_nan=True) or not same
+    return results
+
+
+# One row, primes, around one and several tiles of queries (64) and of keys (128).
+LENGTHS = [
+    (1, 1),
+    (1, 300),
+    (2, 31),
+    (17, 1),
+    (63, 129),
+    (64, 128),
+    (65, 127),
+    (192, 384),
+    (131, 7),
+]
+MASKS = {
+    "none": {},
+    "causal": {"causal": True},
+    "window": {"window": 5},
+    "causal window": {"causal": True, "window": 33},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("type", TYPES)
+def test_dense(type, mask):
+    options = {**MASKS[mask], "return_lse": True}
+    for number, (N, M) in enumerate(LENGTHS):
+        arrays = make(type, B=1 + number % 2, H=4, G=2, N=N, M=M, E=24)
+        # Queries before the first key read nothing where N > M.
+        check(both(fovea.dense, *arrays, **options), reference.dense(*arrays, **options), type)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_dense_terms(type, mask):
+    rng = np.random.default_rng(3)
+    for N, M in LENGTHS:
+        arrays = make(type, B=2, H=4, G=2, N=N, M=M)
+        log_weight = rng.standard_normal((2, 2, M)).astype(TYPES[type])
+        log_weight[0, 0, 0] = -np.inf
+        bias = rng.standard_normal((2, 4, N, M)).astype(TYPES[type])
+        options = {**MASKS[mask], "return_lse": True, "log_weight": log_weight, "bias": bias}
+        check(both(fovea.dense, *arrays, **options), reference.dense(*arrays, **options), type)
+
+
+@pytest.mark.parametrize("N", [1, 70])
+def test_hidden_rows_may_hold_anything(N):
+    q, k, v = make(N=N, M=90)
+    bias = np.zeros((N, 90), np.float32)
+    bias[:, 60:] = -np.inf
+    expected = reference.dense(q, k[:, :, :60], v[:, :, :60])
+    v[:, :, 60:] = np.nan
+    check(both(fovea.dense, q, k, v, bias=bias), expected)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("type", ["float32", "float64", "float16"])
+def test_dense_backward(type, mask):
+    rng = np.random.default_rng(4)
+    for number, (N, M) in enumerate(LENGTHS):
+        q, k, v = make(type, B=1 + number % 2, H=4, G=2, N=N, M=M)
+        bias = rng.standard_normal((1, 4, N, M)).astype(TYPES[type])
+        options = {**MASKS[mask], "bias": bias}
+        out, lse = fovea.dense(q, k, v, return_lse=True, **options)
+        d_out = rng.standard_normal(out.shape).astype(TYPES[type])
+        arguments = (d_out, q, k, v, out, lse)
+        # A kernel for one query needs no causal mask, and sums in another order.
+        same = N > 1 or "causal" not in options
+        found = both(fovea.dense_backward, *arguments, same=same, **options)
+        expected = reference.dense_backward(*arguments, **options)
+        # Of a row with one key the gradients of scores are zero but for rounding.
+        if M == 1:
+            continue
+        for one, other in zip(found, expected, strict=True):
+            near(one, other, type)

@@ -103,23 +103,14 @@ class VectorQuantized(Pattern):
         q, k = self._normalized(q), self._normalized(k)
         # The codebook moves before the gradient of this call needs it.
         codebook = self.codebook.to(k.dtype).clone()
-        keys: Tensor = k
-        if self.training or present is not None:
+        if self.training:
             k_hat, codes = quantize(k.detach(), codebook, mask=present)
-            if self.training:
-                self._loss = loss_of_keys(k, k_hat, mask=present)
-                self._follow(k.detach(), codes)
-            if present is not None:
-                keys = self._with_codes(k, codes)
+            self._loss = loss_of_keys(k, k_hat, mask=present)
+            self._follow(k.detach(), codes)
         return vq(
-            q, keys, v, codebook, block=self.block, causal=causal, padded=present is not None,
+            q, k, v, codebook, block=self.block, causal=causal, mask=present,
             scale=1.0 if self.normalize else scale, state=state, return_state=return_state,
         )  # fmt: skip
-
-    def _with_codes(self, k: Tensor, codes: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and k.requires_grad:
-            raise self.refuse("key_padding_mask", "one in training", "None")
-        return codes
 
 
 class VQAttention(Multihead):
@@ -138,7 +129,7 @@ class VQAttention(Multihead):
     multiplied by the latter: the paper's gated attention unit.
 
     Shapes: [N,B,F] to [N,B,F], or [B,N,F] with `batch_first`; see `forward`.  Queries and keys
-    are of the same tokens; of masks, there is `is_causal`, and `key_padding_mask` but in training.
+    are of the same tokens; of masks, there are `key_padding_mask` and `is_causal`.
 
     From "Transformer-VQ" (arXiv:2309.16354).
 

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import attention
 
+from .. import _fovea
 from ._fallbacks import record_fallback
-from ._operator import BACKWARD, FORWARD
+from ._vq import sum_type
 
 __all__ = ["sdpa"]
 
@@ -53,21 +54,17 @@ def _arguments(
     # The same for all heads and queries: a weight of keys costs less than a bias.
     if mask is not None and mask.dim() == 4 and all(mask.shape[axis] == 1 for axis in (1, 2)):
         log_weight, mask = mask[:, 0], None
-    return [query, key, value], [scale, is_causal, None, log_weight, mask, None]
+    return [query, key, value], [scale, is_causal, None, log_weight, mask]
 
 
-def _laid_out(found: Tensor, like: Tensor) -> Tensor:
-    """With the strides of `like`, which is empty: those that traced graphs expect."""
-    return found if found.stride() == like.stride() else like.copy_(found)
-
-
-def _turned(found: Tensor, like: Tensor) -> Tensor:
-    """A gradient of `like`: in memory, heads lie within tokens."""
-    gradient = like.new_empty(like.shape[0], like.shape[2], like.shape[1], like.shape[3]).transpose(1, 2)
-    tokens = found.shape[2]
-    gradient[:, :, tokens:].zero_()
-    gradient[:, :, :tokens].copy_(found)
-    return gradient
+def _turned(like: Tensor, *, tokens: int | None = None) -> tuple[Tensor, Tensor]:
+    """Memory for a gradient of `like`, in which heads lie within tokens, and the part of it
+    for the first `tokens`; others are zeros."""
+    whole = like.new_empty(like.shape[0], like.shape[2], like.shape[1], like.shape[3]).transpose(1, 2)
+    if tokens is None or tokens == like.shape[2]:
+        return whole, whole
+    whole[:, :, tokens:].zero_()
+    return whole, whole[:, :, :tokens]
 
 
 class _Provider:
@@ -107,9 +104,12 @@ class _Provider:
                 keys, query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
             )
         tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
-        out, lse = FORWARD["dense"](*tensors, *options)
-        rows = lse.new_empty(lse.shape[0], lse.shape[2], lse.shape[1]).transpose(1, 2)
-        return _laid_out(out, torch.empty_like(query)), rows.copy_(lse)
+        out = torch.empty_like(query)
+        B, H, N, _ = query.shape
+        # In memory, heads lie within queries.
+        lse = query.new_empty(B, N, H, dtype=sum_type(query.dtype)).transpose(1, 2)
+        found, rows = _fovea.tensors.dense(*tensors, *options, True, "cpu", out=(out, None))
+        return found, lse.copy_(rows)
 
     def backward(
         self,
@@ -132,9 +132,12 @@ class _Provider:
                 attn_mask=attn_mask, scale=scale,
             )  # fmt: skip
         tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
-        gradients = BACKWARD["dense"](grad_out, *tensors, out, logsumexp, None, *options)
-        d_query, d_key, d_value = (
-            _turned(gradient, like) for gradient, like in zip(gradients, (query, key, value))
+        tokens = tensors[1].shape[2]
+        d_query, *places = _turned(query)
+        (d_key, key_place), (d_value, value_place) = (_turned(each, tokens=tokens) for each in (key, value))
+        places += [key_place, value_place] + [None for each in options[3:] if each is not None]
+        _fovea.tensors.dense_backward(
+            grad_out, *tensors, out, logsumexp, None, *options, "cpu", gradients=tuple(places)
         )
         return d_query, d_key, d_value
 

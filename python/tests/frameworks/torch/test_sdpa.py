@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scaled_dot_product_attention of PyTorch, and models that call it."""
 
+import types
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import fovea.torch
+from fovea import _fovea
 from fovea.torch import _sdpa
 
 BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -18,17 +21,18 @@ def served(monkeypatch):
     """How often the kernels of Fovea ran."""
     counts = {"forward": 0, "backward": 0}
 
-    def counting(kind, operators):
-        operator = operators["dense"]
+    class Compiled:
+        """The compiled functions."""
 
-        def count(*arguments):
-            counts[kind] += 1
-            return operator(*arguments)
+        def dense(self, *arguments, **options):
+            counts["forward"] += 1
+            return _fovea.tensors.dense(*arguments, **options)
 
-        monkeypatch.setitem(operators, "dense", count)
+        def dense_backward(self, *arguments, **options):
+            counts["backward"] += 1
+            return _fovea.tensors.dense_backward(*arguments, **options)
 
-    counting("forward", _sdpa.FORWARD)
-    counting("backward", _sdpa.BACKWARD)
+    monkeypatch.setattr(_sdpa, "_fovea", types.SimpleNamespace(tensors=Compiled()))
     fovea.torch.explain_fallbacks(clear=True)
     return counts
 

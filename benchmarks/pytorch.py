@@ -14,6 +14,7 @@ contender's results are compared with those of scaled_dot_product_attention.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import statistics
 import time
@@ -59,22 +60,24 @@ def eager(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> to
     return scores.softmax(-1) @ v
 
 
-def served(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    with fovea.torch.sdpa():
-        return scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-
 @functools.cache
 def flex(N: int, M: int, causal: bool) -> Callable[..., torch.Tensor]:
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, N, M, device="cpu") if causal else None
     return torch.compile(functools.partial(flex_attention, block_mask=mask), dynamic=False)
 
 
+#: PyTorch's function while Fovea serves it, which is switched on for all of a measurement.
+SERVED = "fovea.torch.sdpa"
+
+
 def contenders(row: Row) -> dict[str, Callable[..., torch.Tensor]]:
+    def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return scaled_dot_product_attention(q, k, v, is_causal=row.causal)
+
     found = {
-        "SDPA": lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=row.causal),
+        "SDPA": sdpa,
         "fovea.torch.dense": lambda q, k, v: fovea.torch.dense(q, k, v, causal=row.causal),
-        "fovea.torch.sdpa": lambda q, k, v: served(q, k, v, row.causal),
+        SERVED: sdpa,
     }
     # It has no backward on a CPU.
     if not row.trains and row.N > 1:
@@ -98,24 +101,25 @@ def measure(row: Row, rounds: int) -> dict[str, tuple[float, float]]:
     functions = contenders(row)
     expected = run(functions["SDPA"])
     for name, function in functions.items():
-        for one, other in zip(run(function), expected, strict=True):
+        with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
+            found = run(function)
+        for one, other in zip(found, expected, strict=True):
             error = (one - other).abs().max() / other.abs().max()
             if not error <= BOUNDS[row.type]:
                 raise SystemExit(f"error: {name} differs by {error:.1e} in {row}")
 
-    def seconds(function: Callable[..., torch.Tensor], repetitions: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(repetitions):
-            run(function)
-        return (time.perf_counter() - begin) / repetitions
+    def seconds(name: str, repetitions: int) -> float:
+        with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
+            begin = time.perf_counter()
+            for _ in range(repetitions):
+                run(functions[name])
+            return (time.perf_counter() - begin) / repetitions
 
-    repetitions = {
-        name: max(1, round(SLICE / max(seconds(function, 1), 1e-6))) for name, function in functions.items()
-    }
+    repetitions = {name: max(1, round(SLICE / max(seconds(name, 1), 1e-6))) for name in functions}
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
-        for name, function in functions.items():
-            times[name].append(seconds(function, repetitions[name]))
+        for name in functions:
+            times[name].append(seconds(name, repetitions[name]))
     return {
         name: (
             statistics.median(found),
@@ -133,7 +137,7 @@ def format_time(seconds: float) -> str:
 
 
 def report(title: str, rows: list[Row], rounds: int) -> None:
-    names = ["SDPA", "fovea.torch.dense", "fovea.torch.sdpa", "FlexAttention", "eager"]
+    names = ["SDPA", "fovea.torch.dense", SERVED, "FlexAttention", "eager"]
     print(f"\n## {title}\n\n| type | heads | tokens | width | keys | {' | '.join(names)} |")
     print("|" + "---|" * (5 + len(names)))
     for row in rows:
@@ -174,6 +178,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of both; default: 1")
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--longest", type=int, default=16384, metavar="N", help="tokens; default: 16384")
+    parser.add_argument("--calls", action="store_true", help="only what a call costs")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     fovea.set_num_threads(arguments.threads)
@@ -191,6 +196,8 @@ def main() -> None:
         ]
 
     call_costs(arguments.rounds)
+    if arguments.calls:
+        return
     decode = [Row(type, 1, M, 64, 8, False, False) for type in TYPES for M in (256, 1024, 4096, 16384)]
     report("Decoding: one query", decode, arguments.rounds)
     report("Forward", rows(trains=False), arguments.rounds)

@@ -93,7 +93,9 @@ def test_codebooks_are_wide_and_dead_codewords_replaced():
     k = inputs[1].detach().bfloat16()
     codes = fovea.torch.quantize(k, codebook)[1].long()
     state = torch.zeros(1, 6, 8), torch.zeros(1, 6)
-    options = {"rate": 0.5, "replace_below": 6.0, "seed": -3, "wide": True}
+    options = {"rate": 0.5, "replace_below": 6.0, "seed": 3, "wide": True}
+    with pytest.raises(ValueError, match="^seed: found -3, needed an integer of at least 0"):
+        fovea.torch.codebook_update(k, codes, *state, **{**options, "seed": -3})
     found = fovea.torch.codebook_update(k, codes, *state, **options)
     assert found[0].dtype == torch.float32 and (found[2] == 6).any()
     arrays = (k.float().numpy(), codes.numpy(), *(each.numpy() for each in state))

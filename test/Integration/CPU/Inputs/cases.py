@@ -56,15 +56,19 @@ class Checker:
         self.count = self.failures = 0
         self.worst = {}
 
-    def wants(self, index):
-        """Whether to run a case of a matrix."""
-        return index == self.only if self.only is not None else index % self.every == 0
+    def wants(self, index, place=None):
+        """Whether to run a case of a matrix. Samples are taken by `place`, that among the
+        cases which the target has, so that they are never empty."""
+        place = index if place is None else place
+        return index == self.only if self.only is not None else place % self.every == 0
 
     def matrix(self, factors, seed, run):
         """Runs a matrix of cases, of the types that the target has; one that raises
         is a failed check."""
-        for index, case in enumerate(pairwise(factors, seed + self.seed)):
-            if self.wants(index) and case.get("dtype", "f32") in self.types():
+        cases = enumerate(pairwise(factors, seed + self.seed))
+        cases = [(index, case) for index, case in cases if case.get("dtype", "f32") in self.types()]
+        for place, (index, case) in enumerate(cases):
+            if self.wants(index, place):
                 try:
                     run(index, case)
                 except Exception as failure:

@@ -322,6 +322,11 @@ Value KernelBuilder::scratch(ArrayRef<int64_t> shape, Type elementType) {
       *this, MemRefType::get(shape, elementType), getI64IntegerAttr(64)));
 }
 
+Value KernelBuilder::scratch(ArrayRef<Value> leading,
+                             ArrayRef<int64_t> trailing, Type elementType) {
+  return scratchBuffers.emplace_back(allocate(leading, trailing, elementType));
+}
+
 void KernelBuilder::freeScratch() {
   for (Value buffer : scratchBuffers)
     memref::DeallocOp::create(*this, buffer);

@@ -86,6 +86,36 @@ def test_same_bits_as_contiguous(name, type):
     same(found, expected)
 
 
+# Fewer queries than a task copies keys for, as many, and several tasks; queries that read nothing.
+@pytest.mark.parametrize("shapes", ["static", "dynamic"])
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("queries, keys, options", [
+    (255, 131, {}),
+    (257, 131, {}),
+    (300, 5, {}),
+    (300, 1, {"causal": True}),
+    (320, 320, {"causal": True}),
+    (1031, 70, {"causal": True}),
+    (300, 517, {"causal": True, "window": 100}),
+    (600, 600, {"window": 9}),
+])  # fmt: skip
+def test_many_queries_on_copied_rows(queries, keys, options, type, shapes):
+    numbers = np.random.default_rng(3)
+    q, k, v = (
+        numbers.standard_normal((2, heads, tokens, width)).astype(type)
+        for heads, tokens, width in ((4, queries, 17), (2, keys, 17), (2, keys, 33))
+    )
+    fovea.set_shapes(shapes)
+    try:
+        expected = fovea.dense(q, k, v, return_lse=True, **options)
+        found = fovea.dense(spread(q), spread(k), spread(v), return_lse=True, **options)
+        one_copied = fovea.dense(q, k, spread(v), return_lse=True, **options)
+    finally:
+        fovea.set_shapes("auto")
+    same(found, expected)
+    same(one_copied, expected)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_reference_reads_them_as_well(name):
     function, arguments, options = case(name, "float32")

@@ -26,7 +26,9 @@ def TileStreamPass : Pass<"attn-tile-stream", "::mlir::func::FuncOp"> {
   let summary = "tile attn.stream to one parallel loop over (batch, head, query block)";
   let description = [{
     Tiles every `attn.stream` with `scf.forall`, through its TilingInterface, by
-    one batch entry, one head and the `query` tile of its `#attn.tiles`.
+    one batch entry, one head and the `query` tile of its `#attn.tiles`. Where a
+    tile copies keys and values for several blocks of queries, it has at most
+    about a quarter of a head.
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::scf::SCFDialect",

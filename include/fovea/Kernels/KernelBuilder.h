@@ -149,6 +149,9 @@ public:
 
   /// An uninitialised 64-byte aligned buffer of static shape.
   mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
+  /// The same with leading extents that may be known to the call alone.
+  mlir::Value scratch(llvm::ArrayRef<mlir::Value> leading,
+                      llvm::ArrayRef<int64_t> trailing, mlir::Type elementType);
   /// Frees all such buffers; they were made in the present block. In a parallel
   /// loop they become scratch memory of the thread, but a loop of one iteration
   /// is gone by then.

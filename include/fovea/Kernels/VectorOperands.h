@@ -11,6 +11,14 @@
 
 #include "mlir/IR/Operation.h"
 
+namespace fovea::attn {
+
+/// Whether there may be other memory between rows, the last dimension but one,
+/// of a memref or of what a tensor will become.
+bool hasRowGaps(mlir::Value rows);
+
+} // namespace fovea::attn
+
 namespace fovea::attn::detail {
 
 /// Checks that the operands of `op` are memrefs whose last dimension, which

@@ -8,6 +8,7 @@
 
 #include "StreamKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "fovea/Kernels/VectorOperands.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -37,6 +38,20 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
   usesPairs = isAny(Arithmetic::Pairs);
 }
 
+/// Whether rows are copied when a block of queries first reads them, for the
+/// blocks that follow: blocks go up, and so do the rows of one range that they
+/// read. Every block takes longer to read rows with gaps, and a copy for itself
+/// alone would take as long.
+bool StreamKernel::packsRows() {
+  SmallVector<StreamOp::Source> list = op.getSourceList();
+  if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes() ||
+      list.size() != 1 || list.front().codes)
+    return false;
+  return list.front().attr.getRanges().size() == 1 &&
+         ranges.getKind(0, 0) == RangeKind::Long &&
+         (hasRowGaps(list.front().keys) || hasRowGaps(list.front().values));
+}
+
 StreamKernel::Arithmetic
 StreamKernel::getArithmetic(const StreamOp::Source &source) {
   Type keys = getElementTypeOrSelf(source.keys);
@@ -46,6 +61,8 @@ StreamKernel::getArithmetic(const StreamOp::Source &source) {
     keys = b.getStateType();
   if (padsRows && width % lanes != 0)
     return Arithmetic::Converted;
+  if (packsRows() && !(allowsPairs && keys.isBF16() && values.isBF16()))
+    return Arithmetic::Packed;
   if (keys == b.getStateType() && values == b.getStateType())
     return Arithmetic::InPlace;
   if (allowsPairs && keys.isBF16() && values.isBF16())
@@ -93,6 +110,12 @@ void StreamKernel::allocateScratch() {
     queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
     weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
     valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
+  }
+  if (isAny(Arithmetic::Packed)) {
+    Value numKeys = b.extent(op.getKeys().front(), 2);
+    packed = {b.scratch(numKeys, {width}, state),
+              b.scratch(numKeys, {valueWidth}, state),
+              b.scratch({1}, b.getIndexType())};
   }
   if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({rows, width}, state);
@@ -151,6 +174,11 @@ void StreamKernel::viewHead(Value batch, Value head) {
     view.rows = b.extent(source.getRowsOperand(), 2);
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
+    if (view.arithmetic == Arithmetic::Packed) {
+      view.spreadKeys = std::exchange(view.keys, packed.keys);
+      view.spreadValues = std::exchange(view.values, packed.values);
+      memref::StoreOp::create(b, b.index(0), packed.end, b.index(0));
+    }
     if (Value weight = source.logWeight) {
       view.logWeight =
           b.rowView(weight, {b.broadcastIndex(weight, 0, batch),
@@ -217,7 +245,8 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   blockQueries = numQueries;
   if (usesPairs)
     packQueryPairs(query, numQueries);
-  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Converted))
+  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
+      isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
   for (SourceView &source : sources) {
     if (source.valueBlocks)

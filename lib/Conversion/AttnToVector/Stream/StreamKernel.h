@@ -97,6 +97,7 @@ protected:
   /// How the rows of a source are multiplied.
   enum class Arithmetic {
     InPlace,   // they have the state's type: read where they lie
+    Packed,    // with gaps: copied once to rows of the state's type without
     Converted, // narrower: copied to rows of the state's type first
     Pairs,     // bf16: products of pairs (StreamPairs.cpp)
   };
@@ -120,9 +121,16 @@ protected:
     Value weights; // scratch [rows], null without a reader
   };
 
+  /// Copies of the rows of a source that is alone, without gaps.
+  struct PackedRows {
+    Value keys, values; // scratch [rows][width] in the state's type
+    Value end;          // scratch [1]: one past the last row copied
+  };
+
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
+    Value spreadKeys, spreadValues; // what `keys` and `values` are copies of
     Value valueBlocks, logWeightBlocks; // with an axis of query blocks
     const KeyTable *keyTable;           // null for keys of the source's own
     SourceAttr attr;
@@ -191,6 +199,8 @@ protected:
   void splitByMask(unsigned source, Value begin, Value end, Value biasBegin,
                    llvm::SmallVectorImpl<Segment> &segments);
   Segment stage(Segment segment);
+  bool packsRows();
+  void pack(const Segment &segment);
   void packBias(const Segment &segment);
 
   // Prefetching and streaming stores (StreamPrefetch.cpp).
@@ -333,6 +343,7 @@ protected:
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
+  PackedRows packed;
   llvm::SmallVector<KeyTable, 1> keyTables;
   Value queryRows, outputView, lseView;
   Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;

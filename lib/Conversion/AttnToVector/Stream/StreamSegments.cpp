@@ -159,6 +159,10 @@ Value StreamKernel::logWeightAt(const SourceView &source, Value row) {
 StreamKernel::Segment StreamKernel::stage(Segment segment) {
   if (arithmeticOf(segment) == Arithmetic::InPlace)
     return segment;
+  if (arithmeticOf(segment) == Arithmetic::Packed) {
+    pack(segment);
+    return segment;
+  }
   if (arithmeticOf(segment) == Arithmetic::Pairs) {
     packValuePairs(segment);
     return segment;
@@ -177,6 +181,20 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
   segment.values = stagedValues;
   segment.base = segment.scoreRow;
   return segment;
+}
+
+/// Copies those of a segment's rows that no block has read before.
+void StreamKernel::pack(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  Value zero = b.index(0);
+  Value copied = memref::LoadOp::create(b, packed.end, zero);
+  Value begin = b.max(copied, b.add(segment.base, segment.skip));
+  Value end = b.add(segment.base, segment.count);
+  b.loop(begin, end, 1, [&](Value row) {
+    b.copyRow(source.spreadKeys, row, source.keys, row, width);
+    b.copyRow(source.spreadValues, row, source.values, row, valueWidth);
+  });
+  memref::StoreOp::create(b, b.max(copied, end), packed.end, zero);
 }
 
 /// Transposes the bias of a segment's rows to the layout of the scores.

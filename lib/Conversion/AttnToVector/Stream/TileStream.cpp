@@ -21,6 +21,24 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// The queries of a task: what the tiles say, but of tasks that copy keys and
+/// values for several blocks at least four for each head.
+static OpFoldResult getTaskQueries(OpBuilder &builder, StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes())
+    return builder.getIndexAttr(tiles.getQuery());
+  constexpr int64_t kMinTasks = 4;
+  AffineExpr numQueries = builder.getAffineSymbolExpr(0);
+  int64_t block = tiles.getQueryLanes();
+  AffineExpr share = (numQueries.floorDiv(kMinTasks * block) + 1) * block;
+  auto map = AffineMap::get(
+      0, 1, {share, builder.getAffineConstantExpr(tiles.getQuery())},
+      builder.getContext());
+  return affine::makeComposedFoldedAffineMin(
+      builder, op.getLoc(), map,
+      {tensor::getMixedSize(builder, op.getLoc(), op.getQuery(), 2)});
+}
+
 namespace {
 struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
   void runOnOperation() override {
@@ -36,14 +54,13 @@ struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
       rewriter.setInsertionPoint(op);
       scf::SCFTilingOptions options;
       options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);
-      int64_t query = op.getTiles()->getQuery();
       options.setTileSizes({rewriter.getIndexAttr(1), rewriter.getIndexAttr(1),
-                            rewriter.getIndexAttr(query)});
+                            getTaskQueries(rewriter, op)});
       FailureOr<scf::SCFTilingResult> tiled = scf::tileUsingSCF(
           rewriter, cast<TilingInterface>(op.getOperation()), options);
       if (failed(tiled)) {
         op.emitOpError("could not be tiled by one batch entry, one head and ")
-            << query << " queries";
+            << op.getTiles()->getQuery() << " queries";
         return signalPassFailure();
       }
       rewriter.replaceOp(op, tiled->replacements);

@@ -1,0 +1,56 @@
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-select-tiles --attn-tile-stream --canonicalize | FileCheck %s --check-prefix=TILES
+// RUN: fovea-opt %s --attn-cpu-pipeline --mlir-print-ir-after=convert-attn-to-vector -o /dev/null 2>&1 | FileCheck %s --check-prefix=PACK
+
+// Keys and values with gaps between rows are copied once for many blocks of
+// queries: a task is at most a quarter of a head, and has at most 1024 queries.
+
+!rows = tensor<1x2x2000x24xf32>
+
+// TILES-LABEL: func @strided
+// TILES: scf.forall {{.+}} to (2, 2000) step (1, 512)
+// TILES: tiles = #attn.tiles<query = 1024,
+// PACK-LABEL: func.func @strided
+// PACK: memref.alloc() {alignment = 64 : i64} : memref<2000x24xf32>
+// PACK: memref.alloc() {alignment = 64 : i64} : memref<2000x24xf32>
+// PACK: memref.alloc() {alignment = 64 : i64} : memref<1xindex>
+func.func @strided(%q: !rows, %k: !rows {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !rows) -> !rows {
+  %out = attn.stream query(%q : !rows) source(%k, %k : !rows, !rows) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !rows) {scale = 1.0 : f64} -> !rows
+  return %out : !rows
+}
+
+// Heads apart from each other, but no gaps within one.
+// TILES-LABEL: func @rows_side_by_side
+// TILES: scf.forall {{.+}} step (1, 64)
+// PACK-LABEL: func.func @rows_side_by_side
+// PACK-NOT: memref<2000x24xf32>{{$}}
+func.func @rows_side_by_side(%q: !rows, %k: !rows {bufferization.buffer_layout = strided<[?, ?, 24, 1]>}, %init: !rows) -> !rows {
+  %out = attn.stream query(%q : !rows) source(%k, %k : !rows, !rows) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !rows) {scale = 1.0 : f64} -> !rows
+  return %out : !rows
+}
+
+// Few queries read in place.
+!few = tensor<1x2x256x24xf32>
+// TILES-LABEL: func @few
+// TILES: scf.forall {{.+}} step (1, 64)
+// PACK-LABEL: func.func @few
+// PACK-NOT: memref<2000x24xf32>{{$}}
+func.func @few(%q: !few, %k: !rows {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !few) -> !few {
+  %out = attn.stream query(%q : !few) source(%k, %k : !rows, !rows) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !few) {scale = 1.0 : f64} -> !few
+  return %out : !few
+}
+
+// The number of queries is known to the call alone.
+!open = tensor<1x2x?x24xf32>
+// TILES-LABEL: func @open
+// TILES: %[[QUERIES:.+]] = affine.min #{{.+}}()[%{{.+}}]
+// TILES: scf.forall {{.+}} step (1, %[[QUERIES]])
+// PACK-LABEL: func.func @open
+// PACK: memref.alloc(%{{.+}}) {alignment = 64 : i64} : memref<?x24xf32>
+func.func @open(%q: !open, %k: !open {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !open) -> !open {
+  %out = attn.stream query(%q : !open) source(%k, %k : !open, !open) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !open) {scale = 1.0 : f64} -> !open
+  return %out : !open
+}

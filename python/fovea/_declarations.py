@@ -103,6 +103,26 @@ class Declaration(NamedTuple):
             found.append(known[name]._replace(kind="Tensor?") if condition else known[name])
         return tuple(found)
 
+    def _find(self, holds: Callable[[str, str], bool]) -> int | None:
+        """The first of `values` for whose name and axes this holds."""
+        for index, each in enumerate(self.values):
+            if each.axes and holds(each.name, each.axes):
+                return index
+        return None
+
+    @property
+    def order(self) -> int | None:
+        """Which of `values` the first result has the order of axes of, where a framework has
+        tensors with one: the argument that it is like, if no axis but the last is another.
+        Other results are contiguous."""
+        result = self.results[0]
+        return self._find(lambda name, axes: name == result.like and axes[:-1] == result.axes[:-1])
+
+    @property
+    def width(self) -> int | None:
+        """Which of `values` has the last axis of the first result for its own."""
+        return self._find(lambda _, axes: self.results[0].axes.endswith(axes[-1]))
+
     def bind(self, arguments: Sequence[Argument], values: Sequence[Any]) -> dict[str, Any]:
         """The extents of axes, from the values of arguments of the function or of its backward
         function.  Raises ValueError for an array of another rank."""

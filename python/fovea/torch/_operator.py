@@ -5,7 +5,10 @@
 
 `fovea::dense(Tensor q, ..., str? target) -> (Tensor, Tensor)` and, where there are
 gradients, `fovea::dense_backward(Tensor? d_out, ...) -> Tensor[]`.  Kernels compile
-when an operator first runs: those who trace see shapes and types only.
+when an operator first runs: those who trace see shapes, types and strides only.
+
+Results have their axes in memory in the order of those of the argument that they are like,
+as `torch.empty_like` has them: [B,N,H,E] for q of [B,N,H,D].  So have gradients.
 """
 
 from __future__ import annotations
@@ -34,9 +37,13 @@ def _define(
     return getattr(torch.ops.fovea, name).default
 
 
-def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
+_FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
+
+
+def _compiled(name: str, arguments: Sequence[Argument], find_places: _FindPlaces | None) -> Callable[..., Any]:
     """The compiled function, for arguments of the operator: those of the declaration and
-    the target, which by default is that of where the tensors lie."""
+    the target, which by default is that of where the tensors lie.  It writes results to the
+    places that are found for them, and makes contiguous ones where there is none."""
     function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
     first = next(index for index, each in enumerate(given) if each.kind == "Tensor")
@@ -61,7 +68,14 @@ def _compiled(name: str, arguments: Sequence[Argument]) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
         *rest, target = values
         target = target or ("gpu" if values[first].is_cuda else "cpu")
-        return function(*rest, *asks, target) if is_same else function(*read(rest), target)
+        places = find_places(values) if find_places else None
+        if not is_same:
+            rest = read(rest)
+        elif places is None:
+            return function(*rest, *asks, target)
+        else:
+            rest += asks
+        return function(*rest, target) if places is None else function(*rest, target, out=places)
 
     return call
 
@@ -77,6 +91,19 @@ def _type(like: str, values: dict[str, Any], first: torch.Tensor) -> torch.dtype
     return {"int32": torch.int32, "int64": torch.int64}[like]
 
 
+def _place(like: torch.Tensor, width: Any = None) -> torch.Tensor | None:
+    """Memory for what has the order of axes of `like`, and rows of `width` if that is given.
+    None where that is contiguous, as all is that kernels write on GPUs."""
+    if like.is_contiguous() or like.is_cuda:
+        return None
+    if width is not None and width != like.shape[-1]:
+        # `empty_like` leaves an axis that is expanded where it is.
+        like = like[..., :1].expand(*like.shape[:-1], width)
+    found = torch.empty_like(like)
+    # Kernels write contiguous rows.
+    return found if found.stride(-1) == 1 else None
+
+
 def _flat(found: Any) -> list[torch.Tensor]:
     """The tensors among results, which may be in tuples and lists."""
     if isinstance(found, (tuple, list)):
@@ -85,41 +112,96 @@ def _flat(found: Any) -> list[torch.Tensor]:
 
 
 def _define_forward(name: str, declaration: Declaration) -> Any:
-    compiled = _compiled(name, declaration.arguments)
     names = [each.name for each in declaration.values]
-    count = len(declaration.results)
-    is_complete = not any(each.conditions for each in declaration.results)
+    results = declaration.results
+    is_complete = not any(each.conditions for each in results)
+    order, width = declaration.order, declaration.width
+    rank = len(results[0].axes)
+
+    def find_width(values: Sequence[Any]) -> Any:
+        if width is not None:
+            return values[width].shape[-1]
+        shape = declaration.shapes(values)[0]
+        assert shape is not None
+        return shape[-1]
+
+    def find_places(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
+        assert order is not None
+        like = values[order]
+        # Of another rank, the function says what is wrong.
+        if like.is_contiguous() or like.dim() != rank or (width is not None and not values[width].dim()):
+            return None
+        place = _place(like, find_width(values))
+        if place is None:
+            return None
+        named = {} if is_complete else dict(zip(names, values))
+        return [place, *(None for each in results[1:] if each.is_there(named))]
+
+    compiled = _compiled(name, declaration.arguments, None if order is None else find_places)
 
     def run(*values: Any) -> Any:
-        found = compiled(*values)
-        named, there = dict(zip(names, values)), iter(_flat(found))
+        named, there = dict(zip(names, values)), iter(_flat(compiled(*values)))
         # No operator returns None.
         return tuple(
             next(there) if each.is_there(named) else values[0].new_empty(0, dtype=_type(each.like, named, values[0]))
-            for each in declaration.results
+            for each in results
         )
 
     def fake(*values: Any) -> Any:
         first, named = values[0], dict(zip(names, values))
         found = [
             first.new_empty(0 if shape is None else shape, dtype=_type(result.like, named, first))
-            for result, shape in zip(declaration.results, declaration.shapes(values))
+            for result, shape in zip(results, declaration.shapes(values))
         ]
-        return found[0] if count == 1 else tuple(found)
+        place = None if order is None else _place(values[order], found[0].shape[-1])
+        if place is not None:
+            found[0] = place
+        return found[0] if len(found) == 1 else tuple(found)
 
-    returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    returns = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
     return _define(name, declaration.values, returns, compiled if is_complete else run, fake)
 
 
 def _define_backward(name: str, declaration: Declaration) -> Any:
     arguments = declaration.backward_arguments
-    compiled = _compiled(f"{name}_backward", arguments)
+    names = [each.name for each in arguments]
+    # What has the axes of each gradient, if any.
+    sources = [
+        names.index(each) if axes is None else 0 if axes == arguments[0].axes else None
+        for each, axes in zip(declaration.gradients, declaration.gradient_axes)
+    ]
+    known = [index for index in sources if index is not None]
+
+    def find_places(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
+        for index in known:
+            value = values[index]
+            if value is not None and (isinstance(value, (list, tuple)) or not value.is_contiguous()):
+                break
+        else:
+            return None
+        places: list[torch.Tensor | None] = []
+        for source in sources:
+            value = None if source is None else values[source]
+            if source is None:
+                places.append(None)
+            elif isinstance(value, (list, tuple)):
+                places += map(_place, value)
+            elif value is not None:
+                places.append(_place(value))
+        return None if all(place is None for place in places) else places
+
+    compiled = _compiled(f"{name}_backward", arguments, find_places)
 
     def run(*values: Any) -> list[torch.Tensor]:
         return _flat(compiled(*values))
 
     def fake(*values: Any) -> list[torch.Tensor]:
-        return [like.new_empty(shape) for shape, like in declaration.gradient_shapes(values)]
+        places = find_places(values)
+        shapes = declaration.gradient_shapes(values)
+        return [
+            like.new_empty(shape) if place is None else place
+            for (shape, like), place in zip(shapes, places or [None] * len(shapes))
+        ]
 
     return _define(f"{name}_backward", arguments, "Tensor[]", run, fake)
 

@@ -62,14 +62,16 @@ def _keys(q: Tensor, v: Tensor, block: int) -> Tensor:
     return q.new_zeros(v.shape[0], v.shape[1], 2 * block, q.shape[3])
 
 
-def _vq(*values: Any) -> Any:
+def _vq(*values: Any, out: Any = None) -> Any:
     *given, state, return_state, return_lse, target = values
-    found = _fovea.tensors.vq(*given, _compiled_state(state), return_state, return_lse, target)
+    if out is not None and return_state:
+        out = out[:-1]
+    found = _fovea.tensors.vq(*given, _compiled_state(state), return_state, return_lse, target, out=out)
     q, _, v, _, block, *_ = given
     return (*found, _keys(q, v, block)) if return_state else found
 
 
-def _vq_backward(*values: Any) -> Any:
+def _vq_backward(*values: Any, out: Any = None) -> Any:
     *given, state, d_mean, d_keys, d_values, target = values
     _, q, _, v, codebook, block, *_ = given
     d_next = None
@@ -78,7 +80,10 @@ def _vq_backward(*values: Any) -> Any:
         given_or_zeros = ((d_mean, zeros.mean), (d_keys, zeros.keys), (d_values, zeros.values))
         d_next = tuple(zero if given is None else given for given, zero in given_or_zeros)
     compiled = _compiled_state(state)
-    found = _fovea.tensors.vq_backward(*given, compiled, d_next, target)
+    if out is not None and state is not None:
+        *out, mean, _, _, kept, _, keys = out
+        out += [mean, keys, kept]
+    found = _fovea.tensors.vq_backward(*given, compiled, d_next, target, out=out)
     if state is None:
         return found
     *gradients, (mean, keys, kept) = found

@@ -124,6 +124,23 @@ def test_without_masks():
     assert (one - expected[:, 3:4]).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("has_sinks", [False, True])
+def test_no_result_is_copied(has_sinks, monkeypatch):
+    """Models project to [B,N,H,D], and project what is [B,N,H,E] in memory."""
+    results = []
+    dense = _transformers.dense_with_sinks
+    monkeypatch.setattr(
+        _transformers, "dense_with_sinks", lambda *args, **options: results.append(dense(*args, **options)) or results[0]
+    )
+    leaves = [leaf.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for leaf in inputs()]
+    s_aux = torch.randn(4) if has_sinks else None
+    found, _ = attend(Layer(), *leaves, MASKS["causal"], s_aux=s_aux)
+    assert found.is_contiguous() and found.data_ptr() == results[0].data_ptr()
+    assert results[0].stride() == (6 * 4 * 5, 5, 4 * 5, 1)
+    gradients = torch.autograd.grad(found.sum(), leaves)
+    assert [each.stride() for each in gradients] == [each.stride() for each in leaves]
+
+
 @pytest.mark.parametrize("window", [1, 3, 100])
 def test_patterns(window, monkeypatch):
     """Windows and absent keys are options of the kernel: nothing [N,M] is made."""

@@ -31,6 +31,8 @@ llvm_config.with_environment("PATH", config.fovea_tools_dir, append_path=True)
 llvm_config.with_environment("FILECHECK_OPTS", "-enable-var-scope --dump-input-filter=error")
 # Kernels that read what nobody wrote compute NaNs.
 llvm_config.with_environment("FOVEA_POISON_MEMORY", "1")
+# Nothing depends on what was compiled before.
+llvm_config.with_environment("FOVEA_CACHE_DIR", "")
 if "address" in config.sanitizers:
     # libMLIR is not instrumented, so containers that cross into it look
     # overflown, and memory that allocators of our side poisoned stays poisoned;

@@ -425,8 +425,7 @@ static llvm::Expected<Kernel> compileHere(StringRef text,
                                         options.optLevel, impl.times);
   if (!code)
     return code.takeError();
-  impl.code = std::move(*code);
-  impl.packed = impl.code->getEntry<void(void **)>();
+  impl.setCode(std::move(*code));
   impl.diagnostics = compilation.diagnostics;
   return Kernel(compilation.impl);
 }

@@ -82,13 +82,6 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
       function.setLinkage(GlobalValue::InternalLinkage);
   std::string errors;
   collectErrors(module.getContext(), errors);
-  auto code = std::make_unique<LoadedCode>();
-  auto takeErrors = [&](Error error) {
-    if (error)
-      errors += toString(std::move(error));
-    return createStringError(errors);
-  };
-
   bool unloads = module.getFunction(kUnloadName);
   optimize(module, machine, optLevel);
 #if LLVM_ADDRESS_SANITIZER_BUILD
@@ -99,14 +92,38 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   Error error = emitCode(module, machine, CodeGenFileType::ObjectFile,
                          /*splitAddresses=*/optLevel == 1, object);
   times.codegen = watch.lap();
-  if (error || !errors.empty())
-    return takeErrors(std::move(error));
+  if (error)
+    errors += toString(std::move(error));
+  if (!errors.empty())
+    return createStringError(errors);
+  std::unique_ptr<MemoryBuffer> kept;
+  if (!unloads)
+    kept =
+        MemoryBuffer::getMemBufferCopy(StringRef(object.data(), object.size()));
+  auto code = load(std::make_unique<SmallVectorMemoryBuffer>(
+                       std::move(object), /*RequiresNullTerminator=*/false),
+                   entry, machine, times, unloads);
+  if (code)
+    (*code)->object = std::move(kept);
+  return code;
+}
 
+Expected<std::unique_ptr<fovea::detail::LoadedCode>>
+fovea::detail::LoadedCode::load(std::unique_ptr<MemoryBuffer> object,
+                                StringRef entry, const TargetMachine &machine,
+                                CompileTimes &times, bool unloads) {
+  Stopwatch watch;
+  std::string errors;
+  auto takeErrors = [&](Error error) {
+    errors += toString(std::move(error));
+    return createStringError(errors);
+  };
+  auto code = std::make_unique<LoadedCode>();
   orc::JITTargetMachineBuilder machineBuilder(machine.getTargetTriple());
   Expected<std::unique_ptr<orc::LLJIT>> jit =
       orc::LLJITBuilder()
           .setJITTargetMachineBuilder(std::move(machineBuilder))
-          .setDataLayout(module.getDataLayout())
+          .setDataLayout(machine.createDataLayout())
           // There are no global constructors to run.
           .setPlatformSetUp(orc::setUpInactivePlatform)
           .setNumCompileThreads(0)
@@ -125,9 +142,7 @@ fovea::detail::LoadedCode::create(Module &module, StringRef entry,
   if (Error error = addSanitizerSymbols(*code->jit))
     return takeErrors(std::move(error));
 #endif
-  if (Error error =
-          code->jit->addObjectFile(std::make_unique<SmallVectorMemoryBuffer>(
-              std::move(object), /*RequiresNullTerminator=*/false)))
+  if (Error error = code->jit->addObjectFile(std::move(object)))
     return takeErrors(std::move(error));
   Expected<orc::ExecutorAddr> address = code->jit->lookup(entry);
   if (!address)

@@ -53,7 +53,8 @@ KernelCache::~KernelCache() = default;
 
 KernelCache &KernelCache::getGlobal() {
   // Never destroyed: threads may still run kernels while the process ends.
-  static auto *cache = new KernelCache();
+  static auto *cache = new KernelCache(
+      /*capacity=*/1024, DiskCache::fromEnvironment());
   return *cache;
 }
 
@@ -121,12 +122,18 @@ KernelCache::getOrCompile(StringRef text, const CompileOptions &options,
   }
 
   if (isNew) {
-    Expected<Kernel> kernel = compile();
+    std::optional<Kernel> loaded = disk.load(text, options);
+    Expected<Kernel> kernel = loaded ? *loaded : compile();
     std::string error;
     if (!kernel) {
       error = toString(kernel.takeError());
       std::lock_guard<std::mutex> lock(mutex);
       erase(hash, entry.get());
+    } else if (loaded) {
+      std::lock_guard<std::mutex> lock(mutex);
+      ++loads;
+    } else {
+      disk.store(text, options, *kernel);
     }
     std::lock_guard<std::mutex> lock(entry->mutex);
     if (error.empty())
@@ -153,5 +160,5 @@ void KernelCache::clear() {
 
 KernelCache::Statistics KernelCache::getStatistics() const {
   std::lock_guard<std::mutex> lock(mutex);
-  return {size, hits, misses};
+  return {size, hits, misses, loads};
 }

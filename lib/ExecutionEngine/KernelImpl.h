@@ -36,6 +36,11 @@ struct Kernel::Impl {
   std::unique_ptr<detail::LoadedCode> code;
   void (*packed)(void **) = nullptr;
 
+  void setCode(std::unique_ptr<detail::LoadedCode> loaded) {
+    code = std::move(loaded);
+    packed = code->getEntry<void(void **)>();
+  }
+
   /// See Kernel::describeArgument.
   std::string describeArgument(size_t index) const;
 };

@@ -14,9 +14,6 @@
 
 using namespace llvm;
 using namespace fovea;
-
-static constexpr StringLiteral kPackedName = "fovea_packed_entry";
-
 static Type *getScalarType(LLVMContext &context, ElementType type) {
   switch (type) {
   case ElementType::F16:

@@ -13,9 +13,11 @@
 
 namespace fovea::detail {
 
+inline constexpr llvm::StringLiteral kPackedName = "fovea_packed_entry";
+
 /// Adds `void packed(void **)` that calls the C interface of the entry as
 /// Kernel::Impl describes, and records the layout of its results in `impl`.
-/// Returns the name of the new function.
+/// Returns the name of the new function, `kPackedName`.
 llvm::Expected<llvm::StringRef> addPackedEntry(llvm::Module &module,
                                                Kernel::Impl &impl);
 

@@ -135,14 +135,13 @@ void Call::attribute(StringLiteral name, AttributeValue value) {
   std::visit(
       [&](const auto &found) {
         using Found = std::decay_t<decltype(found)>;
-        // Padding is no part of a value.
         if constexpr (std::is_same_v<Found, MaskValue>) {
           addToKey(found.causal);
           addToKey(found.window);
         } else if constexpr (std::is_same_v<Found, SmallVector<double>>) {
           addToKey(found.size());
           addToKey(found.data(), found.size() * sizeof(double));
-        } else {
+        } else if constexpr (!std::is_same_v<Found, Present>) {
           addToKey(found);
         }
       },

@@ -220,6 +220,9 @@ private:
 
   void addToKey(const void *data, size_t size);
   template <typename T> void addToKey(const T &value) {
+    static_assert(std::is_floating_point_v<T> ||
+                      std::has_unique_object_representations_v<T>,
+                  "padding is no part of a value");
     addToKey(&value, sizeof(value));
   }
   void addToKey(const attn::OperandSpec *spec, ElementType type,

@@ -105,5 +105,5 @@ def stream() -> int | None:
 def clear_cache() -> None:
     """Forgets all kernels and frees memory that is kept for reuse."""
 
-def cache_statistics() -> tuple[int, int, int]:
-    """Kernels in the cache of the process, its hits and its misses."""
+def cache_statistics() -> tuple[int, int, int, int]:
+    """Kernels in the cache of the process, its hits, its misses, and those of them found on disk."""

@@ -62,7 +62,7 @@ def compile(
 def clear_cache() -> None:
     """Forgets all compiled kernels and frees memory that is kept for reuse.
 
-    Kernels that are still referenced stay valid.
+    Kernels that are still referenced stay valid, and those on disk stay there.
     """
     _fovea.clear_cache()
 

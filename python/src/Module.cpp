@@ -265,6 +265,7 @@ NB_MODULE(_fovea, m) {
   m.def("cache_statistics", [] {
     KernelCache::Statistics statistics =
         KernelCache::getGlobal().getStatistics();
-    return nb::make_tuple(statistics.size, statistics.hits, statistics.misses);
+    return nb::make_tuple(statistics.size, statistics.hits, statistics.misses,
+                          statistics.loads);
   });
 }

@@ -15,6 +15,9 @@ import pytest
 
 from fovea import reference
 
+# Nothing depends on what was compiled before.
+os.environ["FOVEA_CACHE_DIR"] = ""
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 TYPES = {

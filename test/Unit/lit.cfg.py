@@ -15,6 +15,7 @@ for variable in ["HOME", "TMP", "TEMP"]:
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
 config.environment["FOVEA_POISON_MEMORY"] = "1"
+config.environment["FOVEA_CACHE_DIR"] = ""
 if "address" in config.sanitizers:
     # As in ../lit.cfg.py.
     config.environment["ASAN_OPTIONS"] = (

@@ -34,11 +34,23 @@ public:
   create(llvm::Module &module, llvm::StringRef entry,
          llvm::TargetMachine &machine, unsigned optLevel, CompileTimes &times);
 
+  /// Loads the object code of a module that `create` compiled for `machine`.
+  /// `unloads` says whether it has something to unload.
+  static llvm::Expected<std::unique_ptr<LoadedCode>>
+  load(std::unique_ptr<llvm::MemoryBuffer> object, llvm::StringRef entry,
+       const llvm::TargetMachine &machine, CompileTimes &times,
+       bool unloads = false);
+
+  /// The object code, if `create` made this, there is nothing to unload and
+  /// nobody has taken it.
+  std::unique_ptr<llvm::MemoryBuffer> takeObject() { return std::move(object); }
+
   template <typename FunctionT> FunctionT *getEntry() const {
     return entry.toPtr<FunctionT *>();
   }
 
 private:
+  std::unique_ptr<llvm::MemoryBuffer> object;
   std::unique_ptr<llvm::orc::LLJIT> jit;
   llvm::orc::ExecutorAddr entry;
   void (*unload)() = nullptr;

@@ -10,6 +10,7 @@
 #define FOVEA_EXECUTIONENGINE_KERNELCACHE_H
 
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "fovea/ExecutionEngine/DiskCache.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <mutex>
@@ -22,7 +23,9 @@ namespace fovea {
 class KernelCache {
 public:
   /// Keeps up to `capacity` kernels; the one unused for longest makes room.
-  explicit KernelCache(size_t capacity = 1024) : capacity(capacity) {}
+  /// What is not here may be on `disk`, and gets there.
+  explicit KernelCache(size_t capacity = 1024, DiskCache disk = {})
+      : disk(std::move(disk)), capacity(capacity) {}
   KernelCache(const KernelCache &) = delete;
   KernelCache &operator=(const KernelCache &) = delete;
   ~KernelCache();
@@ -35,26 +38,31 @@ public:
   getOrCompile(llvm::StringRef key, const CompileOptions &options,
                llvm::function_ref<llvm::Expected<Kernel>()> compile);
 
-  /// Forgets all kernels. Handles that are still held stay valid.
+  /// Forgets all kernels, but not those on disk. Handles that are still held
+  /// stay valid.
   void clear();
 
   struct Statistics {
     size_t size = 0;
     uint64_t hits = 0;
     uint64_t misses = 0;
+    /// Misses that were found on disk.
+    uint64_t loads = 0;
   };
   Statistics getStatistics() const;
 
-  /// The cache of the process.
+  /// The cache of the process, with the disk cache that the environment asks
+  /// for.
   static KernelCache &getGlobal();
 
 private:
   struct Entry;
 
+  const DiskCache disk;
   mutable std::mutex mutex;
   size_t capacity;
   size_t size = 0;
-  uint64_t clock = 0, hits = 0, misses = 0;
+  uint64_t clock = 0, hits = 0, misses = 0, loads = 0;
   /// Entries by hash of text and options.
   llvm::DenseMap<uint64_t, llvm::SmallVector<std::shared_ptr<Entry>, 1>>
       entries;

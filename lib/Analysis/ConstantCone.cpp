@@ -228,7 +228,8 @@ static Points getPoints(AccessTrace &trace, ArrayRef<IndexList> lists,
   Points points;
   int64_t inner = 1;
   for (const IndexList &list : llvm::reverse(lists)) {
-    for (Atom atom : llvm::reverse(trace.resolve(list))) {
+    IndexList atoms = trace.resolve(list);
+    for (Atom atom : llvm::reverse(atoms)) {
       int64_t extent = trace.getExtent(atom);
       std::vector<int64_t> &values = points[atom];
       values.resize(count);

@@ -69,7 +69,8 @@ TEST_F(OverlapTest, findsWhatStridedTensorsShare) {
       tensor = {memory, memory + draw(1200, 2800), draw(-1, 1), {}, {}};
       for (int dim = 0; dim < 3; ++dim) {
         tensor.extents[dim] = draw(0, 8) ? draw(1, 4) : 0;
-        tensor.strides[dim] = turn % 2 ? draw(-16, 16) : draw(-1, 1) << 2 * dim;
+        tensor.strides[dim] =
+            turn % 2 ? draw(-16, 16) : draw(-1, 1) * (int64_t(1) << 2 * dim);
       }
       int64_t begin = tensor.data - memory + tensor.offset * widths[i];
       ends[i][0] = size, ends[i][1] = 0;

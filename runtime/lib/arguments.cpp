@@ -43,7 +43,7 @@ void fovea_rt_check_tensor(const char *name, const void *descriptor,
   std::memcpy(&head, descriptor, sizeof(head));
   const auto *found = reinterpret_cast<const int64_t *>(
       static_cast<const char *>(descriptor) + sizeof(head));
-  const int64_t *found_strides = found + rank;
+  const int64_t *foundStrides = found + rank;
 
   bool isEmpty = false;
   for (int64_t dim = 0; dim < rank; ++dim) {
@@ -64,12 +64,12 @@ void fovea_rt_check_tensor(const char *name, const void *descriptor,
   for (int64_t dim = rank - 1; dim >= 0; --dim) {
     int64_t stride = strides ? strides[dim] : bytes / element_bytes;
     if (!isEmpty && found[dim] != 1 && stride != INT64_MIN &&
-        found_strides[dim] != stride)
+        foundStrides[dim] != stride)
       fail(FOVEA_RT_INVALID_ARGUMENT,
            "%s: expected %sstride %" PRId64 " in dimension %" PRId64
            ", but got %" PRId64,
            name, strides ? "" : "a contiguous tensor, ", stride, dim,
-           found_strides[dim]);
+           foundStrides[dim]);
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(found[dim], 1),
                                &bytes) ||
         bytes > FOVEA_RT_MAX_TENSOR_BYTES)

@@ -7,8 +7,8 @@
     text = loss_function(model)      # (tokens, targets, parameters, codebooks) -> mean cross entropy
     text = logits_function(model)    # (tokens, parameters, codebooks) -> [B,N,256]
 
-RMS norm, projections, causal attention (dense, fast multipole or over quantized
-keys), SiLU-gated MLP, each with a residual. Only the forward pass is written:
+RMS norm, projections, causal attention (dense, fast multipole, over quantized keys or
+by convolutions), SiLU-gated MLP, each with a residual. Only the forward pass is written:
 gradients are --attn-differentiate's. With quantized keys the loss function also
 returns the commitment loss and, for each layer, keys and codes, from which codebooks
 are moved; where there are none, there are no codebooks either.
@@ -36,6 +36,8 @@ class Model:
     group: int = 32
     rank: int = 4
     codes: int = 64
+    # Convolutions of a head at most.
+    bases: int = 8
     element: str = "f32"
 
     @property
@@ -133,6 +135,8 @@ class ModelWriter(Writer):
         inputs = f"ins({q}, {k}, {v} : {t}, {t}, {t})"
         if m.attention == "vq":
             return self.attend_quantized(q, k, v, layer)
+        if m.attention == "conv":
+            return self.attend_convolved(q, k, v)
         if m.attention == "dense":
             return self.op(f"attn.dense {inputs} outs({init} : {t}) {{mask = #attn.mask<causal>}} -> {t}")
         clauses = ""
@@ -145,6 +149,27 @@ class ModelWriter(Writer):
             f"attn.fast_multipole {inputs} {clauses}outs({init} : {t}) "
             f"{{group = {m.group} : i64, causal}} -> {t}"
         )
+
+    def turn(self, x):
+        """Rows of [B,H,N,D] after rotary embedding: scores depend on distances, as those of
+        convolutions do."""
+        m = self.model
+        t, positions = self.tensor(m.batch, m.heads, m.context, m.head_width), tensor(1, 1, m.context, element="i32")
+        numbers = self.op(f"arith.constant dense<[[{list(range(m.context))}]]> : {positions}")
+        init = self.empty(m.batch, m.heads, m.context, m.head_width)
+        return self.op(f"attn.rope ins({x}, {numbers} : {t}, {positions}) outs({init} : {t}) {{base = 1.0e+04 : f64}} -> {t}")
+
+    def attend_convolved(self, q, k, v):
+        m = self.model
+        t, count = self.tensor(m.batch, m.heads, m.context, m.head_width), tensor(m.batch, m.heads, element="i32")
+        q, k = self.turn(q), self.turn(k)
+        init = self.empty(m.batch, m.heads, m.context, m.head_width)
+        counts = self.empty(m.batch, m.heads, element="i32")
+        return self.op(
+            f"attn.conv ins({q}, {k}, {v} : {t}, {t}, {t}) outs({init}, {counts}, {counts} : {t}, {count}, {count}) "
+            f"{{num_basis = {m.bases} : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64}} "
+            f"-> {t}, {count}, {count}", 3,
+        )[0]  # fmt: skip
 
     def unit_rows(self, x):
         """Rows of [B,H,N,D] with a mean square of 1."""

@@ -6,6 +6,7 @@
     PYTHONPATH=build/python python examples/train_language_model.py
     PYTHONPATH=build/python python examples/train_language_model.py --attention multipole --context 512
     PYTHONPATH=build/python python examples/train_language_model.py --attention vq
+    PYTHONPATH=build/python python examples/train_language_model.py --attention conv
     PYTHONPATH=build/python python examples/train_language_model.py --check-gradients
 
 The model is written as IR (language_model_builder.py); Fovea compiles its loss and,
@@ -230,7 +231,7 @@ def check_gradients(model, seed, target):
     each parameter, and that of the target in f32 against the one in f64. What goes
     straight through quantized keys is no derivative, so there the second alone."""
     model = replace(model, batch=2, context=29, width=16, heads=2, hidden=24, group=4, rank=2, codes=8,
-                    element="f64")  # fmt: skip
+                    bases=3, element="f64")  # fmt: skip
     parameters = Parameters(model, seed, np.float64)
     rng = np.random.default_rng(seed)
     parameters.flat += 0.1 * rng.standard_normal(parameters.flat.shape)
@@ -323,7 +324,7 @@ def train(model, arguments):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--attention", choices=("dense", "multipole", "vq"), default="dense")
+    parser.add_argument("--attention", choices=("dense", "multipole", "vq", "conv"), default="dense")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=256)

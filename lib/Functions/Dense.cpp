@@ -15,11 +15,11 @@ using namespace fovea;
 using namespace fovea::functions;
 
 /// Operands and attributes of both functions. Returns whether no query has a
-/// key; `terms`, log weights and biases, are what is added to scores.
+/// key; `terms` are log weights, biases and sinks.
 template <typename Options>
 static bool
 addDense(Call &call, Checker &check, const Checker::Attention &arguments,
-         const Options &options, std::optional<Argument> (&terms)[2]) {
+         const Options &options, std::optional<Argument> (&terms)[3]) {
   const auto &[q, k, v] = arguments;
   int64_t length = q.shape[2], numKeys = k.shape[2];
   call.operands({q, k, v});
@@ -38,6 +38,9 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
   if (options.bias)
     terms[1] = check.scoreTerm("bias", *options.bias, q.elementType,
                                {q.shape[0], q.shape[1], length, numKeys});
+  if (options.sink)
+    terms[2] = check.scoreTerm("sink", *options.sink, q.elementType,
+                               {q.shape[0], q.shape[1]});
   for (const std::optional<Argument> &term : terms)
     call.operandIf(term);
   return numKeys == 0 || options.window == 0;
@@ -49,7 +52,7 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
   Checker check("dense");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target, options.out);
-  std::optional<Argument> terms[2];
+  std::optional<Argument> terms[3];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   return runAttention(call, check, arguments, options, readsNothing);
 }
@@ -62,7 +65,7 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   Checker check("dense_backward");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense_backward", options.target, options.gradients);
-  std::optional<Argument> terms[2];
+  std::optional<Argument> terms[3];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   addBackward(call, check, arguments, {dOut, options.dLse, &out, &lse});
   for (const std::optional<Argument> &term : terms)
@@ -71,14 +74,19 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
       call.runChecked(check, is_contained(arguments.rows(), 0) || readsNothing);
   if (!results)
     return results.takeError();
-  DenseGradients gradients{std::move((*results)[0]),
-                           std::move((*results)[1]),
-                           std::move((*results)[2]),
-                           {},
-                           {}};
-  if (options.logWeight)
-    gradients.logWeight = std::move((*results)[3]);
-  if (options.bias)
-    gradients.bias = std::move(results->back());
+  DenseGradients gradients;
+  OwnedTensor *found[] = {&gradients.q,    &gradients.k,
+                          &gradients.v,    &gradients.logWeight,
+                          &gradients.bias, &gradients.sink};
+  bool isThere[] = {true,
+                    true,
+                    true,
+                    terms[0].has_value(),
+                    terms[1].has_value(),
+                    terms[2].has_value()};
+  auto *next = results->begin();
+  for (auto [gradient, isWanted] : zip_equal(found, isThere))
+    if (isWanted)
+      *gradient = std::move(*next++);
   return gradients;
 }

@@ -237,6 +237,14 @@ static Value isEmpty(KernelBuilder &b, Value maximum, Value sum) {
   return arith::AndIOp::create(b, masked, isNumber);
 }
 
+std::pair<Value, Value> softmax::startWithSink(KernelBuilder &b, Value sink) {
+  auto number = [&](double value) { return constantLike(b, sink, value); };
+  Value score = b.fmul(sink, number(kLog2E)), zero = number(0.0);
+  Value sum = b.fadd(b.fmul(sink, zero), number(1.0));
+  return {b.fmax(number(kAdmitted), score),
+          arith::SelectOp::create(b, isMasked(b, score), zero, sum)};
+}
+
 Value softmax::inverseSum(KernelBuilder &b, Value maximum, Value sum) {
   Value inverse = arith::DivFOp::create(b, b.splat(1.0), sum);
   return arith::SelectOp::create(b, isEmpty(b, maximum, sum), b.splat(0.0),

@@ -223,7 +223,7 @@ def _tokens(n: Any, ratio: int, levels: int, **_: Any) -> Any:
 
 _QKV = "Tensor q[BHND], Tensor k[BGMD], Tensor v[BGME], "
 _TOKENS = ", Tensor? mask, Tensor? lengths"
-_DENSE = "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias"
+_DENSE = "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink"
 _MULTIPOLE = (
     "Tensor[] key_weights, Tensor[] value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
     "float? scale, bool causal, bool multiplicity"
@@ -250,7 +250,7 @@ FUNCTIONS: dict[str, Declaration] = {
         _QKV + _DENSE + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
         "d_out q k v out lse d_lse " + _names(_DENSE),
-        "q k v log_weight bias",
+        "q k v log_weight bias sink",
     ),
     "fast_multipole": declare(
         _QKV + "SymInt group, " + _MULTIPOLE + _TOKENS + ", return_lse",

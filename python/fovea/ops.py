@@ -37,6 +37,7 @@ def dense(
     window: int | None = None,
     log_weight: Any = None,
     bias: Any = None,
+    sink: Any = None,
     return_lse: bool = False,
     out: Any = None,
     target: str = "cpu",
@@ -51,11 +52,13 @@ def dense(
     `scale` is 1/sqrt(D) by default.  Query i has position p = i + M - N among
     the keys: `causal` admits keys j <= p, `window` = w those with |p - j| < w.
     `log_weight` broadcasts to [B,G,M], `bias` to [B,H,N,M]; both have the type
-    of q or the type of the log-sum-exp.  A query without any key gives zeros
-    and -inf.
+    of q or the type of the log-sum-exp.  `sink`, which broadcasts to [B,H], is
+    the score of one more entry of every row of a head, which brings no value:
+    exp(sink) is added to denominators.  A query without any key gives zeros
+    and -inf, or its sink.
     """
     return _fovea.dense(
-        q, k, v, scale, causal, window, log_weight, bias, return_lse, target, out=out
+        q, k, v, scale, causal, window, log_weight, bias, sink, return_lse, target, out=out
     )
 
 
@@ -73,11 +76,12 @@ def dense_backward(
     window: int | None = None,
     log_weight: Any = None,
     bias: Any = None,
+    sink: Any = None,
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
-    """Gradients of `dense`: (dq, dk, dv), then those of log_weight and bias where
-    these are given.
+    """Gradients of `dense`: (dq, dk, dv), then those of log_weight, bias and
+    sink where these are given.
 
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
@@ -85,7 +89,7 @@ def dense_backward(
     `dense`.
     """
     return _fovea.dense_backward(
-        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, target,
+        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, target,
         gradients=gradients,
     )  # fmt: skip
 

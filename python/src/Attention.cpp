@@ -32,6 +32,7 @@ template <typename Options> static Options readDenseOptions(Reader &in) {
   options.window = in.optionalInteger("window", 0);
   options.logWeight = in.optionalArray("log_weight");
   options.bias = in.optionalArray("bias");
+  options.sink = in.optionalArray("sink");
   return options;
 }
 
@@ -58,6 +59,8 @@ static nb::object callDenseBackward(Reader &in) {
     found.append(in.give(std::move(gradients.logWeight)));
   if (options.bias)
     found.append(in.give(std::move(gradients.bias)));
+  if (options.sink)
+    found.append(in.give(std::move(gradients.sink)));
   return nb::tuple(found);
 }
 

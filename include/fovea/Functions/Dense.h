@@ -44,6 +44,8 @@ struct DenseOptions {
   std::optional<int64_t> window;
   /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
   std::optional<TensorRef> logWeight, bias;
+  /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
+  std::optional<TensorRef> sink;
   bool returnLse = false;
   Target target = Target::CPU;
   ResultMemory out;
@@ -60,7 +62,7 @@ struct DenseBackwardOptions {
   std::optional<double> scale;
   bool causal = false;
   std::optional<int64_t> window;
-  std::optional<TensorRef> logWeight, bias;
+  std::optional<TensorRef> logWeight, bias, sink;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
@@ -70,7 +72,7 @@ struct DenseBackwardOptions {
 struct DenseGradients {
   OwnedTensor q, k, v;
   /// Of the shape that was given, if one was.
-  OwnedTensor logWeight, bias;
+  OwnedTensor logWeight, bias, sink;
 };
 
 /// The gradients of `dense` from that of its output; `out` and `lse` are what

@@ -70,6 +70,12 @@ mlir::Value log(KernelBuilder &builder, mlir::Value x);
 /// Logarithm of integers that count: -inf for 0, NaN below.
 mlir::Value logCount(KernelBuilder &builder, mlir::Value count);
 
+/// The running maximum, in base 2, and the sum of rows that have read nothing
+/// but a sink: an entry with the natural score `sink`, which may be minus
+/// infinity. A sum for what is not finite else is NaN.
+std::pair<mlir::Value, mlir::Value> startWithSink(KernelBuilder &builder,
+                                                  mlir::Value sink);
+
 /// What one vector of rows has after the last key: `1 / sum`, or 0 for rows
 /// that admitted nothing (their maximum is no admitted score).
 mlir::Value inverseSum(KernelBuilder &builder, mlir::Value maximum,

@@ -112,6 +112,20 @@ static GradientRow startRow(ReferenceBuilder &ref, OpTy op, const QueryRow &at,
 // Dense and stream
 //===----------------------------------------------------------------------===//
 
+/// Adds what the sink of a row passes on, if its gradient is asked for.
+template <typename OpTy>
+static void addSink(const GradientRow &row, const QueryRow &at, OpTy op,
+                    ArrayRef<Value> sums) {
+  if (sums.empty())
+    return;
+  ReferenceBuilder &ref = row.ref;
+  Value sink = ref.loadBroadcast(op.getSink(), {at.batch, at.head});
+  Value p = ref.select(ref.isMinusInfinity(row.lse), ref.number(0.0),
+                       ref.exp(ref.subNumbers(sink, row.lse)));
+  ref.addTo(sums.front(), {at.batch, at.head},
+            ref.mulNumbers(ref.subNumbers(ref.number(0.0), p), row.delta));
+}
+
 /// What to do with the entries of `source`, whose gradients are `sums`.
 static auto makeVisitor(const GradientRow &row, const QueryRow &at,
                         const StreamSource &source,
@@ -142,13 +156,16 @@ static void lowerDenseBackward(DenseBackwardOp op) {
   if (op.getDLogWeight())
     sums.logWeight = gradients[3];
   if (op.getDBias())
-    sums.bias = gradients.sums.back();
+    sums.bias = gradients[op.getDLogWeight() ? 4 : 3];
+  ArrayRef<Value> sink(gradients.sums);
+  sink = sink.take_back(op.getDSink() ? 1 : 0);
   forEachQueryRow(
       ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
       /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
         GradientRow row = startRow(ref, op, at, gradients[0], scale);
         walkAllRows(ref, at, source, op.getMaskOrNone(), scale, ref.number(0.0),
                     makeVisitor(row, at, source, sums));
+        addSink(row, at, op, sink);
       });
   gradients.store(ref, destinations);
   op.erase();
@@ -159,7 +176,8 @@ static void lowerStreamBackward(StreamBackwardOp op) {
   double scale = op.getScale().convertToDouble();
   Gradients dQuery(ref, op.getDQuery()), dKeys(ref, op.getDKeys()),
       dValues(ref, op.getDValues()), dLogWeights(ref, op.getDLogWeights()),
-      dBiases(ref, op.getDBiases());
+      dBiases(ref, op.getDBiases()),
+      dSink(ref, OperandRange(op.getDSinkMutable()));
   SmallVector<StreamSourceGradient> sources = op.getSourceList();
   unsigned nextWeight = 0, nextBias = 0;
   for (auto [index, source] : llvm::enumerate(sources)) {
@@ -178,12 +196,14 @@ static void lowerStreamBackward(StreamBackwardOp op) {
                       walkRanges(ref, at, source.forward, scale,
                                  ref.number(0.0),
                                  makeVisitor(row, at, source.forward, source));
+                    addSink(row, at, op, dSink.sums);
                   });
   dQuery.store(ref, op.getDQuery());
   dKeys.store(ref, op.getDKeys());
   dValues.store(ref, op.getDValues());
   dLogWeights.store(ref, op.getDLogWeights());
   dBiases.store(ref, op.getDBiases());
+  dSink.store(ref, OperandRange(op.getDSinkMutable()));
   op.erase();
 }
 

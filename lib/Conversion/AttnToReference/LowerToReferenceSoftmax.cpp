@@ -133,16 +133,20 @@ Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
   return state;
 }
 
-/// Stores the row of the output, and its `lse` unless that is null.
+/// Stores the row of the output, and its `lse` unless that is null; `sinks` may
+/// be null, too.
 static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
-                    Weighting weighting, Value row, Value output, Value lse,
-                    EntryWalker walk) {
+                    Weighting weighting, Value row, Value sinks, Value output,
+                    Value lse, EntryWalker walk) {
   SmallVector<Value> to = {at.batch, at.head, at.row};
   if (weighting == Weighting::SquaredRelu) {
     emitSquaredReluRow(ref, walk, row);
     return ref.storeRow(row, output, to);
   }
-  Value sum = emitSoftmaxRow(ref, walk, row);
+  Value sink;
+  if (sinks)
+    sink = ref.loadBroadcast(sinks, {at.batch, at.head});
+  Value sum = emitSoftmaxRow(ref, walk, row, sink);
   ref.storeRow(row, output, to);
   if (lse)
     ref.store(sum, lse, to);
@@ -154,15 +158,15 @@ static void lowerDense(DenseOp op) {
                          op.getBias(), /*codes=*/Value(), SourceAttr()};
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
-  forEachQueryRow(ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
-                  /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
-                    emitRow(ref, at, Weighting::Softmax, row, op.getOutput(),
-                            op.getLse(), [&](Value state, EntryVisitor visit) {
-                              return walkAllRows(
-                                  ref, at, source, op.getMaskOrNone(),
-                                  op.getScaleOrDefault(), state, visit);
-                            });
-                  });
+  forEachQueryRow(
+      ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
+      /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
+        emitRow(ref, at, Weighting::Softmax, row, op.getSink(), op.getOutput(),
+                op.getLse(), [&](Value state, EntryVisitor visit) {
+                  return walkAllRows(ref, at, source, op.getMaskOrNone(),
+                                     op.getScaleOrDefault(), state, visit);
+                });
+      });
   op.erase();
 }
 
@@ -172,16 +176,16 @@ static void lowerStream(StreamOp op) {
   SmallVector<StreamSource> sources = op.getSourceList();
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
-  forEachQueryRow(ref, op.getQuery(), op.getValues().front(), op.getFirstRow(),
-                  op.getNumRows(), op.getBlock(), [&](const QueryRow &at) {
-                    emitRow(ref, at, op.getWeighting(), row, op.getOutput(),
-                            op.getLse(), [&](Value state, EntryVisitor visit) {
-                              for (const StreamSource &source : sources)
-                                state = walkRanges(ref, at, source, scale,
-                                                   state, visit);
-                              return state;
-                            });
-                  });
+  forEachQueryRow(
+      ref, op.getQuery(), op.getValues().front(), op.getFirstRow(),
+      op.getNumRows(), op.getBlock(), [&](const QueryRow &at) {
+        emitRow(ref, at, op.getWeighting(), row, op.getSink(), op.getOutput(),
+                op.getLse(), [&](Value state, EntryVisitor visit) {
+                  for (const StreamSource &source : sources)
+                    state = walkRanges(ref, at, source, scale, state, visit);
+                  return state;
+                });
+      });
   op.erase();
 }
 

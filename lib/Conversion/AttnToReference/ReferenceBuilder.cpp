@@ -363,25 +363,27 @@ void fovea::attn::emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,
 }
 
 Value fovea::attn::emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
-                                  Value row) {
+                                  Value row, Value sink) {
   Value columns = ref.extent(row, 0);
   auto scoreOf = [&](const ReferenceEntry &entry) {
     return entry.logWeight ? ref.addNumbers(entry.score, entry.logWeight)
                            : entry.score;
   };
-  Value top =
-      walk(ref.minusInfinity(), [&](const ReferenceEntry &entry, Value top) {
-        return ref.maxNumbers(top, scoreOf(entry));
-      });
+  Value top = walk(sink ? sink : ref.minusInfinity(),
+                   [&](const ReferenceEntry &entry, Value top) {
+                     return ref.maxNumbers(top, scoreOf(entry));
+                   });
   // No score is minus infinity, so this is a row without entries.
   Value isEmpty = ref.isMinusInfinity(top);
   clear(ref, row);
-  Value sum =
-      walk(ref.number(0.0), [&](const ReferenceEntry &entry, Value sum) {
-        Value weight = ref.exp(ref.subNumbers(scoreOf(entry), top));
-        addEntry(ref, entry, weight, row);
-        return ref.addNumbers(sum, weight);
-      });
+  Value ofSink = ref.number(0.0);
+  if (sink)
+    ofSink = ref.select(isEmpty, ofSink, ref.exp(ref.subNumbers(sink, top)));
+  Value sum = walk(ofSink, [&](const ReferenceEntry &entry, Value sum) {
+    Value weight = ref.exp(ref.subNumbers(scoreOf(entry), top));
+    addEntry(ref, entry, weight, row);
+    return ref.addNumbers(sum, weight);
+  });
   Value divisor = ref.select(isEmpty, ref.number(1.0), sum);
   ref.forEach(columns, [&](Value column) {
     ref.store(ref.divNumbers(ref.load(row, column), divisor), row, column);

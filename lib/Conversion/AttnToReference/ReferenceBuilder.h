@@ -139,9 +139,10 @@ using EntryWalker =
 
 /// Soft-max over the entries of one row: leaves `sum_e softmax(e) value(e)` in
 /// `row`, a buffer of f64 columns, zeros when there is no entry. Returns the
-/// logarithm of the sum of exponentials.
+/// logarithm of the sum of exponentials. A `sink` is one entry more, which has
+/// no value.
 mlir::Value emitSoftmaxRow(ReferenceBuilder &ref, EntryWalker walk,
-                           mlir::Value row);
+                           mlir::Value row, mlir::Value sink = {});
 
 /// `sum_e exp(log_weight(e)) max(score(e), 0)^2 value(e)`, in `row`.
 void emitSquaredReluRow(ReferenceBuilder &ref, EntryWalker walk,

@@ -93,7 +93,7 @@ _NO_BATCH, _BATCH, _BROADCAST = range(3)
 #: of the batch.
 _BATCHED = {"mask": 2, "token_mask": 2, "query_mask": 2, "key_mask": 2, "lengths": 1,
             "level": 2, "index": 2}  # fmt: skip
-_BROADCAST_TO_BATCH = {"log_weight": 3, "bias": 4, "positions": 3}
+_BROADCAST_TO_BATCH = {"log_weight": 3, "bias": 4, "sink": 2, "positions": 3}
 
 
 def _arguments(name: str) -> Sequence[Argument]:

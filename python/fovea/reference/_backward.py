@@ -75,12 +75,13 @@ def dense_backward(
     window=None,
     log_weight=None,
     bias=None,
+    sink=None,
 ):
-    """(dq, dk, dv), then d_log_weight and d_bias where these are given.
+    """(dq, dk, dv), then d_log_weight, d_bias and d_sink where these are given.
 
     With P = exp(s - lse), delta = rowsum(d_out * out) - d_lse and
     dS = P (d_out v^T - delta): dq = scale dS k, dk = scale dS^T q,
-    dv = P^T d_out, and sums of dS.
+    dv = P^T d_out, and sums of dS; of a sink -sum(exp(sink - lse) delta).
     """
     q, k, v = _queries_keys_values(q, k, v, same_length=False)
     B, H, N, D = q.shape
@@ -89,15 +90,16 @@ def dense_backward(
     if window is not None:
         window = _integer("window", window, 0)
     d_out, out, lse, d_lse = _results(d_out, out, lse, d_lse, (B, H, N), E)
-    term_shapes = [np.shape(term) for term in (log_weight, bias)]
+    term_shapes = [np.shape(term) for term in (log_weight, bias, sink)]
     if log_weight is not None:
         log_weight = _broadcast("log_weight", log_weight, (B, G, M))
     if bias is not None:
         bias = _broadcast("bias", bias, (B, H, N, M))
+    sinks = np.full((B, H), -np.inf) if sink is None else _broadcast("sink", sink, (B, H))
     admitted = _dense_mask(np.arange(N), N, M, causal, window)
 
     dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    d_scores = np.zeros((B, H, N, M), q.dtype)
+    d_scores, d_sinks = np.zeros((B, H, N, M), q.dtype), np.zeros((B, H), q.dtype)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
         scores, mine = scale * (q[b, h] @ k[b, g].T), admitted
@@ -115,12 +117,16 @@ def dense_backward(
         dk[b, g] += scale * _product_of_read(ds.T, mine.T, q[b, h])
         dv[b, g] += _product_of_read(p.T, mine.T, d_out[b, h])
         d_scores[b, h] = ds
+        share = _probabilities(np.full((N, 1), sinks[b, h]), np.ones((N, 1), bool), lse[b, h])
+        d_sinks[b, h] = -(share[:, 0] * delta).sum()
     gradients = [dq, dk, dv]
     if log_weight is not None:
         per_key = d_scores.reshape(B, G, H // G, N, M).sum(axis=(2, 3))
         gradients.append(_sum_to(per_key, term_shapes[0]))
     if bias is not None:
         gradients.append(_sum_to(d_scores, term_shapes[1]))
+    if sink is not None:
+        gradients.append(_sum_to(d_sinks, term_shapes[2]))
     return tuple(gradients)
 
 

@@ -34,9 +34,11 @@ def dense(
     window=None,
     log_weight=None,
     bias=None,
+    sink=None,
     return_lse=False,
 ):
-    """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v."""
+    """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v, with
+    exp(sink) added to every denominator of a head."""
     q, k, v = _queries_keys_values(q, k, v, same_length=False)
     B, H, N, D = q.shape
     G, M, E = k.shape[1], k.shape[2], v.shape[3]
@@ -47,6 +49,7 @@ def dense(
         log_weight = _broadcast("log_weight", log_weight, (B, G, M))
     if bias is not None:
         bias = _broadcast("bias", bias, (B, H, N, M))
+    sinks = np.full((B, H), -np.inf) if sink is None else _broadcast("sink", sink, (B, H))
 
     out = np.zeros((B, H, N, E))
     lse = np.full((B, H, N), -np.inf)
@@ -64,6 +67,6 @@ def dense(
                     # Minus infinity removes the entry, like the mask.
                     admitted &= ~np.isneginf(term)
                     scores += term
-            weights, lse[b, h, rows] = _softmax(scores, admitted)
+            weights, lse[b, h, rows] = _softmax(scores, admitted, sinks[b, h])
             out[b, h, rows] = _weighted_values(weights, admitted, v[b, g])
     return (out, lse) if return_lse else out

@@ -19,19 +19,20 @@ def _scores(q, k):
     return scores
 
 
-def _softmax(scores, admitted):
-    """Row-wise soft-max over the admitted entries, and its log-sum-exp.
+def _softmax(scores, admitted, sink=-np.inf):
+    """Row-wise soft-max over the admitted entries and one of score `sink`, whose
+    weight is left out, and its log-sum-exp.
 
-    A row without an admitted entry has weights 0 and log-sum-exp -inf.
+    A row without an admitted entry has weights 0 and log-sum-exp `sink`.
     """
     scores = np.where(admitted, scores, -np.inf)
     if scores.shape[1] == 0:
-        return scores, np.full(scores.shape[0], -np.inf)
+        return scores, np.full(scores.shape[0], sink)
     with np.errstate(invalid="ignore", divide="ignore"):
-        top = scores.max(axis=1)
+        top = np.maximum(scores.max(axis=1), sink)
         shift = np.where(top == -np.inf, 0.0, top)
         weights = np.exp(scores - shift[:, None])
-        total = weights.sum(axis=1)
+        total = weights.sum(axis=1) + np.exp(sink - shift)
         lse = shift + np.log(total)
         weights /= np.where(total == 0.0, 1.0, total)[:, None]
     return weights, lse

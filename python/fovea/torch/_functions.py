@@ -80,10 +80,11 @@ def dense(
     window: int | None = None,
     log_weight: Tensor | None = None,
     bias: Tensor | None = None,
+    sink: Tensor | None = None,
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
-    out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, target)
+    out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, sink, target)
     return (out, lse) if return_lse else out
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ._fallbacks import record_fallback
+from ._functions import dense
 from ._masks import PatternMask, to_log_weight
-from ._sinks import dense_with_sinks
 
 __all__ = ["register_transformers"]
 
@@ -193,9 +193,10 @@ def attend(
         window=admitted.window,
         log_weight=_with_type_of_sums(admitted.log_weight, query),
         bias=bias if bias is not None and bias.dtype == query.dtype else _with_type_of_sums(bias, query),
+        sink=_with_type_of_sums(s_aux, query),
     )
     key, value = key[:, :, :length], value[:, :, :length]
-    out = dense_with_sinks(query, key, value, s_aux, **options)
+    out = dense(query, key, value, **options)
     return out.transpose(1, 2).contiguous(), None
 
 

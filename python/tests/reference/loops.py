@@ -41,8 +41,10 @@ def averages(N, m, p, D):
     ]
 
 
-def loop_softmax(terms, width):
+def loop_softmax(terms, width, sink=-math.inf):
     """(score, value) pairs, one query: the definition, with plain sums."""
+    if sink > -math.inf:
+        terms = [*terms, (sink, np.zeros(width))]
     if not terms:
         return np.zeros(width), -math.inf
     top = max(score for score, _ in terms)
@@ -51,7 +53,7 @@ def loop_softmax(terms, width):
     return out, top + math.log(total)
 
 
-def loop_dense(q, k, v, scale, causal, window, log_weight, bias):
+def loop_dense(q, k, v, scale, causal, window, log_weight, bias, sink=None):
     B, H, N, _ = q.shape
     G, M, E = k.shape[1], k.shape[2], v.shape[3]
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
@@ -70,7 +72,7 @@ def loop_dense(q, k, v, scale, causal, window, log_weight, bias):
             if bias is not None:
                 score += bias[b, h, i, j]
             terms.append((score, v[b, g, j]))
-        out[b, h, i], lse[b, h, i] = loop_softmax(terms, E)
+        out[b, h, i], lse[b, h, i] = loop_softmax(terms, E, -math.inf if sink is None else sink[b, h])
     return out, lse
 
 

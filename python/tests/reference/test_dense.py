@@ -28,6 +28,17 @@ def test_dense_equals_loops(H, G, N, M, causal, window):
         close(lse, want_lse)
 
 
+@pytest.mark.parametrize("causal,window", [(0, None), (1, 0), (1, 2)])
+def test_dense_sink_equals_loops(causal, window):
+    q, k, v = make(B=2, H=4, G=2, N=5, M=3)
+    sink = np.random.default_rng(3).standard_normal((2, 4))
+    sink[1, 2] = -np.inf
+    found = ref.dense(q, k, v, scale=0.7, causal=bool(causal), window=window, sink=sink, return_lse=True)
+    want = loop_dense(q, k, v, 0.7, causal, window, None, None, sink)
+    close(found[0], want[0])
+    close(found[1], want[1])
+
+
 def test_dense_default_scale_and_result_form():
     q, k, v = make(D=4)
     close(ref.dense(q, k, v), ref.dense(q, k, v, scale=0.5))

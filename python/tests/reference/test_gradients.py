@@ -53,6 +53,12 @@ def test_dense_terms(weight, bias):
     check_gradients(*dense_case(4, 2, 3, 5, terms=terms[1:]))
 
 
+@pytest.mark.parametrize("sink", [(2, 4), (1, 4), (2, 1), (1, 1)])
+def test_dense_sinks(sink):
+    check_gradients(*dense_case(4, 2, 3, 5, terms=[("sink", sink)], causal=True))
+    check_gradients(*dense_case(4, 2, 3, 2, terms=[("bias", (1, 4, 3, 2)), ("sink", sink)], causal=True))
+
+
 def test_dense_hidden_entries_and_empty_rows_pass_nothing_on():
     q, k, v = make(N=5, M=2)
     bias = np.zeros((1, 1, 5, 2))

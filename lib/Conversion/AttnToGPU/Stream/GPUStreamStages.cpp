@@ -41,6 +41,15 @@ GPUStreamKernel::State GPUStreamKernel::makeState() {
   state.output.assign(numTiles, Values(4, zero));
   state.maximum.assign(2, b.scalar(isSoftmax ? softmax::kMasked : kLeastPeak));
   state.sum.assign(2, zero);
+  if (Value sinks = op.getSink()) {
+    Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
+                                      b.broadcastIndex(sinks, 1, head)});
+    auto [maximum, sum] = softmax::startWithSink(b, sink);
+    state.maximum.assign(2, maximum);
+    // The four threads of a row add their sums up.
+    sum = b.select(b.equal(pairColumn, b.i32(0)), sum, zero);
+    state.sum.assign(2, sum);
+  }
   return state;
 }
 

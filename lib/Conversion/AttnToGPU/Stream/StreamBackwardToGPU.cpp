@@ -360,6 +360,9 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
+  if (op.getDSink())
+    return op.emitOpError("has a gradient of a sink; run "
+                          "--attn-expand-patterns first");
   StreamBackwardLoops(builder, op, lowering.f32).emit();
   return success();
 }

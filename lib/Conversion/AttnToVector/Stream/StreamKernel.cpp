@@ -201,6 +201,9 @@ void StreamKernel::viewHead(Value batch, Value head) {
   outputView = b.rowView(op.getOutput(), {batch, head});
   if (op.getLse())
     lseView = b.rowView(op.getLse(), {batch, head});
+  if (Value sinks = op.getSink())
+    sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
+                                b.broadcastIndex(sinks, 1, head)});
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
@@ -258,13 +261,15 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   }
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
-  State state;
-  // Above a masked score, so that such an entry weighs nothing from the start.
-  state.maximum.assign(vectors, b.splat(softmax::kAdmitted));
-  state.sum.assign(vectors, b.splat(0.0));
+  State state = startState();
   SmallVector<Segment> all(longs);
   llvm::append_range(all, shorts);
+  Values start = state.maximum;
   scoreTables(all, state.maximum);
+  if (sink && !keyTables.empty())
+    for (int64_t v = 0; v < vectors; ++v)
+      state.sum[v] = b.fmul(
+          state.sum[v], softmax::exp2(b, b.fsub(start[v], state.maximum[v])));
   if (!startsWithDiagonal(shorts)) {
     Value zero = b.splat(0.0);
     b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
@@ -278,6 +283,17 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     attendShortRanges(shorts, state);
   }
   finish(query, numQueries, state);
+}
+
+StreamKernel::State StreamKernel::startState() {
+  // Above a masked score, so that such an entry weighs nothing from the start.
+  Value maximum = b.splat(softmax::kAdmitted), sum = b.splat(0.0);
+  if (sink) {
+    auto [score, weight] = softmax::startWithSink(b, sink);
+    maximum = b.broadcast(score);
+    sum = b.broadcast(weight);
+  }
+  return {Values(vectors, maximum), Values(vectors, sum)};
 }
 
 //===----------------------------------------------------------------------===//

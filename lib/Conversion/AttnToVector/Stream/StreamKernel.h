@@ -160,6 +160,7 @@ protected:
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
 
   // Stages, in the order they run.
+  State startState();
   void packQueries(Value query, Value numQueries);
   /// Packs the transposed rows of a block of queries, times `factor` unless
   /// that is null. Returns the rows themselves: in place, or in `staged`, which
@@ -346,6 +347,7 @@ protected:
   PackedRows packed;
   llvm::SmallVector<KeyTable, 1> keyTables;
   Value queryRows, outputView, lseView;
+  Value sink; // of the present head, null without
   Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;
 };
 

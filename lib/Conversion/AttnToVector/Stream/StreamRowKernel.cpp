@@ -134,6 +134,11 @@ void StreamRowKernel::emitHead(Value batch, Value head) {
 
   // Above a masked score, so that such an entry weighs nothing from the start.
   State state = {b.scalar(softmax::kAdmitted), b.scalar(0.0)};
+  if (Value sinks = op.getSink()) {
+    Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
+                                      b.broadcastIndex(sinks, 1, head)});
+    std::tie(state.maximum, state.sum) = softmax::startWithSink(b, sink);
+  }
   for (const StreamOp::Source &source : op.getSourceList()) {
     SourceView rows = view(source, batch, head, keyHead);
     for (AffineMap range : source.attr.getRanges()) {

@@ -88,13 +88,16 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
              << getStateType(type) << ", but got " << type
              << "; run --attn-expand-patterns first";
   }
+  if (op.getDSink())
+    return op.emitOpError("has a gradient of a sink; run "
+                          "--attn-expand-patterns first");
   // The kernel reads what the forward reads: it is described by that.
   auto forward = StreamOp::create(
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),
       op.getKeys(), op.getValues(), op.getLogWeights(), op.getBiases(),
-      /*codes=*/ValueRange(), /*first_row=*/Value(), /*num_rows=*/Value(),
-      op.getOutput(), op.getLse(), op.getSourcesAttr(), op.getBlockAttr(),
-      op.getScaleAttr(),
+      /*codes=*/ValueRange(), /*sink=*/Value(), /*first_row=*/Value(),
+      /*num_rows=*/Value(), op.getOutput(), op.getLse(), op.getSourcesAttr(),
+      op.getBlockAttr(), op.getScaleAttr(),
       WeightingAttr::get(op.getContext(), Weighting::Softmax),
       op.getTilesAttr());
   builder.setInsertionPoint(op);

@@ -33,7 +33,7 @@ static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 9);
+  return getOperandsFrom(*this, 10);
 }
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
@@ -104,24 +104,26 @@ LogicalResult StreamBackwardOp::verify() {
   return verifyRangesApart(*this);
 }
 
-// stream-backward ::= `query` `(` %q `:` type `)` source+
+// stream-backward ::= `query` `(` %q `:` type `)` source+ sink?
 //            `forward` `(` %out `,` %lse `:` type `,` type `)`
 //            `gradient` `(` %dout (`,` %dlse)? `:` type (`,` type)? `)`
 //            `outs` `(` %dq (`,` %dk)+ (`,` %dv)+ `:` types `)`
 //            (`d_log_weights` `(` operands `:` types `)`)?
-//            (`d_biases` `(` operands `:` types `)`)? attr-dict (`->` types)?
-// source: as in attn.stream
+//            (`d_biases` `(` operands `:` types `)`)?
+//            (`d_sink` `(` %ds `:` type `)`)? attr-dict (`->` types)?
+// source, sink: as in attn.stream
 
 ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
                                     OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, forward, gradient, outs, dWeights, dBiases;
+  TypedOperands query, sink, forward, gradient, outs, dWeights, dBiases, dSink;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
-      sources.parse(parser) || parser.parseKeyword("forward") ||
-      forward.parse(parser, 2, 2) || parser.parseKeyword("gradient") ||
-      gradient.parse(parser, 1, 2) || parser.parseKeyword("outs"))
+      sources.parse(parser) || sink.parseOptional(parser, "sink") ||
+      parser.parseKeyword("forward") || forward.parse(parser, 2, 2) ||
+      parser.parseKeyword("gradient") || gradient.parse(parser, 1, 2) ||
+      parser.parseKeyword("outs"))
     return failure();
   unsigned numOuts = 1 + 2 * sources.attrs.size();
   if (outs.parse(parser, numOuts, numOuts))
@@ -133,22 +135,26 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
   if (succeeded(parser.parseOptionalKeyword("d_biases")) &&
       dBiases.parse(parser, sources.biases.size(), sources.biases.size()))
     return failure();
+  if (dSink.parseOptional(parser, "d_sink"))
+    return failure();
   if (attn::detail::parseAttributesAndTypes(parser, loc, result))
     return failure();
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources.attrs));
   int32_t numSources = sources.attrs.size();
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr(
-                          {1, sources.keys.size(), sources.values.size(),
-                           sources.logWeights.size(), sources.biases.size(), 1,
-                           1, 1, gradient.size() - 1, 1, numSources, numSources,
-                           dWeights.size(), dBiases.size()}));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr(
+          {1, sources.keys.size(), sources.values.size(),
+           sources.logWeights.size(), sources.biases.size(), sink.size(), 1, 1,
+           1, gradient.size() - 1, 1, numSources, numSources, dWeights.size(),
+           dBiases.size(), dSink.size()}));
   if (sources.codes.size() != 0)
     return parser.emitError(loc, "expected no codes, which have no gradient");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &forward, &gradient, &outs, &dWeights, &dBiases})
+        &sources.biases, &sink, &forward, &gradient, &outs, &dWeights, &dBiases,
+        &dSink})
     if (operands->resolve(parser, loc, result))
       return failure();
   return success();
@@ -163,6 +169,7 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
   for (const StreamSourceGradient &source : getSourceList())
     sources.push_back(source.forward);
   attn::detail::printSources(printer, sources);
+  attn::detail::printSink(printer, getSink());
   printIndentedLine(printer);
   printer << "forward";
   printTypedOperands(printer, {getOutput(), getLse()});
@@ -185,6 +192,10 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
     printer << " d_biases";
     printTypedOperands(printer, getDBiases());
   }
+  if (getDSink()) {
+    printer << " d_sink";
+    printTypedOperands(printer, getDSink());
+  }
   printer.printOptionalAttrDict(
       (*this)->getAttrs(),
       {getSourcesAttrName(), getOperandSegmentSizesAttrName()});
@@ -197,7 +208,7 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 9);
+  return getOperandsFrom(*this, 10);
 }
 
 double DenseBackwardOp::getScaleOrDefault() {
@@ -252,10 +263,11 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
       mask = MaskAttr::get(op.getContext(), /*causal=*/true, /*window=*/0);
     rewriter.replaceOpWithNewOp<DenseBackwardOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
-        /*log_weight=*/Value(), /*bias=*/Value(), op.getOutput(), op.getLse(),
-        op.getDOutput(), op.getDLse(), op.getDQuery(), op.getDKey(),
-        op.getDValue(), /*d_log_weight=*/Value(), /*d_bias=*/Value(),
-        op.getScaleAttr(), mask);
+        /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
+        op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
+        op.getDQuery(), op.getDKey(), op.getDValue(), /*d_log_weight=*/Value(),
+        /*d_bias=*/Value(),
+        /*d_sink=*/Value(), op.getScaleAttr(), mask);
     return success();
   }
 };

@@ -90,8 +90,8 @@ template <typename OpTy> struct NoLevelsIsDense : OpRewritePattern<OpTy> {
       mask = MaskAttr::get(op.getContext(), /*causal=*/true, /*window=*/0);
     rewriter.replaceOpWithNewOp<DenseOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
-        /*log_weight=*/Value(), /*bias=*/Value(), op.getOutput(), lse,
-        op.getScaleAttr(), mask);
+        /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
+        op.getOutput(), lse, op.getScaleAttr(), mask);
     return success();
   }
 };

@@ -65,6 +65,25 @@ template <typename OpTy> struct DropZeroScoreTerms : OpRewritePattern<OpTy> {
   }
 };
 
+/// A sink of minus infinity takes nothing; and a gradient needs the sink for
+/// that of the sink alone.
+template <typename OpTy> struct DropUnusedSink : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getSink())
+      return failure();
+    if constexpr (llvm::is_one_of<OpTy, DenseOp, StreamOp>::value) {
+      if (!matchPattern(op.getSink(), m_NegInfFloat()))
+        return failure();
+    } else if (op.getDSink()) {
+      return failure();
+    }
+    rewriter.modifyOpInPlace(op, [&] { op.getSinkMutable().clear(); });
+    return success();
+  }
+};
+
 /// A mask that admits every entry is no mask: `none`, a window as wide as the
 /// sequence, or causality for a single query at the end of the keys.
 template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
@@ -98,13 +117,20 @@ template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
 
 void DenseOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                           MLIRContext *context) {
-  patterns.add<DropZeroScoreTerms<DenseOp>, DropTrivialMask<DenseOp>>(context);
+  patterns.add<DropZeroScoreTerms<DenseOp>, DropUnusedSink<DenseOp>,
+               DropTrivialMask<DenseOp>>(context);
 }
 
 void DenseBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                                   MLIRContext *context) {
-  patterns.add<DropZeroScoreTerms<DenseBackwardOp>,
-               DropTrivialMask<DenseBackwardOp>>(context);
+  patterns
+      .add<DropZeroScoreTerms<DenseBackwardOp>, DropUnusedSink<DenseBackwardOp>,
+           DropTrivialMask<DenseBackwardOp>>(context);
+}
+
+void StreamBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                   MLIRContext *context) {
+  patterns.add<DropUnusedSink<StreamBackwardOp>>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -253,6 +279,10 @@ LogicalResult StreamOp::verify() {
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
                          << ", which has no normaliser";
+  if (getSink() && getWeighting() != Weighting::Softmax)
+    return emitOpError() << "expects no sink with weighting "
+                         << stringifyWeighting(getWeighting())
+                         << ", which has no normaliser";
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
     auto name = [&, index = index](StringRef what) {
       return llvm::formatv("{0} of source {1}", what, index).str();
@@ -309,14 +339,16 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
 
 void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                            MLIRContext *context) {
-  patterns.add<DropEmptySources>(context);
+  patterns.add<DropEmptySources, DropUnusedSink<StreamOp>>(context);
 }
 
 //===----------------------------------------------------------------------===//
 // StreamOp assembly format
 //===----------------------------------------------------------------------===//
 
-// stream ::= `query` `(` %q `:` type `)` source+ tile? outs attr-dict result?
+// stream ::= `query` `(` %q `:` type `)` source+ sink? tile? outs attr-dict
+//            result?
+// sink   ::= `sink` `(` %s `:` type `)`
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
 // result ::= `->` type (`,` type)?
@@ -324,11 +356,11 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, outs;
+  TypedOperands query, sink, outs;
   SmallVector<OpAsmParser::UnresolvedOperand> rows;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
-      sources.parse(parser))
+      sources.parse(parser) || sink.parseOptional(parser, "sink"))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("tile"))) {
     rows.resize(2);
@@ -343,11 +375,12 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources.attrs));
   int32_t hasRows = rows.empty() ? 0 : 1, hasLse = outs.size() == 2 ? 1 : 0;
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr(
-                          {1, sources.keys.size(), sources.values.size(),
-                           sources.logWeights.size(), sources.biases.size(),
-                           sources.codes.size(), hasRows, hasRows, 1, hasLse}));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr(
+          {1, sources.keys.size(), sources.values.size(),
+           sources.logWeights.size(), sources.biases.size(),
+           sources.codes.size(), sink.size(), hasRows, hasRows, 1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(query.resolve(parser, loc, result) ||
                  sources.keys.resolve(parser, loc, result) ||
@@ -355,6 +388,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                  sources.logWeights.resolve(parser, loc, result) ||
                  sources.biases.resolve(parser, loc, result) ||
                  sources.codes.resolve(parser, loc, result) ||
+                 sink.resolve(parser, loc, result) ||
                  parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
                  outs.resolve(parser, loc, result));
 }
@@ -362,6 +396,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
 void StreamOp::print(OpAsmPrinter &printer) {
   printer << " query(" << getQuery() << " : " << getQuery().getType() << ")";
   attn::detail::printSources(printer, getSourceList());
+  attn::detail::printSink(printer, getSink());
   attn::detail::printIndentedLine(printer);
   if (getFirstRow())
     printer << "tile(" << getFirstRow() << " of " << getNumRows() << ") ";

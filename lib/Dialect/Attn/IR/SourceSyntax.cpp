@@ -34,6 +34,13 @@ ParseResult TypedOperands::parse(OpAsmParser &parser, unsigned min,
   return success();
 }
 
+ParseResult TypedOperands::parseOptional(OpAsmParser &parser,
+                                         StringRef keyword) {
+  if (failed(parser.parseOptionalKeyword(keyword)))
+    return success();
+  return parse(parser, 1, 1);
+}
+
 ParseResult TypedOperands::resolve(OpAsmParser &parser, SMLoc loc,
                                    OperationState &result) const {
   return parser.resolveOperands(operands, types, loc, result.operands);
@@ -148,4 +155,12 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
       source.attr.getMask().print(printer);
     }
   }
+}
+
+void fovea::attn::detail::printSink(OpAsmPrinter &printer, Value sink) {
+  if (!sink)
+    return;
+  printIndentedLine(printer);
+  printer << "sink";
+  printTypedOperands(printer, sink);
 }

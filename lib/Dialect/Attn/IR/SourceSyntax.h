@@ -23,6 +23,9 @@ struct TypedOperands {
   /// them.
   mlir::ParseResult parse(mlir::OpAsmParser &parser, unsigned min,
                           unsigned max);
+  /// The same behind `keyword`, for one operand that may be missing.
+  mlir::ParseResult parseOptional(mlir::OpAsmParser &parser,
+                                  llvm::StringRef keyword);
   mlir::ParseResult resolve(mlir::OpAsmParser &parser, llvm::SMLoc loc,
                             mlir::OperationState &result) const;
 };
@@ -49,6 +52,8 @@ void printIndentedLine(mlir::OpAsmPrinter &printer);
 /// Each source on a line of its own.
 void printSources(mlir::OpAsmPrinter &printer,
                   llvm::ArrayRef<StreamSource> sources);
+/// Behind the sources, on a line of its own, unless it is null.
+void printSink(mlir::OpAsmPrinter &printer, mlir::Value sink);
 
 } // namespace fovea::attn::detail
 

@@ -154,7 +154,8 @@ Value Tiler::slice(Value operand, ArrayRef<OpFoldResult> leadingOffsets,
       allSizes = tensor::getMixedSizes(builder, loc, operand),
       strides(type.getRank(), builder.getIndexAttr(1));
   for (auto [dim, offset, size] :
-       llvm::enumerate(leadingOffsets, leadingSizes)) {
+       llvm::enumerate(leadingOffsets.take_front(type.getRank()),
+                       leadingSizes.take_front(type.getRank()))) {
     if (broadcasts && type.getDimSize(dim) == 1)
       continue;
     allOffsets[dim] = offset;

@@ -52,7 +52,7 @@ public:
   /// the tile has one head, all heads, or every head has keys of its own.
   mlir::LogicalResult mapHeads(mlir::Value query, mlir::Value key);
 
-  /// `[B, H, N, ...]`, or `[B, H, N]`.
+  /// `[B, H, N, ...]`, or the first of these extents.
   mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, G, M, ...]`: the rows stay whole.
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);

@@ -28,8 +28,8 @@ tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
   for (Value gradient : termGradients)
     if (cast<ShapedType>(gradient.getType()).getDimSize(0) == 1 && batch != 1)
       return op.emitOpError(
-          "cannot be tiled with a gradient of a log weight or "
-          "bias that batch entries share");
+          "cannot be tiled with a gradient of a log weight, bias or "
+          "sink that batch entries share");
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
     operands.push_back(tiler->sliceQueryLike(
@@ -42,10 +42,10 @@ DenseBackwardOp::getTiledImplementation(OpBuilder &builder,
                                         ArrayRef<OpFoldResult> offsets,
                                         ArrayRef<OpFoldResult> sizes) {
   SmallVector<Value> terms, gradients;
-  for (Value term : {getLogWeight(), getBias()})
+  for (Value term : {getLogWeight(), getBias(), getSink()})
     if (term)
       terms.push_back(term);
-  for (Value gradient : {getDLogWeight(), getDBias()})
+  for (Value gradient : {getDLogWeight(), getDBias(), getDSink()})
     if (gradient)
       gradients.push_back(gradient);
   return tileByBatch(*this, terms, gradients, builder, offsets, sizes);
@@ -58,5 +58,9 @@ StreamBackwardOp::getTiledImplementation(OpBuilder &builder,
   SmallVector<Value> terms(getLogWeights()), gradients(getDLogWeights());
   llvm::append_range(terms, getBiases());
   llvm::append_range(gradients, getDBiases());
+  if (getSink())
+    terms.push_back(getSink());
+  if (getDSink())
+    gradients.push_back(getDSink());
   return tileByBatch(*this, terms, gradients, builder, offsets, sizes);
 }

@@ -50,6 +50,8 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
         tiler->sliceKeyLike(getLogWeight(), /*broadcasts=*/true));
   if (getBias())
     operands.push_back(tiler->sliceQueryLike(getBias(), /*broadcasts=*/true));
+  if (getSink())
+    operands.push_back(tiler->sliceQueryLike(getSink(), /*broadcasts=*/true));
   for (Value init : getDpsInits())
     operands.push_back(tiler->sliceQueryLike(init));
   return tiler->tile(operands);
@@ -83,7 +85,9 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
     if (source.bias)
       biases.push_back(tiler->sliceQueryLike(source.bias, true));
   }
-  Value query = tiler->sliceQueryLike(getQuery()), lse;
+  Value query = tiler->sliceQueryLike(getQuery()), sink, lse;
+  if (getSink())
+    sink = tiler->sliceQueryLike(getSink(), /*broadcasts=*/true);
   SmallVector<Value> inits = {tiler->sliceQueryLike(getOutput())};
   if (getLse())
     inits.push_back(lse = tiler->sliceQueryLike(getLse()));
@@ -97,10 +101,10 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
   else
     numRows = getValueOrCreateConstantIndexOp(
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
-  auto tiled =
-      StreamOp::create(builder, loc, TypeRange(ValueRange(inits).getTypes()),
-                       query, keys, values, weights, biases, codes, firstRow,
-                       numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
-                       getScaleAttr(), getWeightingAttr(), getTilesAttr());
+  auto tiled = StreamOp::create(
+      builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
+      values, weights, biases, codes, sink, firstRow, numRows, inits[0], lse,
+      getSourcesAttr(), getBlockAttr(), getScaleAttr(), getWeightingAttr(),
+      getTilesAttr());
   return tiler->getResult(tiled);
 }

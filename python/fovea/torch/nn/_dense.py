@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._functions import dense
 from .._masks import to_log_weight
-from .._sinks import dense_with_sinks
 from ._multihead import Multihead, Pattern
 
 __all__ = ["Attention"]
@@ -48,8 +48,8 @@ class Dense(Pattern):
         self, q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool, present: Tensor | None, bias: Tensor | None
     ) -> Tensor:
         log_weight = None if present is None else to_log_weight(present)[:, None].to(q.dtype)
-        return dense_with_sinks(
-            q, k, v, self.sinks, scale=scale, causal=causal, window=self.window, log_weight=log_weight, bias=bias
+        return dense(
+            q, k, v, scale=scale, causal=causal, window=self.window, log_weight=log_weight, bias=bias, sink=self.sinks
         )
 
 

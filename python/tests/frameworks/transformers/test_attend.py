@@ -128,9 +128,9 @@ def test_without_masks():
 def test_no_result_is_copied(has_sinks, monkeypatch):
     """Models project to [B,N,H,D], and project what is [B,N,H,E] in memory."""
     results = []
-    dense = _transformers.dense_with_sinks
+    dense = _transformers.dense
     monkeypatch.setattr(
-        _transformers, "dense_with_sinks", lambda *args, **options: results.append(dense(*args, **options)) or results[0]
+        _transformers, "dense", lambda *args, **options: results.append(dense(*args, **options)) or results[0]
     )
     leaves = [leaf.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for leaf in inputs()]
     s_aux = torch.randn(4) if has_sinks else None
@@ -145,9 +145,9 @@ def test_no_result_is_copied(has_sinks, monkeypatch):
 def test_patterns(window, monkeypatch):
     """Windows and absent keys are options of the kernel: nothing [N,M] is made."""
     seen = []
-    dense = _transformers.dense_with_sinks
+    dense = _transformers.dense
     monkeypatch.setattr(
-        _transformers, "dense_with_sinks", lambda *args, **options: seen.append((args, options)) or dense(*args, **options)
+        _transformers, "dense", lambda *args, **options: seen.append((args, options)) or dense(*args, **options)
     )
     function = masking_utils.sliding_window_causal_mask_function(window)
     padding = torch.ones(2, 9, dtype=torch.bool)
@@ -157,7 +157,7 @@ def test_patterns(window, monkeypatch):
     mask = make_mask(**arguments)
     found = attend(Layer(), *leaves, mask, sliding_window=window)
     check(found, expect(leaves, mask=mask.write_out()), leaves)
-    ((query, key, value, _), options), = seen
+    ((query, key, value), options), = seen
     assert options["bias"] is None and options["causal"] and options["log_weight"].shape == (2, 1, 9)
     assert options["window"] == (window if window < 9 else None)
     assert key.shape == (2, 2, 9, 8) and key.data_ptr() == leaves[1].data_ptr()

@@ -182,13 +182,13 @@ def state(dtype):
 
 
 def dense_text(dtype, B, H, G, N, M, D, E, *, causal=False, window=None, log_weight=None,
-               bias=None, lse=False, scale=None):
-    """attn.dense; extents may be None for dynamic, `log_weight` and `bias` are
-    (shape, type)."""
+               bias=None, sink=None, lse=False, scale=None):
+    """attn.dense; extents may be None for dynamic, `log_weight`, `bias` and `sink`
+    are (shape, type)."""
     types = [tensor(s, dtype) for s in ((B, H, N, D), (B, G, M, D), (B, G, M, E))]
     names = ["%q", "%k", "%v"]
     text = f"attn.dense ins(%q, %k, %v : {', '.join(types)})\n"
-    for name, key, term in (("%w", "log_weight", log_weight), ("%b", "bias", bias)):
+    for name, key, term in (("%w", "log_weight", log_weight), ("%b", "bias", bias), ("%s", "sink", sink)):
         if term:
             names.append(name)
             types.append(tensor(*term))
@@ -251,6 +251,7 @@ def dense_factors(check, **more):
         "lse": [False, True],
         "log_weight": [None, "111", "B11", "1G1", "11M", "BGM"],
         "bias": [None, "1111", "111M", "11N1", "11NM", "B1NM", "1HNM", "BHNM", "BHN1", "BH1M"],
+        "sink": [None, "1H", "BH", "11"],
         "term_type": ["state", "data"],
         "hidden": [False, True],
         "scale": [None, 0.3],
@@ -272,6 +273,11 @@ def dense_inputs(rng, case):
             terms[name] = normal(rng, [extents[c] for c in case[name]], term_type)
             if case["hidden"]:
                 terms[name][rng.random(terms[name].shape) < 0.2] = -np.inf
+    if case["sink"]:
+        # About as heavy as all keys.
+        terms["sink"] = normal(rng, [extents[c] for c in case["sink"]], term_type) + np.log(M).astype(NAMES[term_type])
+        if case["hidden"]:
+            terms["sink"][:, 0] = -np.inf
     causal, window = case["mask"]
     return tensors, terms, dict(causal=causal, window=window, scale=case["scale"])
 
@@ -281,7 +287,7 @@ def normal(rng, shape, dtype, factor=1.0):
 
 
 def plain(q, k, v, *, scale=None, causal=False, window=None, log_weight=None, bias=None,
-          type=np.float32):
+          sink=None, type=np.float32):
     """Dense attention as one writes it down, every operation in `type`."""
     B, H, N, D = q.shape
     G, M = k.shape[1:3]
@@ -299,7 +305,9 @@ def plain(q, k, v, *, scale=None, causal=False, window=None, log_weight=None, bi
         s = np.where(distance < 0, -np.inf, s)
     if window:
         s = np.where(np.abs(distance) < window, s, -np.inf)
-    top = s.max(axis=-1, keepdims=True, initial=-np.inf)
+    extra = np.full((B, H), -np.inf) if sink is None else np.broadcast_to(sink, (B, H))
+    extra = extra.astype(type)[:, :, None, None]
+    top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), extra)
     p = np.exp(s - np.where(top == -np.inf, 0, top).astype(type))
-    total = p.sum(axis=-1, keepdims=True)
+    total = p.sum(axis=-1, keepdims=True) + np.exp(extra - np.where(top == -np.inf, 0, top).astype(type))
     return (p @ v) / np.where(total == 0, 1, total)

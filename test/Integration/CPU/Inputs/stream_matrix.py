@@ -42,6 +42,7 @@ FACTORS = {
     ],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
+    "sink": [False, True],
     "dynamic": [False, True],
     # Types of sources and output beside the query's.
     # Kernels of GPUs multiply one type.
@@ -120,6 +121,11 @@ def run(index, case):
         text += f" ranges [{maps}]" + mask_text(*mask).replace("mask = #attn.mask", " mask ") + "\n"
         scores.append(np.where(admitted(N, rows, block, ranges, mask), score, -np.inf))
         values.append(np.repeat(v.astype(float), groups, 1))
+    sink = np.full((1, 1, 1, 1), -np.inf)
+    if case["sink"]:
+        sink, name, kind_type = operand("%s", (B, H), dtype)
+        text += f"    sink({name} : {kind_type})\n"
+        sink = sink.astype(float)[:, :, None, None]
     out_kind = kinds[index % 2 % len(kinds)]
     out_type = tensor([None if dynamic else n for n in (B, H, N)] + [E], out_kind)
     lse_type = tensor([None if dynamic else n for n in (B, H, N)], state(dtype))
@@ -134,9 +140,9 @@ def run(index, case):
     )
     found = check.library.compile(module, cpu=case["cpu"])(*arrays)
     score = np.concatenate(scores, axis=-1)
-    top = score.max(axis=-1, keepdims=True)
+    top = np.maximum(score.max(axis=-1, keepdims=True), sink)
     p = np.exp(score - np.where(top == -np.inf, 0, top))
-    total = p.sum(axis=-1, keepdims=True)
+    total = p.sum(axis=-1, keepdims=True) + np.exp(sink - np.where(top == -np.inf, 0, top))
     out = p @ np.concatenate(values, axis=2) / np.where(total == 0, 1, total)
     with np.errstate(divide="ignore"):
         lse = (np.where(total == 0, 0, top) + np.log(total))[..., 0]

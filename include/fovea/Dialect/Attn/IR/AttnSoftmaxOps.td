@@ -17,16 +17,17 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     Computes, for every query row,
 
     ```
-    out = softmax(scale * q k^T + log_weight[key] + bias[query, key] + mask) v
-    lse = log(sum(exp(scale * q k^T + log_weight + bias + mask)))
+    s   = scale * q k^T + log_weight[key] + bias[query, key] + mask
+    lse = log(sum(exp(s)) + exp(sink))
+    out = exp(s - lse) v
     ```
 
     $shapes
 
     `scale` is `1 / sqrt(D)` unless given, and `causal` alone is short for
     `mask = #attn.mask<causal>`. A query row that may attend to nothing
-    gives zeros in `output` and `-inf` in `lse`. Time is `O(N M (D + E))`; the
-    score matrix is never formed.
+    gives zeros in `output`, and `-inf` in `lse` or the sink of its head, if there
+    is one. Time is `O(N M (D + E))`; the score matrix is never formed.
 
     Example:
 
@@ -35,6 +36,10 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
         ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
         outs(%init : tensor<1x8x512x64xf32>)
         {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+    %sunk = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        sink(%s : tensor<1x8xf32>)
+        outs(%init : tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32>
     ```
   }];
   let conditions = ["H % G == 0"];
@@ -45,6 +50,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     Attn_Arg<Optional<Attn_Rank3>,
         "T|sum[B~, G~, M~]", "logarithm of how many tokens a key stands for">:$log_weight,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
+    Attn_Arg<Optional<Attn_Rank2>,
+        "T|sum[B~, H~]", "score of an entry without a value that every row of a head has">:$sink,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
     OptionalAttr<Attn_FiniteAttr>:$scale,
@@ -56,6 +63,7 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
         type($query) `,` type($key) `,` type($value) `)`
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -79,14 +87,17 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
 
     ```
     s[i, (u, j)] = scale * q[i] . key_u[j] + log_weight_u[j] + bias_u[i, j]   for rows j that block(i) reads and mask_u admits
-    out[i] = sum_(u,j) softmax(s[i])[u, j] * values_u[j]
-    lse[i] = log(sum_(u,j) exp(s[i, (u, j)]))
+    out[i] = sum_(u,j) exp(s[i, (u, j)] - lse[i]) * values_u[j]
+    lse[i] = log(sum_(u,j) exp(s[i, (u, j)]) + exp(sink))
     key_u[j] = keys_u[codes_u[j]] with codes, keys_u[j] without
     ```
 
     With `weighting = squared_relu` the weight of an entry is
     `exp(log_weight) max(scale * q . key + bias, 0)^2` instead; there is no
-    normaliser then, and no `lse`.
+    normaliser then, no `lse` and no sink.
+
+    `sink` is an entry that every row of a head has beside those of the sources:
+    it takes its share of the weights and brings no value.
 
     $shapes
 
@@ -123,6 +134,17 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
         {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
     ```
 
+    A sink for each head:
+
+    ```mlir
+    %out, %lse = attn.stream query(%q : tensor<2x4x64x16xf32>)
+        source(%k, %v : tensor<2x2x64x16xf32>, tensor<2x2x64x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, window = 16>
+        sink(%s : tensor<1x4xf32>)
+        outs(%init, %ilse : tensor<2x4x64x16xf32>, tensor<2x4x64xf32>)
+        {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>, tensor<2x4x64xf32>
+    ```
+
     Quantized keys: two blocks through their codes, and all older tokens as one
     mean value per code, which differs from block to block:
 
@@ -153,6 +175,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
         "`[B, H, N, M_u]`, static extents of 1 broadcast; columns as the ranges say with `local_bias`; one for each source that says `bias` or `local_bias`">:$biases,
     Attn_Arg<Variadic<Attn_Int3>,
         "", "`[B, G, M_u]`, one for each source that says `codes`">:$codes,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Optional<Index>:$first_row,
     Optional<Index>:$num_rows,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
@@ -186,8 +209,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
                                         [AttrSizedOperandSegments, Attn_SeparateInits]> {
   let summary = "the gradient of attn.dense";
   let details = [{
-    For the `attn.dense` with the same query, key, value, log weight, bias, scale
-    and mask, and its results `output` and `lse`: the gradients of a scalar whose
+    For the `attn.dense` with the same query, key, value, log weight, bias, sink,
+    scale and mask, and its results `output` and `lse`: the gradients of a scalar whose
     gradients for these results are `d_output` and `d_lse`, the latter zero if
     absent. `causal` is short for a mask, as in `attn.dense`. With scores `s` as
     there:
@@ -198,13 +221,14 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     dS      = P * (d_output value^T - delta)
     d_query = scale dS key     d_key = scale dS^T query     d_value = P^T d_output
     d_log_weight = colsum(dS)  d_bias = dS
+    d_sink  = -sum(exp(sink - lse) delta)
     ```
 
     $shapes
 
     Gradients of keys and values are summed over the query heads that share
-    them, those of `log_weight` and `bias` over the axes along which these were
-    broadcast. Element types and the order of sums are as in
+    them, those of `log_weight`, `bias` and `sink` over the axes along which these
+    were broadcast. Element types and the order of sums are as in
     `attn.stream_backward`. Time is `O(N M (D + E))`; nothing of size `N x M` is
     stored, except `d_bias` where it has that size.
 
@@ -227,6 +251,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     Attn_Arg<Attn_Rank4, "T[B, G, M, E!]">:$value,
     Attn_Arg<Optional<Attn_Rank3>, "T|sum[B~, G~, M~]">:$log_weight,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -236,6 +261,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
     Attn_Arg<Optional<Attn_Rank3>, "gradient of log_weight">:$d_log_weight,
     Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    Attn_Arg<Optional<Attn_Rank2>, "gradient of sink">:$d_sink,
     OptionalAttr<Attn_FiniteAttr>:$scale,
     OptionalAttr<Attn_MaskAttr>:$mask
   );
@@ -245,6 +271,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
         type($query) `,` type($key) `,` type($value) `)`
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
     `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
         type($d_output) (`,` type($d_lse)^)? `)`
@@ -252,6 +279,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
         type($d_query) `,` type($d_key) `,` type($d_value) `)`
     (`d_log_weight` `(` $d_log_weight^ `:` type($d_log_weight) `)`)?
     (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    (`d_sink` `(` $d_sink^ `:` type($d_sink) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let hasCanonicalizer = 1;
@@ -279,11 +307,12 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     d_keys_u[j]   = scale sum_i dS[i, (u, j)] query[i]
     d_values_u[j] = sum_i P[i, (u, j)] d_output[i]
     d_log_weight_u[j] = sum_i dS[i, (u, j)]    d_bias_u[i, j] = dS[i, (u, j)]
+    d_sink        = -sum_i exp(sink - lse[i]) delta[i]
     ```
 
     Scores are computed again, and nothing of size `N x M` is stored. Sums run
     over the query heads that share a key head, and over the axes along which a
-    log weight or a bias was broadcast. A row whose `lse` is `-inf` read nothing
+    log weight, a bias or a sink was broadcast. A row whose `lse` is `-inf` read nothing
     and passes nothing on.
 
     $shapes
@@ -321,6 +350,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Rank4>, "~T[B, G, m, E!]">:$values,
     Attn_Arg<Variadic<Attn_Rank3>, "", "as in `attn.stream`">:$log_weights,
     Attn_Arg<Variadic<Attn_Rank4>, "", "as in `attn.stream`">:$biases,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -330,6 +360,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Rank4>, "gradient of values">:$d_values,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of log_weights, or none">:$d_log_weights,
     Attn_Arg<Variadic<Attn_Rank4>, "gradient of biases, or none">:$d_biases,
+    Attn_Arg<Optional<Attn_Rank2>, "gradient of sink">:$d_sink,
     Attn_SourceArrayAttr:$sources,
     DefaultValuedAttr<I64Attr, "0">:$block,
     Attn_FiniteAttr:$scale,
@@ -337,6 +368,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();

@@ -47,6 +47,9 @@ public:
            llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
            bool hasLocalBias = false);
 
+  /// What every row has beside the sources; may be null.
+  void setSink(mlir::Value entry) { sink = entry; }
+
   /// The soft-max over the union of the sources, for blocks of `block` queries.
   /// `lse` may be null. Row 0 of the queries is row `firstRow` of `numRows`,
   /// where these are given.
@@ -61,10 +64,12 @@ public:
     mlir::Value output, lse, dOutput, dLse;
   };
   /// Where gradients go: those of keys and values for every source, of log
-  /// weights and biases for all that have one or for none.
+  /// weights and biases for all that have one or for none, and of the sink
+  /// unless that is null.
   struct Gradients {
     mlir::Value query;
     llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
+    mlir::Value sink = {};
   };
   /// The gradient of what `build` makes. Its results are in the order of
   /// `gradients`.
@@ -75,6 +80,7 @@ public:
 
 private:
   llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes;
+  mlir::Value sink;
   llvm::SmallVector<mlir::Attribute> attrs;
 };
 
@@ -87,6 +93,8 @@ void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
                                          bool narrowSummaries);
 /// Gradients of the soft-max patterns.
 void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
+/// The gradient of a sink, taken out of attn.stream_backward.
+void populateExpandSinkPatterns(mlir::RewritePatternSet &patterns);
 /// Every attn.stream_backward and attn.summarize_backward gets destinations of
 /// the type that sums are kept in, which are rounded behind it.
 void populateRoundGradientsPatterns(mlir::RewritePatternSet &patterns);

@@ -62,8 +62,10 @@ struct ExpandDenseBackward : OpRewritePattern<DenseBackwardOp> {
     StreamSources sources;
     sources.add(op.getKey(), op.getValue(), exprs.allRows(), op.getMaskOrNone(),
                 op.getLogWeight(), op.getBias());
+    sources.setSink(op.getSink());
     StreamSources::Gradients gradients = {
-        op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {}};
+        op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {},
+        op.getDSink()};
     if (op.getDLogWeight())
       gradients.logWeights.push_back(op.getDLogWeight());
     if (op.getDBias())

@@ -22,6 +22,7 @@ struct ExpandDense : OpRewritePattern<DenseOp> {
     StreamSources sources;
     sources.add(op.getKey(), op.getValue(), exprs.allRows(), op.getMaskOrNone(),
                 op.getLogWeight(), op.getBias());
+    sources.setSink(op.getSink());
     StreamOp stream =
         sources.build(rewriter, op.getLoc(), op.getQuery(), op.getOutput(),
                       op.getLse(), /*block=*/0, op.getScaleOrDefault());

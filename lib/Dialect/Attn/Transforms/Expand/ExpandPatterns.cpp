@@ -88,7 +88,7 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       resultTypes.push_back(init.getType());
   return StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
-      firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
+      sink, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
       builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr);
 }
@@ -102,11 +102,13 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
        {ArrayRef(gradients.keys), ArrayRef(gradients.values),
         ArrayRef(gradients.logWeights), ArrayRef(gradients.biases)})
     llvm::append_range(types, ValueRange(group).getTypes());
+  if (gradients.sink)
+    types.push_back(gradients.sink.getType());
   return StreamBackwardOp::create(
-      builder, loc, types, query, keys, values, logWeights, biases,
+      builder, loc, types, query, keys, values, logWeights, biases, sink,
       results.output, results.lse, results.dOutput, results.dLse,
       gradients.query, gradients.keys, gradients.values, gradients.logWeights,
-      gradients.biases, builder.getArrayAttr(attrs),
+      gradients.biases, gradients.sink, builder.getArrayAttr(attrs),
       builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       /*tiles=*/nullptr);
 }
@@ -126,6 +128,11 @@ template <typename... OpTys> static bool hasTokenMask(Operation *op) {
     return op && (op.getQueryMask() || op.getKeyMask());
   };
   return (hasMask(dyn_cast<OpTys>(op)) || ...);
+}
+
+static bool hasSinkGradient(Operation *op) {
+  auto backward = dyn_cast<StreamBackwardOp>(op);
+  return backward && backward.getDSink();
 }
 
 /// Whether `op` is an attn.quantize that kernels do not take as it is.
@@ -154,6 +161,10 @@ struct ExpandPatternsPass
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 
+    RewritePatternSet sinks(&getContext());
+    populateExpandSinkPatterns(sinks);
+    walkAndApplyPatterns(getOperation(), std::move(sinks));
+
     RewritePatternSet rounding(&getContext());
     populateRoundGradientsPatterns(rounding);
     walkAndApplyPatterns(getOperation(), std::move(rounding));
@@ -164,6 +175,7 @@ struct ExpandPatternsPass
       if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
                TreeScoreOp, DenseBackwardOp, FastMultipoleBackwardOp,
                FastMultipoleLinearBackwardOp>(op) &&
+          !hasSinkGradient(op) &&
           !hasTokenMask<LowRankOp, LowRankBackwardOp>(op) &&
           !isUnexpandedQuantize(op))
         return WalkResult::advance();

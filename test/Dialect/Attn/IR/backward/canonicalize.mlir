@@ -38,3 +38,17 @@ func.func @wanted_terms(%x: tensor<1x1x8x3xf32>, %l: tensor<1x1x8xf32>, %db: ten
       -> tensor<1x1x8x3xf32>, tensor<1x1x8x3xf32>, tensor<1x1x8x3xf32>, tensor<1x1x8x8xf32>
   return %r#3 : tensor<1x1x8x8xf32>
 }
+
+// -----
+
+// A sink is in lse: without a gradient of its own it is not read.
+// CHECK-LABEL: func @unused_sink(
+// CHECK: attn.dense_backward ins({{[^)]*}}) forward
+func.func @unused_sink(%q: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %s: tensor<1x4xf32>) -> tensor<2x4x8x16xf32> {
+  %r:3 = attn.dense_backward ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      sink(%s : tensor<1x4xf32>)
+      forward(%q, %l : tensor<2x4x8x16xf32>, tensor<2x4x8xf32>) gradient(%q : tensor<2x4x8x16xf32>)
+      outs(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      -> tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>
+  return %r#0 : tensor<2x4x8x16xf32>
+}

@@ -532,3 +532,15 @@ func.func @f(%q: memref<1x1x16x3xi32>, %k: memref<1x1x16x3xf32>, %v: memref<1x1x
       outs(%dq, %dk, %dv : memref<1x1x16x3xf32>, memref<1x1x16x3xf32>, memref<1x1x16x3xf32>) d_query_weights(%dqw : memref<1x2x4x3xf32>) d_key_weights(%dkw : memref<1x2x4x3xf32>) d_value_weights(%dvw : memref<1x2x4x3xf32>) {group = 4 : i64}
   return
 }
+
+// -----
+
+// A gradient is that of an operand.
+func.func @f(%q: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %s: tensor<1x4xf32>) {
+  // expected-error @below {{'attn.dense_backward' op expects sink beside d_sink}}
+  %r:4 = attn.dense_backward ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      forward(%q, %l : tensor<2x4x8x16xf32>, tensor<2x4x8xf32>) gradient(%q : tensor<2x4x8x16xf32>)
+      outs(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) d_sink(%s : tensor<1x4xf32>)
+      -> tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4xf32>
+  return
+}

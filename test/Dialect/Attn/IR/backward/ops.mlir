@@ -3,24 +3,24 @@
 // RUN: fovea-opt %s --emit-bytecode | fovea-opt | FileCheck %s
 
 // CHECK-LABEL: func @dense_everything(
-// CHECK: %{{[^ ]*}}:5 = attn.dense_backward ins(%{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} : tensor<2x4x8x16xbf16>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
-// CHECK-SAME: log_weight(%{{[^ ]*}} : tensor<1x1x12xf32>) bias(%{{[^ ]*}} : tensor<1x4x1x12xbf16>)
+// CHECK: %{{[^ ]*}}:6 = attn.dense_backward ins(%{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} : tensor<2x4x8x16xbf16>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
+// CHECK-SAME: log_weight(%{{[^ ]*}} : tensor<1x1x12xf32>) bias(%{{[^ ]*}} : tensor<1x4x1x12xbf16>) sink(%{{[^ ]*}} : tensor<2x1xf32>)
 // CHECK-SAME: forward(%{{[^ ]*}}, %{{[^ ]*}} : tensor<2x4x8x24xbf16>, tensor<2x4x8xf32>)
 // CHECK-SAME: gradient(%{{[^ ]*}}, %{{[^ ]*}} : tensor<2x4x8x24xbf16>, tensor<2x4x8xf32>)
 // CHECK-SAME: outs(%{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} : tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
-// CHECK-SAME: d_log_weight(%{{[^ ]*}} : tensor<1x1x12xf32>) d_bias(%{{[^ ]*}} : tensor<1x4x1x12xbf16>)
+// CHECK-SAME: d_log_weight(%{{[^ ]*}} : tensor<1x1x12xf32>) d_bias(%{{[^ ]*}} : tensor<1x4x1x12xbf16>) d_sink(%{{[^ ]*}} : tensor<2x1xf32>)
 // CHECK-SAME: {mask = #attn.mask<causal, window = 5>, scale = 1.250000e-01 : f64}
-// CHECK-SAME: -> tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>, tensor<1x1x12xf32>, tensor<1x4x1x12xbf16>
+// CHECK-SAME: -> tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>, tensor<1x1x12xf32>, tensor<1x4x1x12xbf16>, tensor<2x1xf32>
 func.func @dense_everything(%q: tensor<2x4x8x16xbf16>, %k: tensor<2x1x12x16xbf16>, %v: tensor<2x1x12x24xbf16>, %w: tensor<1x1x12xf32>,
-    %b: tensor<1x4x1x12xbf16>, %o: tensor<2x4x8x24xbf16>, %l: tensor<2x4x8xf32>, %dq: tensor<2x4x8x16xf32>) {
-  %r:5 = attn.dense_backward ins(%q, %k, %v : tensor<2x4x8x16xbf16>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
-      log_weight(%w : tensor<1x1x12xf32>) bias(%b : tensor<1x4x1x12xbf16>)
+    %b: tensor<1x4x1x12xbf16>, %o: tensor<2x4x8x24xbf16>, %l: tensor<2x4x8xf32>, %dq: tensor<2x4x8x16xf32>, %s: tensor<2x1xf32>) {
+  %r:6 = attn.dense_backward ins(%q, %k, %v : tensor<2x4x8x16xbf16>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
+      log_weight(%w : tensor<1x1x12xf32>) bias(%b : tensor<1x4x1x12xbf16>) sink(%s : tensor<2x1xf32>)
       forward(%o, %l : tensor<2x4x8x24xbf16>, tensor<2x4x8xf32>)
       gradient(%o, %l : tensor<2x4x8x24xbf16>, tensor<2x4x8xf32>)
       outs(%dq, %k, %v : tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>)
-      d_log_weight(%w : tensor<1x1x12xf32>) d_bias(%b : tensor<1x4x1x12xbf16>)
+      d_log_weight(%w : tensor<1x1x12xf32>) d_bias(%b : tensor<1x4x1x12xbf16>) d_sink(%s : tensor<2x1xf32>)
       {scale = 0.125 : f64, mask = #attn.mask<causal, window = 5>}
-      -> tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>, tensor<1x1x12xf32>, tensor<1x4x1x12xbf16>
+      -> tensor<2x4x8x16xf32>, tensor<2x1x12x16xbf16>, tensor<2x1x12x24xbf16>, tensor<1x1x12xf32>, tensor<1x4x1x12xbf16>, tensor<2x1xf32>
   return
 }
 
@@ -79,5 +79,21 @@ func.func @multipole_biases(%x: tensor<1x1x16x3xf32>, %w: tensor<1x2x4x3xf32>, %
       d_key_weights(%w : tensor<1x2x4x3xf32>) d_value_weights(%w : tensor<1x2x4x3xf32>) d_key_biases(%b : tensor<1x2x3xf32>)
       {group = 4 : i64, multiplicity = false}
       -> tensor<1x1x16x3xf32>, tensor<1x1x16x3xf32>, tensor<1x1x16x3xf32>, tensor<1x2x4x3xf32>, tensor<1x2x4x3xf32>, tensor<1x2x3xf32>
+  return
+}
+
+// The gradient of a sink.
+// CHECK-LABEL: func @stream_sink(
+// CHECK: attn.stream_backward query
+// CHECK: sink(%{{[^ ]*}} : tensor<1x4xf32>)
+// CHECK-NEXT: forward
+// CHECK-NEXT: outs({{.*}}) d_sink(%{{[^ ]*}} : tensor<1x4xf32>)
+func.func @stream_sink(%q: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %s: tensor<1x4xf32>) {
+  %r:4 = attn.stream_backward query(%q : tensor<2x4x8x16xf32>)
+      source(%q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      sink(%s : tensor<1x4xf32>)
+      forward(%q, %l : tensor<2x4x8x16xf32>, tensor<2x4x8xf32>) gradient(%q : tensor<2x4x8x16xf32>)
+      outs(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) d_sink(%s : tensor<1x4xf32>)
+      {scale = 0.5} -> tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4xf32>
   return
 }

@@ -32,7 +32,7 @@ module attributes {transform.with_named_sequence} {
 // -----
 
 func.func @shared_bias(%q: tensor<2x1x8x4xf32>, %b: tensor<1x1x8x8xf32>, %l: tensor<2x1x8xf32>) -> tensor<1x1x8x8xf32> {
-  // expected-error @below {{cannot be tiled with a gradient of a log weight or bias that batch entries share}}
+  // expected-error @below {{cannot be tiled with a gradient of a log weight, bias or sink that batch entries share}}
   // expected-error @below {{to tile operation}}
   // expected-error @below {{failed to generate tiling loops}}
   // expected-note @below {{when applied to this op}}

@@ -14,6 +14,28 @@ func.func @drop_zero_terms(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
 
 // -----
 
+// A sink of minus infinity takes nothing; one of zero does.
+// CHECK-LABEL: func @drop_sinks(
+// CHECK: attn.dense ins({{[^)]*}}) outs(
+// CHECK: attn.dense ins({{[^)]*}}) sink(
+// CHECK: attn.stream query
+// CHECK-NOT: sink
+// CHECK: return
+func.func @drop_sinks(%q: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) {
+  %none = arith.constant dense<0xFF800000> : tensor<1x2xf32>
+  %zero = arith.constant dense<0.0> : tensor<1x2xf32>
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      sink(%none : tensor<1x2xf32>) outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  %1 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      sink(%zero : tensor<1x2xf32>) outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  %2 = attn.stream query(%q : tensor<1x2x4x8xf32>) source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] sink(%none : tensor<1x2xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return %0, %1, %2 : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func @drop_zero_weight_keep_bias(
 // CHECK-SAME: %{{.*}}: tensor<1x2x4x8xf32>, %[[B:.*]]: tensor<1x2x4x4xf32>
 // CHECK: attn.dense ins({{[^)]*}}) bias(%[[B]] : tensor<1x2x4x4xf32>) outs({{.*}}, {{.*}}) {mask = #attn.mask<causal>, scale = 5.000000e-01 : f64}

@@ -33,6 +33,31 @@ func.func @dense(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: ten
   return %out : tensor<1x8x512x64xf32>
 }
 
+// CHECK-LABEL: func @dense_sink(
+// CHECK: attn.dense ins({{.*}}) sink(%{{.*}} : tensor<1x8xf32>) outs
+func.func @dense_sink(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: tensor<1x2x512x64xf32>, %s: tensor<1x8xf32>, %init: tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32> {
+    %sunk = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        sink(%s : tensor<1x8xf32>)
+        outs(%init : tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32>
+  return %sunk : tensor<1x8x512x64xf32>
+}
+
+// CHECK-LABEL: func @stream_sink(
+// CHECK: attn.stream query
+// CHECK: sink(%{{.*}} : tensor<1x4xf32>)
+// CHECK-NEXT: outs
+func.func @stream_sink(%q: tensor<2x4x64x16xf32>, %k: tensor<2x2x64x16xf32>, %v: tensor<2x2x64x16xf32>, %s: tensor<1x4xf32>,
+    %init: tensor<2x4x64x16xf32>, %ilse: tensor<2x4x64xf32>) -> (tensor<2x4x64x16xf32>, tensor<2x4x64xf32>) {
+    %out, %lse = attn.stream query(%q : tensor<2x4x64x16xf32>)
+        source(%k, %v : tensor<2x2x64x16xf32>, tensor<2x2x64x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, window = 16>
+        sink(%s : tensor<1x4xf32>)
+        outs(%init, %ilse : tensor<2x4x64x16xf32>, tensor<2x4x64xf32>)
+        {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>, tensor<2x4x64xf32>
+  return %out, %lse : tensor<2x4x64x16xf32>, tensor<2x4x64xf32>
+}
+
 // CHECK-LABEL: func @stream(
 // CHECK: attn.stream query
 // CHECK-COUNT-2: source(

@@ -6,7 +6,7 @@
 // CHECK-DAG: #[[$SIZE:.*]] = affine_map<(d0) -> (d0 * -24 + 64, 24)>
 // CHECK-DAG: #[[$HEAD:.*]] = affine_map<(d0) -> (d0 floordiv 4)>
 // CHECK-LABEL: func @dense_gqa(
-// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x64x16xf32>, %[[K:[^:]*]]: tensor<2x2x96x16xf32>, %[[V:[^:]*]]: tensor<2x2x96x4xf32>, %[[W:[^:]*]]: tensor<1x2x96xf32>, %[[B:[^:]*]]: tensor<2x1x64x96xf32>, %[[O:[^:]*]]: tensor<2x8x64x4xf32>, %[[L:[^:]*]]: tensor<2x8x64xf32>
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x64x16xf32>, %[[K:[^:]*]]: tensor<2x2x96x16xf32>, %[[V:[^:]*]]: tensor<2x2x96x4xf32>, %[[W:[^:]*]]: tensor<1x2x96xf32>, %[[B:[^:]*]]: tensor<2x1x64x96xf32>, %[[E:[^:]*]]: tensor<1x8xf32>, %[[O:[^:]*]]: tensor<2x8x64x4xf32>, %[[L:[^:]*]]: tensor<2x8x64xf32>
 // CHECK: scf.forall (%[[I:.*]], %[[H:.*]], %[[T:.*]]) in (2, 8, 3) shared_outs(%[[OO:.*]] = %[[O]], %[[LL:.*]] = %[[L]])
 // CHECK-DAG: %[[R:.*]] = affine.apply #[[$ROW]](%[[T]])
 // CHECK-DAG: %[[S:.*]] = affine.min #[[$SIZE]](%[[T]])
@@ -16,14 +16,15 @@
 // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[I]], %[[G]], 0, 0] [1, 1, 96, 4]
 // CHECK-DAG: %[[WT:.*]] = tensor.extract_slice %[[W]][0, %[[G]], 0] [1, 1, 96]
 // CHECK-DAG: %[[BT:.*]] = tensor.extract_slice %[[B]][%[[I]], 0, %[[R]], 0] [1, 1, %[[S]], 96]
+// CHECK-DAG: %[[ET:.*]] = tensor.extract_slice %[[E]][0, %[[H]]] [1, 1]
 // CHECK-DAG: %[[OT:.*]] = tensor.extract_slice %[[OO]][%[[I]], %[[H]], %[[R]], 0] [1, 1, %[[S]], 4]
 // CHECK-DAG: %[[LT:.*]] = tensor.extract_slice %[[LL]][%[[I]], %[[H]], %[[R]]] [1, 1, %[[S]]]
-// CHECK: %[[D:.*]]:2 = attn.dense ins(%[[QT]], %[[KT]], %[[VT]] : {{.*}}) log_weight(%[[WT]] : {{.*}}) bias(%[[BT]] : {{.*}}) outs(%[[OT]], %[[LT]] : {{.*}}) {scale = 5.000000e-01 : f64}
+// CHECK: %[[D:.*]]:2 = attn.dense ins(%[[QT]], %[[KT]], %[[VT]] : {{.*}}) log_weight(%[[WT]] : {{.*}}) bias(%[[BT]] : {{.*}}) sink(%[[ET]] : {{.*}}) outs(%[[OT]], %[[LT]] : {{.*}}) {scale = 5.000000e-01 : f64}
 // CHECK-DAG: tensor.parallel_insert_slice %[[D]]#0 into %[[OO]][%[[I]], %[[H]], %[[R]], 0] [1, 1, %[[S]], 4]
 // CHECK-DAG: tensor.parallel_insert_slice %[[D]]#1 into %[[LL]][%[[I]], %[[H]], %[[R]]] [1, 1, %[[S]]]
-func.func @dense_gqa(%q: tensor<2x8x64x16xf32>, %k: tensor<2x2x96x16xf32>, %v: tensor<2x2x96x4xf32>, %w: tensor<1x2x96xf32>, %b: tensor<2x1x64x96xf32>, %o: tensor<2x8x64x4xf32>, %l: tensor<2x8x64xf32>)
+func.func @dense_gqa(%q: tensor<2x8x64x16xf32>, %k: tensor<2x2x96x16xf32>, %v: tensor<2x2x96x4xf32>, %w: tensor<1x2x96xf32>, %b: tensor<2x1x64x96xf32>, %e: tensor<1x8xf32>, %o: tensor<2x8x64x4xf32>, %l: tensor<2x8x64xf32>)
     -> (tensor<2x8x64x4xf32>, tensor<2x8x64xf32>) {
-  %0, %1 = attn.dense ins(%q, %k, %v : tensor<2x8x64x16xf32>, tensor<2x2x96x16xf32>, tensor<2x2x96x4xf32>) log_weight(%w : tensor<1x2x96xf32>) bias(%b : tensor<2x1x64x96xf32>)
+  %0, %1 = attn.dense ins(%q, %k, %v : tensor<2x8x64x16xf32>, tensor<2x2x96x16xf32>, tensor<2x2x96x4xf32>) log_weight(%w : tensor<1x2x96xf32>) bias(%b : tensor<2x1x64x96xf32>) sink(%e : tensor<1x8xf32>)
       outs(%o, %l : tensor<2x8x64x4xf32>, tensor<2x8x64xf32>) {scale = 0.5} -> tensor<2x8x64x4xf32>, tensor<2x8x64xf32>
   return %0, %1 : tensor<2x8x64x4xf32>, tensor<2x8x64xf32>
 }

@@ -5,7 +5,7 @@
 
     model = Model(batch=8, context=256, width=128, heads=4, hidden=352, layers=2)
     text = loss_function(model)      # (tokens, targets, parameters, codebooks) -> mean cross entropy
-    text = logits_function(model)    # (tokens, parameters, codebooks) -> [B,N,256]
+    text = logits_function(model)    # (tokens, parameters, codebooks) -> [B,N,256], of compressed windows [B,vip,256]
 
 RMS norm, projections, causal attention (dense, fast multipole, over quantized keys or
 by convolutions), SiLU-gated MLP, each with a residual. Only the forward pass is written:
@@ -38,6 +38,11 @@ class Model:
     codes: int = 64
     # Convolutions of a head at most.
     bases: int = 8
+    # Of compressed windows: bytes at the end that are predicted, tokens of a segment
+    # before them, and the share of segments that are read token by token.
+    vip: int = 32
+    ratio: int = 8
+    share: float = 0.25
     element: str = "f32"
 
     @property
@@ -52,6 +57,11 @@ class Model:
             sizes.append(size)
             size *= 2
         return sizes
+
+    @property
+    def predicted(self):
+        """How many bytes of a window the loss is of, its last ones."""
+        return self.vip if self.attention == "compressed" else self.context
 
     def parameters(self):
         """Shapes by name, in the order of the arguments."""
@@ -78,7 +88,7 @@ class Model:
 class ModelWriter(Writer):
     def __init__(self, model):
         super().__init__(model.element)
-        self.model = model
+        self.model, self.rows = model, model.context
         # Of quantized keys: the commitment loss so far, and keys and codes.
         self.commitment, self.quantized = None, []
 
@@ -105,22 +115,17 @@ class ModelWriter(Writer):
             self.body("%s = arith.addf %i0, %i1 : $T", "linalg.yield %s : $T"),
         )  # fmt: skip
 
-    def row_sum(self, x, width, *lines):
-        """Sums over rows [B,N,width] of %t, which `lines` compute from %i0."""
-        m = self.model
-        return self.generic(
-            [(x, self.tensor(m.batch, m.context, width))], ["d0, d1, d2"],
-            self.tensor(m.batch, m.context), "d0, d1", REDUCED,
-            self.body(*lines, "%s = arith.addf %acc, %t : $T", "linalg.yield %s : $T"),
-            self.zeros(m.batch, m.context),
+    def rms_norm(self, x, gain, rows=None):
+        """Of [B,rows,F]."""
+        m, rows = self.model, rows or self.rows
+        t, column = self.tensor(m.batch, rows, m.width), self.tensor(m.batch, rows)
+        squares = self.generic(
+            [(x, t)], ["d0, d1, d2"], column, "d0, d1", REDUCED,
+            self.body("%t = arith.mulf %i0, %i0 : $T", "%s = arith.addf %acc, %t : $T", "linalg.yield %s : $T"),
+            self.zeros(m.batch, rows),
         )  # fmt: skip
-
-    def rms_norm(self, x, gain):
-        m = self.model
-        t = self.tensor(m.batch, m.context, m.width)
-        squares = self.row_sum(x, m.width, "%t = arith.mulf %i0, %i0 : $T")
         return self.generic(
-            [(x, t), (squares, self.tensor(m.batch, m.context)), (gain, self.tensor(m.width))],
+            [(x, t), (squares, column), (gain, self.tensor(m.width))],
             ["d0, d1, d2", "d0, d1", "d2"], t, "d0, d1, d2", ROWS,
             self.body(f"%share = arith.constant {1 / m.width:.17e} : $T", "%tiny = arith.constant 1.0e-6 : $T",
                       "%q = arith.mulf %i1, %share : $T", "%v = arith.addf %q, %tiny : $T",
@@ -241,7 +246,7 @@ class ModelWriter(Writer):
 
     def silu_gate(self, gate, up):
         m = self.model
-        t = self.tensor(m.batch, m.context, m.hidden)
+        t = self.tensor(m.batch, self.rows, m.hidden)
         return self.generic(
             [(gate, t), (up, t)], ["d0, d1, d2"] * 2, t, "d0, d1, d2", ROWS,
             self.body("%one = arith.constant 1.0 : $T", "%m = arith.negf %i0 : $T", "%e = math.exp %m : $T",
@@ -251,7 +256,7 @@ class ModelWriter(Writer):
 
     def layer(self, x, number):
         m = self.model
-        B, N, F, H, D = m.batch, m.context, m.width, m.heads, m.head_width
+        B, N, F, H, D = m.batch, self.rows, m.width, m.heads, m.head_width
         h = self.rms_norm(x, f"%g1_{number}")
         q, k, v = (
             self.split_heads(self.product(h, f"%w{name}_{number}", B, N, F, F), B, N, H, D)
@@ -274,7 +279,7 @@ class ModelWriter(Writer):
     def cross_entropy(self, logits, targets):
         """The mean over all tokens, [], of log(sum(exp(logits))) - logits[target]."""
         m = self.model
-        B, N = m.batch, m.context
+        B, N = m.batch, m.predicted
         t, column = self.tensor(B, N, BYTES), self.tensor(B, N)
         top = self.generic(
             [(logits, t)], ["d0, d1, d2"], column, "d0, d1", REDUCED,
@@ -311,9 +316,21 @@ def _arguments(model, *names):
     return arguments + [(name, tensor(*shape, element=model.element)) for name, shape in numbers.items()]
 
 
+def _writer(model):
+    if model.attention != "compressed":
+        return ModelWriter(model)
+    from compressed_model_builder import CompressedWriter
+
+    return CompressedWriter(model)
+
+
 def loss_function(model):
-    b = ModelWriter(model)
-    loss = b.cross_entropy(b.logits("%tokens"), "%targets")
+    b = _writer(model)
+    targets = b.op(
+        f"tensor.extract_slice %targets[0, {model.context - model.predicted}] [{model.batch}, {model.predicted}] [1, 1] : "
+        f"{tensor(model.batch, model.context, element='i32')} to {tensor(model.batch, model.predicted, element='i32')}"
+    )
+    loss = b.cross_entropy(b.logits("%tokens"), targets)
     results = [(loss, b.tensor())]
     if b.quantized:
         results += [(b.commitment, b.tensor()), *b.quantized]
@@ -321,7 +338,7 @@ def loss_function(model):
 
 
 def logits_function(model):
-    b = ModelWriter(model)
+    b = _writer(model)
     result = b.logits("%tokens")
-    type = b.tensor(model.batch, model.context, BYTES)
+    type = b.tensor(model.batch, model.predicted, BYTES)
     return b.function("logits", _arguments(model, "tokens"), [(result, type)])

@@ -7,6 +7,7 @@
     PYTHONPATH=build/python python examples/train_language_model.py --attention multipole --context 512
     PYTHONPATH=build/python python examples/train_language_model.py --attention vq
     PYTHONPATH=build/python python examples/train_language_model.py --attention conv
+    PYTHONPATH=build/python python examples/train_language_model.py --attention compressed
     PYTHONPATH=build/python python examples/train_language_model.py --check-gradients
 
 The model is written as IR (language_model_builder.py); Fovea compiles its loss and,
@@ -209,15 +210,18 @@ def plot_text(steps, curves, width=64, height=14):
 
 def sample(model, parameters, books, start, count, temperature, seed, target):
     """Continues `start`. The whole window runs for every byte: what comes after a
-    position does not change it, so bytes that are not known yet are zeros."""
+    position does not change it, so bytes that are not known yet are zeros. Compressed
+    windows end with what is known, behind zeros."""
     model = replace(model, batch=1)
     kernel = fovea.compile(logits_function(model), target=target)
     rng, text = np.random.default_rng(seed), list(start)
     for _ in range(count):
         window = text[-model.context :]
         tokens = np.zeros((1, model.context), np.int32)
-        tokens[0, : len(window)] = window
-        scores = kernel(tokens, *parameters.views, *books.arrays)[0, len(window) - 1].astype(np.float64) / temperature
+        first = model.context - len(window) if model.predicted < model.context else 0
+        tokens[0, first : first + len(window)] = window
+        last = min(first + len(window), model.predicted) - 1
+        scores = kernel(tokens, *parameters.views, *books.arrays)[0, last].astype(np.float64) / temperature
         chances = np.exp(scores - scores.max())
         text.append(int(rng.choice(BYTES, p=chances / chances.sum())))
     return bytes(text).decode("utf-8", errors="replace")
@@ -231,7 +235,7 @@ def check_gradients(model, seed, target):
     each parameter, and that of the target in f32 against the one in f64. What goes
     straight through quantized keys is no derivative, so there the second alone."""
     model = replace(model, batch=2, context=29, width=16, heads=2, hidden=24, group=4, rank=2, codes=8,
-                    bases=3, element="f64")  # fmt: skip
+                    bases=3, vip=5, ratio=4, element="f64")  # fmt: skip
     parameters = Parameters(model, seed, np.float64)
     rng = np.random.default_rng(seed)
     parameters.flat += 0.1 * rng.standard_normal(parameters.flat.shape)
@@ -324,7 +328,7 @@ def train(model, arguments):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--attention", choices=("dense", "multipole", "vq", "conv"), default="dense")
+    parser.add_argument("--attention", choices=("dense", "multipole", "vq", "conv", "compressed"), default="dense")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=256)
@@ -359,6 +363,9 @@ def main():
     hidden = arguments.hidden or arguments.width * 11 // 4
     model = Model(arguments.batch, arguments.context, arguments.width, arguments.heads, hidden,
                   arguments.layers, arguments.attention)  # fmt: skip
+    memory = model.context - model.predicted
+    if model.predicted < model.context and (memory < model.ratio or memory % model.ratio):
+        raise SystemExit(f"--context: found {model.context}, needed {model.vip} and a multiple of {model.ratio}")
     if arguments.check_gradients:
         sys.exit(0 if check_gradients(model, arguments.seed, arguments.target) else 1)
     train(model, arguments)

@@ -25,16 +25,27 @@ void Call::addToKey(const void *data, size_t size) {
   key.append(StringRef(static_cast<const char *>(data), size));
 }
 
-void Call::addToKey(const attn::OperandSpec *spec, ElementType type,
-                    ArrayRef<int64_t> shape) {
-  addToKey(char(type));
-  addToKey(char(shape.size()));
-  for (auto [dim, extent] : enumerate(shape)) {
-    bool isOpen = mayBeOpen(spec, shape, dim);
-    addToKey(isOpen ? kDynamicExtent : extent);
-    if (isOpen)
-      lengths.push_back(extent);
-  }
+template <typename T>
+static void addNumber(SmallVectorImpl<char> &key, T value) {
+  const char *bytes = reinterpret_cast<const char *>(&value);
+  key.append(bytes, bytes + sizeof(value));
+}
+
+void Call::addShapes(SmallVectorImpl<char> &complete, bool isOpen) const {
+  auto add = [&](const attn::OperandSpec *spec, ElementType type,
+                 ArrayRef<int64_t> shape) {
+    addNumber(complete, char(type));
+    addNumber(complete, char(shape.size()));
+    for (auto [dim, extent] : enumerate(shape))
+      addNumber(complete, isOpen && mayBeOpen(spec, shape, dim) ? kDynamicExtent
+                                                                : extent);
+  };
+  for (auto [argument, spec] : zip_equal(arguments, argumentSpecs))
+    add(spec, argument.elementType, argument.shape);
+  for (const Computed &computed : computedValues)
+    add(computed.spec, computed.elementType, computed.shape);
+  for (const Destination &destination : destinations)
+    add(destination.spec, destination.elementType, destination.shape);
 }
 
 bool Call::mayBeOpen(const attn::OperandSpec *spec, ArrayRef<int64_t> shape,
@@ -58,9 +69,9 @@ int64_t Call::getLength(StringRef symbol) const {
   return kDynamicExtent;
 }
 
-Call::Call(StringRef op, Target target, const ResultMemory &memory)
-    : op(op), contract(attn::findContract(("attn." + op).str())),
-      target(target), memory(memory) {
+Call::Call(StringRef op, const attn::Contract *contract, Target target,
+           const ResultMemory &memory)
+    : op(op), contract(contract), target(target), memory(memory) {
   // What no text begins with that compiles.
   key += '\1';
   key += op;
@@ -83,15 +94,16 @@ const attn::OperandSpec *Call::getSpec(unsigned group, unsigned index) const {
 
 unsigned Call::addArgument(const Argument &argument,
                            const attn::OperandSpec *spec) {
-  addToKey(spec, argument.elementType, argument.shape);
   addToKey(takesStrides(argument));
   arguments.push_back(argument);
   argumentSpecs.push_back(spec);
   return arguments.size() - 1;
 }
 
-unsigned Call::addArgument(const Argument &argument) {
-  return addArgument(argument, /*spec=*/nullptr);
+unsigned Call::addArgument(const Argument &argument, StringRef reader,
+                           StringRef name) {
+  return addArgument(argument,
+                     attn::findContract(("attn." + reader).str())->find(name));
 }
 
 void Call::operand(ArrayRef<Argument> given) {
@@ -121,12 +133,12 @@ void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
                     ArrayRef<int32_t> ofProducer) {
   key += producer;
   addToKey(inputs.data(), inputs.size() * sizeof(unsigned));
-  addToKey(/*spec=*/nullptr, type, shape);
+  const attn::OperandSpec *spec = getSpec(segments.size());
   segments.push_back(1);
   values.push_back(~int(computedValues.size()));
   computedValues.push_back({producer.str(), SmallVector<unsigned, 2>(inputs),
                             type, Shape(shape),
-                            SmallVector<int32_t, 5>(ofProducer)});
+                            SmallVector<int32_t, 5>(ofProducer), spec});
 }
 
 void Call::attribute(StringLiteral name, AttributeValue value) {
@@ -163,7 +175,6 @@ void Call::addDestination(const attn::OperandSpec *spec, Checker &check,
   destination.buffer =
       getPlace(check, memory, place.value_or(numResults), type, shape, target);
   ++numResults;
-  addToKey(spec, type, shape);
   destinations.push_back(std::move(destination));
 }
 
@@ -197,7 +208,6 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
       check.writable(argument);
       destination.buffer = argument;
       destination.isUpdated = true;
-      addToKey(spec, argument.elementType, argument.shape);
     } else {
       destination.from = addArgument(argument, spec);
       destination.buffer =
@@ -271,9 +281,7 @@ Expected<Kernel> Call::getKernel(const CompileOptions &options,
                     ? takesStrides(*destination.buffer) ? 's' : 'b'
                     : 'r';
   complete += char(isOpen);
-  if (!isOpen)
-    complete += StringRef(reinterpret_cast<const char *>(lengths.data()),
-                          lengths.size() * sizeof(int64_t));
+  addShapes(complete, isOpen);
   Expected<Kernel> kernel = KernelCache::getGlobal().getOrCompile(
       complete, options, [&]() -> Expected<Kernel> {
         if (Error error = checkShapes())

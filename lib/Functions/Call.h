@@ -49,12 +49,18 @@ using AttributeValue =
                  attn::RowMask, attn::RopeStyle, llvm::SmallVector<double>>;
 
 /// A function that is one operation of the dialect, and its arguments. What is
-/// added makes a key; IR is built only for a key without a kernel. The key has
-/// lengths apart: a kernel may leave them open (see Shapes.h).
+/// added makes a key, and shapes complete it; IR is built only for a key
+/// without a kernel. A kernel may leave lengths open (see Shapes.h).
 class Call {
 public:
   /// `op` is the operation without its "attn.". Results go to `memory`.
-  Call(llvm::StringRef op, Target target, const ResultMemory &memory = {});
+  Call(llvm::StringRef op, Target target, const ResultMemory &memory = {})
+      : Call(op, attn::findContract(("attn." + op).str()), target, memory) {}
+  /// A function with a body, which declares its arguments and results as
+  /// operations do.
+  Call(const attn::Contract &contract, Target target,
+       const ResultMemory &memory)
+      : Call(contract.getOperation(), &contract, target, memory) {}
 
   // Operands, in the order in which the operation declares them.
 
@@ -63,8 +69,10 @@ public:
   void operandIf(const std::optional<Argument> &argument);
   /// An operand for each argument.
   void operands(std::initializer_list<Argument> arguments);
-  /// Adds `argument` without making it an operand, and returns its number.
-  unsigned addArgument(const Argument &argument);
+  /// Adds `argument`, which is not an operand but what the operation `reader`
+  /// declares as `name`, and returns its number.
+  unsigned addArgument(const Argument &argument, llvm::StringRef reader,
+                       llvm::StringRef name);
   void operand(unsigned argument);
   /// An operand that the operation `producer` makes of arguments; `segments`
   /// tells which of its operands there are, its destinations behind the others.
@@ -129,6 +137,9 @@ public:
   void setBody(Body function) { body = std::move(function); }
 
 private:
+  Call(llvm::StringRef op, const attn::Contract *contract, Target target,
+       const ResultMemory &memory);
+
   template <typename Result, size_t... indices>
   static Result toMembers(llvm::MutableArrayRef<OwnedTensor> results,
                           std::index_sequence<indices...>) {
@@ -155,6 +166,8 @@ private:
     ElementType elementType;
     Shape shape;
     llvm::SmallVector<int32_t, 5> segments;
+    /// What the operation that reads it declares of it.
+    const attn::OperandSpec *spec;
   };
   struct Attribute {
     llvm::StringLiteral name;
@@ -189,10 +202,15 @@ private:
                  size_t dim) const;
   /// The extent of the first argument that has the letter `symbol`.
   int64_t getLength(llvm::StringRef symbol) const;
-  /// The extents of `destination` that its type leaves open.
-  llvm::SmallVector<mlir::Value>
-  getOpenExtents(mlir::OpBuilder &builder, const Destination &destination,
-                 mlir::RankedTensorType type, mlir::ValueRange arguments) const;
+  /// The type of an array, whose lengths are open if `isOpen`.
+  mlir::RankedTensorType getType(mlir::MLIRContext *context, bool isOpen,
+                                 const attn::OperandSpec *spec,
+                                 ElementType elementType,
+                                 llvm::ArrayRef<int64_t> shape) const;
+  /// A tensor of that type, whose open extents are those of `arguments`.
+  mlir::Value makeEmpty(mlir::OpBuilder &builder, mlir::RankedTensorType type,
+                        const attn::OperandSpec *spec,
+                        mlir::ValueRange arguments) const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
   /// Fails where the results in `written` lie in what is read, arguments and
@@ -206,6 +224,7 @@ private:
   llvm::Expected<Kernel> compileFunction(const CompileOptions &options,
                                          bool isOpen) const;
   llvm::SmallVector<mlir::Value> buildBody(mlir::OpBuilder &builder,
+                                           bool isOpen,
                                            mlir::ValueRange arguments,
                                            mlir::ValueRange inits) const;
   /// Runs `kernel` on the arguments, those in `more` and the destinations.
@@ -225,8 +244,9 @@ private:
                   "padding is no part of a value");
     addToKey(&value, sizeof(value));
   }
-  void addToKey(const attn::OperandSpec *spec, ElementType type,
-                llvm::ArrayRef<int64_t> shape);
+  /// Types and shapes, those lengths left out that a kernel leaves open if
+  /// `isOpen`: which those are depends on all arguments.
+  void addShapes(llvm::SmallVectorImpl<char> &key, bool isOpen) const;
 
   std::string op;
   const attn::Contract *contract;
@@ -235,8 +255,6 @@ private:
   unsigned numResults = 0;
   Body body;
   llvm::SmallString<512> key;
-  /// The extents that a kernel may leave open, in the order of the key.
-  llvm::SmallVector<int64_t, 24> lengths;
   llvm::SmallVector<Argument, 6> arguments;
   llvm::SmallVector<const attn::OperandSpec *, 6> argumentSpecs;
   /// Of all operands, by the number of the argument, or ~number if computed.

@@ -115,7 +115,40 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
   return b.create(state);
 }
 
-SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
+RankedTensorType Call::getType(MLIRContext *context, bool isOpen,
+                               const attn::OperandSpec *spec,
+                               ElementType elementType,
+                               ArrayRef<int64_t> shape) const {
+  Shape open(shape);
+  for (auto [dim, extent] : llvm::enumerate(open))
+    if (isOpen && mayBeOpen(spec, shape, dim))
+      extent = ShapedType::kDynamic;
+  return RankedTensorType::get(open, convertType(context, elementType));
+}
+
+Value Call::makeEmpty(OpBuilder &b, RankedTensorType type,
+                      const attn::OperandSpec *spec, ValueRange given) const {
+  auto find = [&](StringRef symbol) -> Value {
+    for (auto [argument, argumentSpec] :
+         llvm::zip_equal(given, argumentSpecs)) {
+      auto argumentType = cast<RankedTensorType>(argument.getType());
+      for (auto [dim, declared] :
+           llvm::enumerate(argumentSpec ? ArrayRef(argumentSpec->extents)
+                                        : ArrayRef<attn::ExtentSpec>()))
+        if (declared.symbol == symbol && argumentType.isDynamicDim(dim))
+          return tensor::DimOp::create(b, b.getUnknownLoc(), argument, dim);
+    }
+    llvm_unreachable("a length that no argument has");
+  };
+  SmallVector<Value> extents;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(extent))
+      extents.push_back(find(spec->extents[dim].symbol));
+  return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
+}
+
+SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
+                                   ValueRange functionArguments,
                                    ValueRange inits) const {
   if (body)
     return body(b, functionArguments, inits);
@@ -129,9 +162,9 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
     SmallVector<Value> inputs;
     for (unsigned input : computed.inputs)
       inputs.push_back(functionArguments[input]);
-    Value init = tensor::EmptyOp::create(
-        b, b.getUnknownLoc(), computed.shape,
-        convertType(b.getContext(), computed.elementType));
+    RankedTensorType type = getType(b.getContext(), isOpen, computed.spec,
+                                    computed.elementType, computed.shape);
+    Value init = makeEmpty(b, type, computed.spec, functionArguments);
     operands.push_back(
         buildOp(b, computed.producer, inputs, computed.segments, init, {})
             ->getResult(0));
@@ -146,27 +179,6 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, ValueRange functionArguments,
       buildOp(b, op, operands, sizes, inits, named)->getResults());
 }
 
-SmallVector<Value> Call::getOpenExtents(OpBuilder &b,
-                                        const Destination &destination,
-                                        RankedTensorType type,
-                                        ValueRange given) const {
-  auto find = [&](StringRef symbol) -> Value {
-    for (auto [argument, spec] : llvm::zip_equal(given, argumentSpecs)) {
-      auto argumentType = cast<RankedTensorType>(argument.getType());
-      for (auto [dim, declared] : llvm::enumerate(
-               spec ? ArrayRef(spec->extents) : ArrayRef<attn::ExtentSpec>()))
-        if (declared.symbol == symbol && argumentType.isDynamicDim(dim))
-          return tensor::DimOp::create(b, b.getUnknownLoc(), argument, dim);
-    }
-    llvm_unreachable("a length of results that no operand has");
-  };
-  SmallVector<Value> extents;
-  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
-    if (ShapedType::isDynamic(extent))
-      extents.push_back(find(destination.spec->extents[dim].symbol));
-  return extents;
-}
-
 llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
                                              bool isOpen) const {
   MLIRContext context(MLIRContext::Threading::DISABLED);
@@ -178,24 +190,17 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, loc);
   b.setInsertionPointToEnd(module->getBody());
 
-  auto getType = [&](const attn::OperandSpec *spec, ElementType elementType,
-                     ArrayRef<int64_t> shape) {
-    Shape open(shape);
-    for (auto [dim, extent] : llvm::enumerate(open))
-      if (isOpen && mayBeOpen(spec, shape, dim))
-        extent = ShapedType::kDynamic;
-    return RankedTensorType::get(open, convertType(&context, elementType));
-  };
   SmallVector<Type> types, returnedTypes;
   SmallVector<Location> locations;
   for (auto [argument, spec] : llvm::zip_equal(arguments, argumentSpecs)) {
-    types.push_back(getType(spec, argument.elementType, argument.shape));
+    types.push_back(
+        getType(&context, isOpen, spec, argument.elementType, argument.shape));
     locations.push_back(getLocation(&context, argument.name));
   }
   SmallVector<RankedTensorType> destinationTypes;
   for (const Destination &destination : destinations) {
-    RankedTensorType type =
-        getType(destination.spec, destination.elementType, destination.shape);
+    RankedTensorType type = getType(&context, isOpen, destination.spec,
+                                    destination.elementType, destination.shape);
     destinationTypes.push_back(type);
     if (!isInBuffer(destination)) {
       returnedTypes.push_back(type);
@@ -234,13 +239,12 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
       inits.push_back(bufferization::ToTensorOp::create(
           b, loc, type, memory, /*restrict=*/true, /*writable=*/true));
     else
-      inits.push_back(tensor::EmptyOp::create(
-          b, loc, type, getOpenExtents(b, destination, type, given)));
+      inits.push_back(makeEmpty(b, type, destination.spec, given));
   }
   SmallVector<Value> returned;
   buffer = buffers.begin();
   for (auto [destination, result] :
-       llvm::zip_equal(destinations, buildBody(b, given, inits))) {
+       llvm::zip_equal(destinations, buildBody(b, isOpen, given, inits))) {
     if (!isInBuffer(destination)) {
       returned.push_back(result);
       continue;

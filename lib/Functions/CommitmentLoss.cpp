@@ -21,22 +21,40 @@ using namespace fovea;
 using namespace fovea::functions;
 using utils::IteratorType;
 
+static const attn::Contract &getContract() {
+  static const attn::Contract contract("commitment_loss",
+                                       "k: T[B, G, N, D]\n"
+                                       "k_hat: T[B, G, N, D]\n"
+                                       "mask?: [B, N]\n"
+                                       "loss: sum[]");
+  return contract;
+}
+
+static const attn::Contract &getBackwardContract() {
+  static const attn::Contract contract("commitment_loss_backward",
+                                       "k: T[B, G, N, D]\n"
+                                       "k_hat: T[B, G, N, D]\n"
+                                       "d_loss: sum[]\n"
+                                       "mask?: [B, N]\n"
+                                       "d_k: T[B, G, N, D]");
+  return contract;
+}
+
 /// k [B,G,N,D] and codewords like it, checked and added.
 static Argument addKeys(Call &call, Checker &check, const TensorRef &k,
                         const TensorRef &kHat) {
   Argument keys = check.tensor("k", k, 4, "[B,G,N,D]");
   if (llvm::is_contained(keys.shape, 0))
     check.fail("k: found shape " + toList(keys.shape) + ", needed keys");
-  call.addArgument(keys);
-  call.addArgument(check.like("k_hat", kHat, keys.elementType, keys.shape));
+  call.operands(
+      {keys, check.like("k_hat", kHat, keys.elementType, keys.shape)});
   return keys;
 }
 
 static TokenMask addMask(Call &call, Checker &check, const Argument &keys,
                          const TokenOptions &tokens, Target target) {
   TokenMask mask(check, tokens, keys.shape[0], keys.shape[2], target);
-  if (mask.get())
-    call.addArgument(*mask.get());
+  call.operandIf(mask.get());
   return mask;
 }
 
@@ -84,17 +102,28 @@ addUp(ImplicitLocOpBuilder &b, ValueRange inputs, Value init,
       .getResult(0);
 }
 
+/// The product of the extents `dims` of `array`.
+static Value countElements(ImplicitLocOpBuilder &b, Value array,
+                           llvm::ArrayRef<int64_t> dims, Type state) {
+  Value count = arith::ConstantIndexOp::create(b, 1);
+  for (int64_t dim : dims)
+    count =
+        arith::MulIOp::create(b, count, tensor::DimOp::create(b, array, dim));
+  return arith::SIToFPOp::create(
+      b, state, arith::IndexCastOp::create(b, b.getI64Type(), count));
+}
+
 /// How many keys have a codeword, at least 1: of a `mask`, or all.
-static Value countKeys(ImplicitLocOpBuilder &b, const Argument &keys,
-                       Value mask, Type state) {
-  double numHeads = double(keys.shape[1]);
+static Value countKeys(ImplicitLocOpBuilder &b, Value keys, Value mask,
+                       Type state) {
   if (!mask)
-    return getNumber(b, state,
-                     double(keys.shape[0]) * numHeads * double(keys.shape[2]));
+    return countElements(b, keys, {0, 1, 2}, state);
   Value one = getNumber(b, state, 1.0), none = getNumber(b, state, 0.0);
   // Of each batch entry first: numbers stay small enough to be exact.
   Value counts = addUp(
-      b, mask, tensor::EmptyOp::create(b, keys.shape[0], state),
+      b, mask,
+      tensor::EmptyOp::create(b, tensor::getMixedSize(b, b.getLoc(), keys, 0),
+                              state),
       /*numParallel=*/1, [&](ImplicitLocOpBuilder &inner, ValueRange present) {
         return arith::SelectOp::create(inner, present[0], one, none);
       });
@@ -103,7 +132,7 @@ static Value countKeys(ImplicitLocOpBuilder &b, const Argument &keys,
       /*numParallel=*/0,
       [](ImplicitLocOpBuilder &, ValueRange count) { return count[0]; });
   Value total = arith::MulFOp::create(b, tensor::ExtractOp::create(b, count),
-                                      getNumber(b, state, numHeads));
+                                      countElements(b, keys, 1, state));
   return arith::MaximumFOp::create(b, total, one);
 }
 
@@ -111,15 +140,17 @@ llvm::Expected<OwnedTensor>
 fovea::commitment_loss(const TensorRef &k, const TensorRef &kHat, Target target,
                        const TokenOptions &tokens, const ResultMemory &out) {
   Checker check;
-  Call call("commitment_loss", target, out);
+  Call call(getContract(), target, out);
   Argument keys = addKeys(call, check, k, kHat);
   TokenMask mask = addMask(call, check, keys, tokens, target);
   call.result(check, "loss", getStateType(keys.elementType), {});
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
     Type state = cast<RankedTensorType>(inits[0].getType()).getElementType();
-    Value rows = tensor::EmptyOp::create(
-        b, llvm::ArrayRef(keys.shape).drop_back(), state);
+    SmallVector<OpFoldResult> sizes =
+        tensor::getMixedSizes(b, b.getLoc(), arguments[0]);
+    Value rows =
+        tensor::EmptyOp::create(b, llvm::ArrayRef(sizes).drop_back(), state);
     // The sum of each row first: sums of sums are more accurate.
     rows = addUp(b, arguments.take_front(2), rows, /*numParallel=*/3,
                  [&](ImplicitLocOpBuilder &inner, ValueRange pair) -> Value {
@@ -131,8 +162,9 @@ fovea::commitment_loss(const TensorRef &k, const TensorRef &kHat, Target target,
     Value sum = addUp(
         b, rows, inits[0], /*numParallel=*/0,
         [](ImplicitLocOpBuilder &, ValueRange row) -> Value { return row[0]; });
-    Value mean = arith::DivFOp::create(b, tensor::ExtractOp::create(b, sum),
-                                       countKeys(b, keys, present, state));
+    Value mean =
+        arith::DivFOp::create(b, tensor::ExtractOp::create(b, sum),
+                              countKeys(b, arguments[0], present, state));
     Value loss = tensor::FromElementsOp::create(b, inits[0].getType(), mean);
     return SmallVector<Value>{loss};
   });
@@ -143,17 +175,17 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss_backward(
     double dLoss, const TensorRef &k, const TensorRef &kHat, Target target,
     const TokenOptions &tokens, const ResultMemory &out) {
   Checker check;
-  Call call("commitment_loss_backward", target, out);
+  Call call(getBackwardContract(), target, out);
   Argument keys = addKeys(call, check, k, kHat);
   check.number("d_loss", dLoss);
   // An argument: another number is no other kernel.
   ElementType state = getStateType(keys.elementType);
   float narrow = float(dLoss);
-  call.addArgument(Argument("d_loss", {state == ElementType::F64
-                                           ? static_cast<void *>(&dLoss)
-                                           : static_cast<void *>(&narrow),
-                                       state,
-                                       {}}));
+  call.operand(Argument("d_loss", {state == ElementType::F64
+                                       ? static_cast<void *>(&dLoss)
+                                       : static_cast<void *>(&narrow),
+                                   state,
+                                   {}}));
   TokenMask mask = addMask(call, check, keys, tokens, target);
   call.result(check, "d_k", keys.elementType, keys.shape);
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
@@ -161,8 +193,9 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss_backward(
     auto type = cast<RankedTensorType>(inits[0].getType());
     Type stateType = functions::convertType(b.getContext(), state);
     Value present = mask.get() ? arguments[3] : Value();
-    Value share = arith::DivFOp::create(b, getNumber(b, stateType, 2.0),
-                                        countKeys(b, keys, present, stateType));
+    Value share =
+        arith::DivFOp::create(b, getNumber(b, stateType, 2.0),
+                              countKeys(b, arguments[0], present, stateType));
     Value factor = arith::MulFOp::create(
         b, share, tensor::ExtractOp::create(b, arguments[2]));
     SmallVector<AffineMap> maps(3, b.getMultiDimIdentityMap(4));

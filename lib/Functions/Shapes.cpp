@@ -20,7 +20,16 @@ void fovea::setShapes(Shapes chosen) { shapes = chosen; }
 Shapes fovea::getShapes() { return shapes; }
 
 /// Operations whose kernels for all lengths are as fast as others.
-static constexpr StringLiteral kOpenOperations[] = {"dense", "dense_backward"};
+static constexpr StringLiteral kOpenOperations[] = {"codebook_update",
+                                                    "commitment_loss",
+                                                    "commitment_loss_backward",
+                                                    "dense",
+                                                    "dense_backward",
+                                                    "quantize",
+                                                    "rope",
+                                                    "rope_backward",
+                                                    "vq",
+                                                    "vq_backward"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
   return shapes != Shapes::Static &&

@@ -67,22 +67,22 @@ VQArguments functions::checkVQArguments(Checker &check,
 }
 
 void functions::addVQInputs(Call &call, const VQArguments &arguments) {
-  unsigned q = call.addArgument(arguments.q), k = call.addArgument(arguments.k);
-  unsigned v = call.addArgument(arguments.v),
-           words = call.addArgument(arguments.codebook);
-  call.operand(q);
+  call.operand(arguments.q);
   if (arguments.keysAreCodes()) {
-    call.operand(k);
+    call.operands({arguments.k, arguments.v, arguments.codebook});
   } else {
-    SmallVector<unsigned> inputs = {k, words};
-    if (const std::optional<Argument> &mask = arguments.mask.get())
-      inputs.push_back(call.addArgument(*mask));
+    const std::optional<Argument> &mask = arguments.mask.get();
+    SmallVector<unsigned> inputs = {
+        call.addArgument(arguments.k, "quantize", "key"),
+        call.addArgument(arguments.codebook, "quantize", "codebook")};
+    if (mask)
+      inputs.push_back(call.addArgument(*mask, "quantize", "mask"));
     call.computed("quantize", inputs, ElementType::I32,
                   ArrayRef(arguments.v.shape).take_front(3),
-                  {1, 1, arguments.mask.get() ? 1 : 0, 1, 0});
+                  {1, 1, mask ? 1 : 0, 1, 0});
+    call.operand(arguments.v);
+    call.operand(inputs[1]);
   }
-  call.operand(v);
-  call.operand(words);
   call.operandIf(arguments.bias);
 }
 

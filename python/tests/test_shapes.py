@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from conftest import check, make, near, refused
+from shape_cases import CASES, Tokens
 
 import fovea
 from fovea import _fovea, reference
@@ -90,6 +91,15 @@ def test_gradients_of_many_lengths_compile_once():
         expected = reference.dense_backward(d_out, q, k, v, out, lse)
         for one, other in zip(found, expected, strict=True):
             near(one, other, "float32")
+    assert compilations.count == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_functions_compile_once_for_a_hundred_lengths(case):
+    compilations = Compilations()
+    for index in range(100):
+        function, arguments, options = case(Tokens("float32", B=2 + index % 2, N=1 + index))
+        function(*arguments, **options)
     assert compilations.count == 1
 
 

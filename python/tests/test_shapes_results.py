@@ -7,6 +7,8 @@
 import numpy as np
 import pytest
 from conftest import TYPES, check, make, near
+from shape_cases import CASES, NEED_TOKENS, Tokens
+from test_strides import leaves
 
 import fovea
 from fovea import reference
@@ -105,3 +107,23 @@ def test_dense_backward(type, mask):
             continue
         for one, other in zip(found, expected, strict=True):
             near(one, other, type)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", CASES)
+def test_functions(case, type):
+    """None, one, and around blocks of 8 tokens and tiles of 64 queries."""
+    for number, N in enumerate([0, 1, 9, 64, 133, 300]):
+        if N == 0 and case in NEED_TOKENS:
+            continue
+
+        def run(shapes, N=N, B=1 + number % 2):
+            fovea.set_shapes(shapes)
+            function, arguments, options = case(Tokens(type, B=B, N=N))
+            results = function(*arguments, **options)
+            # Some are updated where they lie.
+            return leaves(results) + leaves(arguments)
+
+        for one, other in zip(run("dynamic"), run("static"), strict=True):
+            assert one.dtype == other.dtype
+            assert np.array_equal(one, other, equal_nan=True)

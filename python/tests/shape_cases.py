@@ -1,0 +1,155 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls of functions whose kernels are for all lengths, with any number of sequences and tokens."""
+
+import numpy as np
+from conftest import TYPES, make
+
+import fovea
+
+H, G, D, E, S, BLOCK = 4, 2, 16, 9, 7, 8
+
+
+class Tokens:
+    """Arrays for B sequences of N tokens, which no other function has computed."""
+
+    def __init__(self, type, B, N):
+        self.B, self.N = B, N
+        self.type = TYPES[type]
+        self.state = np.dtype(np.float64 if type == "float64" else np.float32)
+        self.rng = np.random.default_rng(N)
+        self.q, self.k, self.v = make(type, B=B, H=H, G=G, N=N, D=D, E=E, seed=N)
+        self.codebook = self.data(G, S, D)
+        self.codes = self.rng.integers(0, S, (B, G, N)).astype(np.int32)
+        self.mask = self.rng.random((B, N)) < 0.7
+
+    def data(self, *shape):
+        return self.rng.standard_normal(shape).astype(self.type)
+
+    def sums(self, *shape):
+        return self.rng.standard_normal(shape).astype(self.state)
+
+    def vq_state(self):
+        B = self.B
+        return fovea.VQState(
+            self.sums(B, G, S, E), self.rng.integers(0, 9, (B, G, S)).astype(np.int32),
+            self.rng.integers(0, S, (B, G, 2 * BLOCK)).astype(np.int32),
+            self.data(B, G, 2 * BLOCK, E), np.array(3 * BLOCK + 5, np.int64),
+        )  # fmt: skip
+
+    def results(self):
+        """An output, an lse and the gradient of the output, of any numbers."""
+        return self.data(*self.q.shape[:3], E), 3 + self.sums(*self.q.shape[:3]), self.data(*self.q.shape[:3], E)
+
+
+def rope(tokens):
+    return fovea.rope, (tokens.q, np.arange(tokens.N)), {}
+
+
+def rope_of_each_head(tokens):
+    positions = tokens.rng.integers(0, 1000, (tokens.B, H, tokens.N))
+    return fovea.rope, (tokens.q, positions.astype(np.int32)), {"width": 8, "style": "half"}
+
+
+def rope_backward(tokens):
+    return fovea.rope_backward, (tokens.q, np.arange(tokens.N)), {}
+
+
+def quantize(tokens, **options):
+    return fovea.quantize, (tokens.k, tokens.codebook), options
+
+
+def quantize_mask(tokens):
+    return quantize(tokens, mask=tokens.mask)
+
+
+def codebook_update(tokens, **options):
+    sums, counts = tokens.sums(G, S, D), 1 + tokens.sums(G, S) ** 2
+    return fovea.codebook_update, (tokens.k, tokens.codes, sums, counts), options
+
+
+def codebook_update_replacing(tokens):
+    return codebook_update(tokens, replace_below=0.9, seed=3)
+
+
+def commitment_loss(tokens):
+    return fovea.commitment_loss, (tokens.k, tokens.data(*tokens.k.shape)), {}
+
+
+def commitment_loss_mask(tokens):
+    return fovea.commitment_loss, (tokens.k, tokens.data(*tokens.k.shape)), {"mask": tokens.mask}
+
+
+def commitment_loss_backward(tokens):
+    return fovea.commitment_loss_backward, (0.5, tokens.k, tokens.data(*tokens.k.shape)), {"mask": tokens.mask}
+
+
+def vq(tokens, **options):
+    arrays = tokens.q, tokens.k, tokens.v, tokens.codebook
+    return fovea.vq, arrays, {"block": BLOCK, "scale": 0.3, **options}
+
+
+def vq_codes(tokens):
+    arrays = tokens.q, tokens.codes, tokens.v, tokens.codebook
+    return fovea.vq, arrays, {"block": BLOCK, "return_lse": True}
+
+
+def vq_mask(tokens):
+    return vq(tokens, mask=tokens.mask, return_lse=True)
+
+
+def vq_encoder(tokens):
+    return vq(tokens, causal=False)
+
+
+def vq_bias(tokens):
+    return vq(tokens, bias=tokens.data(H, tokens.N, 2 * BLOCK))
+
+
+def vq_squared_relu(tokens):
+    return vq(tokens, weighting="squared_relu")
+
+
+def vq_matmul(tokens):
+    return vq(tokens, reduction="matmul")
+
+
+def vq_associative(tokens):
+    return vq(tokens, reduction="associative")
+
+
+def vq_state(tokens):
+    return vq(tokens, state=tokens.vq_state(), return_state=True)
+
+
+def vq_backward(tokens, **options):
+    out, lse, d_out = tokens.results()
+    arrays = d_out, tokens.q, tokens.k, tokens.v, tokens.codebook, out, lse
+    return fovea.vq_backward, arrays, {"block": BLOCK, "scale": 0.3, **options}
+
+
+def vq_backward_mask(tokens):
+    return vq_backward(tokens, mask=tokens.mask, d_lse=tokens.sums(*tokens.q.shape[:3]))
+
+
+def vq_backward_bias(tokens):
+    return vq_backward(tokens, bias=tokens.data(tokens.B, H, tokens.N, 2 * BLOCK))
+
+
+def vq_backward_state(tokens):
+    return vq_backward(tokens, state=tokens.vq_state())
+
+
+def vq_backward_encoder(tokens):
+    return vq_backward(tokens, causal=False)
+
+
+CASES = [
+    rope, rope_of_each_head, rope_backward, quantize, quantize_mask, codebook_update, codebook_update_replacing,
+    commitment_loss, commitment_loss_mask, commitment_loss_backward, vq, vq_codes, vq_mask, vq_encoder, vq_bias,
+    vq_squared_relu, vq_matmul, vq_associative, vq_state, vq_backward, vq_backward_mask, vq_backward_bias,
+    vq_backward_state, vq_backward_encoder,
+]  # fmt: skip
+#: What has no mean of no tokens.
+NEED_TOKENS = {commitment_loss, commitment_loss_mask, commitment_loss_backward}

@@ -1,8 +1,8 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A plot of time against N as SVG, written by hand so that it needs nothing,
-and as PNG where matplotlib is installed."""
+"""Plots as SVG, written by hand so that they need nothing; that of time against N also
+as PNG where matplotlib is installed."""
 
 import math
 from xml.sax.saxutils import escape
@@ -18,6 +18,26 @@ def _ticks(low, high, base):
     return [float(base) ** e for e in range(first, max(last, first + 1) + 1)]
 
 
+class _Logarithmic:
+    """Marks of an axis and where values lie between the first and the last of them."""
+
+    def __init__(self, low, high, base):
+        self.ticks = _ticks(low, high, base)
+
+    def place(self, value):
+        return math.log(value / self.ticks[0]) / math.log(self.ticks[-1] / self.ticks[0])
+
+
+class _Linear:
+    def __init__(self, low, high):
+        step = 10.0 ** math.floor(math.log10(max(high - low, 1e-9)))
+        first, last = math.floor(low / step), math.ceil(high / step)
+        self.ticks = [step * number for number in range(first, max(last, first + 1) + 1)]
+
+    def place(self, value):
+        return (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
+
+
 def _time_label(seconds):
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size * 0.999:
@@ -25,16 +45,17 @@ def _time_label(seconds):
     return f"{seconds / 1e-9:g} ns"
 
 
-def svg(series, title):
-    """`series`: {name: [(N, seconds), ...]}, at least one point in all."""
+def svg(series, title, x_title="tokens N", y_title="time per head", y_is_time=True):
+    """`series`: {name: [(N, seconds), ...]}, at least one point in all. Where y is no time,
+    its axis is linear."""
     points = [point for line in series.values() for point in line]
-    x_ticks = _ticks(min(n for n, _ in points), max(n for n, _ in points), 2)
-    y_ticks = _ticks(min(t for _, t in points), max(t for _, t in points), 10)
+    x_axis = _Logarithmic(min(x for x, _ in points), max(x for x, _ in points), 2)
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    y_axis = _Logarithmic(low, high, 10) if y_is_time else _Linear(low, high)
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 
-    def place(value, ticks, begin, end):
-        share = math.log(value / ticks[0]) / math.log(ticks[-1] / ticks[0])
-        return begin + share * (end - begin)
+    def place(value, axis, begin, end):
+        return begin + axis.place(value) * (end - begin)
 
     def text(x, y, content, anchor="middle", extra=""):
         return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(content)}</text>'
@@ -44,23 +65,23 @@ def svg(series, title):
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         text(_LEFT, 22, title, "start", ' font-size="15"'),
-        text((_LEFT + right) / 2, _HEIGHT - 16, "tokens N"),
-        text(18, (_TOP + bottom) / 2, "time per head", "middle",
+        text((_LEFT + right) / 2, _HEIGHT - 16, x_title),
+        text(18, (_TOP + bottom) / 2, y_title, "middle",
              f' transform="rotate(-90 18 {(_TOP + bottom) / 2:.0f})"'),
     ]  # fmt: skip
-    for tick in x_ticks:
-        x = place(tick, x_ticks, _LEFT, right)
+    for tick in x_axis.ticks:
+        x = place(tick, x_axis, _LEFT, right)
         out.append(f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#ddd"/>')
         out.append(text(x, bottom + 18, f"{tick:g}"))
-    for tick in y_ticks:
-        y = place(tick, y_ticks, bottom, _TOP)
+    for tick in y_axis.ticks:
+        y = place(tick, y_axis, bottom, _TOP)
         out.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#ddd"/>')
-        out.append(text(_LEFT - 8, y + 4, _time_label(tick), "end"))
+        out.append(text(_LEFT - 8, y + 4, _time_label(tick) if y_is_time else f"{tick:g}", "end"))
     for index, (name, line) in enumerate(series.items()):
         colour = _COLOURS[index % len(_COLOURS)]
         places = [
-            (place(n, x_ticks, _LEFT, right), place(t, y_ticks, bottom, _TOP))
-            for n, t in sorted(line)
+            (place(x, x_axis, _LEFT, right), place(y, y_axis, bottom, _TOP))
+            for x, y in sorted(line)
         ]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')

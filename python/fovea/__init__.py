@@ -16,13 +16,14 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _conv, _low_rank, _quantize, _rope, _vq, compiler, ops, tree
+from . import _conv, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
 from ._conv import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
 from ._quantize import *
 from ._rope import *
 from ._vq import *
+from ._weights import *
 from .compiler import *
 from .ops import *
 from .tree import *
@@ -36,6 +37,7 @@ __all__ = (
     + _quantize.__all__
     + _rope.__all__
     + _vq.__all__
+    + _weights.__all__
     + compiler.__all__
     + ops.__all__
     + tree.__all__

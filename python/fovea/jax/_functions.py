@@ -21,6 +21,7 @@ from .._conv import SlidingGroup
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
 from .._rope import rope_frequencies
 from .._vq import VQState, VQStateGradient
+from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
 from ._call import is_array, updated_argument
 from ._gradients import apply
@@ -50,6 +51,8 @@ __all__ = [
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "hierarchical_weights",
+    "key_weights_from_conv1d",
     "low_rank",
     "low_rank_backward",
     "polynomial_features",

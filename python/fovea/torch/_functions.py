@@ -17,6 +17,7 @@ from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
+from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
 from ._vq import VQState
 
@@ -36,6 +37,8 @@ __all__ = [
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
+    "hierarchical_weights",
+    "key_weights_from_conv1d",
     "low_rank",
     "polynomial_features",
     "quantize",

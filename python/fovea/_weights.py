@@ -1,0 +1,63 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Weights of summaries: from convolutions of PyTorch, and of a level from the level before.
+
+Arrays may be of NumPy, PyTorch or JAX, whose gradients pass: only methods that all of them
+have are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["hierarchical_weights", "key_weights_from_conv1d"]
+
+
+def key_weights_from_conv1d(weight: Any, bias: Any = None, *, width: int, heads: int = 1) -> Any:
+    """Weights of `fast_multipole` from those of a strided convolution over tokens.
+
+    With H = `heads` and D = `width`, `weight` [H D p,1,m_l] and `bias` [H D p] are those of
+    `torch.nn.Conv1d(H * D, H * D * p, m_l, stride=m_l, groups=H * D)`: channel h D + d is column
+    d of head h, and makes channels (h D + d) p + a, for each of p summaries a.  Returns weights
+    [H,p,m_l,D], and with a bias (weights, biases [H,p,D]).  They are for keys and for values.
+
+    A convolution of fewer groups, which mixes columns, has no such weights.
+    """
+    if weight.ndim != 3:
+        raise ValueError(f"weight: found rank {weight.ndim}, needed 3, [H D p,1,m_l]")
+    if width < 1 or heads < 1 or weight.shape[0] % (heads * width):
+        raise ValueError(f"weight: found {weight.shape[0]} channels, needed a multiple of {heads} heads of width {width}")
+    if weight.shape[1] != 1:
+        raise ValueError(f"weight: found {weight.shape[1]} channels mixed, needed 1: a convolution with a group for each")
+    rank = weight.shape[0] // (heads * width)
+    # [H,D,p,m] as [H,p,m,D].
+    weights = weight.reshape(heads, width, rank, weight.shape[2]).swapaxes(1, 3).swapaxes(1, 2)
+    if bias is None:
+        return weights
+    if tuple(bias.shape) != (weight.shape[0],):
+        raise ValueError(f"bias: found shape {tuple(bias.shape)}, needed ({weight.shape[0]},)")
+    return weights, bias.reshape(heads, width, rank).swapaxes(1, 2)
+
+
+def hierarchical_weights(first: Any, steps: Sequence[Any]) -> list[Any]:
+    """Weights of all levels where each level sums up the summaries of the level before.
+
+    `first` [W,p,m,D] are the weights of level 1.  `steps` are [W,p,2 p,D], one for each
+    further level: summary a of an interval is the sum over its halves, the earlier one
+    first, and over their p summaries.  Returns the list [W,p,2^(l-1) m,D] that
+    `fast_multipole` takes for keys or values: sums of sums are sums, so nothing else is
+    computed.
+    """
+    if first.ndim != 4:
+        raise ValueError(f"first: found rank {first.ndim}, needed 4, [W,p,m,D]")
+    sets, rank, _, width = first.shape
+    levels = [first]
+    for number, step in enumerate(steps):
+        if tuple(step.shape) != (sets, rank, 2 * rank, width):
+            raise ValueError(f"steps[{number}]: found shape {tuple(step.shape)}, needed {(sets, rank, 2 * rank, width)}")
+        below, size = levels[-1], levels[-1].shape[2]
+        halves = step.reshape(sets, rank, 2, rank, 1, width) * below.reshape(sets, 1, 1, rank, size, width)
+        levels.append(halves.sum(3).reshape(sets, rank, 2 * size, width))
+    return levels

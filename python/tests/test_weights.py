@@ -1,0 +1,79 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Weights of summaries from convolutions, and from the level before."""
+
+import numpy as np
+import pytest
+
+import fovea
+from fovea import reference
+
+
+def conv1d(x, weight, bias, stride):
+    """PyTorch's definition, with a group for each channel of x [B,C,N]."""
+    B, channels, N = x.shape
+    each = weight.shape[0] // channels
+    out = np.zeros((B, weight.shape[0], N // stride))
+    for o in range(weight.shape[0]):
+        for u in range(out.shape[2]):
+            out[:, o, u] = bias[o] + x[:, o // each, u * stride : (u + 1) * stride] @ weight[o, 0]
+    return out
+
+
+@pytest.mark.parametrize("heads,width,rank,interval", [(1, 1, 1, 1), (1, 5, 2, 4), (3, 4, 2, 6), (2, 3, 1, 7)])
+def test_summaries_are_those_of_the_convolution(heads, width, rank, interval):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, heads, 3 * interval, width))
+    weight = rng.standard_normal((heads * width * rank, 1, interval))
+    bias = rng.standard_normal(heads * width * rank)
+    weights, biases = fovea.key_weights_from_conv1d(weight, bias, width=width, heads=heads)
+    assert weights.shape == (heads, rank, interval, width) and biases.shape == (heads, rank, width)
+    found = reference.summarize(x, weights, biases, interval=interval)
+    channels = x.transpose(0, 1, 3, 2).reshape(2, heads * width, -1)
+    expected = conv1d(channels, weight, bias, interval).reshape(2, heads, width, rank, 3)
+    np.testing.assert_allclose(found, expected.transpose(0, 1, 4, 3, 2).reshape(found.shape), rtol=0, atol=1e-12)
+    assert np.array_equal(fovea.key_weights_from_conv1d(weight, width=width, heads=heads), weights)
+
+
+@pytest.mark.parametrize("sets,rank,group,width", [(1, 1, 1, 1), (2, 2, 4, 3), (1, 3, 6, 5)])
+def test_levels_from_the_level_before(sets, rank, group, width):
+    rng = np.random.default_rng(1)
+    first = rng.standard_normal((sets, rank, group, width))
+    steps = [rng.standard_normal((sets, rank, 2 * rank, width)) for _ in range(2)]
+    x = rng.standard_normal((2, 2, 8 * group, width))
+    rows = x
+    for level, weights in enumerate(fovea.hierarchical_weights(first, steps)):
+        step = first if level == 0 else steps[level - 1]
+        # The summaries of the level before are the rows of this one.
+        rows = reference.summarize(rows, step, interval=step.shape[2])
+        assert weights.shape == (sets, rank, group << level, width)
+        np.testing.assert_allclose(reference.summarize(x, weights, interval=group << level), rows, rtol=0, atol=1e-11)
+
+
+def test_attention_takes_them():
+    """With zeros behind the last token, as with any weights."""
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((1, 2, 61, 4)).astype(np.float32) for _ in range(3))
+    weights = [
+        fovea.hierarchical_weights(rng.standard_normal((2, 2, 8, 4)), [rng.standard_normal((2, 2, 4, 4))]) for _ in "kv"
+    ]
+    weights = [[array.astype(np.float32) / 4 for array in side] for side in weights]
+    found = fovea.fast_multipole(q, k, v, *weights, group=8)
+    np.testing.assert_allclose(found, reference.fast_multipole(q, k, v, *weights, group=8), rtol=0, atol=1e-5)
+
+
+def test_refused():
+    weight, first = np.zeros((12, 1, 4)), np.zeros((1, 2, 4, 3))
+    for message, call in (
+        ("weight: found rank 2, needed 3", lambda: fovea.key_weights_from_conv1d(weight[:, 0], width=3)),
+        ("weight: found 12 channels, needed a multiple of 1 heads of width 5", lambda: fovea.key_weights_from_conv1d(weight, width=5)),
+        ("weight: found 3 channels mixed, needed 1", lambda: fovea.key_weights_from_conv1d(np.zeros((12, 3, 4)), width=3)),
+        (r"bias: found shape \(11,\), needed \(12,\)", lambda: fovea.key_weights_from_conv1d(weight, np.zeros(11), width=3)),
+        ("first: found rank 3, needed 4", lambda: fovea.hierarchical_weights(first[0], [])),
+        (r"steps\[0\]: found shape \(1, 2, 3, 3\), needed \(1, 2, 4, 3\)",
+         lambda: fovea.hierarchical_weights(first, [np.zeros((1, 2, 3, 3))])),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
+

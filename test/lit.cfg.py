@@ -76,6 +76,7 @@ tools = [
     ToolSubst("fovea-opt", extra_args=opt_arguments, unresolved="fatal"),
     ToolSubst("fovea-run", unresolved="ignore"),
     ToolSubst("fovea-compile", unresolved="ignore"),
+    ToolSubst("fovea-explain", unresolved="ignore"),
     ToolSubst("fovea-lsp-server", unresolved="ignore"),
     ToolSubst("fovea-reduce", unresolved="ignore"),
 ]

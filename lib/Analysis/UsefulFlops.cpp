@@ -8,7 +8,7 @@
 
 #include "fovea/Analysis/UsefulFlops.h"
 #include "VisitAttnOp.h"
-#include "fovea/Analysis/ExtentOrigin.h"
+#include "fovea/Analysis/ScoreMatrix.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/MathExtras.h"
@@ -16,138 +16,6 @@
 
 using namespace mlir;
 using namespace fovea;
-
-//===----------------------------------------------------------------------===//
-// Pairs of query and key
-//===----------------------------------------------------------------------===//
-
-/// Key rows of `[begin, end)` that `mask` admits for query row `i` of `n`,
-/// where the source has `m` rows.
-static int64_t countAdmitted(attn::MaskAttr mask, int64_t i, int64_t n,
-                             int64_t m, int64_t begin, int64_t end) {
-  int64_t position = i + m - n;
-  if (mask && mask.getCausal())
-    end = std::min(end, position + 1);
-  if (mask && mask.hasWindow()) {
-    begin = std::max(begin, position - mask.getWindow() + 1);
-    end = std::min(end, position + mask.getWindow());
-  }
-  return std::max<int64_t>(end - begin, 0);
-}
-
-static double countDensePairs(attn::MaskAttr mask, int64_t n, int64_t m) {
-  if (!mask || mask.isTrivial())
-    return double(n) * m;
-  double pairs = 0;
-  for (int64_t i = 0; i < n; ++i)
-    pairs += countAdmitted(mask, i, n, m, 0, m);
-  return pairs;
-}
-
-static double countSourcePairs(attn::SourceAttr source, int64_t block,
-                               int64_t n, int64_t m) {
-  double pairs = 0;
-  if (n == 0)
-    return pairs;
-  int64_t rowsPerBlock = block > 0 ? block : n;
-  MLIRContext *context = source.getContext();
-  auto evaluate = [&](AffineMap map, int64_t b) {
-    SmallVector<Attribute> results;
-    Builder builder(context);
-    SmallVector<Attribute> operands;
-    for (int64_t operand : {b, m, n})
-      operands.push_back(builder.getIndexAttr(operand));
-    bool folded = succeeded(map.constantFold(operands, results));
-    auto rowOf = [&](unsigned i) -> int64_t {
-      return folded ? cast<IntegerAttr>(results[i]).getInt() : 0;
-    };
-    // A level of a pool has rows of its own.
-    bool hasBounds = map.getNumResults() == 4;
-    int64_t lower = hasBounds ? std::max<int64_t>(rowOf(2), 0) : 0;
-    int64_t upper = hasBounds ? std::min(rowOf(3), m) : m;
-    auto clamp = [&](unsigned i) {
-      return std::clamp(rowOf(i), lower, std::max(lower, upper));
-    };
-    return std::make_pair(clamp(0), clamp(1));
-  };
-  for (int64_t first = 0; first < n; first += rowsPerBlock)
-    for (AffineMap map : source.getRanges()) {
-      auto [begin, end] = evaluate(map, first / rowsPerBlock);
-      int64_t last = std::min(first + rowsPerBlock, n);
-      for (int64_t i = first; i < last; ++i)
-        pairs += countAdmitted(source.getMask(), i, n, m, begin, end);
-    }
-  return pairs;
-}
-
-//===----------------------------------------------------------------------===//
-// Fast multipole
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// The hierarchy over `n` rows in groups of `m`, `p` summaries an interval.
-struct Hierarchy {
-  int64_t n, m, p, levels;
-  bool causal;
-
-  int64_t getInterval(int64_t level) const { return m << (level - 1); }
-
-  /// Rows of group `b` that exist.
-  int64_t countRows(int64_t b) const {
-    return std::clamp<int64_t>(n - b * m, 0, m);
-  }
-
-  /// Summaries of interval `u` of a level that stand for a row.
-  int64_t countSummaries(int64_t level, int64_t u) const {
-    int64_t rows =
-        std::clamp<int64_t>(n - u * getInterval(level), 0, getInterval(level));
-    return llvm::divideCeil(rows, getInterval(level) / p);
-  }
-
-  double countNearPairs() const {
-    double pairs = 0;
-    for (int64_t b = 0; b * m < n; ++b) {
-      double rows = countRows(b);
-      double before = b > 0 ? m : 0;
-      pairs += causal ? rows * before + rows * (rows + 1) / 2
-                      : rows * (before + rows + countRows(b + 1));
-    }
-    return pairs;
-  }
-
-  /// Summaries that the rows of interval `u` of `level` read at that level.
-  int64_t countFarSummaries(int64_t level, int64_t u) const {
-    int64_t numIntervals = llvm::divideCeil(n, getInterval(level));
-    // Neighbours of the parent, which the coarsest level has none of.
-    int64_t first = level == levels ? 0 : std::max<int64_t>(u / 2 - 1, 0) * 2;
-    int64_t last = level == levels ? numIntervals : (u / 2 + 2) * 2;
-    last = std::min(last, causal ? u - 1 : numIntervals);
-    int64_t summaries = 0;
-    for (int64_t j = first; j < last; ++j)
-      if (std::abs(j - u) >= 2)
-        summaries += countSummaries(level, j);
-    return summaries;
-  }
-
-  double countFarPairs() const {
-    double pairs = 0;
-    for (int64_t b = 0; b * m < n; ++b)
-      for (int64_t level = 1; level <= levels; ++level)
-        pairs +=
-            double(countRows(b)) * countFarSummaries(level, b >> (level - 1));
-    return pairs;
-  }
-
-  /// The same where a row is represented by its summary.
-  double countFarSummaryPairs() const {
-    double pairs = 0;
-    for (int64_t level = 1; level <= levels; ++level)
-      for (int64_t u = 0; u * getInterval(level) < n; ++u)
-        pairs += double(countSummaries(level, u)) * countFarSummaries(level, u);
-    return pairs;
-  }
-};
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Operations
@@ -171,8 +39,7 @@ constexpr Products kForward = {1, 1, 2.0}, kGradient = {3, 2, 4.0};
 
 class Counter {
 public:
-  Counter(Block *entry, ArrayRef<SmallVector<int64_t>> shapes)
-      : entry(entry), shapes(shapes) {}
+  explicit Counter(Extents &extents) : extents(extents) {}
 
   double count(attn::DenseOp op) { return countDense(op, kForward); }
 
@@ -187,21 +54,21 @@ public:
     double flops = 0;
     for (Value table : tables)
       flops += 2.0 * q[3] * q[0] * q[1] * q[2] * shapeOf(table)[2];
-    for (const attn::StreamOp::Source &source : sources) {
-      int64_t rows = shapeOf(source.getRowsOperand())[2];
+    std::optional<ScoreMatrix> matrix = getScoreMatrix(op, extents);
+    if (!matrix)
+      return 0;
+    for (auto [source, read] : llvm::zip_equal(sources, matrix->sources)) {
       int64_t valueWidth = shapeOf(source.values).back();
-      if (!isKnown)
-        return 0;
       int64_t width = tables.contains(source.keys) ? 0 : q[3];
-      flops += 2.0 * (width + valueWidth) * q[0] * q[1] *
-               countSourcePairs(source.attr, op.getBlock(), q[2], rows);
+      flops += 2.0 * (width + valueWidth) * q[0] * q[1] * read.countEntries();
     }
     return flops;
   }
 
   double count(attn::SummarizeOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return isKnown ? kForward.ofSummaries * op.getRank() * product(x) : 0;
+    return extents.isKnown ? kForward.ofSummaries * op.getRank() * product(x)
+                           : 0;
   }
 
   double count(attn::FastMultipoleOp op) {
@@ -215,20 +82,21 @@ public:
 
   double count(attn::StreamBackwardOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery());
+    std::optional<ScoreMatrix> matrix = getScoreMatrix(op, extents);
+    if (!matrix)
+      return 0;
     double flops = 0;
-    for (const attn::StreamSourceGradient &source : op.getSourceList()) {
-      SmallVector<int64_t> v = shapeOf(source.forward.values);
-      if (!isKnown)
-        return 0;
-      flops += kGradient.count(q, v) *
-               countSourcePairs(source.forward.attr, op.getBlock(), q[2], v[2]);
-    }
+    for (auto [source, read] :
+         llvm::zip_equal(op.getSourceList(), matrix->sources))
+      flops += kGradient.count(q, shapeOf(source.forward.values)) *
+               read.countEntries();
     return flops;
   }
 
   double count(attn::SummarizeBackwardOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return isKnown ? kGradient.ofSummaries * op.getRank() * product(x) : 0;
+    return extents.isKnown ? kGradient.ofSummaries * op.getRank() * product(x)
+                           : 0;
   }
 
   double count(attn::FastMultipoleBackwardOp op) {
@@ -241,7 +109,7 @@ public:
   double count(attn::QuantizeOp op) {
     SmallVector<int64_t> k = shapeOf(op.getKey()),
                          c = shapeOf(op.getCodebook());
-    return isKnown ? 2.0 * c[1] * product(k) : 0;
+    return extents.isKnown ? 2.0 * c[1] * product(k) : 0;
   }
 
   /// Scores of the codewords and products with the values of what is read: with
@@ -249,7 +117,7 @@ public:
   double count(attn::VQOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
                          c = shapeOf(op.getCodebook());
-    if (!isKnown)
+    if (!extents.isKnown)
       return 0;
     double heads = double(q[0]) * q[1], rows = q[2], codes = c[1];
     double entries = codes * rows;
@@ -270,7 +138,7 @@ public:
   double count(attn::VQDecodeOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
                          c = shapeOf(op.getCodebook());
-    if (!isKnown)
+    if (!extents.isKnown)
       return 0;
     return 2.0 * q[0] * q[1] *
            (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
@@ -280,7 +148,7 @@ public:
   double count(attn::LowRankOp op) {
     SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
                          v = shapeOf(op.getValue());
-    if (!isKnown)
+    if (!extents.isKnown)
       return 0;
     return 2.0 * u1[3] * v[3] * u1[0] * u1[1] * (double(u1[2]) + u2[2]);
   }
@@ -290,7 +158,7 @@ public:
   double count(attn::LowRankBackwardOp op) {
     SmallVector<int64_t> u1 = shapeOf(op.getU1()), u2 = shapeOf(op.getU2()),
                          v = shapeOf(op.getValue());
-    if (!isKnown)
+    if (!extents.isKnown)
       return 0;
     return 2.0 * u1[3] * v[3] * u1[0] * u1[1] *
            (2.0 * double(u1[2]) + 3.0 * u2[2]);
@@ -301,7 +169,7 @@ public:
   double count(attn::VQBackwardOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
                          c = shapeOf(op.getCodebook());
-    if (!isKnown)
+    if (!extents.isKnown)
       return 0;
     double heads = double(q[0]) * q[1], codes = c[1], local = 0, cached = 0;
     int64_t block = op.getBlock();
@@ -354,9 +222,6 @@ public:
     return countTurns(op, op.getDOutput());
   }
 
-  /// False once an extent was not found.
-  bool isKnown = true;
-
 private:
   /// Four products and two additions for two numbers that turn.
   template <typename OpTy> double countTurns(OpTy op, Value rows) {
@@ -367,11 +232,11 @@ private:
 
   template <typename OpTy>
   double countDense(OpTy op, const Products &products) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
-    return isKnown ? products.count(q, v) *
-                         countDensePairs(op.getMaskOrNone(), q[2], k[2])
-                   : 0;
+    std::optional<ScoreMatrix> matrix = getScoreMatrix(op, extents);
+    return matrix ? products.count(shapeOf(op.getQuery()),
+                                   shapeOf(op.getValue())) *
+                        matrix->countEntries()
+                  : 0;
   }
 
   /// Far queries are read as their summaries where there are these.
@@ -380,31 +245,16 @@ private:
                         bool summarizesQueries) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
                          v = shapeOf(op.getValue());
-    if (!isKnown)
+    std::optional<ScoreMatrix> matrix = getScoreMatrix(op, extents);
+    if (!matrix)
       return 0;
-    Hierarchy tree = getHierarchy(op, q[2]);
-    double far =
-        summarizesQueries ? tree.countFarSummaryPairs() : tree.countFarPairs();
     double summarized =
         product(k) + product(v) + (summarizesQueries ? product(q) : 0);
-    return products.count(q, v) * (tree.countNearPairs() + far) +
-           products.ofSummaries * tree.p * tree.levels * summarized;
+    return products.count(q, v) * matrix->countEntries() +
+           products.ofSummaries * op.getRank() * op.getNumLevels() * summarized;
   }
 
-  SmallVector<int64_t> shapeOf(Value value) {
-    SmallVector<int64_t> shape;
-    unsigned rank = cast<ShapedType>(value.getType()).getRank();
-    for (unsigned dim = 0; dim < rank; ++dim) {
-      std::optional<ExtentOrigin> origin = getExtentOrigin(value, dim, entry);
-      if (!origin) {
-        isKnown = false;
-        return SmallVector<int64_t>(rank, 0);
-      }
-      shape.push_back(origin->argument ? shapes[*origin->argument][origin->dim]
-                                       : origin->constant);
-    }
-    return shape;
-  }
+  SmallVector<int64_t> shapeOf(Value value) { return extents.shapeOf(value); }
 
   static double product(ArrayRef<int64_t> shape) {
     double result = 1;
@@ -446,30 +296,30 @@ private:
            columns * 2.0 * heads * bases * tokens * q[3];
   }
 
-  template <typename OpT>
-  static Hierarchy getHierarchy(OpT op, int64_t numRows) {
-    return {numRows, int64_t(op.getGroup()), op.getRank(), op.getNumLevels(),
-            op.getCausal()};
-  }
-
-  Block *entry;
-  ArrayRef<SmallVector<int64_t>> shapes;
+  Extents &extents;
 };
 } // namespace
+
+std::optional<double> fovea::countUsefulFlops(Operation *op, Extents &extents) {
+  Counter counter(extents);
+  double flops = 0;
+  bool found = visitAttnOp(
+      op, [&](auto attention) -> decltype(counter.count(attention)) {
+        return flops = counter.count(attention);
+      });
+  if (!found || !extents.isKnown)
+    return std::nullopt;
+  return flops;
+}
 
 std::optional<double>
 fovea::countUsefulFlops(FunctionOpInterface function,
                         ArrayRef<SmallVector<int64_t>> argumentShapes) {
-  Counter counter(&function.getFunctionBody().front(), argumentShapes);
-  bool found = false;
-  double flops = 0;
+  Extents extents(function, argumentShapes);
+  std::optional<double> total;
   function->walk([&](Operation *op) {
-    found |= visitAttnOp(
-        op, [&](auto attention) -> decltype(counter.count(attention)) {
-          return flops += counter.count(attention);
-        });
+    if (std::optional<double> flops = countUsefulFlops(op, extents))
+      total = total.value_or(0) + *flops;
   });
-  if (!found || !counter.isKnown)
-    return std::nullopt;
-  return flops;
+  return extents.isKnown ? total : std::nullopt;
 }

@@ -11,6 +11,7 @@
 #include "Compilation.h"
 #include "CompilerThread.h"
 #include "PackedEntry.h"
+#include "RuntimeUse.h"
 #include "fovea/ExecutionEngine/GPU.h"
 #include "fovea/Support/OutputFile.h"
 #include "fovea/Target/CPU/HostTarget.h"
@@ -112,7 +113,7 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
     fovea::detail::setBaselineCPU(*unload, **machine);
     appendToGlobalDtors(**module, unload, /*Priority=*/65535);
   }
-  fovea::detail::Workspace workspace = fovea::detail::findWorkspace(**module);
+  Workspace workspace = fovea::detail::findWorkspace(**module);
   fovea::detail::optimize(**module, **machine, options.optLevel);
 
   bool isLibrary = kind == CodeKind::SharedLibrary;

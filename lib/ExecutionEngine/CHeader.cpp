@@ -10,52 +10,10 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/IR/Constants.h"
-#include "llvm/IR/InstIterator.h"
-#include "llvm/IR/Instructions.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 using namespace fovea;
-using fovea::detail::Workspace;
-
-Workspace fovea::detail::findWorkspace(const Module &module) {
-  Workspace workspace;
-  auto getConstant = [](const CallBase &call,
-                        unsigned index) -> std::optional<int64_t> {
-    if (auto *value = dyn_cast<ConstantInt>(call.getArgOperand(index)))
-      return value->getSExtValue();
-    return std::nullopt;
-  };
-  for (const Function &function : module)
-    for (const Instruction &instruction : instructions(function)) {
-      auto *call = dyn_cast<CallBase>(&instruction);
-      const Function *callee = call ? call->getCalledFunction() : nullptr;
-      if (!callee)
-        continue;
-      StringRef name = callee->getName();
-      std::optional<int64_t> bytes;
-      if (name == "fovea_rt_parallel_for") {
-        bytes = getConstant(*call, 1);
-        workspace.scratchBytes =
-            std::max(workspace.scratchBytes, bytes.value_or(0));
-        continue;
-      }
-      if (name == "_mlir_memref_to_llvm_alloc")
-        bytes = getConstant(*call, 0);
-      else if (name == "_mlir_memref_to_llvm_aligned_alloc" ||
-               name == "fovea_rt_gpu_alloc" ||
-               name == "fovea_rt_gpu_alloc_result")
-        bytes = getConstant(*call, 1);
-      else
-        continue;
-      if (bytes && workspace.allocatedBytes)
-        *workspace.allocatedBytes += *bytes;
-      else
-        workspace.allocatedBytes.reset();
-    }
-  return workspace;
-}
 
 //===----------------------------------------------------------------------===//
 // Declarations

@@ -10,21 +10,9 @@
 #define FOVEA_LIB_EXECUTIONENGINE_CHEADER_H
 
 #include "KernelImpl.h"
-#include <optional>
+#include "fovea/ExecutionEngine/CompilationTrace.h"
 
 namespace fovea::detail {
-
-/// Memory that a function asks the runtime for.
-struct Workspace {
-  /// Scratch of each thread of its parallel loops.
-  int64_t scratchBytes = 0;
-  /// All allocations together, results included; none where sizes depend on
-  /// arguments.
-  std::optional<int64_t> allocatedBytes = 0;
-};
-
-/// What `module` asks for. Allocations in loops are not known.
-Workspace findWorkspace(const llvm::Module &module);
 
 /// A header that declares `packedName` and a function that calls it with
 /// pointers and extents. An error for names that C does not have.

@@ -20,6 +20,10 @@
 #include "llvm/Support/raw_ostream.h"
 #include <optional>
 
+namespace mlir {
+class PassManager;
+} // namespace mlir
+
 namespace fovea::detail {
 
 /// One compilation, from text to LLVM IR.
@@ -30,8 +34,10 @@ public:
   /// Reads the text and finds the entry.
   llvm::Error parse(llvm::StringRef text);
   /// Runs the pipeline of the target; with `stopAtKernels`, that of a GPU up to
-  /// the NVVM dialect.
-  llvm::Error runPasses(bool stopAtKernels = false);
+  /// the NVVM dialect. `configure` may add instrumentations.
+  llvm::Error
+  runPasses(bool stopAtKernels = false,
+            llvm::function_ref<void(mlir::PassManager &)> configure = {});
   /// The LLVM module of the host's code, with the packed entry, whose name is
   /// `entryName`.
   llvm::Expected<std::unique_ptr<llvm::Module>>

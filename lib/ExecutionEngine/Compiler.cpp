@@ -360,7 +360,9 @@ struct HeadroomInstrumentation : PassInstrumentation {
 };
 } // namespace
 
-llvm::Error Compilation::runPasses(bool stopAtKernels) {
+llvm::Error
+Compilation::runPasses(bool stopAtKernels,
+                       llvm::function_ref<void(PassManager &)> configure) {
   Stopwatch watch;
   dropOtherEntries(*module, entry);
   entry->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
@@ -369,6 +371,8 @@ llvm::Error Compilation::runPasses(bool stopAtKernels) {
   // Once at the end is enough for a pipeline that is tested pass by pass.
   pm.enableVerifier(false);
   pm.addInstrumentation(std::make_unique<HeadroomInstrumentation>());
+  if (configure)
+    configure(pm);
   if (llvm::Error error = buildPipeline(pm, options, stopAtKernels))
     return error;
   if (failed(pm.run(*module)) || failed(mlir::verify(*module)))

@@ -73,21 +73,6 @@ Expected<OwnedTensor> run::parseScalar(StringRef text, ElementType type) {
   return scalar;
 }
 
-Expected<SmallVector<int64_t, 4>> run::parseShape(StringRef text) {
-  SmallVector<int64_t, 4> shape;
-  SmallVector<StringRef> parts;
-  text.split(parts, 'x');
-  for (StringRef part : parts) {
-    int64_t extent;
-    if (part.getAsInteger(10, extent) || extent < 0)
-      return createStringError("expected a shape such as '1x8x512x64', but "
-                               "got '" +
-                               text + "'");
-    shape.push_back(extent);
-  }
-  return shape;
-}
-
 //===----------------------------------------------------------------------===//
 // Reports
 //===----------------------------------------------------------------------===//

@@ -21,9 +21,6 @@ void fillRandom(OwnedTensor &tensor, uint64_t seed);
 /// The scalar that `text` spells.
 llvm::Expected<OwnedTensor> parseScalar(llvm::StringRef text, ElementType type);
 
-/// Parses "1x8x512x64".
-llvm::Expected<llvm::SmallVector<int64_t, 4>> parseShape(llvm::StringRef text);
-
 /// "f32[1x8x512x64]"; the type alone for a scalar.
 std::string describe(const OwnedTensor &tensor);
 

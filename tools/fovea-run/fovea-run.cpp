@@ -14,6 +14,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/OutputFile.h"
 #include "fovea/Tools/Npy/Npy.h"
+#include "fovea/Tools/Shapes/ShapeOptions.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
@@ -54,22 +55,10 @@ static std::string describeArgument(const Kernel &kernel, size_t index) {
          kernel.getSignature().arguments[index].getTypeString();
 }
 
-/// The extents of an argument, by its type and the next --shape.
-static Expected<SmallVector<int64_t, 4>>
-getShape(const Kernel &kernel, size_t index, size_t &nextShape) {
-  const ValueSpec &spec = kernel.getSignature().arguments[index];
-  if (!is_contained(spec.shape, kDynamicExtent))
-    return SmallVector<int64_t, 4>(spec.shape);
-  if (nextShape >= options.shapes.size())
-    return createStringError(describeArgument(kernel, index) +
-                             ", has dynamic extents: expected a --shape for "
-                             "it");
-  return run::parseShape(options.shapes[nextShape++]);
-}
-
 static Expected<OwnedTensor> makeRandom(const Kernel &kernel, size_t index,
-                                        size_t &nextShape) {
-  Expected<SmallVector<int64_t, 4>> shape = getShape(kernel, index, nextShape);
+                                        ShapeOptions &shapes) {
+  Expected<SmallVector<int64_t, 4>> shape = shapes.take(
+      kernel.getSignature().arguments[index], describeArgument(kernel, index));
   if (!shape)
     return shape.takeError();
   Expected<OwnedTensor> tensor = allocateTensor(
@@ -91,10 +80,10 @@ static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
         (numGiven < numNeeded ? "; use --arg, or --random for the rest" : "") +
         "; its type is " + signature.getString());
   SmallVector<OwnedTensor> inputs;
-  size_t nextShape = 0;
+  ShapeOptions shapes(options.shapes);
   for (auto [index, spec] : enumerate(signature.arguments)) {
     Expected<OwnedTensor> input =
-        index >= numGiven ? makeRandom(kernel, index, nextShape)
+        index >= numGiven ? makeRandom(kernel, index, shapes)
         : spec.isScalar
             ? run::parseScalar(options.arguments[index], spec.elementType)
             : readNpy(options.arguments[index], spec.elementType);
@@ -103,11 +92,8 @@ static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
                                toString(input.takeError()));
     inputs.push_back(std::move(*input));
   }
-  if (nextShape < options.shapes.size())
-    return createStringError("expected a --shape for each --random argument "
-                             "with dynamic extents, " +
-                             Twine(nextShape) + ", but got " +
-                             Twine(options.shapes.size()));
+  if (Error error = shapes.finish("--random argument"))
+    return std::move(error);
   return std::move(inputs);
 }
 
@@ -290,11 +276,11 @@ static Error printSignature(const Kernel &kernel, StringRef text) {
     outs() << '@' << kernel.getName() << signature.getString() << '\n';
     return Error::success();
   }
-  size_t nextShape = 0;
+  ShapeOptions given(options.shapes);
   SmallVector<SmallVector<int64_t, 4>> shapes;
-  for (size_t index = 0; index < signature.arguments.size(); ++index) {
+  for (auto [index, spec] : enumerate(signature.arguments)) {
     Expected<SmallVector<int64_t, 4>> shape =
-        getShape(kernel, index, nextShape);
+        given.take(spec, describeArgument(kernel, index));
     if (!shape)
       return shape.takeError();
     shapes.push_back(std::move(*shape));

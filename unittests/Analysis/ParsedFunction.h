@@ -9,6 +9,7 @@
 #ifndef FOVEA_UNITTESTS_ANALYSIS_PARSEDFUNCTION_H
 #define FOVEA_UNITTESTS_ANALYSIS_PARSEDFUNCTION_H
 
+#include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -21,9 +22,9 @@ namespace fovea {
 /// The first function of a module.
 struct ParsedFunction {
   explicit ParsedFunction(llvm::StringRef text) {
-    context.loadDialect<mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                        mlir::linalg::LinalgDialect, mlir::math::MathDialect,
-                        mlir::tensor::TensorDialect>();
+    context.loadDialect<attn::AttnDialect, mlir::arith::ArithDialect,
+                        mlir::func::FuncDialect, mlir::linalg::LinalgDialect,
+                        mlir::math::MathDialect, mlir::tensor::TensorDialect>();
     module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     function = *module->getOps<mlir::func::FuncOp>().begin();
   }

@@ -31,16 +31,14 @@
 #ifndef FOVEA_ANALYSIS_USEFULFLOPS_H
 #define FOVEA_ANALYSIS_USEFULFLOPS_H
 
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/SmallVector.h"
-#include <cstdint>
+#include "fovea/Analysis/Extents.h"
 #include <optional>
 
-namespace mlir {
-class FunctionOpInterface;
-} // namespace mlir
-
 namespace fovea {
+
+/// Work of one operation. None if it is none of the above, or an extent is not
+/// known, which `extents` tells then.
+std::optional<double> countUsefulFlops(mlir::Operation *op, Extents &extents);
 
 /// Work of all attention ops in `function`, each counted once, for arguments of
 /// the given shapes. None if there are no such ops, or one of them has an

@@ -1,0 +1,82 @@
+//===- ScoreCounts.cpp - Counts of entries and pairs ----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Analysis/ScoreMatrix.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace fovea;
+using llvm::ArrayRef;
+
+int64_t fovea::countRows(ArrayRef<RowRange> ranges) {
+  int64_t rows = 0;
+  for (const RowRange &range : ranges)
+    rows += range.size();
+  return rows;
+}
+
+double ScoreSource::countEntries() const {
+  double entries = 0;
+  for (int64_t query = 0; query < numQueries; ++query)
+    entries += static_cast<double>(countRows(getRows(query)));
+  return entries;
+}
+
+double ScoreMatrix::countEntries() const {
+  double entries = 0;
+  for (const ScoreSource &source : sources)
+    entries += source.countEntries();
+  return entries;
+}
+
+std::optional<PairCounts> fovea::countPairs(const ScoreMatrix &matrix,
+                                            unsigned sequence) {
+  const KeySequence &keys = matrix.sequences[sequence];
+  if (!keys.getAdmitted)
+    return std::nullopt;
+  PairCounts counts;
+  auto add = [](double &count, std::optional<PairCounts::Pair> &first,
+                int64_t query, RowRange tokens) {
+    if (tokens.size() == 0)
+      return;
+    count += static_cast<double>(tokens.size());
+    if (!first)
+      first = {query, tokens.begin};
+  };
+  for (int64_t query = 0; query < matrix.numQueries; ++query) {
+    RowRanges tokens;
+    for (const ScoreSource &source : matrix.sources)
+      if (source.sequence == sequence)
+        llvm::append_range(tokens,
+                           source.getTokens(query / source.queriesPerRow));
+    llvm::sort(tokens, [](const RowRange &a, const RowRange &b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    RowRange admitted = keys.getAdmitted(query);
+    counts.admitted += static_cast<double>(admitted.size());
+    int64_t last = query + keys.length - matrix.numQueries + 1;
+    // Tokens before `next` are done, and so are those before `nextTwice` that
+    // are read more than once.
+    int64_t next = admitted.begin, nextTwice = 0;
+    int64_t read = 0;
+    for (const RowRange &range : tokens) {
+      add(counts.never, counts.firstNever, query,
+          {next, std::min(range.begin, admitted.end)});
+      next = std::max(next, range.end);
+      add(counts.twice, counts.firstTwice, query,
+          {std::max(range.begin, nextTwice), std::min(range.end, read)});
+      if (range.begin < read)
+        nextTwice = std::max(nextTwice, std::min(range.end, read));
+      if (keys.isCausal)
+        add(counts.ahead, counts.firstAhead, query,
+            {std::max({range.begin, last, read}), range.end});
+      read = std::max(read, range.end);
+    }
+    add(counts.never, counts.firstNever, query, {next, admitted.end});
+  }
+  return counts;
+}

@@ -1,0 +1,33 @@
+func.func @window(%q: tensor<1x2x48x8xf32>, %k: tensor<1x1x48x8xf32>, %w: tensor<1x1x16x8xf32>) -> tensor<1x2x48x8xf32> {
+  %empty = tensor.empty() : tensor<1x1x3x8xf32>
+  %ks = attn.summarize ins(%k : tensor<1x1x48x8xf32>) weights(%w : tensor<1x1x16x8xf32>)
+      outs(%empty : tensor<1x1x3x8xf32>) -> tensor<1x1x3x8xf32>
+  %init = tensor.empty() : tensor<1x2x48x8xf32>
+  %out = attn.stream query(%q : tensor<1x2x48x8xf32>)
+      source(%k, %k : tensor<1x1x48x8xf32>, tensor<1x1x48x8xf32>)
+          ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+      source(%ks, %ks : tensor<1x1x3x8xf32>, tensor<1x1x3x8xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, b - 1)>]
+      outs(%init : tensor<1x2x48x8xf32>)
+      {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x2x48x8xf32>
+  return %out : tensor<1x2x48x8xf32>
+}
+
+func.func @open(%q: tensor<1x2x?x8xf32>, %k: tensor<1x2x?x8xf32>, %init: tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32> {
+  %out = attn.dense ins(%q, %k, %k : tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>)
+      outs(%init : tensor<1x2x?x8xf32>) {causal} -> tensor<1x2x?x8xf32>
+  return %out : tensor<1x2x?x8xf32>
+}
+
+func.func @quantized(%q: tensor<1x2x48x8xf32>, %z: tensor<1x1x48xi32>, %v: tensor<1x1x48x8xf32>,
+                     %c: tensor<1x5x8xf32>) -> tensor<1x2x48x8xf32> {
+  %init = tensor.empty() : tensor<1x2x48x8xf32>
+  %out = attn.vq ins(%q, %z, %v, %c : tensor<1x2x48x8xf32>, tensor<1x1x48xi32>, tensor<1x1x48x8xf32>, tensor<1x5x8xf32>)
+      outs(%init : tensor<1x2x48x8xf32>) {block = 8 : i64, causal} -> tensor<1x2x48x8xf32>
+  return %out : tensor<1x2x48x8xf32>
+}
+
+func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}

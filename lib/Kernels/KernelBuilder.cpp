@@ -248,6 +248,21 @@ std::pair<Value, Value> KernelBuilder::loadPairs(Value memref,
     return {loadScalar(memref, indices), loadScalar(memref, next)};
   }
   KernelBuilder both(getLoc(), *this, stateType, 2 * lanes);
+  if (stateType.isF32() && getElementType(memref).isBF16()) {
+    // A bf16 is the upper half of an f32.
+    auto words = VectorType::get({lanes}, getI32Type());
+    Value raw = vector::LoadOp::create(*this, both.getVectorType(getBF16Type()),
+                                       memref, indices);
+    Value word = vector::BitCastOp::create(*this, words, raw);
+    auto constant = [&](uint32_t value) -> Value {
+      return arith::ConstantOp::create(
+          *this, DenseElementsAttr::get(words, APInt(32, value)));
+    };
+    Value first = arith::ShLIOp::create(*this, word, constant(16));
+    Value second = arith::AndIOp::create(*this, word, constant(0xffff0000));
+    return {arith::BitcastOp::create(*this, vectorType, first),
+            arith::BitcastOp::create(*this, vectorType, second)};
+  }
   auto parts =
       vector::DeinterleaveOp::create(*this, both.loadVector(memref, indices));
   return {parts.getRes1(), parts.getRes2()};

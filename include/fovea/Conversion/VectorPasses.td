@@ -29,6 +29,10 @@ def TileStreamPass : Pass<"attn-tile-stream", "::mlir::func::FuncOp"> {
     one batch entry, one head and the `query` tile of its `#attn.tiles`. Where a
     tile copies keys and values for several blocks of queries, it has at most
     about a quarter of a head.
+
+    On a CPU few queries stay whole: their code goes through the keys once for all
+    heads that share them, and has parallel loops of its own. Where only the call
+    knows the number of queries, an `scf.if` chooses.
   }];
   let dependentDialects = [
     "::fovea::attn::AttnDialect", "::mlir::scf::SCFDialect",
@@ -45,7 +49,7 @@ def ConvertAttnToVectorPass : Pass<"convert-attn-to-vector", "::mlir::ModuleOp">
 
     | operation | code |
     |---|---|
-    | `attn.stream` | register tiles, vectorised over queries, in the loop that `--attn-tile-stream` made |
+    | `attn.stream` | register tiles, vectorised over queries, in the loop that `--attn-tile-stream` made; few queries with all heads that share their keys |
     | `attn.stream_backward` | the same; blocks of queries that add to the same rows take turns, in one order whatever the number of threads |
     | `attn.summarize`, `attn.summarize_backward` | register tiles, vectorised over columns; one loop for all levels of an input |
     | `attn.quantize` | register tiles of codewords and keys; the best score of every key and its code are kept |

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FewQueries.h"
 #include "StreamBackwardKernel.h"
 #include "StreamKernel.h"
-#include "StreamRowKernel.h"
+#include "StreamRowsKernel.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/VectorOperands.h"
@@ -24,55 +25,20 @@ template <typename OpTy> static LogicalResult verifyTiles(OpTy op) {
   return op.emitOpError("has no tiles; run --attn-select-tiles first");
 }
 
-/// The number of queries of the whole sequence where only the call knows it;
-/// null otherwise.
-static Value getOpenNumQueries(StreamOp op, KernelBuilder &b) {
-  Value numRows = op.getNumRows();
-  if (!numRows)
-    numRows = b.extent(op.getQuery(), 2);
-  return matchPattern(numRows, m_Constant()) ? Value() : numRows;
-}
-
-/// Tiles of as many accumulators for queries that fill one vector.
-static TilesAttr narrow(TilesAttr tiles) {
-  constexpr int64_t kMaxKeys = 8;
-  int64_t accumulators = tiles.getKeys() * tiles.getVectors();
-  int64_t keys = std::min(accumulators, kMaxKeys);
-  return TilesAttr::get(tiles.getContext(), tiles.getQuery(),
-                        tiles.getKey() / keys * keys, tiles.getLanes(),
-                        /*vectors=*/1, keys, /*columns=*/accumulators);
-}
-
-/// One query of each head, as many as fill one vector, or blocks of them. Where
-/// only the call knows their number, it finds all three; results have the bits
-/// of the kernel for a type that tells it.
+/// Few queries with all heads of a key head, or blocks of the queries of one
+/// head.
 static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
                                  VectorLowering &lowering) {
   if (failed(verifyTiles(op)))
     return failure();
-  TilesAttr tiles = *op.getTiles();
   KernelBuilder b(op.getLoc(), builder,
                   getStateType(getElementTypeOrSelf(op.getQuery())),
-                  tiles.getLanes());
-  auto emitRow = [&] { StreamRowKernel(op, b).emit(); };
-  auto emitBlocks = [&] {
+                  op.getTiles()->getLanes());
+  if (hasFewQueries(op))
+    StreamRowsKernel(op, b, {lowering.manageCache, lowering.cpu.numRegisters})
+        .emit();
+  else
     StreamKernel(op, b, {lowering.manageCache, lowering.cpu.bf16Pairs}).emit();
-  };
-  auto emitNarrow = [&] {
-    op.setTilesAttr(narrow(tiles));
-    emitBlocks();
-    op.setTilesAttr(tiles);
-  };
-  if (StreamRowKernel::fits(op)) {
-    emitRow();
-  } else if (Value numQueries = getOpenNumQueries(op, b)) {
-    b.ifThenElse(b.equal(numQueries, b.index(1)), emitRow, [&] {
-      b.ifThenElse(b.less(b.index(tiles.getLanes()), numQueries), emitBlocks,
-                   emitNarrow);
-    });
-  } else {
-    emitBlocks();
-  }
   return success();
 }
 

@@ -6,9 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FewQueries.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -52,19 +55,51 @@ struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
     IRRewriter rewriter(&getContext());
     for (StreamOp op : ops) {
       rewriter.setInsertionPoint(op);
-      scf::SCFTilingOptions options;
-      options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);
-      options.setTileSizes({rewriter.getIndexAttr(1), rewriter.getIndexAttr(1),
-                            getTaskQueries(rewriter, op)});
-      FailureOr<scf::SCFTilingResult> tiled = scf::tileUsingSCF(
-          rewriter, cast<TilingInterface>(op.getOperation()), options);
-      if (failed(tiled)) {
-        op.emitOpError("could not be tiled by one batch entry, one head and ")
-            << op.getTiles()->getQuery() << " queries";
+      if (isForGPU(op) ? failed(tile(op, rewriter))
+                       : failed(tileUnlessFew(op, rewriter)))
         return signalPassFailure();
-      }
-      rewriter.replaceOp(op, tiled->replacements);
     }
+  }
+
+private:
+  static LogicalResult tile(StreamOp op, IRRewriter &rewriter) {
+    scf::SCFTilingOptions options;
+    options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);
+    options.setTileSizes({rewriter.getIndexAttr(1), rewriter.getIndexAttr(1),
+                          getTaskQueries(rewriter, op)});
+    FailureOr<scf::SCFTilingResult> tiled = scf::tileUsingSCF(
+        rewriter, cast<TilingInterface>(op.getOperation()), options);
+    if (failed(tiled))
+      return op.emitOpError("could not be tiled by one batch entry, one head "
+                            "and ")
+             << op.getTiles()->getQuery() << " queries";
+    rewriter.replaceOp(op, tiled->replacements);
+    return success();
+  }
+
+  /// What has few queries is one tile for all heads that share their keys.
+  static LogicalResult tileUnlessFew(StreamOp op, IRRewriter &rewriter) {
+    if (!cast<ShapedType>(op.getQuery().getType()).isDynamicDim(2))
+      return hasFewQueries(op) ? success() : tile(op, rewriter);
+    Location loc = op.getLoc();
+    Value queries = tensor::DimOp::create(rewriter, loc, op.getQuery(), 2);
+    Value most =
+        arith::ConstantIndexOp::create(rewriter, loc, getMaxFewQueries(op));
+    Value areFew = arith::CmpIOp::create(
+        rewriter, loc, arith::CmpIPredicate::sle, queries, most);
+    StreamOp many;
+    auto choice = scf::IfOp::create(
+        rewriter, loc, areFew,
+        [&](OpBuilder &builder, Location loc) {
+          scf::YieldOp::create(builder, loc, builder.clone(*op)->getResults());
+        },
+        [&](OpBuilder &builder, Location loc) {
+          many = cast<StreamOp>(builder.clone(*op));
+          scf::YieldOp::create(builder, loc, many->getResults());
+        });
+    rewriter.replaceOp(op, choice);
+    rewriter.setInsertionPoint(many);
+    return tile(many, rewriter);
   }
 };
 } // namespace

@@ -22,10 +22,11 @@
 // CHECK: vector.fma
 // CHECK-NOT: nontemporal
 // CHECK: return
-func.func @streamed(%q: memref<1x1x32x16xf32>, %k: memref<1x1x4096x16xf32>, %o: memref<1x1x32x16xf32>) {
+func.func @streamed(%i: index, %q: memref<1x1x32x16xf32>, %k: memref<1x1x4096x16xf32>, %o: memref<1x1x32x16xf32>) {
+  %n = arith.constant 64 : index
   attn.stream query(%q : memref<1x1x32x16xf32>)
       source(%k, %k : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
-      outs(%o : memref<1x1x32x16xf32>)
+      tile(%i of %n) outs(%o : memref<1x1x32x16xf32>)
       {scale = 0.25 : f64, tiles = #attn.tiles<query = 32, key = 64, lanes = 16, vectors = 2, keys = 4, columns = 4>}
   return
 }
@@ -80,10 +81,11 @@ func.func @unalignedRows(%q: memref<1x1x512x16xf32>, %o: memref<1x1x512x16xf32, 
 // CHECK: arith.select
 // CHECK: vector.reduction <and>
 // CHECK: scf.if
-func.func @diagonal(%q: memref<1x1x32x16xf32>, %o: memref<1x1x32x16xf32>) {
+func.func @diagonal(%i: index, %q: memref<1x1x32x16xf32>, %k: memref<1x1x64x16xf32>, %o: memref<1x1x32x16xf32>) {
+  %n = arith.constant 64 : index
   attn.stream query(%q : memref<1x1x32x16xf32>)
-      source(%q, %q : memref<1x1x32x16xf32>, memref<1x1x32x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
-      outs(%o : memref<1x1x32x16xf32>)
+      source(%k, %k : memref<1x1x64x16xf32>, memref<1x1x64x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      tile(%i of %n) outs(%o : memref<1x1x32x16xf32>)
       {scale = 0.25 : f64, tiles = #attn.tiles<query = 32, key = 64, lanes = 16, vectors = 2, keys = 4, columns = 4>}
   return
 }

@@ -32,3 +32,43 @@ func.func @noTiles(%q: tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32> {
       outs(%q : tensor<1x1x64x16xf32>) {scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
   return %out : tensor<1x1x64x16xf32>
 }
+
+// Few queries stay whole, for all heads that share their keys.
+// CHECK-LABEL: func @few
+// CHECK-NOT: scf.forall
+// CHECK: attn.stream query(%{{.+}} : tensor<1x4x48x16xf32>)
+func.func @few(%q: tensor<1x4x48x16xf32>, %k: tensor<1x2x96x16xf32>) -> tensor<1x4x48x16xf32> {
+  %out = attn.stream query(%q : tensor<1x4x48x16xf32>)
+      source(%k, %k : tensor<1x2x96x16xf32>, tensor<1x2x96x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x4x48x16xf32>)
+      {scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>} -> tensor<1x4x48x16xf32>
+  return %out : tensor<1x4x48x16xf32>
+}
+
+// Of blocks, no more than one is: the others may read other keys.
+// CHECK-LABEL: func @block
+// CHECK: scf.forall
+func.func @block(%q: tensor<1x4x48x16xf32>, %k: tensor<1x2x96x16xf32>) -> tensor<1x4x48x16xf32> {
+  %out = attn.stream query(%q : tensor<1x4x48x16xf32>)
+      source(%k, %k : tensor<1x2x96x16xf32>, tensor<1x2x96x16xf32>) ranges [affine_map<(b)[rows, n] -> (b * 32, rows)>]
+      outs(%q : tensor<1x4x48x16xf32>)
+      {block = 32 : i64, scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>} -> tensor<1x4x48x16xf32>
+  return %out : tensor<1x4x48x16xf32>
+}
+
+// Where only the call knows how many there are, it asks.
+// CHECK-LABEL: func @open
+// CHECK: %[[N:.+]] = tensor.dim %{{.+}}, %c2
+// CHECK: %[[ARE_FEW:.+]] = arith.cmpi sle, %[[N]], %c48
+// CHECK: scf.if %[[ARE_FEW]]
+// CHECK-NOT: scf.forall
+// CHECK: attn.stream query(%{{.+}} : tensor<1x4x?x16xf32>)
+// CHECK: } else {
+// CHECK: scf.forall
+func.func @open(%q: tensor<1x4x?x16xf32>, %k: tensor<1x2x?x16xf32>) -> tensor<1x4x?x16xf32> {
+  %out = attn.stream query(%q : tensor<1x4x?x16xf32>)
+      source(%k, %k : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x4x?x16xf32>)
+      {scale = 1.0 : f64, tiles = #attn.tiles<query = 64, key = 64, lanes = 16, vectors = 4, keys = 4, columns = 4>} -> tensor<1x4x?x16xf32>
+  return %out : tensor<1x4x?x16xf32>
+}

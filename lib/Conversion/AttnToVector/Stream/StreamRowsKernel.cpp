@@ -1,0 +1,520 @@
+//===- StreamRowsKernel.cpp - Few query rows of attn.stream ---------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamRowsKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "fovea/Kernels/StreamRanges.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows of one set, at most: their state fills a part of the second cache
+/// level.
+static constexpr int64_t kMaxRows = 128;
+/// Fewer keys are not worth a part of their own, and with so many tasks there
+/// are enough for the threads of a machine.
+static constexpr int64_t kMinPart = 512, kTasks = 16;
+/// Parts begin at multiples of it, so that their tiles are whole.
+static constexpr int64_t kPartStep = 128;
+
+StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
+                                   Options options)
+    : op(op), b(builder), lanes(op.getTiles()->getLanes()),
+      accumulators(options.numRegisters / 2),
+      isSoftmax(op.getWeighting() == Weighting::Softmax),
+      manageCache(options.manageCache) {
+  auto query = cast<MemRefType>(op.getQuery().getType());
+  width = query.getDimSize(3);
+  valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
+  paddedWidth = llvm::alignTo(width, lanes);
+  paddedValueWidth = llvm::alignTo(valueWidth, lanes);
+  int64_t heads = query.getDimSize(1), queries = query.getDimSize(2),
+          keyHeads =
+              cast<MemRefType>(op.getValues().front().getType()).getDimSize(1);
+  maxRows = kMaxRows;
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(queries) &&
+      !ShapedType::isDynamic(keyHeads) && keyHeads != 0)
+    maxRows = std::clamp<int64_t>(heads / keyHeads * queries, 1, kMaxRows);
+  // A quarter of the instructions that widen bf16, for rows of whole pairs.
+  alternates = b.getStateType().isF32() && width % (2 * lanes) == 0 &&
+               valueWidth % (2 * lanes) == 0 &&
+               llvm::all_of(op.getSourceList(), [](const StreamSource &source) {
+                 return getElementTypeOrSelf(source.keys).isBF16() &&
+                        getElementTypeOrSelf(source.values).isBF16();
+               });
+  // A mask leaves a single query an interval of rows.
+  isMasked = queries != 1 &&
+             llvm::any_of(op.getSourceList(), [](const StreamSource &source) {
+               return !source.attr.getMask().isTrivial();
+             });
+}
+
+//===----------------------------------------------------------------------===//
+// Sets of rows, and parts of their keys
+//===----------------------------------------------------------------------===//
+
+StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
+  group = b.div(b.extent(op.getQuery(), 1), b.max(keyHeads, 1));
+  Sets sets = {numQueries, b.index(1), {}, {}};
+  // A single query may be of any block.
+  if (op.getBlock() != 0 && getConstantIntValue(numQueries) != 1) {
+    sets.chunkQueries = b.min(numQueries, op.getBlock());
+    sets.chunks = b.ceilDiv(numQueries, op.getBlock());
+  }
+  sets.setsPerChunk = b.ceilDiv(b.mul(group, sets.chunkQueries), kMaxRows);
+  Value heads = b.mul(b.extent(op.getQuery(), 0), keyHeads);
+  sets.number = b.mul(b.mul(heads, sets.chunks), sets.setsPerChunk);
+  return sets;
+}
+
+void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
+  Value set = b.rem(number, sets.setsPerChunk);
+  number = b.div(number, sets.setsPerChunk);
+  firstQuery = b.mul(b.rem(number, sets.chunks), sets.chunkQueries);
+  number = b.div(number, sets.chunks);
+  keyHead = b.rem(number, keyHeads);
+  batch = b.div(number, keyHeads);
+  setQueries = b.min(sets.chunkQueries, b.sub(numQueries, firstQuery));
+  // As equal as whole vectors allow.
+  Value rows = b.mul(group, setQueries);
+  Value share = b.div(b.add(rows, b.sub(sets.setsPerChunk, b.index(1))),
+                      sets.setsPerChunk);
+  setBegin = b.mul(set, b.mul(b.ceilDiv(share, lanes), lanes));
+  setRows =
+      b.sub(b.min(b.add(setBegin, b.mul(b.ceilDiv(share, lanes), lanes)), rows),
+            setBegin);
+}
+
+SmallVector<StreamRowsKernel::Interval>
+StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
+                               Value numQueries) {
+  SmallVector<Interval> intervals;
+  int64_t size = op.getBlock();
+  Value first = b.add(firstRow, firstQuery);
+  Value block = size ? b.floorDiv(first, b.index(size)) : b.index(0);
+  Value rows = b.extent(source.getRowsOperand(), 2);
+  Value position = b.add(first, b.sub(rows, sequenceRows));
+  Value lastPosition = b.add(position, b.sub(numQueries, b.index(1)));
+  MaskAttr mask = source.attr.getMask();
+  for (AffineMap range : source.attr.getRanges()) {
+    RangeBounds run = emitRangeBounds(b, range, block, rows, sequenceRows);
+    Value biasBegin = b.index(0);
+    if (source.attr.getHasLocalBias()) {
+      biasBegin = run.first;
+      run.high = b.min(run.high, b.add(run.first, b.extent(source.bias, 3)));
+    }
+    Interval all = {run.low, run.high, run.low, run.high, biasBegin};
+    if (mask.getCausal()) {
+      all.high = b.min(all.high, b.add(lastPosition, 1));
+      all.innerHigh = b.min(all.innerHigh, b.add(position, 1));
+    }
+    if (mask.hasWindow()) {
+      Value window = b.index(mask.getWindow());
+      all.low = b.max(all.low, b.add(b.sub(position, window), 1));
+      all.innerLow = b.max(all.innerLow, b.add(b.sub(lastPosition, window), 1));
+      if (!mask.getCausal()) {
+        all.high = b.min(all.high, b.add(lastPosition, window));
+        all.innerHigh = b.min(all.innerHigh, b.add(position, window));
+      }
+    }
+    intervals.push_back(all);
+  }
+  return intervals;
+}
+
+/// How many parts the keys of each set are cut into, all ranges alike.
+Value StreamRowsKernel::getNumParts(const Sets &sets) {
+  // In a parallel loop there are tasks already.
+  if (op->getParentOfType<scf::ForallOp>())
+    return b.index(1);
+  // The last chunk reads the most, if they differ.
+  Value first = b.mul(b.max(b.sub(sets.chunks, b.index(1)), b.index(0)),
+                      sets.chunkQueries);
+  Value total = b.index(0);
+  for (const StreamSource &source : op.getSourceList())
+    for (const Interval &interval :
+         getIntervals(source, first, b.sub(numQueries, first)))
+      total =
+          b.add(total, b.max(b.sub(interval.high, interval.low), b.index(0)));
+  Value number = b.max(sets.number, 1);
+  Value wanted = b.div(b.add(number, kTasks - 1), number);
+  return b.max(b.min(wanted, b.div(total, kMinPart)), 1);
+}
+
+void StreamRowsKernel::emit() {
+  keyHeads = b.extent(op.getValues().front(), 1);
+  numQueries = b.extent(op.getQuery(), 2);
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  sequenceRows = op.getNumRows() ? Value(op.getNumRows()) : numQueries;
+  Sets sets = makeSets();
+  Value numParts = getNumParts(sets);
+  Value isWhole = b.equal(numParts, b.index(1));
+  Value rowsPerSet = b.min(b.mul(group, sets.chunkQueries), kMaxRows);
+  if (!matchPattern(isWhole, m_One())) {
+    Value count = b.mul(b.mul(sets.number, numParts), rowsPerSet);
+    count = b.select(isWhole, b.index(0), count);
+    partOutputs = b.allocate(count, {paddedValueWidth}, b.getStateType());
+    partStates = b.allocate(count, {2}, b.getStateType());
+  }
+  auto forSets = [&](ArrayRef<Value> bounds,
+                     function_ref<void(ValueRange)> body) {
+    auto emitTask = [&](ValueRange at) {
+      viewSet(sets, at[0]);
+      body(at);
+      b.freeScratch();
+    };
+    if (!op->getParentOfType<scf::ForallOp>())
+      return b.forAll(bounds, emitTask);
+    b.loop(b.index(0), bounds[0], 1,
+           [&](Value set) { emitTask({set, b.index(0)}); });
+  };
+  forSets({sets.number, numParts}, [&](ValueRange at) {
+    allocateScratch();
+    b.ifThen(b.less(b.index(0), setRows), [&] {
+      emitSet(at[1], numParts);
+      b.ifThenElse(
+          isWhole,
+          [&] {
+            b.loop(b.index(0), setRows, 1, [&](Value r) { finishRow(r); });
+          },
+          [&] {
+            Value part = b.add(b.mul(at[0], numParts), at[1]);
+            storePart(b.mul(part, rowsPerSet));
+          });
+    });
+  });
+  if (!partOutputs)
+    return;
+  b.ifThen(b.less(b.index(1), numParts), [&] {
+    forSets(sets.number, [&](ValueRange at) {
+      allocateState();
+      mergeParts(b.mul(b.mul(at[0], numParts), rowsPerSet), numParts,
+                 rowsPerSet);
+    });
+  });
+  memref::DeallocOp::create(b, partOutputs);
+  memref::DeallocOp::create(b, partStates);
+}
+
+void StreamRowsKernel::storePart(Value base) {
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    Value at = b.add(base, row);
+    b.copyRow(outputs, row, partOutputs, at, paddedValueWidth);
+    b.storeScalar(b.loadScalar(maxima, row), partStates, {at, b.index(0)});
+    b.storeScalar(b.loadScalar(sums, row), partStates, {at, b.index(1)});
+  });
+}
+
+/// The rows of a set from its parts, which start at row `base`, in order.
+void StreamRowsKernel::mergeParts(Value base, Value numParts,
+                                  Value rowsPerSet) {
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    auto rowOfPart = [&](Value part) {
+      return b.add(base, b.add(b.mul(part, rowsPerSet), row));
+    };
+    Value zero = b.index(0);
+    Value maximum = b.loop(
+        zero, numParts, 1, b.scalar(softmax::kAdmitted),
+        [&](Value part, ValueRange greatest) -> Values {
+          return {b.fmax(b.loadScalar(partStates, {rowOfPart(part), zero}),
+                         greatest[0])};
+        })[0];
+    clearRow(outputs, row);
+    Value sum = b.loop(
+        zero, numParts, 1, b.scalar(0.0),
+        [&](Value part, ValueRange sum) -> Values {
+          Value at = rowOfPart(part);
+          Value own = b.loadScalar(partStates, {at, zero});
+          Value factor = softmax::exp2(b, b.broadcast(b.fsub(own, maximum)));
+          b.overVectors(paddedValueWidth, [&](Value column) {
+            Value next = b.fma(factor, b.loadVector(partOutputs, {at, column}),
+                               b.loadVector(outputs, {row, column}));
+            b.storeVector(next, outputs, {row, column});
+          });
+          Value share = b.fmul(vector::ExtractOp::create(b, factor, 0),
+                               b.loadScalar(partStates, {at, b.index(1)}));
+          return {b.fadd(sum[0], share)};
+        })[0];
+    b.storeScalar(maximum, maxima, row);
+    b.storeScalar(sum, sums, row);
+    finishRow(row);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// One part of the keys of a set
+//===----------------------------------------------------------------------===//
+
+int64_t StreamRowsKernel::getRowCapacity() {
+  return llvm::alignTo(maxRows, std::max<int64_t>(lanes, kColumnRows));
+}
+
+void StreamRowsKernel::allocateState() {
+  Type state = b.getStateType();
+  int64_t rows = getRowCapacity();
+  outputs = b.scratch({rows, paddedValueWidth}, state);
+  maxima = b.scratch({rows}, state);
+  sums = b.scratch({rows}, state);
+}
+
+void StreamRowsKernel::allocateScratch() {
+  allocateState();
+  Type state = b.getStateType();
+  int64_t rows = getRowCapacity();
+  bool hasManyRows = maxRows > kColumnRows;
+  int64_t tile =
+      std::max(kColumnTile * kColumnRows, hasManyRows ? kRowTile * rows : 0);
+  packed = b.scratch({rows * paddedWidth}, state);
+  scores.memref = b.scratch({tile}, state);
+  laneSums = b.scratch({kColumnRows * lanes}, state);
+  rowFactors = b.scratch({rows}, state);
+  if (isMasked)
+    queryOf = b.scratch({rows}, b.getI32Type());
+  keyTables.clear();
+  bool hasBias = false, hasWeight = false, stagesKeys = false,
+       stagesValues = false;
+  auto isNarrow = [&](Value memref) {
+    return hasManyRows && getElementTypeOrSelf(memref) != state;
+  };
+  for (const StreamSource &source : op.getSourceList()) {
+    hasBias |= source.bias != nullptr;
+    hasWeight |= source.logWeight != nullptr;
+    stagesKeys |= width % lanes != 0 || isNarrow(source.keys);
+    stagesValues |= valueWidth % lanes != 0 || isNarrow(source.values);
+    bool isKnown = llvm::any_of(keyTables, [&](const KeyTable &table) {
+      return table.operand == source.keys;
+    });
+    if (!source.codes || isKnown)
+      continue;
+    int64_t numRows = cast<MemRefType>(source.keys.getType()).getDimSize(2);
+    int64_t padded = llvm::alignTo(numRows, kColumnTile);
+    keyTables.push_back(
+        {source.keys, b.scratch({padded * rows}, state), numRows});
+  }
+  if (hasBias)
+    biases = b.scratch({tile}, state);
+  if (hasWeight)
+    weights = b.scratch({kColumnTile}, state);
+  if (hasWeight && !isSoftmax)
+    factors = b.scratch({kColumnTile}, state);
+  if (stagesKeys)
+    stagedKeys = b.scratch({kColumnTile, paddedWidth}, state);
+  if (stagesValues)
+    stagedValues = b.scratch({kColumnTile, paddedValueWidth}, state);
+}
+
+StreamRowsKernel::SourceView
+StreamRowsKernel::view(const StreamSource &source) {
+  auto fix = [&](Value memref, bool hasBlocks) {
+    SmallVector<Value> at = {b.broadcastIndex(memref, 0, batch),
+                             b.broadcastIndex(memref, 1, keyHead)};
+    if (hasBlocks) {
+      Value block = b.floorDiv(b.add(firstRow, firstQuery),
+                               b.index(std::max<int64_t>(op.getBlock(), 1)));
+      at.push_back(b.broadcastIndex(memref, 2, block));
+    }
+    return b.rowView(memref, at);
+  };
+  SourceView view;
+  view.attr = source.attr;
+  view.rows = b.extent(source.getRowsOperand(), 2);
+  view.keys = fix(source.keys, false);
+  view.values = fix(source.values, source.hasValueBlocks());
+  if (source.codes)
+    view.codes = fix(source.codes, false);
+  if (source.logWeight)
+    view.logWeight = fix(source.logWeight, source.hasLogWeightBlocks());
+  view.bias = source.bias;
+  auto *table = llvm::find_if(keyTables, [&](const KeyTable &table) {
+    return table.operand == source.keys;
+  });
+  view.keyTable = table == keyTables.end() ? nullptr : table;
+  return view;
+}
+
+void StreamRowsKernel::emitSet(Value part, Value numParts) {
+  auto attend = [&] {
+    startState(b.equal(part, b.index(0)));
+    packRows();
+    SmallVector<SourceView> views;
+    for (const StreamSource &source : op.getSourceList())
+      views.push_back(view(source));
+    scoreTables(views);
+    for (auto [source, view] : llvm::zip(op.getSourceList(), views))
+      for (const Interval &interval :
+           getIntervals(source, firstQuery, setQueries)) {
+        // The part's share of the rows.
+        Value length = b.max(b.sub(interval.high, interval.low), b.index(0));
+        Value share =
+            b.div(b.add(length, b.sub(numParts, b.index(1))), numParts);
+        if (!matchPattern(numParts, m_One()))
+          share = b.mul(b.ceilDiv(share, kPartStep), kPartStep);
+        Value low = b.add(interval.low, b.mul(part, share));
+        Value high = b.min(interval.high, b.add(low, share));
+        attendRows(view, interval, low, high);
+      }
+  };
+  b.ifThenElse(
+      b.less(b.index(kColumnRows), setRows),
+      [&] {
+        alongColumns = false;
+        int64_t step = std::max<int64_t>(lanes, 4);
+        paddedRows = b.mul(b.ceilDiv(setRows, step), step);
+        attend();
+      },
+      [&] {
+        alongColumns = true;
+        // One or two rows are multiplied as such, more by fours.
+        paddedRows = b.select(b.less(setRows, b.index(3)), setRows,
+                              b.mul(b.ceilDiv(setRows, 4), 4));
+        attend();
+        orderColumns();
+        b.loop(b.index(0), setRows, 1, [&](Value row) {
+          Value total = b.loadVector(laneSums, b.mul(row, lanes));
+          b.storeScalar(
+              vector::ReductionOp::create(b, vector::CombiningKind::ADD, total,
+                                          arith::FastMathFlags::reassoc),
+              sums, row);
+        });
+      });
+}
+
+void StreamRowsKernel::clearRow(Value memref, Value row) {
+  b.overVectors(paddedValueWidth, [&](Value column) {
+    b.storeVector(b.splat(0.0), memref, {row, column});
+  });
+}
+
+/// The state of the rows before the first key. A sink belongs to the first
+/// part.
+void StreamRowsKernel::startState(Value isFirstPart) {
+  // Above a masked score, so that such an entry weighs nothing from the start.
+  Value lowest = b.scalar(softmax::kAdmitted), zero = b.scalar(0.0);
+  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+    clearRow(outputs, row);
+    auto [head, query] = locate(row);
+    Value maximum = lowest, sum = zero;
+    if (Value sinks = op.getSink()) {
+      Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
+                                        b.broadcastIndex(sinks, 1, head)});
+      auto [score, weight] = softmax::startWithSink(b, sink);
+      maximum = b.select(isFirstPart, score, lowest);
+      sum = b.select(isFirstPart, weight, zero);
+    }
+    b.storeScalar(maximum, maxima, row);
+    b.storeScalar(sum, sums, row);
+    if (alongColumns)
+      b.storeVector(vector::InsertOp::create(b, sum, b.splat(0.0), 0), laneSums,
+                    b.mul(row, lanes));
+    if (queryOf)
+      b.storeIndex(b.sub(query, firstQuery), queryOf, row);
+  });
+}
+
+/// Rows behind the last one are as that.
+std::pair<StreamRowsKernel::Value, StreamRowsKernel::Value>
+StreamRowsKernel::locate(Value row) {
+  row = b.add(setBegin, b.min(row, b.sub(setRows, b.index(1))));
+  return {b.add(b.mul(keyHead, group), b.div(row, setQueries)),
+          b.add(firstQuery, b.rem(row, setQueries))};
+}
+
+/// The rows, scaled: one after the other, with zeros up to a whole vector, or
+/// transposed.
+void StreamRowsKernel::packRows() {
+  double scale = op.getScale().convertToDouble();
+  if (isSoftmax)
+    scale *= softmax::kLog2E;
+  int64_t whole = llvm::alignDown(width, lanes);
+  auto at = [&](Value row, Value column) {
+    auto [head, query] = locate(row);
+    return Values{batch, head, query, column};
+  };
+  auto place = [&](Value row, Value column) {
+    return alongColumns ? b.add(b.mul(row, paddedWidth), column)
+                        : b.add(b.mul(column, paddedRows), row);
+  };
+  if (alongColumns)
+    b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+      int64_t step = getColumnVectors() * lanes;
+      b.loop(b.index(0), b.index(whole), step, [&](Value column) {
+        for (auto [v, part] :
+             llvm::enumerate(loadColumns(op.getQuery(), at(row, column))))
+          b.storeVector(b.fmul(part, b.splat(scale)), packed,
+                        place(row, b.add(column, v * lanes)));
+      });
+      b.loop(b.index(width), b.index(paddedWidth), 1, [&](Value column) {
+        b.storeScalar(b.scalar(0.0), packed, place(row, column));
+      });
+    });
+  else
+    b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
+      b.loop(b.index(0), b.index(whole), lanes, [&](Value column) {
+        Values square;
+        for (int64_t i = 0; i < lanes; ++i)
+          square.push_back(
+              b.fmul(b.loadVector(op.getQuery(), at(b.add(row, i), column)),
+                     b.splat(scale)));
+        for (auto [i, vector] : llvm::enumerate(b.transpose(square)))
+          b.storeVector(vector, packed, place(row, b.add(column, i)));
+      });
+    });
+  if (whole == width)
+    return;
+  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+    b.loop(b.index(whole), b.index(width), 1, [&](Value column) {
+      Value element = b.loadScalar(op.getQuery(), at(row, column));
+      b.storeScalar(b.fmul(element, b.scalar(scale)), packed,
+                    place(row, column));
+    });
+  });
+}
+
+/// Puts the columns of the outputs in their order.
+void StreamRowsKernel::orderColumns() {
+  if (!alternates)
+    return;
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    b.loop(b.index(0), b.index(valueWidth), 2 * lanes, [&](Value column) {
+      Value even = b.loadVector(outputs, {row, column});
+      Value odd = b.loadVector(outputs, {row, b.add(column, lanes)});
+      b.storePairs(even, odd, outputs, {row, column});
+    });
+  });
+}
+
+void StreamRowsKernel::finishRow(Value row) {
+  Value maximum = b.broadcast(b.loadScalar(maxima, row));
+  Value sum = b.broadcast(b.loadScalar(sums, row));
+  Value zero = b.splat(0.0), factor = b.splat(1.0);
+  if (isSoftmax)
+    factor = softmax::inverseSum(b, maximum, sum);
+  Value isEmpty =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
+  // As for blocks of queries: infinite sums become NaN, empty rows zero.
+  b.overVectors(paddedValueWidth, [&](Value column) {
+    Value total = b.loadVector(outputs, {row, column});
+    Value mean = b.fma(total, zero, b.fmul(total, factor));
+    b.storeVector(arith::SelectOp::create(b, isEmpty, zero, mean), outputs,
+                  {row, column});
+  });
+  auto [head, query] = locate(row);
+  b.copyRow(outputs, row, op.getOutput(), {batch, head, query}, valueWidth);
+  if (!op.getLse())
+    return;
+  Value logSum = softmax::logSumExp(b, maximum, sum);
+  b.storeScalar(vector::ExtractOp::create(b, logSum, 0), op.getLse(),
+                {batch, head, query});
+}

@@ -1,0 +1,209 @@
+//===- StreamRowsKernel.h - Few query rows of attn.stream -------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Decoding has one query for each head, or a few, on many keys: reading keys
+// and values is what takes the time. All query rows that read the same ones,
+// the queries of all heads that share a key head, are one set of rows and go
+// through keys and values together, once:
+//
+//   per set of rows and part of the keys
+//     pack          the rows, times scale * log2(e)
+//     per tile of keys
+//       score         S = keys . rows
+//       exponentiate  S = 2^(S - maximum); outputs are rescaled only where a
+//                     tile raises the maximum, which is rare after the first
+//       accumulate    O[row][columns] += S value[columns]
+//   merge the parts in their order
+//
+// Values always have vectors of columns. Scores of up to eight rows have
+// vectors of columns, too, whose products are added up across lanes for several
+// keys and rows at once, and then lie as S[row][key]. Scores of more rows have
+// vectors of rows, S[key][row], as blocks of queries have.
+//
+// The number of parts depends on extents alone, so that results are the same
+// for any number of threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
+#define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/KernelBuilder.h"
+
+namespace fovea::attn {
+
+class StreamRowsKernel {
+public:
+  using Value = mlir::Value;
+  using Values = KernelBuilder::Values;
+
+  struct Options {
+    bool manageCache;     // add prefetches
+    int64_t numRegisters; // of vectors; half of them accumulate
+  };
+  StreamRowsKernel(StreamOp op, const KernelBuilder &builder, Options options);
+
+  /// Emits the code before the operation.
+  void emit();
+
+private:
+  /// Queries that read the same ranges, and the rows of all sets of them: every
+  /// chunk is one set for each batch entry and key head, or several where they
+  /// are more than a set may have.
+  struct Sets {
+    Value chunkQueries; // of a chunk, but for the last one
+    Value chunks, setsPerChunk, number;
+  };
+  /// Keys that several sources name by their rows, with their scores.
+  struct KeyTable {
+    Value operand, scores;
+    int64_t numRows;
+  };
+  /// A source's operands for one batch entry and key head. The bias is that of
+  /// all heads.
+  struct SourceView {
+    Value keys, values, logWeight, bias, codes, rows;
+    const KeyTable *keyTable;
+    SourceAttr attr;
+  };
+  /// Rows of a source that the queries of a chunk read: `[low, high)` some of
+  /// them and `[innerLow, innerHigh)` all, and the row that column 0 of the
+  /// bias belongs to.
+  struct Interval {
+    Value low, high, innerLow, innerHigh, biasBegin;
+  };
+  /// Rows of a source whose scores are kept at once.
+  struct Tile {
+    const SourceView &source;
+    Value low, count, biasBegin;
+    Value isCut; // whether a mask cuts single entries; null where none does
+  };
+  /// Rows of keys or values, `count` from `first` on, or copies of them.
+  struct Rows {
+    Value memref, first, count;
+    bool isStaged = false;
+  };
+  /// A matrix of scores or terms: [row][key] of scores with vectors along the
+  /// columns, else [key][row].
+  struct Plane {
+    Value memref, pitch;
+    bool alongColumns;
+    Value origin = {}; // where it begins, if not at 0
+
+    Value at(KernelBuilder &b, Value key, Value row) const;
+  };
+  /// What one vector of scores belongs to: of consecutive keys and one row, or
+  /// of one key and consecutive rows.
+  struct Place {
+    Value at, key, row;
+  };
+
+  // Sets of rows, and parts of their keys.
+  Sets makeSets();
+  void viewSet(const Sets &sets, Value number);
+  Value getNumParts(const Sets &sets);
+  llvm::SmallVector<Interval> getIntervals(const StreamSource &source,
+                                           Value firstQuery, Value numQueries);
+  int64_t getRowCapacity();
+  void allocateState();
+  void allocateScratch();
+  SourceView view(const StreamSource &source);
+  void emitSet(Value part, Value numParts);
+  void startState(Value isFirstPart);
+  void packRows();
+  void orderColumns();
+  void clearRow(Value memref, Value row);
+  void finishRow(Value row);
+  void storePart(Value base);
+  void mergeParts(Value base, Value numParts, Value rowsPerSet);
+  /// Head and query of a row.
+  std::pair<Value, Value> locate(Value row);
+
+  // Rows of keys and values, and scores (StreamRowsScores.cpp).
+  Rows stage(const Rows &rows, Value staged, int64_t width);
+  bool isStaged(Value memref, int64_t width);
+  Value rowOf(const Rows &rows, Value key);
+  /// The vectors of columns that are loaded together, and their number: of bf16
+  /// the even and the odd ones where that is possible, whose order the rows and
+  /// the outputs of vectors along the columns have, too.
+  Values loadColumns(Value memref, mlir::ValueRange at);
+  int64_t getColumnVectors() { return alongColumns && alternates ? 2 : 1; }
+  static int64_t getLinesPerRow(Value memref);
+  /// How many rows ahead lines are asked for where each is multiplied by
+  /// `numRows` rows, or 0 for none.
+  int64_t getAhead(Value memref, int64_t numRows);
+  /// Asks for lines `firstLine ...` of the rows from `row` on.
+  void ask(Value memref, Value row, Value firstLine, int64_t count);
+
+  void scoreKeys(const Rows &keys, const Plane &target);
+  void scoreAlongColumns(const Rows &keys, const Plane &target,
+                         int64_t numRows);
+  void scoreAlongRows(const Rows &keys, const Plane &target);
+  void scoreAlongRows(const Rows &keys, const Plane &target, Value key,
+                      Value row, int64_t numKeys, int64_t numVectors);
+  void scoreTables(llvm::ArrayRef<SourceView> views);
+  Plane getTableScores(const KeyTable &table);
+  void lookUp(const Tile &tile);
+
+  // Tiles of keys (StreamRowsTile.cpp).
+  void attendRows(const SourceView &source, const Interval &interval, Value low,
+                  Value high);
+  void attendTile(const Tile &tile);
+  void stageTerms(const Tile &tile);
+  void forScores(const Tile &tile,
+                 llvm::function_ref<void(const Place &)> body);
+  Value loadOfKeys(Value memref, const Place &place);
+  Value isRemoved(const Tile &tile, const Place &place);
+  Value isCut(const Tile &tile, const Place &place);
+  void addTerms(const Tile &tile);
+  void markHidden(const Tile &tile);
+
+  void rescaleOutput(Value row, Value factor);
+  void exponentiateAlongKeys(const Tile &tile);
+  void exponentiateAlongRows(const Tile &tile);
+  void squarePositive(const Tile &tile);
+
+  void accumulate(const Tile &tile);
+  Value areFinite(const Rows &values, Value isNeeded);
+  void accumulateRows(const Rows &values, int64_t numRows);
+  void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
+                       Value row, int64_t numRows, Value column,
+                       int64_t numVectors);
+  void accumulateVisible(const Rows &values);
+
+  /// Rows whose scores have vectors along the columns, at most: for more,
+  /// adding up across lanes is no longer worth what it saves.
+  static constexpr int64_t kColumnRows = 8;
+  /// Keys of a tile in either layout of the scores.
+  static constexpr int64_t kColumnTile = 128, kRowTile = 64;
+
+  StreamOp op;
+  KernelBuilder b;
+  int64_t lanes, accumulators, width, valueWidth, paddedWidth, paddedValueWidth;
+  int64_t maxRows; // of a set
+  bool isSoftmax, manageCache, isMasked, alternates;
+
+  // Scratch.
+  Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
+  Value stagedKeys, stagedValues, biases, weights, factors;
+  Plane scores;
+  llvm::SmallVector<KeyTable, 1> keyTables;
+  Value partOutputs, partStates;
+
+  // The operation, and the present set.
+  Value keyHeads, group, numQueries, firstRow, sequenceRows;
+  Value batch, keyHead, firstQuery, setQueries, setBegin, setRows;
+  /// The layout of scores that code is emitted for, and rows with padding.
+  bool alongColumns;
+  Value paddedRows;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H

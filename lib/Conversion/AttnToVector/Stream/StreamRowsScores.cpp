@@ -1,0 +1,308 @@
+//===- StreamRowsScores.cpp - Scores of few query rows --------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reading at the speed of memory takes as many lines on their way as the second
+// cache level has buffers for, more than the first has: lines are asked for so
+// far ahead and evenly, in the order of memory, by prefetches to that level.
+// Of a single row the CPU's own prefetcher does better, as long as each row of
+// keys is read to its end before the next one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamRowsKernel.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// How far ahead lines are asked for, in bytes; of a single row only where it
+/// is short.
+static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
+                         kShortRowBytes = 256;
+static constexpr int64_t kLineBytes = 64;
+/// Keys that a register tile of vectors of rows has, at most.
+static constexpr int64_t kMaxKeys = 8;
+
+static int64_t getElementBytes(Value memref) {
+  return getElementTypeOrSelf(memref).getIntOrFloatBitWidth() / 8;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of keys and values
+//===----------------------------------------------------------------------===//
+
+bool StreamRowsKernel::isStaged(Value memref, int64_t width) {
+  bool isNarrow = getElementTypeOrSelf(memref) != b.getStateType();
+  return width % lanes != 0 || (isNarrow && !alongColumns);
+}
+
+StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
+                                               int64_t width) {
+  if (!isStaged(rows.memref, width))
+    return rows;
+  int64_t ahead = getAhead(rows.memref, /*numRows=*/4);
+  b.loop(b.index(0), rows.count, 1, [&](Value key) {
+    Value row = b.add(rows.first, key);
+    if (ahead)
+      ask(rows.memref, b.add(row, ahead), b.index(0),
+          getLinesPerRow(rows.memref));
+    b.copyRow(rows.memref, row, staged, key, width);
+    b.loop(b.index(width), b.index(llvm::alignTo(width, lanes)), 1,
+           [&](Value column) {
+             b.storeScalar(b.scalar(0.0), staged, {key, column});
+           });
+  });
+  return {staged, b.index(0), rows.count, /*isStaged=*/true};
+}
+
+/// Register tiles read the last row again behind the end.
+StreamRowsKernel::Value StreamRowsKernel::rowOf(const Rows &rows, Value key) {
+  return b.add(rows.first, b.min(key, b.sub(rows.count, b.index(1))));
+}
+
+StreamRowsKernel::Values StreamRowsKernel::loadColumns(Value memref,
+                                                       ValueRange at) {
+  if (getColumnVectors() == 1)
+    return {b.loadVector(memref, at)};
+  auto [even, odd] = b.loadPairs(memref, at);
+  return {even, odd};
+}
+
+int64_t StreamRowsKernel::getLinesPerRow(Value memref) {
+  int64_t columns = cast<MemRefType>(memref.getType()).getShape().back();
+  return llvm::divideCeil(columns * getElementBytes(memref), kLineBytes);
+}
+
+int64_t StreamRowsKernel::getAhead(Value memref, int64_t numRows) {
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t bytes = type.getShape().back() * getElementBytes(memref);
+  if (!manageCache || bytes == 0)
+    return 0;
+  if (numRows == 1)
+    return bytes <= kShortRowBytes ? kShortAheadBytes / bytes : 0;
+  return std::max<int64_t>(1, kAheadBytes / bytes);
+}
+
+void StreamRowsKernel::ask(Value memref, Value row, Value firstLine,
+                           int64_t count) {
+  constexpr int64_t kMaxWritten = 16;
+  int64_t step = kLineBytes / getElementBytes(memref);
+  int64_t linesPerRow = getLinesPerRow(memref);
+  auto askLine = [&](Value line) {
+    b.prefetch(memref,
+               {b.add(row, b.div(line, linesPerRow)),
+                b.mul(b.rem(line, linesPerRow), step)},
+               /*locality=*/2);
+  };
+  if (count > kMaxWritten)
+    return b.loop(firstLine, b.add(firstLine, count), 1, askLine);
+  for (int64_t i = 0; i < count; ++i)
+    askLine(b.add(firstLine, i));
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+StreamRowsKernel::Value StreamRowsKernel::Plane::at(KernelBuilder &b, Value key,
+                                                    Value row) const {
+  Value offset = alongColumns ? b.add(b.mul(row, pitch), key)
+                              : b.add(b.mul(key, pitch), row);
+  return origin ? b.add(origin, offset) : offset;
+}
+
+void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
+  Rows rows = stage(keys, stagedKeys, width);
+  if (!alongColumns)
+    return scoreAlongRows(rows, target);
+  b.ifThenElse(
+      b.equal(paddedRows, b.index(1)),
+      [&] { scoreAlongColumns(rows, target, 1); },
+      [&] {
+        b.ifThenElse(
+            b.equal(paddedRows, b.index(2)),
+            [&] { scoreAlongColumns(rows, target, 2); },
+            [&] { scoreAlongColumns(rows, target, 4); });
+      });
+}
+
+/// Scores of `numRows` rows at a time: products along the columns for as many
+/// keys as make a vector of sums.
+void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
+                                         int64_t numRows) {
+  numRows = std::min(numRows, lanes);
+  // Two keys share what is loaded of the rows. A single row has nothing to
+  // share.
+  int64_t numKeys = lanes / numRows, numVectors = getColumnVectors();
+  int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
+  int64_t ahead = keys.isStaged ? 0 : getAhead(keys.memref, numRows);
+  Value groups = b.div(paddedRows, numRows);
+  auto scoreTile = [&](Value key, Value row) {
+    Values sums(lanes);
+    for (int64_t first = 0; first < numKeys; first += together) {
+      if (ahead) {
+        // Every group of rows asks for its share of what all of them read.
+        Value begin =
+            b.div(b.add(b.mul(b.div(row, numRows), numKeys), first), groups);
+        Value from = b.add(b.add(keys.first, b.add(key, ahead)), begin);
+        b.loop(b.index(0), b.div(b.index(together), groups), 1, [&](Value i) {
+          ask(keys.memref, b.add(from, i), b.index(0),
+              getLinesPerRow(keys.memref));
+        });
+      }
+      Values at;
+      for (int64_t i = 0; i < together; ++i)
+        at.push_back(rowOf(keys, b.add(key, first + i)));
+      Values zeros(together * numRows, b.splat(0.0));
+      Values products = b.loop(
+          b.index(0), b.index(paddedWidth), numVectors * lanes, zeros,
+          [&](Value column, ValueRange running) {
+            SmallVector<Values> loaded;
+            for (Value keyRow : at)
+              loaded.push_back(loadColumns(keys.memref, {keyRow, column}));
+            Values next(running);
+            for (int64_t r = 0; r < numRows; ++r)
+              for (int64_t v = 0; v < numVectors; ++v) {
+                Value part = b.loadVector(
+                    packed, b.add(b.mul(b.add(row, r), paddedWidth),
+                                  b.add(column, v * lanes)));
+                for (int64_t i = 0; i < together; ++i) {
+                  Value &sum = next[r * together + i];
+                  sum = b.fma(loaded[i][v], part, sum);
+                }
+              }
+            return next;
+          });
+      for (int64_t r = 0; r < numRows; ++r)
+        for (int64_t i = 0; i < together; ++i)
+          sums[r * numKeys + first + i] = products[r * together + i];
+    }
+    Value total = b.sumEach(sums);
+    for (int64_t r = 0; r < numRows; ++r) {
+      Value part = total;
+      if (numRows != 1)
+        part = vector::ExtractStridedSliceOp::create(b, total, r * numKeys,
+                                                     numKeys, /*strides=*/1);
+      vector::StoreOp::create(b, part, target.memref,
+                              target.at(b, key, b.add(row, r)));
+    }
+  };
+  b.loop(b.index(0), keys.count, numKeys, [&](Value key) {
+    b.loop(b.index(0), paddedRows, numRows,
+           [&](Value row) { scoreTile(key, row); });
+  });
+}
+
+void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
+  auto scoreTile = [&](Value key, Value row, int64_t numVectors) {
+    int64_t numKeys = std::min(kMaxKeys, accumulators / numVectors);
+    for (int64_t first = 0; first < kMaxKeys; first += numKeys)
+      scoreAlongRows(keys, target, b.add(key, first), row, numKeys, numVectors);
+  };
+  b.loop(b.index(0), keys.count, kMaxKeys, [&](Value key) {
+    Value fours = b.roundDown(paddedRows, 4 * lanes),
+          twos = b.roundDown(paddedRows, 2 * lanes);
+    b.loop(b.index(0), fours, 4 * lanes,
+           [&](Value row) { scoreTile(key, row, 4); });
+    b.ifThen(b.less(fours, twos), [&] { scoreTile(key, fours, 2); });
+    b.ifThen(b.less(twos, paddedRows), [&] { scoreTile(key, twos, 1); });
+  });
+}
+
+/// Scores of a register tile of keys and vectors of rows. The first rows ask
+/// for keys.
+void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
+                                      Value key, Value row, int64_t numKeys,
+                                      int64_t numVectors) {
+  int64_t ahead = keys.isStaged ? 0 : getAhead(keys.memref, lanes);
+  constexpr int64_t kUnroll = 4;
+  Values at;
+  for (int64_t i = 0; i < numKeys; ++i)
+    at.push_back(rowOf(keys, b.add(key, i)));
+  Values zeros(numKeys * numVectors, b.splat(0.0));
+  auto askAhead = [&](Value column) {
+    int64_t turns = llvm::divideCeil(width, kUnroll);
+    int64_t perTurn =
+        llvm::divideCeil(numKeys * getLinesPerRow(keys.memref), turns);
+    if (ahead)
+      b.ifThen(b.equal(row, b.index(0)), [&] {
+        ask(keys.memref, b.add(b.add(keys.first, key), ahead),
+            b.mul(b.div(column, kUnroll), perTurn), perTurn);
+      });
+  };
+  Values sums = b.unrolledLoop(
+      b.index(0), b.index(width), kUnroll, zeros,
+      [&](Value column, ValueRange running) {
+        Values parts, next;
+        for (int64_t v = 0; v < numVectors; ++v)
+          parts.push_back(b.loadVector(
+              packed, b.add(b.mul(column, paddedRows), b.add(row, v * lanes))));
+        for (int64_t i = 0; i < numKeys; ++i) {
+          Value element =
+              b.broadcast(b.loadScalar(keys.memref, {at[i], column}));
+          for (int64_t v = 0; v < numVectors; ++v)
+            next.push_back(
+                b.fma(element, parts[v], running[i * numVectors + v]));
+        }
+        return next;
+      },
+      askAhead);
+  for (int64_t i = 0; i < numKeys; ++i)
+    for (int64_t v = 0; v < numVectors; ++v)
+      b.storeVector(sums[i * numVectors + v], target.memref,
+                    target.at(b, b.add(key, i), b.add(row, v * lanes)));
+}
+
+/// The scores of all rows of tables.
+void StreamRowsKernel::scoreTables(ArrayRef<SourceView> views) {
+  for (const KeyTable &table : keyTables) {
+    auto *source = llvm::find_if(
+        views, [&](const SourceView &view) { return view.keyTable == &table; });
+    int64_t step = alongColumns ? kColumnTile : kRowTile;
+    b.loop(b.index(0), b.index(table.numRows), step, [&](Value first) {
+      Value count = b.min(b.sub(b.index(table.numRows), first), step);
+      Plane target = getTableScores(table);
+      target.origin = target.at(b, first, b.index(0));
+      scoreKeys({source->keys, first, count}, target);
+    });
+  }
+}
+
+StreamRowsKernel::Plane
+StreamRowsKernel::getTableScores(const KeyTable &table) {
+  int64_t padded = llvm::alignTo(table.numRows, kColumnTile);
+  return {table.scores, alongColumns ? b.index(padded) : paddedRows,
+          alongColumns};
+}
+
+/// Scores of rows of a table.
+void StreamRowsKernel::lookUp(const Tile &tile) {
+  Plane table = getTableScores(*tile.source.keyTable);
+  auto rowOfTable = [&](Value key) {
+    Value row = b.add(tile.low, key);
+    return tile.source.codes ? b.loadIndex(tile.source.codes, row) : row;
+  };
+  if (alongColumns)
+    return b.loop(b.index(0), setRows, 1, [&](Value row) {
+      b.loop(b.index(0), tile.count, 1, [&](Value key) {
+        b.storeScalar(
+            b.loadScalar(table.memref, table.at(b, rowOfTable(key), row)),
+            scores.memref, scores.at(b, key, row));
+      });
+    });
+  b.loop(b.index(0), tile.count, 1, [&](Value key) {
+    Value from = rowOfTable(key);
+    b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
+      b.storeVector(b.loadVector(table.memref, table.at(b, from, row)),
+                    scores.memref, scores.at(b, key, row));
+    });
+  });
+}

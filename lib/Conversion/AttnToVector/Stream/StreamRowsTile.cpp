@@ -1,0 +1,470 @@
+//===- StreamRowsTile.cpp - One tile of keys for few query rows -----------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamRowsKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Keys whose values are read again from the first cache level.
+static constexpr int64_t kValueRows = 64;
+
+static bool isSingle(Value memref) {
+  return cast<MemRefType>(memref.getType()).getShape().back() == 1;
+}
+
+void StreamRowsKernel::attendRows(const SourceView &source,
+                                  const Interval &interval, Value low,
+                                  Value high) {
+  scores.alongColumns = alongColumns;
+  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
+  b.loop(low, high, alongColumns ? kColumnTile : kRowTile, [&](Value first) {
+    Value count =
+        b.min(b.sub(high, first), alongColumns ? kColumnTile : kRowTile);
+    Tile tile = {source, first, count, interval.biasBegin, Value()};
+    if (isMasked && !source.attr.getMask().isTrivial())
+      tile.isCut = b.either(b.less(first, interval.innerLow),
+                            b.less(interval.innerHigh, b.add(first, count)));
+    attendTile(tile);
+  });
+}
+
+void StreamRowsKernel::attendTile(const Tile &tile) {
+  const SourceView &source = tile.source;
+  if (source.keyTable)
+    lookUp(tile);
+  else
+    scoreKeys({source.keys, tile.low, tile.count}, scores);
+  stageTerms(tile);
+  addTerms(tile);
+  if (!isSoftmax)
+    squarePositive(tile);
+  else if (alongColumns)
+    exponentiateAlongKeys(tile);
+  else
+    exponentiateAlongRows(tile);
+  accumulate(tile);
+}
+
+//===----------------------------------------------------------------------===//
+// Terms and masks
+//===----------------------------------------------------------------------===//
+
+/// Copies log weights, and biases in the layout of scores, both in base 2 with
+/// a soft-max. Without one the weight is a factor.
+void StreamRowsKernel::stageTerms(const Tile &tile) {
+  const SourceView &source = tile.source;
+  double scale = isSoftmax ? softmax::kLog2E : 1.0;
+  if (source.logWeight)
+    b.loop(b.index(0), tile.count, 1, [&](Value key) {
+      Value at = isSingle(source.logWeight) ? b.index(0) : b.add(tile.low, key);
+      Value weight =
+          b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
+      b.storeScalar(weight, weights, key);
+      if (!isSoftmax)
+        b.storeScalar(
+            math::Exp2Op::create(b, b.fmax(b.scalar(softmax::kMasked), weight)),
+            factors, key);
+    });
+  if (!source.bias)
+    return;
+  Value bias = source.bias;
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    auto [head, query] = locate(row);
+    Values at = {b.broadcastIndex(bias, 0, batch),
+                 b.broadcastIndex(bias, 1, head),
+                 b.broadcastIndex(bias, 2, query), Value()};
+    auto copy = [&](Value key, bool isVector) {
+      bool isOne = isSingle(bias) && !source.attr.getHasLocalBias();
+      at[3] = isOne ? b.index(0) : b.add(b.sub(tile.low, tile.biasBegin), key);
+      if (isVector)
+        return b.storeVector(b.fmul(b.loadVector(bias, at), b.splat(scale)),
+                             biases, scores.at(b, key, row));
+      b.storeScalar(b.fmul(b.loadScalar(bias, at), b.scalar(scale)), biases,
+                    scores.at(b, key, row));
+    };
+    Value whole = b.index(0);
+    if (alongColumns && !isSingle(bias))
+      whole = b.roundDown(tile.count, lanes);
+    b.loop(b.index(0), whole, lanes, [&](Value key) { copy(key, true); });
+    b.loop(whole, tile.count, 1, [&](Value key) { copy(key, false); });
+  });
+}
+
+void StreamRowsKernel::forScores(const Tile &tile,
+                                 function_ref<void(const Place &)> body) {
+  Value zero = b.index(0);
+  if (alongColumns)
+    return b.loop(zero, setRows, 1, [&](Value row) {
+      b.loop(zero, tile.count, lanes,
+             [&](Value key) { body({scores.at(b, key, row), key, row}); });
+    });
+  b.loop(zero, tile.count, 1, [&](Value key) {
+    b.loop(zero, paddedRows, lanes,
+           [&](Value row) { body({scores.at(b, key, row), key, row}); });
+  });
+}
+
+/// What is one for each key, for the keys of a vector of scores.
+StreamRowsKernel::Value StreamRowsKernel::loadOfKeys(Value memref,
+                                                     const Place &place) {
+  return alongColumns ? b.loadVector(memref, place.key)
+                      : b.broadcast(b.loadScalar(memref, place.key));
+}
+
+/// Whether terms remove entries; null without terms.
+StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
+                                                    const Place &place) {
+  Value removed;
+  if (tile.source.bias)
+    removed = softmax::isMasked(b, b.loadVector(biases, place.at));
+  if (tile.source.logWeight) {
+    Value more = softmax::isMasked(b, loadOfKeys(weights, place));
+    removed = removed ? arith::OrIOp::create(b, removed, more) : more;
+  }
+  return removed;
+}
+
+/// Whether the mask cuts entries: with d the distance of the key from the
+/// position of the first query, query i does not read it when d > i (causal),
+/// i - d >= window, d - i >= window.
+StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
+                                                const Place &place) {
+  MaskAttr mask = tile.source.attr.getMask();
+  Value position =
+      b.add(b.add(firstRow, firstQuery), b.sub(tile.source.rows, sequenceRows));
+  Value distance = b.sub(b.add(tile.low, place.key), position);
+  auto type = VectorType::get({lanes}, b.getI32Type());
+  auto numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
+  auto broadcast = [&](Value distance) -> Value {
+    constexpr int64_t kFar = 1 << 30;
+    distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
+    Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
+    Value all = vector::BroadcastOp::create(b, type, narrow);
+    if (alongColumns)
+      all = arith::AddIOp::create(
+          b, all, arith::ConstantOp::create(b, b.getI32VectorAttr(numbers)));
+    return all;
+  };
+  Value query;
+  if (alongColumns)
+    query = vector::BroadcastOp::create(
+        b, type, memref::LoadOp::create(b, queryOf, place.row));
+  else
+    query = b.loadVector(queryOf, place.row);
+  Value cut;
+  auto cutWhere = [&](arith::CmpIPredicate predicate, Value bound) {
+    Value holds = arith::CmpIOp::create(b, predicate, broadcast(bound), query);
+    cut = cut ? arith::OrIOp::create(b, cut, holds) : holds;
+  };
+  Value window = b.index(mask.getWindow());
+  if (mask.getCausal())
+    cutWhere(arith::CmpIPredicate::sgt, distance);
+  if (mask.hasWindow()) {
+    cutWhere(arith::CmpIPredicate::sle, b.add(distance, window));
+    if (!mask.getCausal())
+      cutWhere(arith::CmpIPredicate::sge, b.sub(distance, window));
+  }
+  return cut;
+}
+
+/// Adds the terms to the scores. What they or a mask remove has the masked
+/// score, whatever it was.
+void StreamRowsKernel::addTerms(const Tile &tile) {
+  const SourceView &source = tile.source;
+  Value masked = b.splat(softmax::kMasked);
+  auto update = [&](const Place &place, Value removed, Value score) {
+    b.storeVector(arith::SelectOp::create(b, removed, masked, score),
+                  scores.memref, place.at);
+  };
+  if (source.bias || source.logWeight)
+    forScores(tile, [&](const Place &place) {
+      Value score = b.loadVector(scores.memref, place.at);
+      if (source.bias)
+        score = b.fadd(score, b.loadVector(biases, place.at));
+      if (isSoftmax && source.logWeight)
+        score = b.fadd(score, loadOfKeys(weights, place));
+      update(place, isRemoved(tile, place), score);
+    });
+  if (tile.isCut)
+    b.ifThen(tile.isCut, [&] {
+      forScores(tile, [&](const Place &place) {
+        update(place, isCut(tile, place),
+               b.loadVector(scores.memref, place.at));
+      });
+    });
+}
+
+/// Marks the weights of entries that terms or a mask remove.
+void StreamRowsKernel::markHidden(const Tile &tile) {
+  auto mark = [&](const Place &place, Value removed) {
+    Value weight = b.loadVector(scores.memref, place.at);
+    b.storeVector(softmax::hide(b, removed, weight), scores.memref, place.at);
+  };
+  if (tile.source.bias || tile.source.logWeight)
+    forScores(tile,
+              [&](const Place &place) { mark(place, isRemoved(tile, place)); });
+  if (tile.isCut)
+    b.ifThen(tile.isCut, [&] {
+      forScores(tile,
+                [&](const Place &place) { mark(place, isCut(tile, place)); });
+    });
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+/// Outputs of one row times a vector of its factor.
+void StreamRowsKernel::rescaleOutput(Value row, Value factor) {
+  b.overVectors(paddedValueWidth, [&](Value column) {
+    Value output = b.loadVector(outputs, {row, column});
+    b.storeVector(b.fmul(output, factor), outputs, {row, column});
+  });
+}
+
+static Value isAnyAbove(KernelBuilder &b, Value scores, Value maximum) {
+  Value above =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, scores, maximum);
+  return vector::ReductionOp::create(b, vector::CombiningKind::OR, above);
+}
+
+void StreamRowsKernel::exponentiateAlongKeys(const Tile &tile) {
+  Value zero = b.index(0);
+  Value padded = b.mul(b.ceilDiv(tile.count, lanes), lanes);
+  b.loop(zero, setRows, 1, [&](Value row) {
+    // Whole vectors: what is left of the last one counts nothing.
+    b.loop(tile.count, padded, 1, [&](Value key) {
+      b.storeScalar(b.scalar(softmax::kMasked), scores.memref,
+                    scores.at(b, key, row));
+    });
+    Value old = b.loadScalar(maxima, row);
+    Value top = b.loop(zero, padded, lanes, b.broadcast(old),
+                       [&](Value key, ValueRange top) -> Values {
+                         Value score = b.loadVector(scores.memref,
+                                                    scores.at(b, key, row));
+                         return {b.fmax(score, top[0])};
+                       })[0];
+    Value sumAt = b.mul(row, lanes);
+    b.ifThen(isAnyAbove(b, top, b.broadcast(old)), [&] {
+      Value maximum =
+          vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF, top);
+      Value factor = softmax::exp2(b, b.broadcast(b.fsub(old, maximum)));
+      b.storeScalar(maximum, maxima, row);
+      b.storeVector(b.fmul(b.loadVector(laneSums, sumAt), factor), laneSums,
+                    sumAt);
+      rescaleOutput(row, factor);
+    });
+    Value maximum = b.broadcast(b.loadScalar(maxima, row));
+    Value sum =
+        b.loop(zero, padded, lanes, b.loadVector(laneSums, sumAt),
+               [&](Value key, ValueRange sum) -> Values {
+                 Value at = scores.at(b, key, row);
+                 Value weight = softmax::exp2(
+                     b, b.fsub(b.loadVector(scores.memref, at), maximum));
+                 b.storeVector(weight, scores.memref, at);
+                 return {b.fadd(sum[0], weight)};
+               })[0];
+    b.storeVector(sum, laneSums, sumAt);
+  });
+}
+
+void StreamRowsKernel::exponentiateAlongRows(const Tile &tile) {
+  Value zero = b.index(0);
+  b.loop(zero, paddedRows, lanes, [&](Value row) {
+    Value old = b.loadVector(maxima, row);
+    Value top = b.loop(
+        zero, tile.count, 1, old, [&](Value key, ValueRange top) -> Values {
+          Value score = b.loadVector(scores.memref, scores.at(b, key, row));
+          return {b.fmax(score, top[0])};
+        })[0];
+    b.ifThen(isAnyAbove(b, top, old), [&] {
+      Value factor = softmax::exp2(b, b.fsub(old, top));
+      b.storeVector(top, maxima, row);
+      b.storeVector(b.fmul(b.loadVector(sums, row), factor), sums, row);
+      b.storeVector(factor, rowFactors, row);
+      b.loop(row, b.min(b.add(row, lanes), setRows), 1, [&](Value one) {
+        rescaleOutput(one, b.broadcast(b.loadScalar(rowFactors, one)));
+      });
+    });
+    Value sum = b.loop(zero, tile.count, 1, b.loadVector(sums, row),
+                       [&](Value key, ValueRange sum) -> Values {
+                         Value at = scores.at(b, key, row);
+                         Value weight = softmax::exp2(
+                             b, b.fsub(b.loadVector(scores.memref, at), top));
+                         b.storeVector(weight, scores.memref, at);
+                         return {b.fadd(sum[0], weight)};
+                       })[0];
+    b.storeVector(sum, sums, row);
+  });
+}
+
+/// The weights of `squared_relu`.
+void StreamRowsKernel::squarePositive(const Tile &tile) {
+  forScores(tile, [&](const Place &place) {
+    Value positive =
+        b.fmax(b.splat(0.0), b.loadVector(scores.memref, place.at));
+    Value weight = b.fmul(positive, positive);
+    if (tile.source.logWeight)
+      weight = b.fmul(weight, loadOfKeys(factors, place));
+    b.storeVector(weight, scores.memref, place.at);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The product with the values
+//===----------------------------------------------------------------------===//
+
+/// `output += weights . values`. Where entries are removed, a weight of zero
+/// takes part as long as the values are finite; both ways add in one order.
+void StreamRowsKernel::accumulate(const Tile &tile) {
+  const SourceView &source = tile.source;
+  Rows values =
+      stage({source.values, tile.low, tile.count}, stagedValues, valueWidth);
+  auto accumulateAll = [&] {
+    if (!alongColumns)
+      return accumulateRows(values, 4);
+    b.ifThenElse(
+        b.equal(paddedRows, b.index(1)), [&] { accumulateRows(values, 1); },
+        [&] {
+          b.ifThenElse(
+              b.equal(paddedRows, b.index(2)),
+              [&] { accumulateRows(values, 2); },
+              [&] { accumulateRows(values, 4); });
+        });
+  };
+  bool hasTerms = source.bias || source.logWeight;
+  if (!hasTerms && !tile.isCut)
+    return accumulateAll();
+  Value isPlain = areFinite(values, hasTerms ? Value() : tile.isCut);
+  b.ifThenElse(isPlain, accumulateAll, [&] {
+    markHidden(tile);
+    accumulateVisible(values);
+  });
+}
+
+/// Whether all values of a tile are finite, or `isNeeded` is false.
+StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
+                                                    Value isNeeded) {
+  Value end =
+      isNeeded ? b.select(isNeeded, values.count, b.index(0)) : values.count;
+  Value zero = b.splat(0.0);
+  // Zero times what is not finite is NaN.
+  Value total = b.loop(
+      b.index(0), end, 1, zero, [&](Value key, ValueRange carried) -> Values {
+        Value row = b.add(values.first, key);
+        return b.overVectors(
+            paddedValueWidth, carried, [&](Value column, ValueRange sum) {
+              Value value = b.loadVector(values.memref, {row, column});
+              return Values{b.fma(value, zero, sum[0])};
+            });
+      })[0];
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, total, total);
+  return vector::ReductionOp::create(b, vector::CombiningKind::AND, isNumber);
+}
+
+void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
+  int64_t numVectors = accumulators / numRows, step = numVectors * lanes;
+  int64_t full = llvm::alignDown(paddedValueWidth, step);
+  b.loop(b.index(0), values.count, kValueRows, [&](Value first) {
+    Value end = b.min(b.add(first, kValueRows), values.count);
+    auto accumulateColumns = [&](Value column, int64_t numVectors) {
+      b.loop(b.index(0), paddedRows, numRows, [&](Value row) {
+        accumulatePanel(values, first, end, row, numRows, column, numVectors);
+      });
+    };
+    b.loop(b.index(0), b.index(full), step,
+           [&](Value column) { accumulateColumns(column, numVectors); });
+    if (full != paddedValueWidth)
+      accumulateColumns(b.index(full), (paddedValueWidth - full) / lanes);
+  });
+}
+
+/// Adds the keys `[firstKey, endKey)` to some rows and columns of the outputs.
+/// The first rows ask for values.
+void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
+                                       Value endKey, Value row, int64_t numRows,
+                                       Value column, int64_t numVectors) {
+  int64_t ahead = values.isStaged ? 0 : getAhead(values.memref, numRows);
+  constexpr int64_t kUnroll = 2;
+  Values initial;
+  for (int64_t r = 0; r < numRows; ++r)
+    for (int64_t v = 0; v < numVectors; ++v)
+      initial.push_back(
+          b.loadVector(outputs, {b.add(row, r), b.add(column, v * lanes)}));
+  auto addKey = [&](Value key, ValueRange running) {
+    Values loaded, next;
+    for (int64_t v = 0; v < numVectors; v += getColumnVectors())
+      llvm::append_range(
+          loaded, loadColumns(values.memref, {b.add(values.first, key),
+                                              b.add(column, v * lanes)}));
+    for (int64_t r = 0; r < numRows; ++r) {
+      Value weight = b.broadcast(
+          b.loadScalar(scores.memref, scores.at(b, key, b.add(row, r))));
+      for (int64_t v = 0; v < numVectors; ++v)
+        next.push_back(b.fma(weight, loaded[v], running[r * numVectors + v]));
+    }
+    return next;
+  };
+  // The panels divide the lines of a block of rows among them, in order.
+  auto askAhead = [&](Value key) {
+    if (!ahead)
+      return;
+    int64_t panels = llvm::divideCeil(paddedValueWidth, numVectors * lanes);
+    int64_t perKey = llvm::divideCeil(getLinesPerRow(values.memref), panels);
+    b.ifThen(b.equal(row, b.index(0)), [&] {
+      Value panel = b.div(column, numVectors * lanes);
+      Value turn = b.add(b.mul(panel, kValueRows), b.sub(key, firstKey));
+      ask(values.memref, b.add(b.add(values.first, firstKey), ahead),
+          b.mul(turn, perKey), kUnroll * perKey);
+    });
+  };
+  Values totals =
+      b.unrolledLoop(firstKey, endKey, kUnroll, initial, addKey, askAhead);
+  for (int64_t r = 0; r < numRows; ++r)
+    for (int64_t v = 0; v < numVectors; ++v)
+      b.storeVector(totals[r * numVectors + v], outputs,
+                    {b.add(row, r), b.add(column, v * lanes)});
+}
+
+/// The same product without hidden entries, whose weights are marked.
+void StreamRowsKernel::accumulateVisible(const Rows &values) {
+  int64_t numVectors = getColumnVectors();
+  auto addColumns = [&](Value row, Value column) {
+    Values at, initial;
+    for (int64_t v = 0; v < numVectors; ++v) {
+      at.push_back(b.add(column, v * lanes));
+      initial.push_back(b.loadVector(outputs, {row, at[v]}));
+    }
+    Values totals = b.loop(
+        b.index(0), values.count, 1, initial, [&](Value key, ValueRange sums) {
+          Value weight =
+              b.broadcast(b.loadScalar(scores.memref, scores.at(b, key, row)));
+          Values next;
+          for (auto [value, sum] :
+               llvm::zip(loadColumns(values.memref,
+                                     {b.add(values.first, key), column}),
+                         sums))
+            next.push_back(softmax::addVisible(b, weight, value, sum));
+          return next;
+        });
+    for (int64_t v = 0; v < numVectors; ++v)
+      b.storeVector(totals[v], outputs, {row, at[v]});
+  };
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    b.loop(b.index(0), b.index(paddedValueWidth), numVectors * lanes,
+           [&](Value column) { addColumns(row, column); });
+  });
+}

@@ -68,8 +68,10 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   std::optional<Argument> terms[3];
   bool readsNothing = addDense(call, check, arguments, options, terms);
   addBackward(call, check, arguments, {dOut, options.dLse, &out, &lse});
-  for (const std::optional<Argument> &term : terms)
-    call.results(check, "d_", term ? ArrayRef(*term) : ArrayRef<Argument>());
+  const bool wanted[] = {options.returnDLogWeight, options.returnDBias, true};
+  for (auto [term, isWanted] : zip_equal(terms, wanted))
+    call.results(check, "d_",
+                 term && isWanted ? ArrayRef(*term) : ArrayRef<Argument>());
   Expected<SmallVector<OwnedTensor>> results =
       call.runChecked(check, is_contained(arguments.rows(), 0) || readsNothing);
   if (!results)
@@ -81,9 +83,9 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   bool isThere[] = {true,
                     true,
                     true,
-                    terms[0].has_value(),
-                    terms[1].has_value(),
-                    terms[2].has_value()};
+                    terms[0] && wanted[0],
+                    terms[1] && wanted[1],
+                    terms[2] && wanted[2]};
   auto *next = results->begin();
   for (auto [gradient, isWanted] : zip_equal(found, isThere))
     if (isWanted)

@@ -19,10 +19,11 @@ given by name.  An argument without a type is a flag that asks for a result, and
 set; `int[]` is a dictionary, whose keys and values follow each other.  A result `if` some
 arguments is there where one of them is given or true.  The third line has the arguments of
 the backward function: arguments and results by their names, gradients of results behind
-"d_", and a/b for a where b is there.  It returns the
-gradients of the fourth line, where their arguments are given, in the shapes and types of
-these; axes in brackets say what the shape is where the backward function does not take the
-argument, or takes one of another shape.
+"d_", a/b for a where b is there, and "return_d_" before an argument for a flag that asks
+for its gradient.  It returns the gradients of the fourth line, where their arguments are
+given and no flag says otherwise, in the shapes and types of these; axes in brackets say
+what the shape is where the backward function does not take the argument, or takes one of
+another shape.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Shape = tuple[Any, ...]
+
+#: What the names of flags start with that ask for the gradient of an argument.
+ASKS = "return_d_"
 
 
 class Argument(NamedTuple):
@@ -99,6 +103,9 @@ class Declaration(NamedTuple):
             known[name] = Argument(name, "Tensor" if name == self.backward[0] else "Tensor?", result.axes)
         found = []
         for each in self.backward:
+            if each.startswith(ASKS):
+                found.append(Argument(each, "bool", None))
+                continue
             name, *condition = each.split("/")
             found.append(known[name]._replace(kind="Tensor?") if condition else known[name])
         return tuple(found)
@@ -159,6 +166,8 @@ class Declaration(NamedTuple):
         named = {argument.name: value for argument, value in zip(arguments, values)}
         found: list[tuple[Shape, Any]] = []
         for name, axes in zip(self.gradients, self.gradient_axes):
+            if not named.get(ASKS + name, True):
+                continue
             if axes is not None:
                 extents = self.bind(arguments, values)
                 found.append((tuple(extents[axis] for axis in axes), values[0]))
@@ -249,7 +258,7 @@ FUNCTIONS: dict[str, Declaration] = {
     "dense": declare(
         _QKV + _DENSE + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
-        "d_out q k v out lse d_lse " + _names(_DENSE),
+        "d_out q k v out lse d_lse " + _names(_DENSE) + " return_d_log_weight return_d_bias",
         "q k v log_weight bias sink",
     ),
     "fast_multipole": declare(

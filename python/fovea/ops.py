@@ -77,11 +77,15 @@ def dense_backward(
     log_weight: Any = None,
     bias: Any = None,
     sink: Any = None,
+    return_d_log_weight: bool = True,
+    return_d_bias: bool = True,
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `dense`: (dq, dk, dv), then those of log_weight, bias and
-    sink where these are given.
+    sink where these are given, unless `return_d_log_weight` or `return_d_bias`
+    is false: the gradient of a mask that is a bias has as many numbers as that,
+    and no use.
 
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
@@ -89,8 +93,8 @@ def dense_backward(
     `dense`.
     """
     return _fovea.dense_backward(
-        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, target,
-        gradients=gradients,
+        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink,
+        return_d_log_weight, return_d_bias, target, gradients=gradients,
     )  # fmt: skip
 
 

@@ -50,14 +50,16 @@ static nb::object callDenseBackward(Reader &in) {
   std::optional<TensorRef> dLse = in.optionalArray("d_lse");
   auto options = readDenseOptions<DenseBackwardOptions>(in);
   options.dLse = dLse;
+  options.returnDLogWeight = in.flag("return_d_log_weight");
+  options.returnDBias = in.flag("return_d_bias");
   DenseGradients gradients =
       in.run([&] { return dense_backward(dOut, q, k, v, out, lse, options); });
   nb::list found;
   for (OwnedTensor *gradient : {&gradients.q, &gradients.k, &gradients.v})
     found.append(in.give(std::move(*gradient)));
-  if (options.logWeight)
+  if (options.logWeight && options.returnDLogWeight)
     found.append(in.give(std::move(gradients.logWeight)));
-  if (options.bias)
+  if (options.bias && options.returnDBias)
     found.append(in.give(std::move(gradients.bias)));
   if (options.sink)
     found.append(in.give(std::move(gradients.sink)));

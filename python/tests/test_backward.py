@@ -4,6 +4,9 @@
 # REQUIRES: long-tests
 """Gradients of the attention functions against the NumPy references."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -54,6 +57,65 @@ def test_dense(target, options, terms):
         # A gradient for every axis that the kernel sees.
         options["log_weight"] = options["log_weight"].reshape(1, 1, M)
     compare(found, reference.dense_backward(*arguments, d_lse=d_lse, **options), BOUND[target])
+
+
+@pytest.mark.parametrize("target", BOUND)
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (False, False)])
+def test_dense_without_gradients_of_terms(target, wanted):
+    rng = np.random.default_rng(7)
+    q, k, v = normal(rng, (2, 4, 5, 3), (2, 2, 9, 3), (2, 2, 9, 4))
+    terms = dict(zip(("log_weight", "bias"), normal(rng, (2, 2, 9), (1, 4, 5, 9))))
+    out, lse = reference.dense(q, k, v, return_lse=True, **terms)
+    d_out, d_lse = normal(rng, out.shape, lse.shape)
+    arguments = (d_out, q, k, v, out, lse)
+
+    def run(terms, wanted, **options):
+        asks = dict(zip(("return_d_log_weight", "return_d_bias"), wanted))
+        return fovea.dense_backward(*arguments, d_lse=d_lse, target=target, **terms, **asks, **options)
+
+    expected = reference.dense_backward(*arguments, d_lse=d_lse, **terms)
+    kept = [*expected[:3], *(each for each, flag in zip(expected[3:], wanted) if flag)]
+    compare(run(terms, wanted), kept, BOUND[target])
+    # The numbers of gradients do not depend on which others there are.
+    every = run(terms, (True, True))
+    same = [*every[:3], *(each for each, flag in zip(every[3:], wanted) if flag)]
+    for one, other in zip(run(terms, wanted), same, strict=True):
+        assert np.array_equal(one, other)
+    memory = [np.full(each.shape, np.nan) for each in kept]
+    found = run(terms, wanted, gradients=memory)
+    assert all(one is other for one, other in zip(found, memory, strict=True))
+    compare(memory, kept, BOUND[target])
+    with pytest.raises(ValueError, match="gradients: found"):
+        run(terms, wanted, gradients=[*memory, np.empty((1, 4, 5, 9))])
+    # Without terms there is nothing to ask for.
+    assert len(run({}, wanted)) == len(run({}, (True, True))) == 3
+
+
+# Has memory to compile in, but none for 256 MB, the gradient of a bias that itself has one row.
+PROGRAM = """
+import resource, sys
+import numpy as np
+import fovea
+
+fovea.set_num_threads(1)
+x = np.ones((1, 4, 4096, 1), np.float32)
+bias = np.broadcast_to(np.zeros(4096, np.float32), (1, 4, 4096, 4096))
+out, lse = fovea.dense(x, x, x, bias=bias, return_lse=True)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+try:
+    found = fovea.dense_backward(x, x, x, x, out, lse, bias=bias, return_d_bias=sys.argv[1] == "wanted")
+    print(len(found))
+except fovea.FoveaError as error:
+    print("no memory" if "out of memory" in str(error) else error)
+"""
+
+
+@pytest.mark.parametrize("wanted, expected", [("wanted", "no memory"), ("unwanted", "3")])
+def test_memory_of_the_gradient_of_a_bias(wanted, expected):
+    process = subprocess.run([sys.executable, "-c", PROGRAM, wanted], capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == expected
 
 
 def weights(rng, N, m, p, D, W, biases=False):

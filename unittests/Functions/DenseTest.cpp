@@ -278,6 +278,16 @@ TEST(DenseBackward, GradientIsTheSlope) {
                              forward.lse.getRef(), backward));
   EXPECT_EQ(found.logWeight.getData(), nullptr);
   EXPECT_EQ(found.bias.getShape(), llvm::ArrayRef(bias.shape));
+
+  // Of none, though there are both.
+  backward.logWeight = TensorRef(logWeight);
+  backward.returnDLogWeight = backward.returnDBias = false;
+  found = get(dense_backward(dOut, q, k, v, forward.output.getRef(),
+                             forward.lse.getRef(), backward));
+  EXPECT_EQ(found.logWeight.getData(), nullptr);
+  EXPECT_EQ(found.bias.getData(), nullptr);
+  expectSlopes({&q, &k, &v}, {&found.q, &found.k, &found.v}, dOut,
+               [&] { return std::move(run().output); });
 }
 
 TEST(DenseBackward, NothingToRead) {

@@ -63,6 +63,9 @@ struct DenseBackwardOptions {
   bool causal = false;
   std::optional<int64_t> window;
   std::optional<TensorRef> logWeight, bias, sink;
+  /// Whether to compute the gradients of the first two; that of a bias may
+  /// have N x M numbers.
+  bool returnDLogWeight = true, returnDBias = true;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
@@ -71,7 +74,7 @@ struct DenseBackwardOptions {
 
 struct DenseGradients {
   OwnedTensor q, k, v;
-  /// Of the shape that was given, if one was.
+  /// Of the shape that was given, if one was and is asked for.
   OwnedTensor logWeight, bias, sink;
 };
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from .._declarations import FUNCTIONS, Declaration
+from .._declarations import ASKS, FUNCTIONS, Declaration
 from ._call import is_array, run
 
 
@@ -43,20 +43,39 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     def compute(operands: list[Any]) -> list[Any]:
         return run(name, merge(operands))
 
-    def forward(operands: list[Any]) -> tuple[list[Any], Any]:
+    def forward(given: list[Any]) -> tuple[list[Any], Any]:
+        operands = [each.value for each in given]
         arguments = merge(operands)
+        depends = merge([each.perturbed for each in given])
+        # Without leaves: what a gradient is asked for is known before a program runs.
+        constants = {
+            each.name: None for each, value in zip(declaration.arguments, depends) if value is False
+        }
         asked = _ask_all(name, declaration, arguments)
         results = dict(zip(_results(declaration, asked), _run_once(name, asked)))
-        return [results[each] for each in _results(declaration, arguments)], (operands, results)
+        return [results[each] for each in _results(declaration, arguments)], (operands, results, constants)
 
     def backward(saved: Any, cotangents: list[Any]) -> tuple[list[Any]]:
-        operands, results = saved
+        operands, results, constants = saved
         arguments = merge(operands)
-        given = dict(zip(_results(declaration, arguments), cotangents))
-        return (_differentiate(name, arguments, results, given),)
+        given = {
+            result: _instantiate(cotangent)
+            for result, cotangent in zip(_results(declaration, arguments), cotangents)
+            if not _is_zero(cotangent) or f"d_{result}" == declaration.backward[0]
+        }
+        return (_differentiate(name, arguments, results, given, constants),)
 
-    compute.defvjp(forward, backward)
+    compute.defvjp(forward, backward, symbolic_zeros=True)
     return compute(operands)
+
+
+def _is_zero(cotangent: Any) -> bool:
+    """Whether JAX knows it without computing."""
+    return isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
+
+
+def _instantiate(cotangent: Any) -> Any:
+    return jnp.zeros(cotangent.shape, cotangent.dtype) if _is_zero(cotangent) else cotangent
 
 
 def _run_once(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
@@ -127,9 +146,13 @@ def _ask_all(name: str, declaration: Declaration, arguments: Sequence[Any]) -> l
 
 
 def _differentiate(
-    name: str, arguments: Sequence[Any], results: dict[str, Any], cotangents: dict[str, Any]
+    name: str,
+    arguments: Sequence[Any],
+    results: dict[str, Any],
+    cotangents: dict[str, Any],
+    constants: Collection[str],
 ) -> list[Any]:
-    """The gradients of all operands, None for those that have none."""
+    """The gradients of all operands, None for those that have none and may be for constants."""
     declaration = FUNCTIONS[name]
     named = _named(declaration, arguments)
     known: dict[str, Any] = dict(results)
@@ -141,6 +164,7 @@ def _differentiate(
             scale, cotangent = cotangent, 1.0
         known[f"d_{result.name}"] = cotangent
     known.update(named)
+    known.update((ASKS + each, each not in constants) for each in named)
     wanted = []
     for each in declaration.backward:
         argument, *conditions = each.split("/")
@@ -153,7 +177,7 @@ def _differentiate(
     found: dict[str, Any] = dict.fromkeys(named)
     for each in declaration.gradients:
         arrays, _ = _split([named[each]])
-        if arrays:
+        if arrays and (known[ASKS + each] or ASKS + each not in declaration.backward):
             found[each] = [_scaled(next(gradients), scale) for _ in arrays]
     # In the order of operands.
     aligned: list[Any] = []

@@ -20,10 +20,13 @@ import numpy as np
 import torch
 
 from .. import _fovea
-from .._declarations import FUNCTIONS, Argument, Declaration
+from .._declarations import ASKS, FUNCTIONS, Argument, Declaration
 from ._vq import ADAPTED, sum_type
 
 TARGET = Argument("target", "str?", None)
+
+#: What computes the results of an operator, for the same values.
+KERNELS: dict[Any, Callable[..., Any]] = {}
 
 
 def _define(
@@ -34,7 +37,9 @@ def _define(
     torch.library.define(full, f"({schema}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(full, ("cpu", "cuda"), run)
     torch.library.register_fake(full, fake)
-    return getattr(torch.ops.fovea, name).default
+    operator = getattr(torch.ops.fovea, name).default
+    KERNELS[operator] = run
+    return operator
 
 
 _FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
@@ -171,6 +176,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
         for each, axes in zip(declaration.gradients, declaration.gradient_axes)
     ]
     known = [index for index in sources if index is not None]
+    flags = [names.index(ASKS + each) if ASKS + each in names else None for each in declaration.gradients]
 
     def find_places(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
         for index in known:
@@ -180,8 +186,10 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
         else:
             return None
         places: list[torch.Tensor | None] = []
-        for source in sources:
+        for source, flag in zip(sources, flags):
             value = None if source is None else values[source]
+            if flag is not None and not values[flag]:
+                continue
             if source is None:
                 places.append(None)
             elif isinstance(value, (list, tuple)):

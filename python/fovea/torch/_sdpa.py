@@ -5,7 +5,8 @@
 
 PyTorch has a registry of flash attention implementations: while one of them is active,
 its kernels take the place of PyTorch's.  What `scaled_dot_product_attention` does not
-give to a flash kernel, it computes itself; the reason is recorded.
+give to a flash kernel, it computes by a formula.  Fovea takes the place of that where it
+can; the reason why it cannot is recorded.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.nn import attention
 
 from .. import _fovea
 from ._fallbacks import record_fallback
+from ._functions import dense
 from ._vq import sum_type
 
 __all__ = ["sdpa"]
@@ -50,6 +52,8 @@ def _arguments(
     if is_causal and query.shape[2] < key.shape[2]:
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
         mask = None if mask is None else mask[..., : query.shape[2]]
+    if mask is not None and mask.dtype != query.dtype:
+        mask = mask.to(sum_type(query.dtype))
     log_weight = None
     # The same for all heads and queries: a weight of keys costs less than a bias.
     if mask is not None and mask.dim() == 4 and all(mask.shape[axis] == 1 for axis in (1, 2)):
@@ -135,10 +139,11 @@ class _Provider:
         tokens = tensors[1].shape[2]
         d_query, *places = _turned(query)
         (d_key, key_place), (d_value, value_place) = (_turned(each, tokens=tokens) for each in (key, value))
-        places += [key_place, value_place] + [None for each in options[3:] if each is not None]
+        # Of masks there is none here.
         _fovea.tensors.dense_backward(
-            grad_out, *tensors, out, logsumexp, None, *options, "cpu", gradients=tuple(places)
-        )
+            grad_out, *tensors, out, logsumexp, None, *options, False, False, "cpu",
+            gradients=(*places, key_place, value_place),
+        )  # fmt: skip
         return d_query, d_key, d_value
 
     def compute(
@@ -149,29 +154,49 @@ class _Provider:
         value: Tensor,
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
-        *arguments: Any,
-        **options: Any,
+        is_causal: bool = False,
+        dropout_mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
     ) -> Any:
-        """PyTorch itself computes what it does not give to a flash kernel."""
-        record_fallback(_CALLER, _explain(query, key, value, attn_mask, dropout_p))
+        """What PyTorch does not give to a flash kernel.  The weights that its formula returns
+        as well are for callers of its own, which `scaled_dot_product_attention` is not."""
+        reason = _explain(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+        if reason is None:
+            (q, k, v), (_, _, _, log_weight, bias, _) = _arguments(query, key, value, is_causal, attn_mask, scale)
+            out = dense(q, k, v, scale=scale, causal=is_causal, log_weight=log_weight, bias=bias)
+            return out, query.new_empty(0)
+        record_fallback(_CALLER, reason)
         return self._kernels[_MATH].call_boxed(
-            keys, query, key, value, attn_mask, dropout_p, *arguments, **options
+            keys, query, key, value, attn_mask, dropout_p, is_causal, dropout_mask, scale=scale, enable_gqa=enable_gqa
         )
 
 
-def _explain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> str:
-    """Why PyTorch does not give a call to a flash kernel."""
+def _explain(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, is_grouped: bool
+) -> str | None:
+    """Why neither a flash kernel nor Fovea computes a call, None if Fovea does."""
     if query.device.type != "cpu":
         return f"query: found a tensor on {query.device.type}, needed one on the CPU"
-    if dropout:
-        return f"dropout_p: found {dropout}, needed 0"
-    if mask is not None and mask.requires_grad:
-        return "attn_mask: found one that requires a gradient, needed none, or fovea.torch.dense with a bias"
-    if value.shape[-1] != query.shape[-1]:
-        return f"value: found width {value.shape[-1]}, needed that of query, {query.shape[-1]}, or fovea.torch.dense"
+    if any(each.dim() != 4 for each in (query, key, value)):
+        return f"query: found rank {query.dim()}, needed [B,H,N,D], and key and value of rank 4"
     if any(0 in each.shape for each in (query, key, value)):
         return "query: found a tensor without elements"
-    return "PyTorch chose to compute it without a flash kernel"
+    refusal = _refusal(query, key, dropout, is_causal)
+    if refusal is not None:
+        return refusal
+    if not (mask is not None and mask.requires_grad) and value.shape[-1] == query.shape[-1]:
+        return "PyTorch chose to compute it without a flash kernel"
+    if not torch.backends.cuda.flash_sdp_enabled():
+        return "flash kernels are switched off, by torch.nn.attention.sdpa_kernel or torch.backends.cuda"
+    if torch._C._are_functorch_transforms_active():
+        return "a transform of torch.func, under which PyTorch computes this"
+    (B, H, _, D), G = query.shape, key.shape[1]
+    if not (key.shape[:3] == value.shape[:3] and key.shape[::3] == (B, D) and (G == H or is_grouped and H % G == 0)):
+        shapes = ", ".join(str(list(each.shape)) for each in (query, key, value))
+        return f"query, key, value: found {shapes}, needed [B,H,N,D], [B,G,M,D], [B,G,M,E], and enable_gqa unless G = H"
+    return None
 
 
 attention.register_flash_attention_impl(_NAME, register_fn=_Provider)

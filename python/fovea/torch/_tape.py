@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
-from .._declarations import FUNCTIONS, Declaration
+from .._declarations import ASKS, FUNCTIONS, Declaration
 from ._autocast import make_autocast
-from ._operator import BACKWARD, FORWARD, TARGET
+from ._operator import BACKWARD, FORWARD, KERNELS, TARGET
+from ._shortcut import make_check
 
 
 def _tensors(value: Any) -> Sequence[Any]:
@@ -31,6 +33,15 @@ def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
             raise RuntimeError(
                 f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
             )
+
+
+def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:
+    for argument, value in values.items():
+        for each in _tensors(value):
+            if isinstance(each, torch.Tensor) and forward_ad.unpack_dual(each).tangent is not None:
+                raise NotImplementedError(
+                    f"{name}: {argument} has a tangent, but {name} has no derivatives in forward mode"
+                )
 
 
 class _Lists:
@@ -80,27 +91,44 @@ class _Once(torch.autograd.Function):
         raise RuntimeError(f"{ctx.name}: gradients of its gradients (double backward) do not exist")
 
 
-def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
-    """The node of a graph, and one that transforms of torch.func can look into, which is
-    slower to make."""
+class _Nodes(NamedTuple):
+    """Nodes of graphs for one function."""
+
+    #: Runs kernels where it may.
+    plain: Any
+    #: Runs the operator, for those who look at it.
+    traced: Any
+    #: Transforms of torch.func can look into it; slower to make.
+    open: Any
+
+
+def _make_nodes(name: str, declaration: Declaration) -> _Nodes:
     forward_operator, backward_operator = FORWARD[name], BACKWARD[name]
     arguments = (*declaration.values, TARGET)
-    lists = _Lists([each.is_list for each in arguments])
+    names = [each.name for each in arguments]
+    is_list = [each.is_list for each in arguments]
+    lists = _Lists(is_list)
+    has_lists = any(is_list)
     results = [each.name for each in declaration.results]
+    d_results = [f"d_{each}" for each in results]
     conditional = [each for each in declaration.results if each.conditions]
-    constants = [index for index, each in enumerate(results) if f"d_{each}" not in declaration.backward]
-    needed = [f"d_{each}" for each in results].index(declaration.backward[0])
+    constants = [index for index, each in enumerate(d_results) if each not in declaration.backward]
+    needed = d_results.index(declaration.backward[0])
     wanted = [*declaration.backward, TARGET.name]
-    kept = [at for at, each in enumerate(results) if each in " ".join(wanted).replace("/", " ").split()]
-
-    def run(lengths: tuple[int, ...], *flat: Any) -> Any:
-        return forward_operator(*lists.join(lengths, flat))
+    pairs = [each.split("/") for each in wanted if "/" in each]
+    mentioned = " ".join(wanted).replace("/", " ").split()
+    kept = [at for at, each in enumerate(results) if each in mentioned]
+    kept_names = [results[at] for at in kept]
+    # Flags of the backward function, and which input of a node each is about; no list has one.
+    asks = [(each, 1 + names.index(each.removeprefix(ASKS))) for each in wanted if each.startswith(ASKS)]
+    is_plain = make_check(
+        [index for index, each in enumerate(declaration.backward_arguments) if each.is_array]
+    )
+    backward_kernel = KERNELS[backward_operator]
 
     # Which inputs are tensors, and which are not: the same in every call without lists.
     fixed = [[at + 1 for at, each in enumerate(arguments) if each.is_array == is_array] for is_array in (True, False)]
     fixed[1].insert(0, 0)
-
-    has_lists = any(each.is_list for each in arguments)
 
     def find_tensors(inputs: tuple[Any, ...]) -> list[list[int]]:
         return [
@@ -125,50 +153,57 @@ def _make_nodes(name: str, declaration: Declaration) -> tuple[Any, Any]:
         if all(each is None for each in d_outputs):
             return tuple(inputs)
         saved = ctx.saved_tensors
+        # The results that were kept come last.
         for at, value in zip((*tensors, *options), (*saved[: len(tensors)], *ctx.options)):
             inputs[at] = value
         lengths, *flat = inputs
-        values = dict(zip((each.name for each in arguments), lists.join(lengths, flat)))
-        known = {**values, **dict(zip((results[at] for at in kept), saved[len(tensors) :]))}
-        known.update((f"d_{result}", each) for result, each in zip(results, d_outputs))
+        values = dict(zip(names, lists.join(lengths, flat)))
+        known = dict(values)
+        known.update(zip(kept_names, saved[len(tensors) :]))
+        known.update(zip(d_results, d_outputs))
+        for each, at in asks:
+            known[each] = ctx.needs_input_grad[at]
         for result in conditional:
             if not result.is_there(values):
                 known[result.name] = known[f"d_{result.name}"] = None
-        for argument, condition in (each.split("/") for each in wanted if "/" in each):
+        for argument, condition in pairs:
             known[f"{argument}/{condition}"] = None if known[condition] is None else known[argument]
         if d_outputs[needed] is None:
             known[wanted[0]] = flat[0].new_zeros(declaration.shapes(list(values.values())[:-1])[needed])
-        gradients = backward_operator(*(known[each] for each in wanted))
+        given = [known[each] for each in wanted]
+        gradients = (backward_kernel if is_plain(given) else backward_operator)(*given)
         if torch.is_grad_enabled():
             sources = [each for each in (*flat, *d_outputs) if isinstance(each, torch.Tensor)]
             gradients = _Once.apply(name, len(gradients), *gradients, *sources)
         found = iter(gradients)
-        given = {each: [next(found) for _ in _tensors(values[each])] for each in declaration.gradients}
-        results_of_inputs: list[Any] = [None]
-        for each in arguments:
-            value = values[each.name]
-            missing = _tensors(value) if each.is_list else (value,)
-            results_of_inputs.extend(given.get(each.name) or [None] * len(missing))
-        return tuple(results_of_inputs)
+        of_inputs: dict[str, list[Any]] = {}
+        for each in declaration.gradients:
+            if known.get(ASKS + each, True):
+                of_inputs[each] = [next(found) for _ in _tensors(values[each])]
+        aligned: list[Any] = [None]
+        for each, value, is_several in zip(names, values.values(), is_list):
+            aligned += of_inputs.get(each) or [None] * (len(_tensors(value)) if is_several else 1)
+        return tuple(aligned)
 
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        output = run(*inputs) if has_lists else forward_operator(*inputs[1:])
-        remember(ctx, inputs, output)
-        return output
+    def make(is_open: bool, run: Callable[..., Any]) -> Any:
+        def compute(*inputs: Any) -> Any:
+            return run(*(lists.join(inputs[0], inputs[1:]) if has_lists else inputs[1:]))
 
-    backward = staticmethod(pull_back)
-    node = type(f"fovea_{name}", (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": backward})
-    open_node = type(
-        f"fovea_{name}",
-        (torch.autograd.Function,),
-        {
-            "generate_vmap_rule": True,
-            "forward": staticmethod(run),
-            "setup_context": staticmethod(remember),
-            "backward": backward,
-        },
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            output = compute(*inputs)
+            remember(ctx, inputs, output)
+            return output
+
+        methods: dict[str, Any] = {"backward": staticmethod(pull_back), "forward": staticmethod(compute if is_open else forward)}
+        if is_open:
+            methods.update(generate_vmap_rule=True, setup_context=staticmethod(remember))
+        return type(f"fovea_{name}", (torch.autograd.Function,), methods)
+
+    return _Nodes(
+        plain=make(False, KERNELS[forward_operator]),
+        traced=make(False, forward_operator),
+        open=make(True, forward_operator),
     )
-    return node, open_node
 
 
 def make_call(name: str) -> Callable[..., Any]:
@@ -185,14 +220,19 @@ def make_call(name: str) -> Callable[..., Any]:
     ]
     autocast = make_autocast(name, declaration)
     has_lists = any(each.is_list for each in declaration.values)
+    is_plain = make_check([index for index, each in enumerate(declaration.values) if each.is_array])
+    kernel = KERNELS[operator]
     if declaration.backward:
-        node, open_node = _make_nodes(name, declaration)
+        nodes = _make_nodes(name, declaration)
 
     def call(*given: Any) -> Any:
         is_cast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         values = autocast(given) if is_cast else given
+        skips = is_plain(values)
+        if not skips and forward_ad._current_level >= 0:
+            _refuse_tangents(name, {each.name: values[index] for index, each in enumerate(declaration.values) if each.is_array})
         if not torch.is_grad_enabled():
-            return operator(*values)
+            return (kernel if skips else operator)(*values)
         if constants:
             refuse_gradients(name, {argument: values[index] for index, argument in constants})
         for index, is_list in inputs:
@@ -200,10 +240,12 @@ def make_call(name: str) -> Callable[..., Any]:
             if any(map(_requires_gradient, value or ())) if is_list else getattr(value, "requires_grad", False):
                 break
         else:
-            return operator(*values)
+            return (kernel if skips else operator)(*values)
         lengths, flat = lists.split(values) if has_lists else ((), values)
+        if skips:
+            return nodes.plain.apply(lengths, *flat)
         if torch._C._are_functorch_transforms_active():
-            return open_node.apply(lengths, *flat)
-        return node.apply(lengths, *flat)
+            return nodes.open.apply(lengths, *flat)
+        return nodes.traced.apply(lengths, *flat)
 
     return call

@@ -96,6 +96,25 @@ def test_gradients_of_terms(bias):
                 near(one, other, 1e-11)
 
 
+@pytest.mark.parametrize("numbers, count", [((0, 1), 3), ((0, 4), 4), ((3,), 4), ((1, 3, 4), 5)])
+def test_terms_without_a_gradient_have_none(numbers, count):
+    """In memory, the gradient of a bias is as large as that."""
+    q, k, v = to_jax(*make(B=2, H=4, G=2, N=37, D=8))
+    rng = np.random.default_rng(3)
+    log_weight, bias = (jnp.asarray(rng.standard_normal(shape), q.dtype) for shape in ((2, 2, 37), (2, 4, 37, 37)))
+    arguments = q, k, v, log_weight, bias
+
+    def loss(q, k, v, log_weight, bias):
+        return jnp.sin(fovea.jax.dense(q, k, v, log_weight=log_weight, bias=bias)).sum()
+
+    compiled = jax.jit(jax.grad(loss, numbers))
+    (call,) = [line for line in compiled.lower(*arguments).as_text().splitlines() if "dense_backward" in line]
+    assert call.split("->")[-1].count("tensor<") == count
+    every = jax.grad(loss, range(5))(*arguments)
+    for number, found in zip(numbers, compiled(*arguments), strict=True):
+        np.testing.assert_array_equal(found, every[number])
+
+
 def test_rows_without_keys():
     q, k, v = to_jax(*make(N=9, M=4))
     out, lse = fovea.jax.dense(q, k, v, causal=True, return_lse=True)

@@ -231,6 +231,23 @@ def test_inference_and_no_grad(case):
             assert not any(each.requires_grad for each in found)
 
 
+@pytest.mark.parametrize("wanted", [("q", "bias"), ("v", "log_weight"), ("k",)])
+def test_terms_without_a_gradient_have_none(wanted):
+    """In memory, the gradient of a bias is as large as that."""
+    case = CASES["dense-bias"]
+    assert case.gradients == ("q", "k", "v", "log_weight", "bias")
+    expected = dict(zip(case.gradients, pull(case, case.arguments(gradients=True))))
+    case = case._replace(gradients=wanted)
+    with Recorder() as recorder:
+        found = pull(case, case.arguments(gradients=True))
+    ((function, given),) = [call for call in recorder.calls if "backward" in call[0].name()]
+    shapes = [each.shape for each in function(*(each.detach() if isinstance(each, torch.Tensor) else each for each in given))]
+    terms = [expected[each].shape for each in ("log_weight", "bias") if each in wanted]
+    assert shapes == [expected[each].shape for each in "qkv"] + terms
+    for name, one in zip(wanted, found, strict=True):
+        assert torch.equal(one, expected[name])
+
+
 def test_threads_change_no_bit():
     case = CASES["dense-bias"]
     arguments = case.arguments(97, gradients=True)

@@ -18,7 +18,7 @@ import contextlib
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -81,14 +81,14 @@ def contenders(row: Row) -> dict[str, Callable[..., torch.Tensor]]:
     }
     # It has no backward on a CPU.
     if not row.trains and row.N > 1:
-        found["FlexAttention"] = flex(row.N, row.M, row.causal)
+        found["FlexAttention"] = lambda q, k, v: flex(row.N, row.M, row.causal)(q, k, v)
     if max(row.N, row.M) <= EAGER_LIMIT:
         found["eager"] = lambda q, k, v: eager(q, k, v, row.causal)
     return found
 
 
-def measure(row: Row, rounds: int) -> dict[str, tuple[float, float]]:
-    """Seconds of each contender, and SDPA's time over its own."""
+def measure(row: Row, rounds: int, names: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
+    """Seconds of each contender, or of those with these names, and SDPA's time over its own."""
     torch.manual_seed(0)
     shapes = (1, row.H, row.N, row.D), (1, row.H, row.M, row.D), (1, row.H, row.M, row.D)
     tensors = [torch.randn(*shape).to(TYPES[row.type]).requires_grad_(row.trains) for shape in shapes]
@@ -98,7 +98,7 @@ def measure(row: Row, rounds: int) -> dict[str, tuple[float, float]]:
         out = function(*tensors)
         return [out.detach(), *(torch.autograd.grad(out, tensors, d_out) if row.trains else ())]
 
-    functions = contenders(row)
+    functions = {name: each for name, each in contenders(row).items() if names is None or name in names}
     expected = run(functions["SDPA"])
     for name, function in functions.items():
         with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
@@ -149,6 +149,27 @@ def report(title: str, rows: list[Row], rounds: int) -> None:
         print(f"| {row.name} | {' | '.join(cells)} |", flush=True)
 
 
+def report_ratios(lengths: Sequence[int], rounds: int) -> None:
+    """How often `fovea.torch.dense` runs while SDPA runs once, of few shapes."""
+    name = "fovea.torch.dense"
+
+    def ratio(row: Row) -> str:
+        return f"{measure(row, rounds, ['SDPA', name])[name][1]:.2f}x"
+
+    columns = [(type, trains) for type in TYPES for trains in (False, True)]
+    titles = [f"{type}, {'training' if trains else 'forward'}" for type, trains in columns]
+    print(f"\n## {name} beside SDPA, width 64\n\n| tokens | {' | '.join(titles)} |")
+    print("|" + "---|" * (1 + len(titles)))
+    for causal in (False, True):
+        for N in lengths:
+            heads = 8 if N <= 1024 else 1
+            cells = [ratio(Row(type, N, N, 64, heads, causal, trains)) for type, trains in columns]
+            print(f"| {N}{', causal' if causal else ''} | {' | '.join(cells)} |", flush=True)
+    for M in lengths:
+        cells = ["" if trains else ratio(Row(type, 1, M, 64, 8, False, False)) for type, trains in columns]
+        print(f"| 1 of {M} | {' | '.join(cells)} |", flush=True)
+
+
 def call_costs(rounds: int) -> None:
     """Calls of 4 tokens are all overhead."""
     tensors = [torch.randn(1, 1, 4, 16) for _ in range(3)]
@@ -179,6 +200,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--longest", type=int, default=16384, metavar="N", help="tokens; default: 16384")
     parser.add_argument("--calls", action="store_true", help="only what a call costs")
+    parser.add_argument("--ratios", action="store_true", help="only one table of ratios to SDPA, of few shapes")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     fovea.set_num_threads(arguments.threads)
@@ -195,6 +217,8 @@ def main() -> None:
             for N in lengths
         ]
 
+    if arguments.ratios:
+        return report_ratios([N for N in lengths if N != 256], arguments.rounds)
     call_costs(arguments.rounds)
     if arguments.calls:
         return

@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""benchmarks/pytorch.py prints what a call costs."""
+"""benchmarks/pytorch.py prints what a call costs, and ratios."""
 
 import pathlib
 import subprocess
@@ -16,3 +16,12 @@ def test_prints_the_cost_of_calls():
     rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
     assert [row[0] for row in rows][:2] == ["fovea.dense on NumPy arrays", "fovea.torch.dense"]
     assert all(float(cell.removesuffix(" us")) > 0 for row in rows for cell in row[1:])
+
+
+def test_prints_ratios():
+    command = [sys.executable, SCRIPT, "--ratios", "--rounds=1", "--longest=64"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    _, _, table = done.stdout.partition("|---|---|---|---|---|\n")
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    assert [row[0] for row in rows] == ["64", "64, causal", "1 of 64"]
+    assert all(float(cell.removesuffix("x")) > 0 for row in rows[:2] for cell in row[1:])

@@ -21,10 +21,9 @@
 using namespace fovea;
 using llvm::formatv;
 
-namespace {
-
 using Shapes = llvm::SmallVector<llvm::SmallVector<int64_t>>;
 
+namespace {
 /// The matrix of the last operation of a function that has one.
 struct ParsedMatrix : ParsedFunction {
   explicit ParsedMatrix(const std::string &text, const Shapes &shapes = {})
@@ -49,8 +48,9 @@ struct ParsedMatrix : ParsedFunction {
   Extents extents;
   std::optional<ScoreMatrix> matrix;
 };
+} // namespace
 
-std::string makeDense(const char *mask) {
+static std::string makeDense(const char *mask) {
   return formatv(R"(
     func.func @f(%q: tensor<2x4x?x8xf32>, %k: tensor<2x2x?x8xf32>)
         -> tensor<2x4x?x8xf32> {{
@@ -89,7 +89,7 @@ TEST(ScoreMatrixTest, readsWhatTheMaskAdmits) {
 }
 
 /// A window of two blocks of 16, and a mean for each of blocks `0 .. {0} - 1`.
-std::string makeWindowAndSummaries(const char *end) {
+static std::string makeWindowAndSummaries(const char *end) {
   return formatv(R"(
     func.func @f(%q: tensor<1x1x64x8xf32>, %k: tensor<1x1x64x8xf32>,
                  %w: tensor<1x1x16x8xf32>) -> tensor<1x1x64x8xf32> {{
@@ -185,7 +185,7 @@ TEST(ScoreMatrixTest, followsLevelsInOnePool) {
 }
 
 /// The level that reads a pair, by definition.
-int64_t getLevel(int64_t i, int64_t j, int64_t group, int64_t levels) {
+static int64_t getLevel(int64_t i, int64_t j, int64_t group, int64_t levels) {
   auto distance = [&](int64_t size) { return std::abs(i / size - j / size); };
   if (distance(group) <= 1)
     return 0;
@@ -198,8 +198,9 @@ int64_t getLevel(int64_t i, int64_t j, int64_t group, int64_t levels) {
   return -1;
 }
 
-std::string makeMultipole(const char *op, int64_t n, int64_t group,
-                          int64_t rank, int64_t levels, const char *causal) {
+static std::string makeMultipole(const char *op, int64_t n, int64_t group,
+                                 int64_t rank, int64_t levels,
+                                 const char *causal) {
   std::string x = formatv("tensor<1x1x{0}x2xf32>", n), names, types, arguments;
   for (int64_t level = 0; level < levels; ++level) {
     std::string type = formatv("tensor<1x{0}x{1}x2xf32>", rank, group << level);
@@ -300,5 +301,3 @@ TEST(ScoreMatrixTest, knowsNothingOfUnknownExtents) {
   EXPECT_FALSE(dense.matrix);
   EXPECT_FALSE(dense.extents.isKnown);
 }
-
-} // namespace

@@ -9,6 +9,7 @@
 #include "fovea/Analysis/ScoreMatrix.h"
 #include "VisitAttnOp.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -449,8 +450,10 @@ private:
 
   template <typename OpTy> void makeMultipole(OpTy op, bool ofSummaries) {
     SmallVector<int64_t> q = extents.shapeOf(op.getQuery());
-    Hierarchy tree{q[2], static_cast<int64_t>(op.getGroup()), op.getRank(),
-                   op.getNumLevels(), op.getCausal()};
+    int64_t group = op.getGroup();
+    int64_t levels =
+        std::min(op.getNumLevels(), attn::countLevels(q[2], group));
+    Hierarchy tree{q[2], group, op.getRank(), levels, op.getCausal()};
     start(q, q[2], Mask(op.getCausal()));
     matrix->sources.push_back(makeTokenSource(
         q[2], q[2], [=](int64_t i) { return tree.getNearTokens(i); }));

@@ -250,8 +250,10 @@ private:
       return 0;
     double summarized =
         product(k) + product(v) + (summarizesQueries ? product(q) : 0);
+    // All sources but that of near tokens are levels.
+    double levels = matrix->sources.size() - 1;
     return products.count(q, v) * matrix->countEntries() +
-           products.ofSummaries * op.getRank() * op.getNumLevels() * summarized;
+           products.ofSummaries * op.getRank() * levels * summarized;
   }
 
   SmallVector<int64_t> shapeOf(Value value) { return extents.shapeOf(value); }

@@ -26,8 +26,7 @@ namespace {
 class Families {
 public:
   Families(Call &call, Checker &check, int64_t length, int64_t group)
-      : call(call), check(check), length(length), group(group),
-        levels(getNumLevels(length, group)) {}
+      : call(call), check(check), length(length), group(group) {}
 
   size_t size() const { return weights.size(); }
   /// `name` is "query", "key" or "value".
@@ -40,22 +39,30 @@ public:
                      ArrayRef<SummaryGradients *> gradients) const;
 
 private:
-  void checkCount(const Twine &name, size_t found);
+  void checkCount(StringRef name, size_t found);
   void checkWeight(const Argument &weight, const Argument &of, int64_t level);
 
   Call &call;
   Checker &check;
-  int64_t length, group, levels;
+  int64_t length, group;
+  /// Those that the first weights are for; all others are for as many.
+  std::optional<int64_t> levels;
   std::optional<int64_t> rank;
   SmallVector<std::pair<std::string, SmallVector<Argument>>> weights, biases;
 };
 } // namespace
 
-void Families::checkCount(const Twine &name, size_t found) {
-  check.check(int64_t(found) == levels,
+void Families::checkCount(StringRef name, size_t found) {
+  int64_t needed = getNumLevels(length, group);
+  check.check(int64_t(found) >= needed,
               name + ": found " + Twine(found) + " levels, needed " +
-                  Twine(levels) + " for " + Twine(length) +
+                  Twine(needed) + " for " + Twine(length) +
                   " tokens in groups of " + Twine(group));
+  if (!levels)
+    levels = found;
+  check.check(int64_t(found) == *levels,
+              name + ": found " + Twine(found) + " levels, needed " +
+                  Twine(*levels) + " as for other weights");
 }
 
 void Families::checkWeight(const Argument &weight, const Argument &of,
@@ -73,20 +80,23 @@ void Families::checkWeight(const Argument &weight, const Argument &of,
                     " of " + weight.name);
   }
   check.match(weight.name, "rank p =", weight.shape[1], *rank);
-  check.match(weight.name, "interval", weight.shape[2], group << level);
+  auto interval = SaturatingMultiply<uint64_t>(
+      group, level < 63 ? uint64_t(1) << level : UINT64_MAX);
+  check.match(weight.name, "interval", weight.shape[2],
+              std::min<uint64_t>(interval, INT64_MAX));
   check.match(weight.name, "width", weight.shape[3], of.shape[3]);
 }
 
 void Families::add(StringRef name, const SummaryWeights &family,
                    const Argument &of) {
-  checkCount(name + "_weights", family.weights.size());
+  checkCount((name + "_weights").str(), family.weights.size());
   if (family.biases)
-    checkCount(name + "_biases", family.biases->size());
+    checkCount((name + "_biases").str(), family.biases->size());
   if (check.hasFailed())
     return;
   weights.push_back({(name + "_weights").str(), {}});
   biases.push_back({(name + "_biases").str(), {}});
-  for (int64_t level = 0; level < levels; ++level) {
+  for (int64_t level = 0; level < *levels; ++level) {
     std::string index = "[" + std::to_string(level) + "]";
     Argument weight =
         check.operand(weights.back().first, weights.back().first + index,

@@ -30,9 +30,22 @@ static constexpr StringLiteral kOpenOperations[] = {"codebook_update",
                                                     "rope_backward",
                                                     "vq",
                                                     "vq_backward"};
+/// Those whose kernels for all lengths are slower.
+static constexpr StringLiteral kSlowOpenOperations[] = {
+    "fast_multipole", "fast_multipole_backward", "fast_multipole_linear",
+    "fast_multipole_linear_backward"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
-  return shapes != Shapes::Static &&
-         (target == Target::CPU || target == Target::Reference) &&
-         is_contained(kOpenOperations, op);
+  if (target != Target::CPU && target != Target::Reference)
+    return false;
+  switch (shapes) {
+  case Shapes::Auto:
+    return is_contained(kOpenOperations, op);
+  case Shapes::Static:
+    return false;
+  case Shapes::Dynamic:
+    return is_contained(kOpenOperations, op) ||
+           is_contained(kSlowOpenOperations, op);
+  }
+  llvm_unreachable("unknown shapes");
 }

@@ -51,8 +51,44 @@ static int64_t evaluate(AffineExpr expr, int64_t block,
   }
 }
 
+/// After how many blocks `expr` repeats itself but for a constant, if not too
+/// many: numbers that divide it, one inside of another.
+static std::optional<int64_t> getPeriod(AffineExpr expr) {
+  int64_t period = 1;
+  expr.walk([&](AffineExpr part) {
+    auto binary = dyn_cast<AffineBinaryOpExpr>(part);
+    if (!binary || binary.getKind() == AffineExprKind::Add ||
+        binary.getKind() == AffineExprKind::Mul)
+      return;
+    int64_t divisor = cast<AffineConstantExpr>(binary.getRHS()).getValue();
+    bool isKnown = period % divisor == 0 || divisor % period == 0;
+    period = isKnown ? std::max(period, divisor)
+                     : llvm::SaturatingMultiply<uint64_t>(period, divisor);
+    period = std::min(period, kMaxBlocks + 1);
+  });
+  if (period > kMaxBlocks)
+    return std::nullopt;
+  return period;
+}
+
+/// The most that `expr` is for any block, if that is a number.
+static std::optional<int64_t> getMost(AffineExpr expr) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  std::optional<int64_t> period = getPeriod(expr);
+  if (!period || expr.isFunctionOfSymbol(0) || expr.isFunctionOfSymbol(1))
+    return std::nullopt;
+  auto at = [&](int64_t block) { return evaluate(expr, block, {}); };
+  if (at(*period) > at(0))
+    return std::nullopt;
+  int64_t most = at(0);
+  for (int64_t block = 1; block < *period; ++block)
+    most = std::max(most, at(block));
+  return most;
+}
+
 /// A bound on the rows of `range` that holds for every block: the rows of the
-/// source, or the length where begin and end move together.
+/// source, or the length where it repeats itself.
 static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {
   std::optional<int64_t> bound;
   if (!ShapedType::isDynamic(rows))
@@ -60,8 +96,8 @@ static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {
   for (unsigned first = 0; first < range.getNumResults(); first += 2) {
     AffineExpr length = simplifyAffineExpr(
         range.getResult(first + 1) - range.getResult(first), 1, 2);
-    if (auto constant = dyn_cast<AffineConstantExpr>(length)) {
-      int64_t value = std::max<int64_t>(constant.getValue(), 0);
+    if (std::optional<int64_t> most = getMost(length)) {
+      int64_t value = std::max<int64_t>(*most, 0);
       bound = bound ? std::min(*bound, value) : value;
     }
   }

@@ -4,11 +4,13 @@
 """Calls of functions whose kernels are for all lengths, with any number of sequences and tokens."""
 
 import numpy as np
-from conftest import TYPES, make
+from conftest import TYPES, make, make_biases, make_weights
 
 import fovea
 
 H, G, D, E, S, BLOCK = 4, 2, 16, 9, 7, 8
+#: Of fast multipole attention, with weights for MOST tokens.
+GROUP, MOST = 4, 300
 
 
 class Tokens:
@@ -145,6 +147,75 @@ def vq_backward_encoder(tokens):
     return vq_backward(tokens, causal=False)
 
 
+def _multipole(tokens, heads, with_biases):
+    """Weights of query, key and value, as far as there are `heads` of them, and their biases."""
+    type = str(tokens.type)
+    names = ["query", "key", "value"][-len(heads):]
+    widths = [D, D, E][-len(heads):]
+    weights = [make_weights(MOST, GROUP, 2, width, W, type) for width, W in zip(widths, heads, strict=True)]
+    biases = {
+        f"{name}_biases": make_biases(MOST, GROUP, 2, width, W, type)
+        for name, width, W in zip(names, widths, heads, strict=True) if with_biases
+    }  # fmt: skip
+    return weights, {"group": GROUP, **biases}
+
+
+def fast_multipole(tokens, with_biases=False, **more):
+    weights, options = _multipole(tokens, (2, 1), with_biases)
+    arrays = tokens.q, tokens.k, tokens.v, *weights
+    return fovea.fast_multipole, arrays, {**options, "return_lse": True, **more}
+
+
+def fast_multipole_causal(tokens):
+    return fast_multipole(tokens, with_biases=True, causal=True)
+
+
+def fast_multipole_mask(tokens):
+    return fast_multipole(tokens, with_biases=True, mask=tokens.mask)
+
+
+def fast_multipole_counted_once(tokens):
+    return fast_multipole(tokens, multiplicity=False)
+
+
+def fast_multipole_backward(tokens, with_biases=True, **more):
+    weights, options = _multipole(tokens, (2, 1), with_biases)
+    out, lse, d_out = tokens.results()
+    arrays = d_out, tokens.q, tokens.k, tokens.v, *weights, out, lse
+    return fovea.fast_multipole_backward, arrays, {**options, **more}
+
+
+def fast_multipole_backward_causal(tokens):
+    return fast_multipole_backward(tokens, causal=True)
+
+
+def fast_multipole_backward_mask(tokens):
+    return fast_multipole_backward(tokens, mask=tokens.mask)
+
+
+def fast_multipole_linear(tokens, with_biases=True, **more):
+    weights, options = _multipole(tokens, (4, 2, 1), with_biases)
+    return fovea.fast_multipole_linear, (tokens.q, tokens.k, tokens.v, *weights), {**options, **more}
+
+
+def fast_multipole_linear_causal(tokens):
+    return fast_multipole_linear(tokens, causal=True, allow_query_lookahead=True)
+
+
+def fast_multipole_linear_mask(tokens):
+    return fast_multipole_linear(tokens, mask=tokens.mask)
+
+
+def fast_multipole_linear_backward(tokens, **more):
+    weights, options = _multipole(tokens, (4, 2, 1), with_biases=True)
+    arrays = tokens.results()[2], tokens.q, tokens.k, tokens.v, *weights
+    return fovea.fast_multipole_linear_backward, arrays, {**options, **more}
+
+
+def fast_multipole_linear_backward_mask(tokens):
+    return fast_multipole_linear_backward(tokens, mask=tokens.mask)
+
+
 CASES = [
     rope, rope_of_each_head, rope_backward, quantize, quantize_mask, codebook_update, codebook_update_replacing,
     commitment_loss, commitment_loss_mask, commitment_loss_backward, vq, vq_codes, vq_mask, vq_encoder, vq_bias,
@@ -153,3 +224,10 @@ CASES = [
 ]  # fmt: skip
 #: What has no mean of no tokens.
 NEED_TOKENS = {commitment_loss, commitment_loss_mask, commitment_loss_backward}
+
+#: Whose kernels for all lengths are chosen by "dynamic" alone: slower than others, with other bits.
+DYNAMIC_CASES = [
+    fast_multipole, fast_multipole_causal, fast_multipole_mask, fast_multipole_counted_once, fast_multipole_backward,
+    fast_multipole_backward_causal, fast_multipole_backward_mask, fast_multipole_linear, fast_multipole_linear_causal,
+    fast_multipole_linear_mask, fast_multipole_linear_backward, fast_multipole_linear_backward_mask,
+]  # fmt: skip

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from conftest import check, make, near, refused
-from shape_cases import CASES, Tokens
+from shape_cases import CASES, DYNAMIC_CASES, GROUP, MOST, Tokens, fast_multipole
 
 import fovea
 from fovea import _fovea, reference
@@ -94,8 +94,9 @@ def test_gradients_of_many_lengths_compile_once():
     assert compilations.count == 1
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES + DYNAMIC_CASES)
 def test_functions_compile_once_for_a_hundred_lengths(case):
+    fovea.set_shapes("dynamic" if case in DYNAMIC_CASES else "auto")
     compilations = Compilations()
     for index in range(100):
         function, arguments, options = case(Tokens("float32", B=2 + index % 2, N=1 + index))
@@ -166,6 +167,19 @@ WRONG = {
     "k: found head width 8, needed 16": {"k": (2, 2, 30, 8)},
     r"bias: found shape \[1, 1, 21, 29\]": {"bias": (21, 29)},
 }
+
+
+@pytest.mark.parametrize("shapes", ["static", "dynamic"])
+def test_weights_of_too_few_levels_are_refused(shapes):
+    fovea.set_shapes(shapes)
+    function, arguments, options = fast_multipole(Tokens("float32", B=1, N=MOST))
+    function(*arguments, **options)
+    longest = GROUP * 2 ** (len(arguments[3]) + 1)
+    function, arguments, options = fast_multipole(Tokens("float32", B=1, N=longest))
+    function(*arguments, **options)
+    function, arguments, options = fast_multipole(Tokens("float32", B=1, N=longest + 1))
+    message = rf"key_weights: found 6 levels, needed 7 for {longest + 1} tokens in groups of {GROUP}"
+    refused(message, function, *arguments, **options)
 
 
 @pytest.mark.parametrize("shapes", ["static", "dynamic"])

@@ -7,7 +7,7 @@
 import numpy as np
 import pytest
 from conftest import TYPES, check, make, near
-from shape_cases import CASES, NEED_TOKENS, Tokens
+from shape_cases import CASES, DYNAMIC_CASES, NEED_TOKENS, Tokens
 from test_strides import leaves
 
 import fovea
@@ -127,3 +127,24 @@ def test_functions(case, type):
         for one, other in zip(run("dynamic"), run("static"), strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", DYNAMIC_CASES)
+def test_levels(case, type):
+    """Less than a group of 4, and lengths for which there are 0 to 6 levels, which read weights of 6."""
+    for number, N in enumerate([0, 1, 8, 31, 133, 300]):
+
+        def run(shapes, target="cpu", N=N, B=1 + number % 2):
+            fovea.set_shapes(shapes)
+            function, arguments, options = case(Tokens(type, B=B, N=N))
+            return leaves(function(*arguments, **options, target=target))
+
+        found = run("dynamic")
+        for others in run("static"), run("dynamic", "reference"):
+            for one, other in zip(found, others, strict=True):
+                assert one.dtype == other.dtype and one.shape == other.shape
+                finite = np.isfinite(other)
+                assert np.array_equal(one[~finite], other[~finite])
+                near_or_zero = np.where(finite, other, 0).astype(np.float64)
+                near(np.where(finite, one, 0).astype(one.dtype), near_or_zero, str(one.dtype))

@@ -69,15 +69,20 @@ SmallVector<Value> fovea::attn::allocateLevels(ReferenceBuilder &ref,
   for (unsigned level = 0; level < weights.size(); ++level) {
     auto weightsType = cast<MemRefType>(weights[level].getType());
     int64_t interval = weightsType.getDimSize(2);
-    int64_t count = (type.getDimSize(2) + interval - 1) / interval;
+    int64_t rank = weightsType.getDimSize(1);
+    SmallVector<int64_t> shape(type.getShape());
     SmallVector<Value> dynamicExtents;
     for (int64_t dim : {0, 1})
       if (type.isDynamicDim(dim))
         dynamicExtents.push_back(ref.extent(input, dim));
-    Value summaries =
-        ref.allocate({type.getDimSize(0), type.getDimSize(1),
-                      count * weightsType.getDimSize(1), type.getDimSize(3)},
-                     dynamicExtents);
+    if (!type.isDynamicDim(2)) {
+      shape[2] = llvm::divideCeil(shape[2], interval) * rank;
+    } else {
+      Value rows = ref.add(ref.extent(input, 2), ref.index(interval - 1));
+      dynamicExtents.push_back(
+          ref.mul(ref.div(rows, ref.index(interval)), ref.index(rank)));
+    }
+    Value summaries = ref.allocate(shape, dynamicExtents);
     emitSummaries(ref, input, weights[level],
                   biases.empty() ? Value() : biases[level], mask, summaries);
     levels.push_back(summaries);

@@ -9,6 +9,7 @@
 #include "OpHelpers.h"
 #include "SourceSyntax.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -256,7 +257,8 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(FastMultipoleBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getNumLevels() != 0 || op.getMask())
+    // Gradients of weights that are not used are zeros.
+    if (!hasNoLevels(op) || op.getNumLevels() != 0 || op.getMask())
       return failure();
     MaskAttr mask;
     if (op.getCausal())

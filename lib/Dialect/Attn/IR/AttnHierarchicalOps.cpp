@@ -8,7 +8,9 @@
 
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "llvm/Support/MathExtras.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
+#include "llvm/ADT/bit.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea;
@@ -30,13 +32,24 @@ int64_t SummarizeOp::getRank() { return extent(getWeights(), 1); }
 // Both forms of fast multipole attention
 //===----------------------------------------------------------------------===//
 
-/// The least `L` with `group 2^(L+1) >= rows`. Shifts the number of rows down
-/// instead of the group up, which could overflow.
-static int64_t countLevels(int64_t rows, int64_t group) {
+int64_t attn::countLevels(int64_t tokens, int64_t group) {
+  // Shifts the number of tokens down instead of the group up, which could
+  // overflow.
   int64_t levels = 0;
-  while ((rows - 1) >> (levels + 1) >= group)
+  while ((tokens - 1) >> (levels + 1) >= group)
     ++levels;
   return levels;
+}
+
+/// `group 2^power`, or the greatest number where that is greater.
+static int64_t grow(int64_t group, int64_t power) {
+  int64_t freeBits = llvm::countl_zero(static_cast<uint64_t>(group)) - 1;
+  return power <= freeBits ? group << power
+                           : std::numeric_limits<int64_t>::max();
+}
+
+int64_t attn::getMostTokens(int64_t group, int64_t levels) {
+  return grow(group, levels + 1);
 }
 
 LogicalResult attn::detail::verifyLevels(Operation *op, Value query,
@@ -46,28 +59,31 @@ LogicalResult attn::detail::verifyLevels(Operation *op, Value query,
   if (group < 1)
     return op->emitOpError()
            << "expects a group of at least 1 token, but got " << group;
-  if (ShapedType::isDynamic(rows))
-    return op->emitOpError("expects a static number of tokens, which fixes the "
-                           "number of levels");
-  int64_t levels = countLevels(rows, group);
+  const LevelWeights &first = operands.front();
+  int64_t levels = first.weights.size();
+  int64_t needed = ShapedType::isDynamic(rows) ? 0 : countLevels(rows, group);
   for (const LevelWeights &operand : operands) {
     int64_t numWeights = operand.weights.size();
     int64_t numBiases = operand.biases.size();
-    if (numWeights != levels)
+    if (numWeights < needed)
       return op->emitOpError()
-             << "expects " << operand.name << " for " << levels << " levels ("
+             << "expects " << operand.name << " for " << needed << " levels ("
              << rows << " tokens in groups of " << group << "), but got "
              << numWeights;
+    if (numWeights != levels)
+      return op->emitOpError()
+             << "expects " << operand.name << " for as many levels as "
+             << first.name << " (" << levels << "), but got " << numWeights;
     if (numBiases != 0 && numBiases != numWeights)
       return op->emitOpError()
              << "expects no biases or one for each of the " << levels
              << " levels beside " << operand.name << ", but got " << numBiases;
     for (int64_t level = 0; level < levels; ++level) {
       int64_t interval = extent(operand.weights[level], 2);
-      if (interval != group << level)
+      if (interval != grow(group, level))
         return op->emitOpError()
                << "expects " << operand.name << " of level " << level + 1
-               << " to cover intervals of " << (group << level)
+               << " to cover intervals of " << grow(group, level)
                << " tokens, but got " << interval;
     }
   }
@@ -80,7 +96,7 @@ template <typename OpTy> struct NoLevelsIsDense : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getNumLevels() != 0 || op.getMask())
+    if (!hasNoLevels(op) || op.getMask())
       return failure();
     Value lse;
     if constexpr (std::is_same_v<OpTy, FastMultipoleOp>)

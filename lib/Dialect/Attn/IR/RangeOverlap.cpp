@@ -26,6 +26,17 @@ static constexpr int64_t kMaxCoefficient = int64_t(1) << 31;
 // Ranges that are plainly apart
 //===----------------------------------------------------------------------===//
 
+/// Whether `expr` is at least zero for any block and extents, as its form
+/// tells.
+static bool isAtLeastZero(AffineExpr expr) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue() >= 0;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  // Divisors are positive.
+  return !binary ||
+         (isAtLeastZero(binary.getLHS()) && isAtLeastZero(binary.getRHS()));
+}
+
 /// True if `end`, which a range stops before, is at most `begin` for any block
 /// and extents. `symbolic` differences take a while.
 static bool isBefore(AffineExpr end, AffineExpr begin, bool symbolic) {
@@ -35,9 +46,8 @@ static bool isBefore(AffineExpr end, AffineExpr begin, bool symbolic) {
     return constantEnd.getValue() <= constantBegin.getValue();
   if (!symbolic)
     return false;
-  auto distance = dyn_cast<AffineConstantExpr>(
+  return isAtLeastZero(
       simplifyAffineExpr(begin - end, /*numDims=*/1, /*numSymbols=*/2));
-  return distance && distance.getValue() >= 0;
 }
 
 /// True if no row is in both, as two of their bounds tell without extents:

@@ -27,7 +27,8 @@ struct RangeExprs {
   /// The same, for rows that lie at `offset` of a pool of several levels and of
   /// which there are `count`: `(begin, end, lower, upper)`.
   mlir::AffineMap rangeInPool(mlir::AffineExpr begin, mlir::AffineExpr end,
-                              int64_t offset, int64_t count) const;
+                              mlir::AffineExpr offset,
+                              mlir::AffineExpr count) const;
   /// `(b)[rows, n] -> (0, rows)`.
   mlir::AffineMap allRows() const { return range(zero, rows); }
 

@@ -8,6 +8,7 @@
 
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
@@ -52,6 +53,7 @@ struct CheckShapesPass
       function.walk([&](Operation *op) {
         if (isa<attn::VQOp, attn::VQDecodeOp, attn::VQBackwardOp>(op))
           emitPositionCheck(op, calls);
+        emitLevelCheck(op, calls);
         forEachExtentRule(op, [&](const ExtentRule &rule) {
           if (!haveSameOrigin(rule, entry))
             emitCheck(op, rule, calls);
@@ -104,6 +106,31 @@ private:
 
   static Value asI64(ImplicitLocOpBuilder &b, Value value) {
     return arith::IndexCastOp::create(b, b.getI64Type(), value);
+  }
+
+  /// There are weights for as many levels as the number of tokens needs.
+  static void emitLevelCheck(Operation *op, RuntimeCalls &calls) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<FastMultipoleOp, FastMultipoleLinearOp, FastMultipoleBackwardOp,
+              FastMultipoleLinearBackwardOp>([&](auto multipole) {
+          auto query = cast<ShapedType>(multipole.getQuery().getType());
+          if (!query.isDynamicDim(2))
+            return;
+          ImplicitLocOpBuilder b(op->getLoc(), op);
+          int64_t group = multipole.getGroup(),
+                  levels = multipole.getNumLevels();
+          Value tokens =
+              getExtent(b, {/*name=*/"", multipole.getQuery(), /*dim=*/2});
+          Value most =
+              arith::ConstantIndexOp::create(b, getMostTokens(group, levels));
+          std::string rule =
+              llvm::formatv("{0}: weights of {1} levels are for so many tokens "
+                            "in groups of {2} at most",
+                            op->getName().getStringRef(), levels, group);
+          calls.emitCheck(b, "fovea_rt_check_extent", rule,
+                          {asI64(b, tokens),
+                           asI64(b, arith::MinSIOp::create(b, tokens, most))});
+        });
   }
 
   /// Windows and blocks are cut out of the sequence at the position of a state.

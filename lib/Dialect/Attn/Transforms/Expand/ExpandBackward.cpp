@@ -150,6 +150,14 @@ struct Summarized {
     if (bias)
       biasSums.push_back(op->getResult(2));
   }
+
+  /// The gradients of what no level uses, which are zeros.
+  void addUnused(OpBuilder &builder, Location loc) {
+    for (auto [all, sums] :
+         {std::pair{dWeights, &weightSums}, std::pair{dBiases, &biasSums}})
+      for (Value unused : all.drop_front(sums->size()))
+        sums->push_back(createZeros(builder, loc, unused));
+  }
 };
 } // namespace
 
@@ -161,6 +169,8 @@ static void replaceByGradients(PatternRewriter &rewriter, Operation *op,
   SmallVector<Value> sums;
   for (Value input : inputs)
     sums.push_back(keepInPlace(rewriter, op->getLoc(), input, mask));
+  for (Summarized *family : summarized)
+    family->addUnused(rewriter, op->getLoc());
   for (Summarized *family : summarized)
     llvm::append_range(sums, family->weightSums);
   for (Summarized *family : summarized)
@@ -180,7 +190,7 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
     Location loc = op.getLoc();
-    Hierarchy shape = getHierarchy(op, /*narrow=*/false);
+    Hierarchy shape = getHierarchy(rewriter, op, /*narrow=*/false);
     PresentTokens tokens(rewriter, op);
     StreamSources::Results results = keepResults(rewriter, op);
     if (shape.levels == 0) {
@@ -238,10 +248,14 @@ private:
         rewriter, loc, tokens.query, results,
         {op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {}},
         shape.getNearBlock(), op.getScaleOrDefault());
-    SmallVector<Value> gradients;
-    for (Value gradient : stream->getResults())
-      gradients.push_back(keepInPlace(rewriter, loc, gradient, tokens.mask));
-    rewriter.replaceOp(op, gradients);
+    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
+                       op.getDKeyBiases(), stream->getResult(1)};
+    Summarized values = {tokens.value, op.getValueWeights(),
+                         op.getDValueWeights(), op.getDValueBiases(),
+                         stream->getResult(2)};
+    replaceByGradients(rewriter, op,
+                       {stream->getResult(0), keys.sum, values.sum},
+                       tokens.mask, {&keys, &values});
   }
 };
 
@@ -254,7 +268,7 @@ struct ExpandFastMultipoleLinearBackward
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
     Location loc = op.getLoc();
-    Hierarchy shape = getHierarchy(op, /*narrow=*/false);
+    Hierarchy shape = getHierarchy(rewriter, op, /*narrow=*/false);
     PresentTokens tokens(rewriter, op);
     StreamSources near;
     addNearField(rewriter, loc, near, shape, tokens, op.getCausal());
@@ -277,7 +291,8 @@ struct ExpandFastMultipoleLinearBackward
           sumRows(rewriter, loc, dOutput, level == 1 ? shape.segment(1) : 2);
       streams.push_back(createPart(
           rewriter, op, shape, parts.sources, parts.queries, parts.keys,
-          parts.values, padRows(rewriter, loc, dOutput, shape.rows(level)),
+          parts.values,
+          padRows(rewriter, loc, dOutput, shape.rows(rewriter, loc, level)),
           shape.rank));
     }
     Summarized *const families[] = {&queries, &keys, &values};
@@ -299,7 +314,8 @@ private:
     SmallVector<OpFoldResult> rows = tensor::getMixedSizes(builder, loc, query);
     rows.pop_back();
     Value lse = tensor::EmptyOp::create(builder, loc, rows, shape.sumType);
-    Value output = createEmpty(builder, loc, shape, query, extent(query, 2),
+    Value output = createEmpty(builder, loc, shape, query,
+                               tensor::getMixedSize(builder, loc, query, 2),
                                extent(value, 3));
     StreamOp forward = sources.build(builder, loc, query, output, lse, block,
                                      op.getScaleOrDefault());
@@ -325,8 +341,7 @@ private:
         DenseElementsAttr::get(
             weightsType, builder.getFloatAttr(type.getElementType(), 1.0)));
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, rows);
-    sizes[2] =
-        builder.getIndexAttr(llvm::divideCeil(type.getDimSize(2), count));
+    sizes[2] = ceilDiv(builder, loc, sizes[2], count);
     Value init = tensor::EmptyOp::create(builder, loc, sizes,
                                          getStateType(type.getElementType()));
     return SummarizeOp::create(builder, loc, init.getType(), rows, ones,
@@ -337,14 +352,14 @@ private:
   /// `rows` with rows of zeros behind them, `count` in all: those of summaries
   /// that stand for no token.
   static Value padRows(OpBuilder &builder, Location loc, Value rows,
-                       int64_t count) {
-    if (extent(rows, 2) == count)
-      return rows;
+                       OpFoldResult count) {
     SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, rows);
+    if (sizes[2] == count)
+      return rows;
     SmallVector<OpFoldResult> padded = sizes,
                               offsets(4, builder.getIndexAttr(0)),
                               strides(4, builder.getIndexAttr(1));
-    padded[2] = builder.getIndexAttr(count);
+    padded[2] = count;
     Value empty = tensor::EmptyOp::create(builder, loc, padded,
                                           getElementTypeOrSelf(rows));
     return tensor::InsertSliceOp::create(builder, loc, rows,

@@ -30,7 +30,7 @@ struct ExpandFastMultipole : OpRewritePattern<FastMultipoleOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    Hierarchy shape = getHierarchy(op, narrow);
+    Hierarchy shape = getHierarchy(rewriter, op, narrow);
     Location loc = op.getLoc();
     PresentTokens tokens(rewriter, op);
     StreamSources sources;
@@ -64,7 +64,7 @@ struct ExpandFastMultipoleLinear : OpRewritePattern<FastMultipoleLinearOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.hasPureTensorSemantics())
       return rewriter.notifyMatchFailure(op, "not on tensors");
-    Hierarchy shape = getHierarchy(op, narrow);
+    Hierarchy shape = getHierarchy(rewriter, op, narrow);
     Location loc = op.getLoc();
     PresentTokens tokens(rewriter, op);
     StreamSources near;
@@ -92,7 +92,8 @@ private:
                            int64_t level) {
     LinearLevel parts(builder, op, shape, tokens, level);
     Value init = createEmpty(builder, op.getLoc(), shape, op.getQuery(),
-                             shape.rows(level), extent(op.getValue(), 3));
+                             shape.rows(builder, op.getLoc(), level),
+                             extent(op.getValue(), 3));
     return parts.sources
         .build(builder, op.getLoc(), parts.queries, init, /*lse=*/Value(),
                shape.rank, op.getScaleOrDefault())
@@ -114,12 +115,13 @@ private:
           {dims[0], dims[1], dims[2].floorDiv(shape.segment(level)), dims[3]},
           op.getContext()));
       // One row per token: the rows of absent tokens have to go.
-      if (shape.segment(level) == 1 && shape.rows(level) != shape.tokens) {
+      if (shape.segment(level) == 1 &&
+          shape.rows(builder, loc, level) != shape.tokens) {
         SmallVector<OpFoldResult> sizes =
             tensor::getMixedSizes(builder, loc, parts[0]);
         SmallVector<OpFoldResult> zeros(4, builder.getIndexAttr(0));
         SmallVector<OpFoldResult> ones(4, builder.getIndexAttr(1));
-        sizes[2] = builder.getIndexAttr(shape.tokens);
+        sizes[2] = shape.tokens;
         parts[level] = tensor::ExtractSliceOp::create(
             builder, loc, parts[level], zeros, sizes, ones);
       }

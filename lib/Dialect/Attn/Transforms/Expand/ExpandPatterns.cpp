@@ -41,13 +41,11 @@ AffineMap RangeExprs::range(AffineExpr begin, AffineExpr end) const {
 }
 
 AffineMap RangeExprs::rangeInPool(AffineExpr begin, AffineExpr end,
-                                  int64_t offset, int64_t count) const {
-  MLIRContext *context = begin.getContext();
-  return AffineMap::get(/*dimCount=*/1, /*symbolCount=*/2,
-                        {begin + offset, end + offset,
-                         getAffineConstantExpr(offset, context),
-                         getAffineConstantExpr(offset + count, context)},
-                        context);
+                                  AffineExpr offset, AffineExpr count) const {
+  return AffineMap::get(
+      /*dimCount=*/1, /*symbolCount=*/2,
+      {begin + offset, end + offset, offset, offset + count},
+      begin.getContext());
 }
 
 void StreamSources::add(Value newKeys, Value newValues,

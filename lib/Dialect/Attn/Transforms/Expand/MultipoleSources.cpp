@@ -7,8 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "MultipoleSources.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -33,12 +36,36 @@ enum class Multiplicity {
 };
 } // namespace
 
+/// `expr` of one symbol, `symbol`.
+static OpFoldResult apply(OpBuilder &builder, Location loc, AffineExpr expr,
+                          OpFoldResult symbol) {
+  return affine::makeComposedFoldedAffineApply(builder, loc, expr, symbol);
+}
+
+OpFoldResult Hierarchy::rows(OpBuilder &builder, Location loc,
+                             int64_t level) const {
+  return apply(builder, loc, rows(builder.getAffineSymbolExpr(0), level),
+               tokens);
+}
+
+OpFoldResult Hierarchy::poolOffset(OpBuilder &builder, Location loc,
+                                   int64_t level) const {
+  return apply(builder, loc, poolOffset(builder.getAffineSymbolExpr(0), level),
+               tokens);
+}
+
+OpFoldResult fovea::attn::detail::ceilDiv(OpBuilder &builder, Location loc,
+                                          OpFoldResult rows, int64_t count) {
+  return apply(builder, loc, builder.getAffineSymbolExpr(0).ceilDiv(count),
+               rows);
+}
+
 Value fovea::attn::detail::createEmpty(OpBuilder &builder, Location loc,
                                        const Hierarchy &shape, Value like,
-                                       int64_t rows, int64_t width) {
+                                       OpFoldResult rows, int64_t width) {
   SmallVector<OpFoldResult> sizes = {
       tensor::getMixedSize(builder, loc, like, 0),
-      tensor::getMixedSize(builder, loc, like, 1), builder.getIndexAttr(rows),
+      tensor::getMixedSize(builder, loc, like, 1), rows,
       builder.getIndexAttr(width)};
   return tensor::EmptyOp::create(builder, loc, sizes, shape.sumType);
 }
@@ -58,8 +85,9 @@ Value fovea::attn::detail::createSummary(OpBuilder &builder, Location loc,
                                          const Hierarchy &shape, int64_t level,
                                          Value input, OperandRange weights,
                                          OperandRange biases) {
-  Value init = createEmpty(builder, loc, shape, input, shape.rows(level),
-                           extent(weights[level - 1], 3));
+  Value init =
+      createEmpty(builder, loc, shape, input, shape.rows(builder, loc, level),
+                  extent(weights[level - 1], 3));
   return writeSummary(builder, loc, level, input, weights, biases, init);
 }
 
@@ -69,8 +97,8 @@ Value fovea::attn::detail::extractLevel(OpBuilder &builder, Location loc,
   SmallVector<OpFoldResult> offsets(4, builder.getIndexAttr(0)),
       strides(4, builder.getIndexAttr(1)),
       sizes = tensor::getMixedSizes(builder, loc, pool);
-  offsets[2] = builder.getIndexAttr(shape.poolOffset(level));
-  sizes[2] = builder.getIndexAttr(shape.rows(level));
+  offsets[2] = shape.poolOffset(builder, loc, level);
+  sizes[2] = shape.rows(builder, loc, level);
   return tensor::ExtractSliceOp::create(builder, loc, pool, offsets, sizes,
                                         strides);
 }
@@ -80,7 +108,7 @@ static Value createPool(OpBuilder &builder, Location loc,
                         const Hierarchy &shape, Value input,
                         OperandRange weights, OperandRange biases) {
   Value pool = createEmpty(builder, loc, shape, input,
-                           shape.poolOffset(shape.levels + 1),
+                           shape.poolOffset(builder, loc, shape.levels + 1),
                            extent(weights.front(), 3));
   for (int64_t level = 1; level <= shape.levels; ++level) {
     Value init = extractLevel(builder, loc, shape, pool, level);
@@ -94,17 +122,21 @@ static Value createPool(OpBuilder &builder, Location loc,
   return pool;
 }
 
-/// Appends the log weights of the summaries of one level. Absent tokens are all
-/// in the last interval, which only queries to the left of it read: none when
-/// `causal`.
-static void appendLogWeights(const Hierarchy &shape, int64_t level, bool causal,
+/// Appends the log weights of the summaries of one level of `tokens` tokens.
+/// Absent tokens are all in the last interval, which only queries to the left
+/// of it read: none when `causal`.
+static void appendLogWeights(const Hierarchy &shape, int64_t tokens,
+                             int64_t level, bool causal,
                              Multiplicity multiplicity,
                              SmallVectorImpl<double> &logs) {
-  int64_t unit = 1;
+  int64_t segment = shape.segment(level), unit = 1;
   if (multiplicity == Multiplicity::Fraction)
-    unit = shape.segment(level);
-  for (int64_t row = 0, rows = shape.rows(level); row < rows; ++row) {
-    int64_t count = causal ? shape.segment(level) : shape.count(level, row);
+    unit = segment;
+  int64_t rows = llvm::divideCeil(tokens, shape.interval(level)) * shape.rank;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t count = segment;
+    if (!causal)
+      count = std::clamp<int64_t>(tokens - row * segment, 0, segment);
     if (count == 0)
       logs.push_back(-std::numeric_limits<double>::infinity());
     else if (multiplicity == Multiplicity::None)
@@ -112,6 +144,86 @@ static void appendLogWeights(const Hierarchy &shape, int64_t level, bool causal,
     else
       logs.push_back(std::log(static_cast<double>(count) / unit));
   }
+}
+
+/// The logarithms of `counts` in a tensor of numbers.
+static Value createLogs(OpBuilder &builder, Location loc, Value counts,
+                        Type elementType) {
+  Value init = tensor::EmptyOp::create(
+      builder, loc, tensor::getMixedSizes(builder, loc, counts), elementType);
+  return LogCountOp::create(builder, loc, init.getType(), counts, init)
+      ->getResult(0);
+}
+
+/// Writes how often the summaries of one level count to `init`, [1, 1, rows].
+static Value countSegments(OpBuilder &builder, Location loc,
+                           const Hierarchy &shape, int64_t level, bool causal,
+                           Multiplicity multiplicity, Value init) {
+  Type i32 = builder.getI32Type();
+  int64_t segment = shape.segment(level);
+  auto createCount = [&](OpBuilder &nested, Location at, int64_t count) {
+    return arith::ConstantOp::create(nested, at,
+                                     nested.getI32IntegerAttr(count));
+  };
+  if (causal)
+    return linalg::FillOp::create(
+               builder, loc, createCount(builder, loc, segment).getResult(),
+               init)
+        .getResult(0);
+  Value tokens = getValueOrCreateConstantIndexOp(builder, loc, shape.tokens);
+  int64_t most = multiplicity == Multiplicity::None ? 1 : segment;
+  SmallVector<utils::IteratorType> iterators(3, utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+             builder, loc, init.getType(), /*inputs=*/ValueRange(), init,
+             builder.getMultiDimIdentityMap(3), iterators,
+             [&](OpBuilder &nested, Location at, ValueRange) {
+               auto number = [&](int64_t value) -> Value {
+                 return arith::ConstantIndexOp::create(nested, at, value);
+               };
+               Value first = arith::MulIOp::create(
+                   nested, at, linalg::IndexOp::create(nested, at, 2),
+                   number(segment));
+               Value left = arith::SubIOp::create(nested, at, tokens, first);
+               Value count = arith::MaxSIOp::create(
+                   nested, at,
+                   arith::MinSIOp::create(nested, at, left, number(most)),
+                   number(0));
+               linalg::YieldOp::create(
+                   nested, at,
+                   Value(arith::IndexCastOp::create(nested, at, i32, count)));
+             })
+      .getResult(0);
+}
+
+/// Log weights of the summaries of levels `first` to `last` as the number of
+/// tokens has them at run time, [1, 1, rows]; null when all are zero.
+static Value createOpenLogWeights(OpBuilder &builder, Location loc,
+                                  const Hierarchy &shape, int64_t first,
+                                  int64_t last, bool causal,
+                                  Multiplicity multiplicity, Type elementType) {
+  // A fraction of all tokens, as whole segments are, is 1.
+  if (causal && multiplicity != Multiplicity::Tokens)
+    return Value();
+  SmallVector<OpFoldResult> sizes(3, builder.getIndexAttr(1)),
+      offsets(3, builder.getIndexAttr(0)), strides(3, builder.getIndexAttr(1));
+  AffineExpr count = builder.getAffineSymbolExpr(0);
+  AffineExpr start = shape.poolOffset(count, first);
+  sizes[2] = apply(builder, loc, shape.poolOffset(count, last + 1) - start,
+                   shape.tokens);
+  Value pool =
+      tensor::EmptyOp::create(builder, loc, sizes, builder.getI32Type());
+  for (int64_t level = first; level <= last; ++level) {
+    offsets[2] = apply(builder, loc, shape.poolOffset(count, level) - start,
+                       shape.tokens);
+    sizes[2] = shape.rows(builder, loc, level);
+    Value init = tensor::ExtractSliceOp::create(builder, loc, pool, offsets,
+                                                sizes, strides);
+    Value counts =
+        countSegments(builder, loc, shape, level, causal, multiplicity, init);
+    pool = tensor::InsertSliceOp::create(builder, loc, counts, pool, offsets,
+                                         sizes, strides);
+  }
+  return createLogs(builder, loc, pool, elementType);
 }
 
 /// A constant of shape `[1, 1, rows]`, or null when all log weights are zero.
@@ -143,15 +255,17 @@ struct LevelRange {
 
 /// The ranges that a query of interval `interval` reads at `level`, in rows of
 /// summaries; `parent` is the interval's parent. Ranges may reach past both
-/// ends: attn.stream clamps them.
+/// ends: attn.stream clamps them. So do those of the coarsest level, which the
+/// number of tokens alone tells, with four intervals at most.
 static SmallVector<LevelRange>
 getLevelRanges(const RangeExprs &exprs, const Hierarchy &shape, int64_t level,
                AffineExpr interval, AffineExpr parent, bool causal) {
   int64_t rank = shape.rank;
-  bool coarsest = level == shape.levels;
+  std::optional<int64_t> tokens = shape.getStaticTokens();
+  bool coarsest = tokens && level == shape.levels;
   AffineExpr begin = coarsest ? exprs.zero : parent * 2 * rank - 2 * rank;
-  AffineExpr end =
-      coarsest ? exprs.zero + shape.rows(level) : parent * 2 * rank + 4 * rank;
+  AffineExpr end = coarsest ? shape.rows(exprs.zero + *tokens, level)
+                            : parent * 2 * rank + 4 * rank;
   SmallVector<LevelRange> ranges = {{begin, interval * rank - rank}};
   if (!causal)
     ranges.push_back({interval * rank + 2 * rank, end});
@@ -176,13 +290,12 @@ void fovea::attn::detail::addNearField(OpBuilder &builder, Location loc,
 /// Sums of `count` consecutive rows of numbers [B, 1, rows, 1].
 static Value sumCounts(OpBuilder &builder, Location loc, Value counts,
                        int64_t count) {
-  auto type = cast<RankedTensorType>(counts.getType());
   auto weightsType =
       RankedTensorType::get({1, 1, count, 1}, builder.getF32Type());
   Value ones = arith::ConstantOp::create(
       builder, loc, DenseElementsAttr::get(weightsType, 1.0f));
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, counts);
-  sizes[2] = builder.getIndexAttr(llvm::divideCeil(type.getDimSize(2), count));
+  sizes[2] = ceilDiv(builder, loc, sizes[2], count);
   Value init =
       tensor::EmptyOp::create(builder, loc, sizes, builder.getF32Type());
   return SummarizeOp::create(builder, loc, init.getType(), counts, ones,
@@ -195,12 +308,14 @@ static Value sumCounts(OpBuilder &builder, Location loc, Value counts,
 static Value countTokens(OpBuilder &builder, Location loc,
                          const Hierarchy &shape, Value mask, int64_t first,
                          int64_t last) {
-  int64_t start = shape.poolOffset(first);
+  AffineExpr count = builder.getAffineSymbolExpr(0);
+  AffineExpr start = shape.poolOffset(count, first);
   Type f32 = builder.getF32Type();
   SmallVector<OpFoldResult> sizes(4, builder.getIndexAttr(1)),
       offsets(4, builder.getIndexAttr(0)), strides(4, builder.getIndexAttr(1));
   sizes[0] = tensor::getMixedSize(builder, loc, mask, 0);
-  sizes[2] = builder.getIndexAttr(shape.poolOffset(last + 1) - start);
+  sizes[2] = apply(builder, loc, shape.poolOffset(count, last + 1) - start,
+                   shape.tokens);
   Value zero =
       arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(0.0f));
   Value pool = tensor::EmptyOp::create(builder, loc, sizes, f32);
@@ -213,7 +328,8 @@ static Value countTokens(OpBuilder &builder, Location loc,
     if (joined != 1)
       counts = sumCounts(builder, loc, counts, joined);
     // Summaries behind the last token stand for none.
-    offsets[2] = builder.getIndexAttr(shape.poolOffset(level) - start);
+    offsets[2] = apply(builder, loc, shape.poolOffset(count, level) - start,
+                       shape.tokens);
     pool = tensor::InsertSliceOp::create(
         builder, loc, counts, pool, offsets,
         tensor::getMixedSizes(builder, loc, counts), strides);
@@ -242,10 +358,7 @@ static Value createCountedLogWeights(OpBuilder &builder, Location loc,
   }
   Value whole = arith::FPToSIOp::create(
       builder, loc, type.clone(builder.getI32Type()), counts);
-  Value init = tensor::EmptyOp::create(
-      builder, loc, tensor::getMixedSizes(builder, loc, whole), elementType);
-  return LogCountOp::create(builder, loc, init.getType(), whole, init)
-      ->getResult(0);
+  return createLogs(builder, loc, whole, elementType);
 }
 
 MultipoleSources::MultipoleSources(
@@ -260,6 +373,8 @@ MultipoleSources::MultipoleSources(
   Multiplicity counted =
       multiplicity ? Multiplicity::Tokens : Multiplicity::None;
   RangeExprs exprs(builder.getContext());
+  std::optional<int64_t> count = shape.getStaticTokens();
+  AffineExpr all = count ? exprs.zero + *count : exprs.queries;
   SmallVector<AffineMap> ranges;
   SmallVector<double> logs;
   for (int64_t level = 1; level <= shape.levels; ++level) {
@@ -268,16 +383,23 @@ MultipoleSources::MultipoleSources(
     AffineExpr parent = exprs.block.floorDiv(int64_t(1) << level);
     for (LevelRange range :
          getLevelRanges(exprs, shape, level, interval, parent, causal))
-      ranges.push_back(exprs.rangeInPool(
-          range.begin, range.end, shape.poolOffset(level), shape.rows(level)));
-    appendLogWeights(shape, level, causal, counted, logs);
+      ranges.push_back(exprs.rangeInPool(range.begin, range.end,
+                                         shape.poolOffset(all, level),
+                                         shape.rows(all, level)));
+    if (count)
+      appendLogWeights(shape, *count, level, causal, counted, logs);
   }
   Type stateType = getStateType(getElementTypeOrSelf(tokens.key));
-  Value logWeights =
-      tokens.mask ? createCountedLogWeights(builder, loc, shape, tokens.mask,
-                                            /*first=*/1, shape.levels, counted,
-                                            stateType)
-                  : createLogWeight(builder, loc, logs, stateType);
+  Value logWeights;
+  if (tokens.mask)
+    logWeights =
+        createCountedLogWeights(builder, loc, shape, tokens.mask,
+                                /*first=*/1, shape.levels, counted, stateType);
+  else if (count)
+    logWeights = createLogWeight(builder, loc, logs, stateType);
+  else
+    logWeights = createOpenLogWeights(builder, loc, shape, /*first=*/1,
+                                      shape.levels, causal, counted, stateType);
   sources.add(keys, values, ranges, /*mask=*/{}, logWeights);
 }
 
@@ -290,13 +412,21 @@ void LinearLevel::addSource(OpBuilder &builder, Location loc,
        getLevelRanges(exprs, shape, level, /*interval=*/exprs.block,
                       /*parent=*/exprs.block.floorDiv(2), causal))
     ranges.push_back(exprs.range(range.begin, range.end));
-  SmallVector<double> logs;
-  appendLogWeights(shape, level, causal, Multiplicity::Fraction, logs);
   Type stateType = getStateType(getElementTypeOrSelf(keys));
-  // Of masked tokens the count itself: a common factor cancels.
-  Value logWeights =
-      mask ? createCountedLogWeights(builder, loc, shape, mask, level, level,
-                                     Multiplicity::Tokens, stateType)
-           : createLogWeight(builder, loc, logs, stateType);
+  Value logWeights;
+  // Of tokens known at run time the count itself: a common factor cancels.
+  if (mask) {
+    logWeights =
+        createCountedLogWeights(builder, loc, shape, mask, level, level,
+                                Multiplicity::Tokens, stateType);
+  } else if (std::optional<int64_t> tokens = shape.getStaticTokens()) {
+    SmallVector<double> logs;
+    appendLogWeights(shape, *tokens, level, causal, Multiplicity::Fraction,
+                     logs);
+    logWeights = createLogWeight(builder, loc, logs, stateType);
+  } else {
+    logWeights = createOpenLogWeights(builder, loc, shape, level, level, causal,
+                                      Multiplicity::Fraction, stateType);
+  }
   sources.add(keys, values, ranges, /*mask=*/{}, logWeights);
 }

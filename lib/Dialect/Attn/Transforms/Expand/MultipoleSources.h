@@ -15,25 +15,35 @@
 // the coarsest level it reads everything but g-1, g, g+1. So the rows of a
 // level are at most two ranges, on the left and on the right of the query.
 //
+// Where the number of tokens is dynamic, so is the number of levels that are
+// read. Levels beyond it have two intervals at most, which neighbour each
+// other: their ranges name no rows.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 #define FOVEA_LIB_DIALECT_ATTN_TRANSFORMS_EXPAND_MULTIPOLESOURCES_H
 
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "fovea/Dialect/Attn/Transforms/Presence.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "llvm/Support/MathExtras.h"
-#include <algorithm>
 
 namespace fovea::attn::detail {
 
 /// The shape of a hierarchy: numbers that both forms are built from.
 struct Hierarchy {
-  int64_t tokens, group, rank, levels;
+  /// A constant where the type tells it.
+  mlir::OpFoldResult tokens;
+  int64_t group, rank, levels;
   /// The element type of summaries and of parts of the output.
   mlir::Type sumType;
 
+  std::optional<int64_t> getStaticTokens() const {
+    return mlir::getConstantIntValue(tokens);
+  }
   /// Tokens of an interval of `level`, which counts from 1.
   int64_t interval(int64_t level) const { return group << (level - 1); }
   /// Queries that read the same near keys: all of them (0) without levels, when
@@ -41,33 +51,35 @@ struct Hierarchy {
   int64_t getNearBlock() const { return levels == 0 ? 0 : group; }
   /// Tokens that a summary of `level` stands for, unless some are absent.
   int64_t segment(int64_t level) const { return interval(level) / rank; }
-  /// Summaries of `level`.
-  int64_t rows(int64_t level) const {
-    return llvm::divideCeil(tokens, interval(level)) * rank;
+  /// Summaries of `level` of `count` tokens.
+  mlir::AffineExpr rows(mlir::AffineExpr count, int64_t level) const {
+    return count.ceilDiv(interval(level)) * rank;
   }
-  /// Where `level` starts in a pool of all levels.
-  int64_t poolOffset(int64_t level) const {
-    int64_t offset = 0;
+  /// Where `level` starts in a pool of all levels of `count` tokens.
+  mlir::AffineExpr poolOffset(mlir::AffineExpr count, int64_t level) const {
+    mlir::AffineExpr offset =
+        mlir::getAffineConstantExpr(0, count.getContext());
     for (int64_t below = 1; below < level; ++below)
-      offset += rows(below);
+      offset = offset + rows(count, below);
     return offset;
   }
-  /// Present tokens that summary `row` of `level` stands for.
-  int64_t count(int64_t level, int64_t row) const {
-    int64_t length = segment(level);
-    return std::clamp<int64_t>(tokens - row * length, 0, length);
-  }
+  /// The same of all tokens.
+  mlir::OpFoldResult rows(mlir::OpBuilder &builder, mlir::Location loc,
+                          int64_t level) const;
+  mlir::OpFoldResult poolOffset(mlir::OpBuilder &builder, mlir::Location loc,
+                                int64_t level) const;
 };
 
 /// The hierarchy of an op. What is computed from sums is rounded once, at the
 /// very end, and `lse` not at all, so sums stay in the state's type; unless
 /// summaries are to be `narrow`.
-template <typename OpTy> Hierarchy getHierarchy(OpTy op, bool narrow) {
-  auto query = llvm::cast<mlir::ShapedType>(op.getQuery().getType());
-  mlir::Type data = query.getElementType();
-  return Hierarchy{query.getDimSize(2), static_cast<int64_t>(op.getGroup()),
-                   op.getRank(), op.getNumLevels(),
-                   narrow ? data : getStateType(data)};
+template <typename OpTy>
+Hierarchy getHierarchy(mlir::OpBuilder &builder, OpTy op, bool narrow) {
+  mlir::Type data = mlir::getElementTypeOrSelf(op.getQuery());
+  return Hierarchy{
+      mlir::tensor::getMixedSize(builder, op.getLoc(), op.getQuery(), 2),
+      static_cast<int64_t>(op.getGroup()), op.getRank(), getUsedLevels(op),
+      narrow ? data : getStateType(data)};
 }
 
 /// What a pattern reads: zeros in rows of absent tokens.
@@ -87,8 +99,11 @@ struct PresentTokens {
 /// A tensor `[B, heads, rows, width]` to be written, batch and heads as in
 /// `like`.
 mlir::Value createEmpty(mlir::OpBuilder &builder, mlir::Location loc,
-                        const Hierarchy &shape, mlir::Value like, int64_t rows,
-                        int64_t width);
+                        const Hierarchy &shape, mlir::Value like,
+                        mlir::OpFoldResult rows, int64_t width);
+/// `ceil(rows / count)`.
+mlir::OpFoldResult ceilDiv(mlir::OpBuilder &builder, mlir::Location loc,
+                           mlir::OpFoldResult rows, int64_t count);
 
 /// Summaries of one level in a tensor of their own; `biases` may be empty.
 mlir::Value createSummary(mlir::OpBuilder &builder, mlir::Location loc,

@@ -97,26 +97,10 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // -----
 
-// There are as many keys as queries, a static number.
+// There are as many keys as queries.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x256x8xf32>, %v: tensor<1x2x256x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects extent 2 of key to be 128 (extent 2 of query), but got 256}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x256x8xf32>, tensor<1x2x256x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<1x4x?x8xf32>, %k: tensor<1x2x?x8xf32>, %v: tensor<1x2x?x4xf32>, %o: tensor<1x4x?x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects a static number of tokens, which fixes the number of levels}}
-  %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x?x4xf32>) {group = 32 : i64} -> tensor<1x4x?x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<1x4x?x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x?x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects a static number of tokens, which fixes the number of levels}}
-  %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x?x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x?x4xf32>) {group = 32 : i64} -> tensor<1x4x?x4xf32>
   return
 }
 
@@ -163,7 +147,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // -----
 
-// Every level has weights, and no more.
+// Every level has weights, of all operands.
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %vw0: tensor<1x2x32x4xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects key_weights for 1 levels (128 tokens in groups of 32), but got 0}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
@@ -181,7 +165,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %kw1: tensor<1x2x64x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights for 1 levels (128 tokens in groups of 32), but got 2}}
+  // expected-error @below {{'attn.fast_multipole' op expects value_weights for as many levels as key_weights (2), but got 1}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0, %kw1 : tensor<1x2x32x8xf32>, tensor<1x2x64x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 32 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -189,7 +173,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights for 0 levels (128 tokens in groups of 64), but got 1}}
+  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to cover intervals of 64 tokens, but got 32}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 64 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -197,7 +181,7 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // -----
 
 func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x2x128x4xf32>, %o: tensor<1x4x128x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights for 0 levels (128 tokens in groups of 4611686018427387904), but got 1}}
+  // expected-error @below {{'attn.fast_multipole' op expects key_weights of level 1 to cover intervals of 4611686018427387904 tokens, but got 32}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x128x8xf32>, tensor<1x2x128x8xf32>, tensor<1x2x128x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x128x4xf32>) {group = 4611686018427387904 : i64} -> tensor<1x4x128x4xf32>
   return
 }
@@ -207,14 +191,6 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 func.func @f(%q: tensor<1x4x129x8xf32>, %k: tensor<1x2x129x8xf32>, %v: tensor<1x2x129x4xf32>, %o: tensor<1x4x129x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects key_weights for 2 levels (129 tokens in groups of 32), but got 1}}
   %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x129x8xf32>, tensor<1x2x129x8xf32>, tensor<1x2x129x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x129x4xf32>) {group = 32 : i64} -> tensor<1x4x129x4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: tensor<1x4x0x8xf32>, %k: tensor<1x2x0x8xf32>, %v: tensor<1x2x0x4xf32>, %o: tensor<1x4x0x4xf32>, %kw0: tensor<1x2x32x8xf32>, %vw0: tensor<1x2x32x4xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects key_weights for 0 levels (0 tokens in groups of 32), but got 1}}
-  %0 = attn.fast_multipole ins(%q, %k, %v : tensor<1x4x0x8xf32>, tensor<1x2x0x8xf32>, tensor<1x2x0x4xf32>) key_weights(%kw0 : tensor<1x2x32x8xf32>) value_weights(%vw0 : tensor<1x2x32x4xf32>) outs(%o : tensor<1x4x0x4xf32>) {group = 32 : i64} -> tensor<1x4x0x4xf32>
   return
 }
 

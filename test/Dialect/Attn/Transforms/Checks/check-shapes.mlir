@@ -176,3 +176,27 @@ func.func @low_rank(%u1: memref<1x2x8x4xf32>, %u2: memref<1x2x8x4xf32>, %g: memr
   attn.polynomial_features_backward ins(%u1 : memref<1x2x8x4xf32>) gradient(%p : memref<1x2x?x5xf32>) outs(%du1 : memref<1x2x8x4xf32>) {degree = 1 : i64, scale = 1.0 : f64}
   return
 }
+
+// -----
+
+// The weights bound the number of tokens: group 2^(L+1).
+//       CHECK: @[[$LEVELS:.*]]("attn.fast_multipole: weights of 1 levels are for so many tokens in groups of 8 at most\00")
+// CHECK-LABEL: func.func @levels(
+//  CHECK-SAME:   %[[Q:.*]]: tensor<1x1x?x4xf32>, %[[W:[^:]*]]:
+//       CHECK:   tensor.empty
+//       CHECK:   %[[N:.*]] = tensor.dim %[[Q]]
+//       CHECK:   %[[MOST:.*]] = arith.constant 32 : index
+//   CHECK-DAG:   %[[FOUND:.*]] = arith.index_cast %[[N]] : index to i64
+//   CHECK-DAG:   %[[LESS:.*]] = arith.minsi %[[N]], %[[MOST]] : index
+//       CHECK:   %[[NEEDED:.*]] = arith.index_cast %[[LESS]] : index to i64
+//       CHECK:   %[[RULE:.*]] = llvm.mlir.addressof @[[$LEVELS]]
+//       CHECK:   llvm.call @fovea_rt_check_extent(%[[RULE]], %[[FOUND]], %[[NEEDED]])
+func.func @levels(%q: tensor<1x1x?x4xf32>, %w: tensor<1x1x8x4xf32>) -> tensor<1x1x?x4xf32> {
+  %c2 = arith.constant 2 : index
+  %n = tensor.dim %q, %c2 : tensor<1x1x?x4xf32>
+  %o = tensor.empty(%n) : tensor<1x1x?x4xf32>
+  %r = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+      key_weights(%w : tensor<1x1x8x4xf32>) value_weights(%w : tensor<1x1x8x4xf32>)
+      outs(%o : tensor<1x1x?x4xf32>) {group = 8 : i64} -> tensor<1x1x?x4xf32>
+  return %r : tensor<1x1x?x4xf32>
+}

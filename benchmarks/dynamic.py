@@ -75,6 +75,27 @@ def make_call(row):
     return None
 
 
+def make_others(n=4096, width=64, words=512):
+    """Titles and calls of the functions that no suite has rows of."""
+    numbers = np.random.default_rng(1)
+    q, k, v = numbers.standard_normal((3, 1, 1, n, width), dtype=np.float32)
+    codebook = numbers.standard_normal((1, words, width), dtype=np.float32)
+    positions = np.arange(n, dtype=np.int32)
+    found, codes = fovea.quantize(k, codebook)
+    sums, counts = np.ones_like(codebook), np.ones(codebook.shape[:2], np.float32)
+    out, lse = fovea.vq(q, codes, v, codebook, block=128, return_lse=True)
+    sizes = f"D={width}, N={n}"
+    return {
+        f"rope, {sizes}": lambda: fovea.rope(q, positions),
+        f"quantize, S={words}, {sizes}": lambda: fovea.quantize(k, codebook),
+        f"codebook_update, S={words}, {sizes}": lambda: fovea.codebook_update(k, codes, sums, counts),
+        f"commitment_loss, {sizes}": lambda: fovea.commitment_loss(k, found),
+        f"vq causal, S={words}, {sizes}": lambda: fovea.vq(q, codes, v, codebook, block=128),
+        f"gradient: vq causal, S={words}, {sizes}":
+            lambda: fovea.vq_backward(out, q, codes, v, codebook, out, lse, block=128),
+    }  # fmt: skip
+
+
 def timed(call, clock=time.perf_counter):
     begin = clock()
     result = call()
@@ -111,24 +132,26 @@ def compare(call, seconds, clock):
 def main():
     arguments = parse_arguments()
     suites = [suite.Suite(suite.CONFIG / f"{name}.json") for name in arguments.suite]
+    rows = [(row.id, row.title, row.threads, lambda row=row: make_call(row)) for one in suites for row in one.rows]
+    rows += [(title, title, 1, lambda call=call: call) for title, call in make_others().items()]
     failed = False
     print("| row | static ms | dynamic ms | ratio | first call static ms | dynamic ms | bits |")
     print("|---|---|---|---|---|---|---|")
-    for row in [row for one in suites for row in one.rows]:
-        if arguments.only and not any(word in row.id for word in arguments.only):
+    for name, title, threads, make in rows:
+        if arguments.only and not any(word in name for word in arguments.only):
             continue
-        call = make_call(row)
+        call = make()
         if not call:
             continue
-        fovea.set_num_threads(0 if row.threads == "all" else row.threads)
+        fovea.set_num_threads(0 if threads == "all" else threads)
         # Of one thread its own time, whatever else the machine does.
-        clock = time.thread_time if row.threads == 1 else time.perf_counter
+        clock = time.thread_time if threads == 1 else time.perf_counter
         first, medians, ratio, agree = compare(call, arguments.seconds, clock)
         failed |= ratio > 1 + arguments.at_most_slower / 100 or not agree
         times = [medians["static"], medians["dynamic"]]
         compile_times = [max(first[shapes] - medians[shapes], 0) for shapes in SHAPES]
         print("| " + " | ".join([
-            row.title, *(f"{1e3 * t:.2f}" for t in times), f"{ratio:.3f}",
+            title, *(f"{1e3 * t:.2f}" for t in times), f"{ratio:.3f}",
             *(f"{1e3 * t:.0f}" for t in compile_times), "same" if agree else "differ",
         ]) + " |", flush=True)  # fmt: skip
     return int(failed)

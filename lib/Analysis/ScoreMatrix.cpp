@@ -29,20 +29,20 @@ namespace {
 /// #attn.mask, without its context.
 struct Mask {
   bool isCausal = false;
-  int64_t window = 0;
+  int64_t window = 0, prefix = 0;
 
   Mask() = default;
   explicit Mask(bool isCausal) : isCausal(isCausal) {}
   explicit Mask(attn::MaskAttr mask)
-      : isCausal(mask && mask.getCausal()),
-        window(mask ? mask.getWindow() : 0) {}
+      : isCausal(mask && mask.getCausal()), window(mask ? mask.getWindow() : 0),
+        prefix(mask ? mask.getPrefix() : 0) {}
 
   /// Rows of `range` that are admitted for query `i` of `n`, where the source
   /// has `m` rows.
   RowRange admit(int64_t i, int64_t n, int64_t m, RowRange range) const {
     int64_t position = i + m - n;
     if (isCausal)
-      range.end = std::min(range.end, position + 1);
+      range.end = std::min(range.end, std::max(position + 1, prefix));
     if (window > 0) {
       range.begin = std::max(range.begin, position - window + 1);
       range.end = std::min(range.end, position + window);
@@ -55,6 +55,8 @@ struct Mask {
     if (window > 0)
       text += (text.empty() ? "window of " : ", window of ") +
               std::to_string(window);
+    if (prefix > 0)
+      text += ", prefix of " + std::to_string(prefix);
     return text;
   }
 };
@@ -239,6 +241,8 @@ void StreamReader::add(const attn::StreamSource &source) {
   result.numQueries = n;
   if (source.codes)
     result.byData = "the key of a row is that of its code";
+  if (source.lengths)
+    result.byData = "lengths say how many rows there are";
 
   // Values say what rows stand for: keys may be looked up in a table.
   SmallVector<RowOrigin> origins = {{0, rows, source.values, 0, 1}};

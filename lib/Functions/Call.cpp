@@ -150,6 +150,7 @@ void Call::attribute(StringLiteral name, AttributeValue value) {
         if constexpr (std::is_same_v<Found, MaskValue>) {
           addToKey(found.causal);
           addToKey(found.window);
+          addToKey(found.prefix);
         } else if constexpr (std::is_same_v<Found, SmallVector<double>>) {
           addToKey(found.size());
           addToKey(found.data(), found.size() * sizeof(double));

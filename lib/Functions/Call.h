@@ -35,7 +35,7 @@ bool leavesLengthsOpen(llvm::StringRef op, Target target);
 /// #attn.mask and #attn.tree.
 struct MaskValue {
   bool causal;
-  int64_t window;
+  int64_t window, prefix;
 };
 struct TreeValue {
   int64_t ratio, levels;

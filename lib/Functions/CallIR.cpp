@@ -55,7 +55,7 @@ struct AttributeBuilder {
   Attribute operator()(bool value) { return b.getBoolAttr(value); }
   Attribute operator()(Present) { return b.getUnitAttr(); }
   Attribute operator()(const MaskValue &mask) {
-    return attn::MaskAttr::get(context, mask.causal, mask.window);
+    return attn::MaskAttr::get(context, mask.causal, mask.window, mask.prefix);
   }
   Attribute operator()(const TreeValue &tree) {
     return attn::TreeAttr::get(context, tree.ratio, tree.levels);

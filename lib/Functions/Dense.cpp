@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/Dense.h"
 #include "AttentionCall.h"
+#include "TokenMask.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -19,17 +20,25 @@ using namespace fovea::functions;
 template <typename Options>
 static bool
 addDense(Call &call, Checker &check, const Checker::Attention &arguments,
-         const Options &options, std::optional<Argument> (&terms)[3]) {
+         const Options &options, std::optional<Argument> (&terms)[3],
+         std::optional<SequenceLengths> (&lengths)[2]) {
   const auto &[q, k, v] = arguments;
   int64_t length = q.shape[2], numKeys = k.shape[2];
   call.operands({q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  MaskValue mask{options.causal, 0};
+  MaskValue mask{options.causal, 0, 0};
   // One that reaches everything is none.
   if (options.window)
     if (int64_t window = check.integer("window", *options.window, 0);
         window < std::max(length, numKeys))
       mask.window = window;
+  if (options.prefix) {
+    mask.prefix = check.integer("prefix", *options.prefix, 0);
+    check.check(options.causal && !options.window,
+                "prefix: found it " +
+                    Twine(options.window ? "beside a window" : "alone") +
+                    ", needed causal and no window");
+  }
   if (mask.causal || mask.window)
     call.attribute("mask", mask);
   if (options.logWeight)
@@ -43,7 +52,18 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
                                {q.shape[0], q.shape[1]});
   for (const std::optional<Argument> &term : terms)
     call.operandIf(term);
-  return numKeys == 0 || options.window == 0;
+  // A sink is read all the same.
+  if (options.sink && options.window == 0)
+    lengths[0].emplace(
+        SequenceLengths::makeZeros(check, "lengths", q.shape[0]));
+  else
+    lengths[0].emplace(check, "lengths", options.lengths, q.shape[0], numKeys,
+                       options.target);
+  lengths[1].emplace(check, "query_lengths", options.queryLengths, q.shape[0],
+                     length, options.target);
+  for (const std::optional<SequenceLengths> &each : lengths)
+    call.operandIf(each->get());
+  return !options.sink && (numKeys == 0 || options.window == 0);
 }
 
 Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
@@ -53,7 +73,8 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target, options.out);
   std::optional<Argument> terms[3];
-  bool readsNothing = addDense(call, check, arguments, options, terms);
+  std::optional<SequenceLengths> lengths[2];
+  bool readsNothing = addDense(call, check, arguments, options, terms, lengths);
   return runAttention(call, check, arguments, options, readsNothing);
 }
 
@@ -66,7 +87,8 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense_backward", options.target, options.gradients);
   std::optional<Argument> terms[3];
-  bool readsNothing = addDense(call, check, arguments, options, terms);
+  std::optional<SequenceLengths> lengths[2];
+  bool readsNothing = addDense(call, check, arguments, options, terms, lengths);
   addBackward(call, check, arguments, {dOut, options.dLse, &out, &lse});
   const bool wanted[] = {options.returnDLogWeight, options.returnDBias, true};
   for (auto [term, isWanted] : zip_equal(terms, wanted))

@@ -9,6 +9,7 @@
 #include "TokenMask.h"
 #include "fovea/Functions/ResultScopes.h"
 #include <algorithm>
+#include <limits>
 
 using namespace llvm;
 using namespace fovea;
@@ -36,10 +37,37 @@ void TokenMask::check(Checker &check, const TensorRef &mask, int64_t batch,
   check.match(name, "shape", argument->shape, {batch, length});
 }
 
+/// Calls `take` with the entries of lengths, which are at most `most`.
+static void forEachLength(Checker &check, const Argument &lengths, int64_t most,
+                          function_ref<void(int64_t, int64_t)> take) {
+  OwnedTensor copy;
+  Expected<TensorRef> values = prepare(lengths, /*takesStrides=*/false, copy,
+                                       [&] { return lengths.name; });
+  if (!values)
+    return check.fail(values.takeError());
+  for (int64_t entry = 0; entry < lengths.shape[0]; ++entry) {
+    int64_t found = values->elementType == ElementType::I32
+                        ? static_cast<const int32_t *>(values->data)[entry]
+                        : static_cast<const int64_t *>(values->data)[entry];
+    check.check(found >= 0 && found <= most,
+                lengths.name + ": found " + Twine(found) + " for batch entry " +
+                    Twine(entry) + ", needed 0 to " + Twine(most));
+    if (check.hasFailed())
+      return;
+    take(entry, found);
+  }
+}
+
+/// Checks the type and the shape of lengths.
+static void checkLengths(Checker &check, const Argument &lengths,
+                         int64_t batch) {
+  check.elementType(lengths, {ElementType::I32, ElementType::I64});
+  check.match(lengths.name, "shape", lengths.shape, {batch});
+}
+
 void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
                               int64_t batch, int64_t length) {
-  check.elementType(lengths, {ElementType::I32, ElementType::I64});
-  check.match("lengths", "shape", lengths.shape, {batch});
+  checkLengths(check, lengths, batch);
   if (check.hasFailed())
     return;
   if (DescribeScope::isActive()) {
@@ -47,24 +75,59 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
     argument.emplace(name, memory.getRef());
     return;
   }
-  OwnedTensor copy;
-  Expected<TensorRef> values = prepare(lengths, /*takesStrides=*/false, copy,
-                                       [] { return std::string("lengths"); });
   Expected<OwnedTensor> mask = allocate(ElementType::I1, {batch, length});
-  if (!values || !mask) {
-    return check.fail(joinErrors(values.takeError(), mask.takeError()));
-  }
+  if (!mask)
+    return check.fail(mask.takeError());
   memory = std::move(*mask);
-  for (int64_t entry = 0; entry < batch; ++entry) {
-    int64_t present = values->elementType == ElementType::I32
-                          ? static_cast<const int32_t *>(values->data)[entry]
-                          : static_cast<const int64_t *>(values->data)[entry];
-    check.check(present >= 0 && present <= length,
-                "lengths: found " + Twine(present) + " for batch entry " +
-                    Twine(entry) + ", needed 0 to " + Twine(length));
-    if (check.hasFailed())
-      return;
+  forEachLength(check, lengths, length, [&](int64_t entry, int64_t present) {
     std::fill_n(memory.getDataAs<char>() + entry * length, present, 1);
+  });
+  if (!check.hasFailed())
+    argument.emplace(name, memory.getRef());
+}
+
+MutableArrayRef<int32_t>
+SequenceLengths::allocate(Checker &check, StringRef name, int64_t batch) {
+  Expected<OwnedTensor> made = functions::allocate(ElementType::I32, {batch});
+  if (!made) {
+    check.fail(made.takeError());
+    return {};
   }
+  memory = std::move(*made);
   argument.emplace(name, memory.getRef());
+  return {memory.getDataAs<int32_t>(), static_cast<size_t>(batch)};
+}
+
+SequenceLengths::SequenceLengths(Checker &check, StringRef name,
+                                 const std::optional<TensorRef> &given,
+                                 int64_t batch, int64_t most, Target target) {
+  if (!given || check.hasFailed())
+    return;
+  Argument lengths(name, *given);
+  checkLengths(check, lengths, batch);
+  check.check(most <= std::numeric_limits<int32_t>::max(),
+              name + ": found " + Twine(most) +
+                  " rows, needed at most 2147483647");
+  if (!check.hasFailed())
+    checkOnHost(check, name, given->data, target);
+  if (check.hasFailed())
+    return;
+  if (DescribeScope::isActive()) {
+    memory = DescribeScope::makeAbstract(ElementType::I32, {batch});
+    argument.emplace(name, memory.getRef());
+    return;
+  }
+  MutableArrayRef<int32_t> numbers = allocate(check, name, batch);
+  if (!check.hasFailed())
+    forEachLength(check, lengths, most, [&](int64_t entry, int64_t found) {
+      numbers[entry] = static_cast<int32_t>(found);
+    });
+}
+
+SequenceLengths SequenceLengths::makeZeros(Checker &check, StringRef name,
+                                           int64_t batch) {
+  SequenceLengths lengths;
+  for (int32_t &number : lengths.allocate(check, name, batch))
+    number = 0;
+  return lengths;
 }

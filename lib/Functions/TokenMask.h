@@ -37,6 +37,31 @@ private:
   std::optional<Argument> argument;
 };
 
+/// Numbers of rows of the entries of a batch, as i32 [B]. Owns those that it
+/// had to make: lives as long as the call.
+class SequenceLengths {
+public:
+  /// Checks lengths that a caller gave, if any: they are at most `most`.
+  SequenceLengths(Checker &check, llvm::StringRef name,
+                  const std::optional<TensorRef> &given, int64_t batch,
+                  int64_t most, Target target);
+  /// No rows at all.
+  static SequenceLengths makeZeros(Checker &check, llvm::StringRef name,
+                                   int64_t batch);
+
+  /// None where every entry has all rows.
+  const std::optional<Argument> &get() const { return argument; }
+
+private:
+  SequenceLengths() = default;
+  /// The numbers to be written.
+  llvm::MutableArrayRef<int32_t> allocate(Checker &check, llvm::StringRef name,
+                                          int64_t batch);
+
+  OwnedTensor memory;
+  std::optional<Argument> argument;
+};
+
 } // namespace fovea::functions
 
 #endif // FOVEA_LIB_FUNCTIONS_TOKENMASK_H

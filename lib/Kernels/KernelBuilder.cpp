@@ -76,6 +76,13 @@ Value KernelBuilder::roundDown(Value a, int64_t multiple) {
     return a;
   return mul(div(a, multiple), multiple);
 }
+Value KernelBuilder::lengthOf(Value lengths, Value batch, Value all) {
+  if (!lengths)
+    return all;
+  return arith::IndexCastOp::create(
+      *this, getIndexType(), memref::LoadOp::create(*this, lengths, batch));
+}
+
 Value KernelBuilder::extent(Value memref, int64_t dim) {
   return createOrFold<memref::DimOp>(memref, dim);
 }

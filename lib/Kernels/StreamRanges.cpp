@@ -140,6 +140,8 @@ static std::optional<int64_t> getMaxLength(AffineMap range, int64_t block,
 
 /// The length of the sequence that the queries are of, if it is static.
 static std::optional<int64_t> getNumQueries(StreamOp op) {
+  if (op.getQueryLengths())
+    return std::nullopt;
   if (op.getNumRows())
     return getConstantIntValue(op.getNumRows());
   int64_t extent = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
@@ -164,7 +166,9 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     auto &sourceLengths = lengths.emplace_back();
     for (AffineMap range : source.attr.getRanges()) {
       std::optional<int64_t> length =
-          ::getMaxLength(range, op.getBlock(), rows, numQueries);
+          source.lengths
+              ? getUniformLength(range, rows)
+              : ::getMaxLength(range, op.getBlock(), rows, numQueries);
       sourceLengths.push_back(length);
       if (length && *length == 0) {
         sourceKinds.push_back(RangeKind::Empty);
@@ -199,6 +203,8 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
 
 std::optional<StaticRanges> StaticRanges::get(StreamOp op, unsigned number) {
   StreamOp::Source source = op.getSourceList()[number];
+  if (source.lengths)
+    return std::nullopt;
   StaticRanges result;
   llvm::append_range(result.ranges, source.attr.getRanges());
   result.rows =

@@ -232,7 +232,10 @@ def _tokens(n: Any, ratio: int, levels: int, **_: Any) -> Any:
 
 _QKV = "Tensor q[BHND], Tensor k[BGMD], Tensor v[BGME], "
 _TOKENS = ", Tensor? mask, Tensor? lengths"
-_DENSE = "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink"
+_DENSE = (
+    "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink, SymInt? prefix, "
+    "Tensor? lengths, Tensor? query_lengths"
+)
 _MULTIPOLE = (
     "Tensor[] key_weights, Tensor[] value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
     "float? scale, bool causal, bool multiplicity"

@@ -35,9 +35,12 @@ def dense(
     scale: float | None = None,
     causal: bool = False,
     window: int | None = None,
+    prefix: int | None = None,
     log_weight: Any = None,
     bias: Any = None,
     sink: Any = None,
+    lengths: Any = None,
+    query_lengths: Any = None,
     return_lse: bool = False,
     out: Any = None,
     target: str = "cpu",
@@ -50,15 +53,19 @@ def dense(
     `return_lse` the natural log-sum-exp [B,H,N] in float32 (float64) follows.
 
     `scale` is 1/sqrt(D) by default.  Query i has position p = i + M - N among
-    the keys: `causal` admits keys j <= p, `window` = w those with |p - j| < w.
+    the keys: `causal` admits keys j <= p, `window` = w those with |p - j| < w,
+    and `prefix` = m beside `causal` the first m keys to all queries.
     `log_weight` broadcasts to [B,G,M], `bias` to [B,H,N,M]; both have the type
     of q or the type of the log-sum-exp.  `sink`, which broadcasts to [B,H], is
     the score of one more entry of every row of a head, which brings no value:
-    exp(sink) is added to denominators.  A query without any key gives zeros
+    exp(sink) is added to denominators.  Batch entry b has `lengths`[b] keys and
+    `query_lengths`[b] queries, all without: rows behind do not exist, whatever
+    they hold, N and M are these numbers for positions, and results of queries
+    that do not exist are zeros and -inf.  A query without any key gives zeros
     and -inf, or its sink.
     """
     return _fovea.dense(
-        q, k, v, scale, causal, window, log_weight, bias, sink, return_lse, target, out=out
+        q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target, out=out
     )
 
 
@@ -74,9 +81,12 @@ def dense_backward(
     scale: float | None = None,
     causal: bool = False,
     window: int | None = None,
+    prefix: int | None = None,
     log_weight: Any = None,
     bias: Any = None,
     sink: Any = None,
+    lengths: Any = None,
+    query_lengths: Any = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
     gradients: Any = None,
@@ -93,7 +103,7 @@ def dense_backward(
     `dense`.
     """
     return _fovea.dense_backward(
-        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink,
+        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
         return_d_log_weight, return_d_bias, target, gradients=gradients,
     )  # fmt: skip
 

@@ -33,6 +33,9 @@ template <typename Options> static Options readDenseOptions(Reader &in) {
   options.logWeight = in.optionalArray("log_weight");
   options.bias = in.optionalArray("bias");
   options.sink = in.optionalArray("sink");
+  options.prefix = in.optionalInteger("prefix", 0);
+  options.lengths = in.optionalArray("lengths");
+  options.queryLengths = in.optionalArray("query_lengths");
   return options;
 }
 

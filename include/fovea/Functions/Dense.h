@@ -42,8 +42,13 @@ struct DenseOptions {
   std::optional<double> scale;
   bool causal = false;
   std::optional<int64_t> window;
+  /// Keys that all queries read although `causal` says otherwise.
+  std::optional<int64_t> prefix;
   /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
   std::optional<TensorRef> logWeight, bias;
+  /// [B] of i32 or i64, in memory of the host: the keys and queries of each
+  /// batch entry. Rows behind are not read, and give zeros.
+  std::optional<TensorRef> lengths, queryLengths;
   /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
   std::optional<TensorRef> sink;
   bool returnLse = false;
@@ -61,8 +66,8 @@ struct DenseBackwardOptions {
   /// As for `dense`.
   std::optional<double> scale;
   bool causal = false;
-  std::optional<int64_t> window;
-  std::optional<TensorRef> logWeight, bias, sink;
+  std::optional<int64_t> window, prefix;
+  std::optional<TensorRef> logWeight, bias, sink, lengths, queryLengths;
   /// Whether to compute the gradients of the first two; that of a bias may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;

@@ -77,6 +77,9 @@ public:
     return div(add(a, b - 1), b);
   }
   mlir::Value roundDown(mlir::Value a, int64_t multiple);
+  /// The number for a batch entry among `lengths` [B], which may be null: then
+  /// `all`.
+  mlir::Value lengthOf(mlir::Value lengths, mlir::Value batch, mlir::Value all);
   /// The size of a dimension of a memref.
   mlir::Value extent(mlir::Value memref, int64_t dim);
   /// The view of `memref` with its leading dimensions fixed at `leading`.

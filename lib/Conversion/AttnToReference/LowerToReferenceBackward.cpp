@@ -120,10 +120,11 @@ static void addSink(const GradientRow &row, const QueryRow &at, OpTy op,
     return;
   ReferenceBuilder &ref = row.ref;
   Value sink = ref.loadBroadcast(op.getSink(), {at.batch, at.head});
-  Value p = ref.select(ref.isMinusInfinity(row.lse), ref.number(0.0),
-                       ref.exp(ref.subNumbers(sink, row.lse)));
+  Value zero = ref.number(0.0);
+  Value p = ref.exp(ref.subNumbers(sink, row.lse));
+  Value gradient = ref.mulNumbers(ref.subNumbers(zero, p), row.delta);
   ref.addTo(sums.front(), {at.batch, at.head},
-            ref.mulNumbers(ref.subNumbers(ref.number(0.0), p), row.delta));
+            ref.select(ref.isMinusInfinity(row.lse), zero, gradient));
 }
 
 /// What to do with the entries of `source`, whose gradients are `sums`.
@@ -148,8 +149,9 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
 static void lowerDenseBackward(DenseBackwardOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScaleOrDefault();
-  StreamSource source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
-                         op.getBias(), /*codes=*/Value(), SourceAttr()};
+  StreamSource source = {op.getKey(),    op.getValue(),     op.getLogWeight(),
+                         op.getBias(),   /*codes=*/Value(), SourceAttr(),
+                         op.getLengths()};
   SmallVector<Value> destinations(op.getDpsInits());
   Gradients gradients(ref, destinations);
   StreamSourceGradient sums = {source, gradients[1], gradients[2], {}, {}};
@@ -161,12 +163,14 @@ static void lowerDenseBackward(DenseBackwardOp op) {
   sink = sink.take_back(op.getDSink() ? 1 : 0);
   forEachQueryRow(
       ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
-      /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
+      /*numRows=*/Value(), /*block=*/0,
+      [&](const QueryRow &at) {
         GradientRow row = startRow(ref, op, at, gradients[0], scale);
         walkAllRows(ref, at, source, op.getMaskOrNone(), scale, ref.number(0.0),
                     makeVisitor(row, at, source, sums));
         addSink(row, at, op, sink);
-      });
+      },
+      op.getQueryLengths());
   gradients.store(ref, destinations);
   op.erase();
 }
@@ -188,16 +192,17 @@ static void lowerStreamBackward(StreamBackwardOp op) {
     if (source.bias)
       source.bias = dBiases[nextBias++];
   }
-  forEachQueryRow(ref, op.getQuery(), op.getKeys().front(),
-                  /*firstRow=*/Value(), /*numRows=*/Value(), op.getBlock(),
-                  [&](const QueryRow &at) {
-                    GradientRow row = startRow(ref, op, at, dQuery[0], scale);
-                    for (const StreamSourceGradient &source : sources)
-                      walkRanges(ref, at, source.forward, scale,
-                                 ref.number(0.0),
-                                 makeVisitor(row, at, source.forward, source));
-                    addSink(row, at, op, dSink.sums);
-                  });
+  forEachQueryRow(
+      ref, op.getQuery(), op.getKeys().front(),
+      /*firstRow=*/Value(), /*numRows=*/Value(), op.getBlock(),
+      [&](const QueryRow &at) {
+        GradientRow row = startRow(ref, op, at, dQuery[0], scale);
+        for (const StreamSourceGradient &source : sources)
+          walkRanges(ref, at, source.forward, scale, ref.number(0.0),
+                     makeVisitor(row, at, source.forward, source));
+        addSink(row, at, op, dSink.sums);
+      },
+      op.getQueryLengths());
   dQuery.store(ref, op.getDQuery());
   dKeys.store(ref, op.getDKeys());
   dValues.store(ref, op.getDValues());

@@ -15,6 +15,8 @@ using namespace fovea::attn;
 /// Whether `mask` admits key row `key` for a query at position `query`.
 static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
                     Value key) {
+  if (mask.hasPrefix())
+    query = ref.max(query, ref.index(mask.getPrefix() - 1));
   if (!mask.hasWindow())
     return ref.lessOrEqual(key, query);
   Value inWindow =
@@ -24,12 +26,21 @@ static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
   return ref.both(ref.lessOrEqual(key, query), inWindow);
 }
 
+/// The rows that a source has for a batch entry.
+static Value countRows(ReferenceBuilder &ref, const StreamSource &source,
+                       Value batch) {
+  return source.lengths ? ref.loadIndex(source.lengths, batch)
+                        : ref.extent(source.getRowsOperand(), 2);
+}
+
 /// Visits the entries of key rows `begin <= j < end` of a source. Row j takes
 /// column `j - biasBegin` of the bias.
 static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
                       const StreamOp::Source &source, MaskAttr mask,
                       double scale, Value begin, Value end, Value biasBegin,
                       Value first, EntryVisitor visit) {
+  if (at.exists)
+    end = ref.select(at.exists, end, begin);
   return ref.accumulate(begin, end, first, [&](Value key, Value state) {
     auto visitPresent = [&](Value bias, Value logWeight) {
       Value row = key;
@@ -76,7 +87,7 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
 
     if (mask.isTrivial())
       return visitAdmitted();
-    Value numKeys = ref.extent(source.getRowsOperand(), 2);
+    Value numKeys = countRows(ref, source, at.batch);
     Value query = ref.sub(ref.add(at.position, numKeys), at.numRows);
     return ref.when(admits(ref, mask, query, key), visitAdmitted, state);
   });
@@ -85,17 +96,20 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
 void fovea::attn::forEachQueryRow(
     ReferenceBuilder &ref, Value query, Value key, Value firstRow,
     Value numRows, int64_t block,
-    llvm::function_ref<void(const QueryRow &)> body) {
+    llvm::function_ref<void(const QueryRow &)> body, Value queryLengths) {
   if (!numRows)
     numRows = ref.extent(query, 2);
   ref.forEach(ref.extent(query, 0), [&](Value b) {
+    if (queryLengths)
+      numRows = ref.loadIndex(queryLengths, b);
     ref.forEach(ref.extent(query, 1), [&](Value h) {
       Value g = ref.keyHead(query, key, h);
       ref.forEach(ref.extent(query, 2), [&](Value i) {
         Value position = firstRow ? ref.add(firstRow, i) : i;
         Value blockIndex =
             block == 0 ? ref.index(0) : ref.div(position, ref.index(block));
-        body({query, b, h, g, i, position, numRows, blockIndex});
+        Value exists = queryLengths ? ref.less(position, numRows) : Value();
+        body({query, b, h, g, i, position, numRows, blockIndex, exists});
       });
     });
   });
@@ -105,13 +119,13 @@ Value fovea::attn::walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
                                const StreamSource &source, MaskAttr mask,
                                double scale, Value first, EntryVisitor visit) {
   return walkRows(ref, at, source, mask, scale, ref.index(0),
-                  ref.extent(source.keys, 2), ref.index(0), first, visit);
+                  countRows(ref, source, at.batch), ref.index(0), first, visit);
 }
 
 Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
                               const StreamSource &source, double scale,
                               Value first, EntryVisitor visit) {
-  Value rows = ref.extent(source.getRowsOperand(), 2), state = first;
+  Value rows = countRows(ref, source, at.batch), state = first;
   for (AffineMap range : source.attr.getRanges()) {
     SmallVector<Value, 8> bounds =
         *affine::expandAffineMap(ref.getBuilder(), ref.getBuilder().getLoc(),
@@ -146,6 +160,8 @@ static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
   Value sink;
   if (sinks)
     sink = ref.loadBroadcast(sinks, {at.batch, at.head});
+  if (sink && at.exists)
+    sink = ref.select(at.exists, sink, ref.minusInfinity());
   Value sum = emitSoftmaxRow(ref, walk, row, sink);
   ref.storeRow(row, output, to);
   if (lse)
@@ -154,19 +170,22 @@ static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
 
 static void lowerDense(DenseOp op) {
   ReferenceBuilder ref(op);
-  StreamSource source = {op.getKey(),  op.getValue(),     op.getLogWeight(),
-                         op.getBias(), /*codes=*/Value(), SourceAttr()};
+  StreamSource source = {op.getKey(),    op.getValue(),     op.getLogWeight(),
+                         op.getBias(),   /*codes=*/Value(), SourceAttr(),
+                         op.getLengths()};
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   forEachQueryRow(
       ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
-      /*numRows=*/Value(), /*block=*/0, [&](const QueryRow &at) {
+      /*numRows=*/Value(), /*block=*/0,
+      [&](const QueryRow &at) {
         emitRow(ref, at, Weighting::Softmax, row, op.getSink(), op.getOutput(),
                 op.getLse(), [&](Value state, EntryVisitor visit) {
                   return walkAllRows(ref, at, source, op.getMaskOrNone(),
                                      op.getScaleOrDefault(), state, visit);
                 });
-      });
+      },
+      op.getQueryLengths());
   op.erase();
 }
 
@@ -178,14 +197,16 @@ static void lowerStream(StreamOp op) {
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   forEachQueryRow(
       ref, op.getQuery(), op.getValues().front(), op.getFirstRow(),
-      op.getNumRows(), op.getBlock(), [&](const QueryRow &at) {
+      op.getNumRows(), op.getBlock(),
+      [&](const QueryRow &at) {
         emitRow(ref, at, op.getWeighting(), row, op.getSink(), op.getOutput(),
                 op.getLse(), [&](Value state, EntryVisitor visit) {
                   for (const StreamSource &source : sources)
                     state = walkRanges(ref, at, source, scale, state, visit);
                   return state;
                 });
-      });
+      },
+      op.getQueryLengths());
   op.erase();
 }
 

@@ -21,13 +21,17 @@ namespace fovea::attn {
 struct QueryRow {
   mlir::Value query, batch, head, keyHead, row;
   mlir::Value position, numRows, block;
+  /// False behind the queries of its batch entry; null where all exist.
+  mlir::Value exists;
 };
 
 /// Runs `body` for every row of `query`, whose heads read those of `key`. Row 0
-/// is row `firstRow` of `numRows`, where these are not null.
+/// is row `firstRow` of `numRows`, where these are not null; `queryLengths` may
+/// be null, too.
 void forEachQueryRow(ReferenceBuilder &ref, mlir::Value query, mlir::Value key,
                      mlir::Value firstRow, mlir::Value numRows, int64_t block,
-                     llvm::function_ref<void(const QueryRow &)> body);
+                     llvm::function_ref<void(const QueryRow &)> body,
+                     mlir::Value queryLengths = {});
 
 /// Visits the entries of all rows of a source that `mask` admits.
 mlir::Value walkAllRows(ReferenceBuilder &ref, const QueryRow &at,

@@ -152,7 +152,8 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
   Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
   auto dense = DenseOp::create(
       builder, loc, TypeRange(empty.getType()), query, key, value,
-      /*log_weight=*/Value(), bias, /*sink=*/Value(), empty, /*lse=*/Value(),
+      /*log_weight=*/Value(), bias, /*sink=*/Value(), /*lengths=*/Value(),
+      /*query_lengths=*/Value(), empty, /*lse=*/Value(),
       builder.getF64FloatAttr(attention.scale), attention.mask);
   Value result = writer.relayout(dense->getResult(0), dims, attention.result);
   return convert(builder, loc, result, resultType.getElementType());

@@ -91,7 +91,7 @@ _NO_BATCH, _BATCH, _BROADCAST = range(3)
 
 #: Arguments that `_declarations` gives no axes, and the rank at which the first one is that
 #: of the batch.
-_BATCHED = {"mask": 2, "token_mask": 2, "query_mask": 2, "key_mask": 2, "lengths": 1,
+_BATCHED = {"mask": 2, "token_mask": 2, "query_mask": 2, "key_mask": 2, "lengths": 1, "query_lengths": 1,
             "level": 2, "index": 2}  # fmt: skip
 _BROADCAST_TO_BATCH = {"log_weight": 3, "bias": 4, "sink": 2, "positions": 3}
 

@@ -10,7 +10,7 @@ its results, and gives gradients in the order of the arguments.
 import numpy as np
 
 from ._arguments import _array, _broadcast, _integer, _match, _queries_keys_values, _scale
-from ._dense import _dense_mask
+from ._dense import _dense_mask, _entries
 from ._hierarchical import (
     _head_map,
     _keep,
@@ -73,9 +73,12 @@ def dense_backward(
     scale=None,
     causal=False,
     window=None,
+    prefix=None,
     log_weight=None,
     bias=None,
     sink=None,
+    lengths=None,
+    query_lengths=None,
 ):
     """(dq, dk, dv), then d_log_weight, d_bias and d_sink where these are given.
 
@@ -96,9 +99,26 @@ def dense_backward(
     if bias is not None:
         bias = _broadcast("bias", bias, (B, H, N, M))
     sinks = np.full((B, H), -np.inf) if sink is None else _broadcast("sink", sink, (B, H))
-    admitted = _dense_mask(np.arange(N), N, M, causal, window)
+    admitted = _dense_mask(np.arange(N), N, M, causal, window, prefix)
 
     dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    if lengths is not None or query_lengths is not None:
+        d_weight, d_bias, d_sinks = np.zeros((B, G, M)), np.zeros((B, H, N, M)), np.zeros((B, H))
+        for b, rows, keys in _entries(lengths, query_lengths, B, N, M):
+            one, queries = slice(b, b + 1), slice(0, rows)
+            dq[one, :, queries], dk[one, :, :keys], dv[one, :, :keys], *terms = dense_backward(
+                *(each[one, :, queries] for each in (d_out, q)), k[one, :, :keys], v[one, :, :keys],
+                *(each[one, :, queries] for each in (out, lse)), d_lse=d_lse[one, :, queries], scale=scale,
+                causal=causal, window=window, prefix=prefix, sink=sinks[one],
+                log_weight=np.zeros((1, G, keys)) if log_weight is None else log_weight[one, :, :keys],
+                bias=np.zeros((1, H, rows, keys)) if bias is None else bias[one, :, queries, :keys],
+            )  # fmt: skip
+            d_weight[one, :, :keys], d_bias[one, :, queries, :keys], d_sinks[one] = (
+                np.broadcast_to(term, shape)
+                for term, shape in zip(terms, ((1, G, keys), (1, H, rows, keys), (1, H)))
+            )
+        wanted = zip((log_weight, bias, sink), (d_weight, d_bias, d_sinks), term_shapes)
+        return (dq, dk, dv, *(_sum_to(d, shape) for given, d, shape in wanted if given is not None))
     d_scores, d_sinks = np.zeros((B, H, N, M), q.dtype), np.zeros((B, H), q.dtype)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)

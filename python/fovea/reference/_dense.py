@@ -11,17 +11,23 @@ from ._softmax import _ROWS, _scores, _softmax, _weighted_values
 __all__ = ["dense"]
 
 
-def _dense_mask(rows, N, M, causal, window):
+def _dense_mask(rows, N, M, causal, window, prefix=None):
     """Entry (i,j) is admitted, for the query rows `rows` and all M keys."""
     distance = rows[:, None] + (M - N) - np.arange(M)[None, :]
     admitted = np.ones(distance.shape, dtype=bool)
     if causal:
-        admitted &= distance >= 0
+        admitted &= (distance >= 0) | (np.arange(M) < (prefix or 0))
         if window is not None:
             admitted &= distance < window
     elif window is not None:
         admitted &= np.abs(distance) < window
     return admitted
+
+
+def _entries(lengths, query_lengths, B, N, M):
+    """The number of each batch entry, and how many queries and keys it has."""
+    for b in range(B):
+        yield b, N if query_lengths is None else int(query_lengths[b]), M if lengths is None else int(lengths[b])
 
 
 def dense(
@@ -32,9 +38,12 @@ def dense(
     scale=None,
     causal=False,
     window=None,
+    prefix=None,
     log_weight=None,
     bias=None,
     sink=None,
+    lengths=None,
+    query_lengths=None,
     return_lse=False,
 ):
     """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v, with
@@ -53,11 +62,21 @@ def dense(
 
     out = np.zeros((B, H, N, E))
     lse = np.full((B, H, N), -np.inf)
+    if lengths is not None or query_lengths is not None:
+        # Every batch entry on its own, cut to what it has.
+        for b, rows, keys in _entries(lengths, query_lengths, B, N, M):
+            one, queries = slice(b, b + 1), slice(0, rows)
+            out[one, :, queries], lse[one, :, queries] = dense(
+                q[one, :, queries], k[one, :, :keys], v[one, :, :keys], scale=scale, causal=causal, window=window,
+                prefix=prefix, log_weight=None if log_weight is None else log_weight[one, :, :keys],
+                bias=None if bias is None else bias[one, :, queries, :keys], sink=sinks[one], return_lse=True,
+            )  # fmt: skip
+        return (out, lse) if return_lse else out
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
         for first in range(0, N, _ROWS):
             rows = np.arange(first, min(first + _ROWS, N))
-            admitted = _dense_mask(rows, N, M, causal, window)
+            admitted = _dense_mask(rows, N, M, causal, window, prefix)
             scores = scale * _scores(q[b, h, rows], k[b, g])
             for term in (
                 None if log_weight is None else log_weight[b, g][None, :],

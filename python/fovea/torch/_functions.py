@@ -81,13 +81,16 @@ def dense(
     scale: float | None = None,
     causal: bool = False,
     window: int | None = None,
+    prefix: int | None = None,
     log_weight: Tensor | None = None,
     bias: Tensor | None = None,
     sink: Tensor | None = None,
+    lengths: Tensor | None = None,
+    query_lengths: Tensor | None = None,
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
-    out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, sink, target)
+    out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
     return (out, lse) if return_lse else out
 
 

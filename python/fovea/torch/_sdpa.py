@@ -58,7 +58,7 @@ def _arguments(
     # The same for all heads and queries: a weight of keys costs less than a bias.
     if mask is not None and mask.dim() == 4 and all(mask.shape[axis] == 1 for axis in (1, 2)):
         log_weight, mask = mask[:, 0], None
-    return [query, key, value], [scale, is_causal, None, log_weight, mask, None]
+    return [query, key, value], [scale, is_causal, None, log_weight, mask, None, None, None, None]
 
 
 def _turned(like: Tensor, *, tokens: int | None = None) -> tuple[Tensor, Tensor]:

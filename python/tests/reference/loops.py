@@ -53,7 +53,7 @@ def loop_softmax(terms, width, sink=-math.inf):
     return out, top + math.log(total)
 
 
-def loop_dense(q, k, v, scale, causal, window, log_weight, bias, sink=None):
+def loop_dense(q, k, v, scale, causal, window, log_weight, bias, sink=None, prefix=0):
     B, H, N, _ = q.shape
     G, M, E = k.shape[1], k.shape[2], v.shape[3]
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
@@ -62,7 +62,7 @@ def loop_dense(q, k, v, scale, causal, window, log_weight, bias, sink=None):
         terms = []
         for j in range(M):
             distance = i + M - N - j
-            if causal and distance < 0:
+            if causal and distance < 0 and j >= prefix:
                 continue
             if window is not None and abs(distance) >= window:
                 continue

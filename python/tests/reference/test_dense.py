@@ -39,6 +39,16 @@ def test_dense_sink_equals_loops(causal, window):
     close(found[1], want[1])
 
 
+@pytest.mark.parametrize("prefix", [0, 1, 3, 9])
+@pytest.mark.parametrize("N,M", [(5, 5), (3, 7), (7, 3)])
+def test_dense_prefix_equals_loops(N, M, prefix):
+    q, k, v = make(H=4, G=2, N=N, M=M)
+    found = ref.dense(q, k, v, scale=0.7, causal=True, prefix=prefix, return_lse=True)
+    want = loop_dense(q, k, v, 0.7, True, None, None, None, prefix=prefix)
+    close(found[0], want[0])
+    close(found[1], want[1])
+
+
 def test_dense_default_scale_and_result_form():
     q, k, v = make(D=4)
     close(ref.dense(q, k, v), ref.dense(q, k, v, scale=0.5))

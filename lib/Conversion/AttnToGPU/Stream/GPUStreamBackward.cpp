@@ -31,14 +31,21 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
 // Queries and rows
 //===----------------------------------------------------------------------===//
 
+void GradientTile::setBatch(Value batch) {
+  numQueries = b.lengthOf(op.getQueryLengths(), batch, numQueries);
+  numRows = b.lengthOf(source.lengths, batch, numRows);
+}
+
 /// The rows that a mask leaves a query, the last one excluded.
 static std::pair<Value, Value> maskRows(KernelBuilder &b, MaskAttr mask,
                                         Value query, Value numQueries,
                                         Value numRows) {
   Value diagonal = b.add(query, b.sub(numRows, numQueries));
   Value low = b.index(0), high = numRows;
-  if (mask.getCausal())
-    high = b.min(high, b.add(diagonal, 1));
+  if (mask.getCausal()) {
+    Value end = b.add(diagonal, 1);
+    high = b.min(high, mask.hasPrefix() ? b.max(end, mask.getPrefix()) : end);
+  }
   if (mask.hasWindow()) {
     low = b.max(low, b.sub(b.add(diagonal, 1), b.index(mask.getWindow())));
     high = b.min(high, b.add(diagonal, mask.getWindow()));
@@ -54,6 +61,8 @@ static Value blockOf(KernelBuilder &b, StreamBackwardOp op, Value query) {
 std::pair<Value, Value> GradientTile::findRows(Value firstQuery) {
   Value lastQuery =
       b.sub(b.min(b.add(firstQuery, kGradientTile), numQueries), b.index(1));
+  if (op.getQueryLengths())
+    lastQuery = b.max(lastQuery, 0);
   Value begin = blockOf(b, op, firstQuery), end = blockOf(b, op, lastQuery);
   Values rows =
       b.loop(begin, b.add(end, 1), 1, {numRows, b.index(0)},
@@ -79,7 +88,8 @@ GradientTile::Query GradientTile::loadQuery(const Place &place, Value number) {
   Value index = b.add(place.firstQuery, b.toIndex(number));
   query.exists = b.less(index, numQueries);
   // Threads without a query repeat the last one.
-  query.index = index = b.min(index, b.sub(numQueries, b.index(1)));
+  index = b.min(index, b.sub(numQueries, b.index(1)));
+  query.index = index = op.getQueryLengths() ? b.max(index, 0) : index;
   Value at[] = {place.batch, place.head, index};
   query.lse = b.loadScalar(op.getLse(), at);
   query.delta = b.loadScalar(deltas, at);
@@ -97,7 +107,8 @@ GradientTile::Row GradientTile::loadRow(const Place &place, Value number) {
   Row row;
   Value index = b.add(place.firstRow, b.toIndex(number));
   row.exists = b.less(index, numRows);
-  row.index = index = b.min(index, b.sub(numRows, b.index(1)));
+  index = b.min(index, b.sub(numRows, b.index(1)));
+  row.index = index = source.lengths ? b.max(index, 0) : index;
   if (Value weight = source.logWeight)
     row.logWeight =
         b.loadScalar(weight, {b.broadcastIndex(weight, 0, place.batch),

@@ -39,6 +39,8 @@ public:
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                const StreamSource &source, Value deltas, F32Math math);
 
+  /// Counts queries and rows for that batch entry, where lengths say how many.
+  void setBatch(Value batch);
   /// The first row of the source that some query of a tile reads, and the one
   /// after the last.
   std::pair<Value, Value> findRows(Value firstQuery);

@@ -14,6 +14,7 @@
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -100,8 +101,11 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
       queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
       isSoftmax(op.getWeighting() == Weighting::Softmax),
       hasWeights(!op.getLogWeights().empty()), hasBias(!op.getBiases().empty()),
-      hasLocalBias(llvm::any_of(op.getSourceList(), [](const auto &source) {
-        return source.attr.getHasLocalBias();
+      hasLocalBias(llvm::any_of(
+          op.getSourceList(),
+          [](const auto &source) { return source.attr.getHasLocalBias(); })),
+      hasPrefix(llvm::any_of(op.getSourceList(), [](const auto &source) {
+        return source.attr.getMask().hasPrefix();
       })) {
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   // The exponential can take the scale only if a larger product gives a larger
@@ -193,17 +197,41 @@ void GPUStreamKernel::beginHead(Value batch, Value head) {
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+  numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
+}
+
+/// Zeros to what there is of rows from `row` on, which do not exist.
+void GPUStreamKernel::leaveEmpty(Value row) {
+  Value rows = b.extent(op.getQuery(), 2);
+  Value thread = b.toIndex(b.thread()), count = b.max(b.sub(rows, row), 0);
+  b.loop(thread, b.mul(count, valueWidth), b.getNumThreads(),
+         [&](Value number) {
+           b.storeScalar(b.scalar(0.0), outputView,
+                         {b.add(row, b.div(number, valueWidth)),
+                          b.rem(number, valueWidth)});
+         });
+  if (!lseView)
+    return;
+  Value none = b.scalar(-std::numeric_limits<double>::infinity());
+  b.loop(thread, count, b.getNumThreads(), [&](Value number) {
+    b.storeScalar(none, lseView, b.add(row, number));
+  });
 }
 
 void GPUStreamKernel::emitHead(Value batch, Value head) {
   beginHead(batch, head);
   Value rows = b.extent(op.getQuery(), 2);
+  bool mayBeEmpty = op.getQueryLengths() != nullptr;
+  if (mayBeEmpty) {
+    rows = b.clamp(b.sub(numRows, firstRow), b.index(0), rows);
+    leaveEmpty(rows);
+  }
   // How many rows there can be; a tile has no more than it was cut to.
   int64_t maxRows = getExtent(op.getQuery(), 2);
   if (ShapedType::isDynamic(maxRows) && op.getFirstRow())
     maxRows = tiles.getQuery();
-  bool isOneBlock = !ShapedType::isDynamic(maxRows) && maxRows <= queryTile &&
-                    getExtent(op.getQuery(), 0) == 1 &&
+  bool isOneBlock = !mayBeEmpty && !ShapedType::isDynamic(maxRows) &&
+                    maxRows <= queryTile && getExtent(op.getQuery(), 0) == 1 &&
                     getExtent(op.getQuery(), 1) == 1;
   int64_t block = op.getBlock();
   auto emitQueries = [&](Value low, Value high, Value blockIndex) {
@@ -254,7 +282,8 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
     view.values = broadcast(source.values, ownHead, source.hasValueBlocks());
     if (source.hasValueBlocks())
       view.valueBlock = b.toI32(blockIndex);
-    view.rows = b.extent(source.getRowsOperand(), 2);
+    view.rows =
+        b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
     view.attr = source.attr;
     if (Value weight = source.logWeight)
       view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());

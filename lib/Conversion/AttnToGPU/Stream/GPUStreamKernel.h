@@ -106,12 +106,12 @@ private:
   };
 
   /// Consecutive rows of a source, or entries of the row table. Query `i` of
-  /// the block may read rows `lower + i <= row < upper + i`; null where no mask
-  /// says so.
+  /// the block may read rows `lower + i <= row < max(upper + i, prefix)`; null
+  /// where no mask says so.
   struct Segment {
     unsigned source;
     bool isTable;
-    Value low, high, lower, upper;
+    Value low, high, lower, upper, prefix;
     Value firstTile;
     Value biasBegin; // the row of column 0 of a local bias
   };
@@ -122,6 +122,7 @@ private:
     Value isTable; // null when no segment is a table
     Value row, count, lower, upper;
     Value biasColumn; // of the first row; null without a local bias
+    Value prefix;     // null where no source has one
   };
 
   /// Sums of one thread: rows `lane / 4` and 8 more of its warp.
@@ -138,6 +139,7 @@ private:
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
+  void leaveEmpty(Value row);
   void emitSources(Value blockIndex);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitPass(Value column);
@@ -222,7 +224,7 @@ private:
   int64_t width, valueWidth, keyTile, queryTile;
   GPUStreamLayout layout;
   RangeAnalysis ranges;
-  bool isSoftmax, hasWeights, hasBias, hasLocalBias;
+  bool isSoftmax, hasWeights, hasBias, hasLocalBias, hasPrefix;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;

@@ -109,7 +109,10 @@ void GPUStreamKernel::changeScores(Value condition,
 GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
                                                    int64_t half) {
   Value row = getOwnRow(half);
-  Value upper = b.min(b.add(tile.upper, row), tile.count);
+  Value upper = b.add(tile.upper, row);
+  if (tile.prefix)
+    upper = b.max(upper, tile.prefix);
+  upper = b.min(upper, tile.count);
   Value lower = b.max(b.add(tile.lower, row), 0);
   return {lower, b.max(b.sub(upper, lower), 0)};
 }
@@ -124,8 +127,9 @@ static Value isWithin(KernelBuilder &b, Value offset, Value length) {
 /// threads.
 Value GPUStreamKernel::isCut(const Tile &tile, Value stage) {
   // Every query of the block may read every row of most tiles.
+  Value upper = tile.prefix ? b.max(tile.upper, tile.prefix) : tile.upper;
   Value isCut = b.either(b.less(tile.count, b.i32(keyTile)),
-                         b.either(b.less(tile.upper, b.i32(keyTile)),
+                         b.either(b.less(upper, b.i32(keyTile)),
                                   b.less(b.i32(1 - queryTile), tile.lower)));
   if (!hasWeights)
     return isCut;

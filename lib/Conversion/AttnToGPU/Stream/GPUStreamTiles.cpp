@@ -60,8 +60,12 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
     if (mask.hasWindow())
       segment.lower = b.add(b.sub(position, window), 1);
     // Tiles that no query of the block may read are not visited.
-    if (segment.upper)
-      high = b.min(high, b.add(segment.upper, last));
+    if (segment.upper) {
+      Value end = b.add(segment.upper, last);
+      high = b.min(high, mask.hasPrefix() ? b.max(end, mask.getPrefix()) : end);
+    }
+    if (mask.hasPrefix())
+      segment.prefix = b.i32(std::min(mask.getPrefix(), kFar));
     if (segment.lower)
       low = b.max(low, segment.lower);
     for (Value *bound : {&segment.lower, &segment.upper})
@@ -121,10 +125,12 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
     if (hasLocalBias)
       tile.biasColumn =
           segment.biasBegin ? b.sub(tile.row, segment.biasBegin) : b.i32(0);
+    if (hasPrefix)
+      tile.prefix = relative(segment.prefix, -kFar);
     return pack(tile);
   };
   if (segments.empty()) {
-    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, b.i32(0), {}};
+    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, {}, b.i32(0), {}};
     return unpack(toTile(none));
   }
   Values fields = toTile(segments.front());
@@ -144,6 +150,8 @@ GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
     values.push_back(tile.isTable);
   if (tile.biasColumn)
     values.push_back(tile.biasColumn);
+  if (tile.prefix)
+    values.push_back(tile.prefix);
   return values;
 }
 
@@ -153,8 +161,7 @@ SmallVector<Type> GPUStreamKernel::getTileTypes() {
     types.push_back(b.getI32Type());
   if (layout.tableRows)
     types.push_back(b.getI1Type());
-  if (hasLocalBias)
-    types.push_back(b.getI32Type());
+  types.append(hasLocalBias + hasPrefix, b.getI32Type());
   return types;
 }
 
@@ -173,8 +180,12 @@ GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
     tile.isTable = values.front();
     values = values.drop_front();
   }
-  if (hasLocalBias)
+  if (hasLocalBias) {
     tile.biasColumn = values.front();
+    values = values.drop_front();
+  }
+  if (hasPrefix)
+    tile.prefix = values.front();
   return tile;
 }
 

@@ -53,7 +53,7 @@ static constexpr int64_t kTileFields = 8;
 bool fovea::attn::canUseWarpgroups(StreamOp op) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto output = cast<ShapedType>(op.getOutput().getType());
-  if (getProductType(op).isF32())
+  if (getProductType(op).isF32() || op.getQueryLengths())
     return false;
   // Queries are copied by boxes, whose rows lie a multiple of 16 bytes apart.
   int64_t width = query.getDimSize(3), valueWidth = output.getDimSize(3);

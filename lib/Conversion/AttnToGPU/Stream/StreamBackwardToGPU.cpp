@@ -133,6 +133,7 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
   GradientTile tile(k, op, source.forward, deltas, math);
   Place place = {at[0], at[1], k.div(at[1], headsOfKey),
                  k.mul(at[2], kGradientTile), Value()};
+  tile.setBatch(place.batch);
   auto [low, high] = tile.findRows(place.firstQuery);
   int64_t width = getWidth(op.getQuery());
   int64_t numParts = llvm::divideCeil(width, kGradientTile);
@@ -177,6 +178,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                           GradientTile::getSharedBytes());
   GradientTile tile(k, op, source.forward, deltas, math);
   Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
+  tile.setBatch(place.batch);
   Value firstColumn = k.mul(at[3], columns.getStep());
   Value endRow = k.add(place.firstRow, kGradientTile);
   int64_t keyParts = divideColumns(keySums).numParts,
@@ -278,6 +280,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
       at[0], one, batches, sumsBatches, 1, tile.makeSums(),
       [&](Value batch, ValueRange running) {
         place.batch = batch;
+        tile.setBatch(batch);
         return sumOver(
             firstHead, numHeads, heads, sumsHeads, 1, running,
             [&](Value head, ValueRange running) {

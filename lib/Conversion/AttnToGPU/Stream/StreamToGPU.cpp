@@ -148,6 +148,9 @@ struct StreamModel
     if (lanes != kWarpRows && lanes != kWarpgroupRows)
       return op.emitOpError("has no tiles for a GPU; run "
                             "--attn-select-gpu-tiles first");
+    if (lanes == kWarpgroupRows && op.getQueryLengths())
+      return op.emitOpError("has query_lengths, which tiles of warpgroups do "
+                            "not take");
     StreamOp inside = launchAround(op);
     OpBuilder builder(inside);
     if (lanes == kWarpRows)

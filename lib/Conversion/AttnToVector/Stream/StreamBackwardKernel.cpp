@@ -146,15 +146,18 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
       });
     }
   }
-  forEachQueryBlock(begin, end,
+  Value present = findEnd(begin, end);
+  forEachQueryBlock(begin, present,
                     [&](Value query, Value numQueries, Value blockIndex) {
                       emitQueryBlock(query, numQueries, blockIndex);
                     });
+  if (op.getQueryLengths())
+    b.loop(present, end, 1, [&](Value row) { clearRow(dQueryRows, row); });
   if (isChunked())
     endChunk();
   else if (!isOrdered)
     for (unsigned source = 0; source < gradients.size(); ++source)
-      clearRowsBefore(source, sources[source].rows);
+      clearRowsBefore(source, b.extent(gradients[source].keys, 2));
 }
 
 void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,

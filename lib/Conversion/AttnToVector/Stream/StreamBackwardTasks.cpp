@@ -102,6 +102,7 @@ void StreamBackwardKernel::clearDestinations() {
     // A bias may get a value for every element anyway.
     if (source.bias && !(isOrdered && isExclusiveBias(source) &&
                          source.forward.attr.getMask().isTrivial() &&
+                         !source.forward.lengths && !op.getQueryLengths() &&
                          ranges.getKind(index, 0) != RangeKind::Table))
       destinations.push_back(source.bias);
   }

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -171,7 +172,8 @@ void StreamKernel::viewHead(Value batch, Value head) {
       view.valueBlocks = view.values;
     if (source.codes)
       view.codes = b.rowView(source.codes, {batch, keyHead});
-    view.rows = b.extent(source.getRowsOperand(), 2);
+    view.rows =
+        b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
     if (view.arithmetic == Arithmetic::Packed) {
@@ -207,15 +209,33 @@ void StreamKernel::viewHead(Value batch, Value head) {
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+  numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
+}
+
+Value StreamKernel::findEnd(Value begin, Value end) {
+  if (!op.getQueryLengths())
+    return end;
+  return b.clamp(b.sub(numRows, firstRow), begin, end);
 }
 
 void StreamKernel::emitHead(Value batch, Value head) {
   viewHead(batch, head);
   streamsOutput = canStream(outputView);
-  forEachQueryBlock(b.index(0), b.extent(op.getQuery(), 2),
+  Value rows = b.extent(op.getQuery(), 2), end = findEnd(b.index(0), rows);
+  forEachQueryBlock(b.index(0), end,
                     [&](Value query, Value numQueries, Value blockIndex) {
                       emitQueryBlock(query, numQueries, blockIndex);
                     });
+  if (!op.getQueryLengths())
+    return;
+  Value none = b.scalar(-std::numeric_limits<double>::infinity());
+  b.loop(end, rows, 1, [&](Value row) {
+    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+      b.storeScalar(b.scalar(0.0), outputView, {row, column});
+    });
+    if (lseView)
+      b.storeScalar(none, lseView, row);
+  });
 }
 
 void StreamKernel::forEachQueryBlock(

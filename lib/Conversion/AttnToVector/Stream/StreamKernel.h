@@ -153,6 +153,8 @@ protected:
   void allocateScratch();
   void viewHead(Value batch, Value head);
   void emitHead(Value batch, Value head);
+  /// Where the queries that exist end, of those from `begin` to `end`.
+  Value findEnd(Value begin, Value end);
   /// Calls `body(first query, number of queries, block index)` for the blocks
   /// of queries `[begin, end)`.
   void forEachQueryBlock(Value begin, Value end,

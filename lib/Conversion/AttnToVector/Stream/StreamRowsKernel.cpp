@@ -117,8 +117,13 @@ StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
     }
     Interval all = {run.low, run.high, run.low, run.high, biasBegin};
     if (mask.getCausal()) {
-      all.high = b.min(all.high, b.add(lastPosition, 1));
-      all.innerHigh = b.min(all.innerHigh, b.add(position, 1));
+      Value end = b.add(lastPosition, 1), innerEnd = b.add(position, 1);
+      if (mask.hasPrefix()) {
+        end = b.max(end, mask.getPrefix());
+        innerEnd = b.max(innerEnd, mask.getPrefix());
+      }
+      all.high = b.min(all.high, end);
+      all.innerHigh = b.min(all.innerHigh, innerEnd);
     }
     if (mask.hasWindow()) {
       Value window = b.index(mask.getWindow());

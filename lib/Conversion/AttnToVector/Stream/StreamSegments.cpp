@@ -59,8 +59,14 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
   Value fullLow = low, fullHigh = high;
   Value window = b.index(mask.getWindow());
   if (mask.getCausal()) {
-    high = b.min(high, endPosition);
+    Value behind = endPosition;
     fullHigh = position;
+    // All queries read the prefix, and the diagonal starts behind it.
+    if (mask.hasPrefix()) {
+      behind = b.max(behind, mask.getPrefix());
+      fullHigh = b.max(fullHigh, mask.getPrefix());
+    }
+    high = b.min(high, behind);
   }
   if (mask.hasWindow()) {
     low = b.max(low, b.add(b.sub(position, window), b.index(1)));
@@ -81,7 +87,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
   append(Segment::Diagonal, position, high);
-  segments.back().skip = b.max(b.sub(low, position), b.index(0));
+  segments.back().skip = b.max(b.sub(fullHigh, position), b.index(0));
 }
 
 StreamKernel::Segment StreamKernel::buildTable(unsigned index,

@@ -34,12 +34,12 @@ static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 10);
+  return getOperandsFrom(*this, 12);
 }
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
   SmallVector<StreamSourceGradient> sources;
-  unsigned nextWeight = 0, nextBias = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0;
   for (auto [keys, values, dKeys, dValues, attr] : llvm::zip(
            getKeys(), getValues(), getDKeys(), getDValues(), getSources())) {
     StreamSourceGradient &source = sources.emplace_back();
@@ -58,19 +58,23 @@ SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
         source.bias = getDBiases()[nextBias];
       source.forward.bias = getBiases()[nextBias++];
     }
+    if (source.forward.attr.getHasLengths())
+      source.forward.lengths = getLengths()[nextLengths++];
   }
   return sources;
 }
 
 /// Checks that there are as many operands as the sources say.
 static LogicalResult verifyCounts(StreamBackwardOp op) {
-  size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0;
+  size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
+         numLengths = 0;
   if (numSources == 0)
     return op.emitOpError("expects at least one source");
   for (auto [index, source] :
        llvm::enumerate(op.getSources().getAsRange<SourceAttr>())) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
+    numLengths += source.getHasLengths();
     if (source.getHasCodes() || source.getHasLocalBias())
       return op.emitOpError()
              << "expects no " << (source.getHasCodes() ? "codes" : "local_bias")
@@ -87,6 +91,10 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
            << "expects " << numWeights << " log weights and " << numBiases
            << " biases, as the sources say, but got "
            << op.getLogWeights().size() << " and " << op.getBiases().size();
+  if (op.getLengths().size() != numLengths)
+    return op.emitOpError()
+           << "expects lengths for " << numLengths
+           << " sources, as they say, but got " << op.getLengths().size();
   return success();
 }
 
@@ -100,28 +108,33 @@ void StreamBackwardOp::addOpenOperands(ContractOperands &operands) {
 }
 
 LogicalResult StreamBackwardOp::verify() {
-  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
+  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())) ||
+      failed(attn::detail::verifyLengths(*this, getSources(),
+                                         getQueryLengths() != nullptr)))
     return failure();
   return verifyRangesApart(*this);
 }
 
-// stream-backward ::= `query` `(` %q `:` type `)` source+ sink?
-//            `forward` `(` %out `,` %lse `:` type `,` type `)`
-//            `gradient` `(` %dout (`,` %dlse)? `:` type (`,` type)? `)`
-//            `outs` `(` %dq (`,` %dk)+ (`,` %dv)+ `:` types `)`
+// stream-backward ::= `query` `(` %q `:` type `)` source+
+//            (`sink` `(` %s `:` type `)`)? (`query_lengths` `(` %n `:` type
+//            `)`)? `forward` `(` %out `,` %lse `:` type `,` type `)` `gradient`
+//            `(` %dout (`,` %dlse)? `:` type (`,` type)? `)` `outs` `(` %dq
+//            (`,` %dk)+ (`,` %dv)+ `:` types `)`
 //            (`d_log_weights` `(` operands `:` types `)`)?
 //            (`d_biases` `(` operands `:` types `)`)?
 //            (`d_sink` `(` %ds `:` type `)`)? attr-dict (`->` types)?
-// source, sink: as in attn.stream
+// source: as in attn.stream
 
 ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
                                     OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, sink, forward, gradient, outs, dWeights, dBiases, dSink;
+  TypedOperands query, sink, queryLengths, forward, gradient, outs, dWeights,
+      dBiases, dSink;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
       sources.parse(parser) || sink.parseOptional(parser, "sink") ||
+      queryLengths.parseOptional(parser, "query_lengths") ||
       parser.parseKeyword("forward") || forward.parse(parser, 2, 2) ||
       parser.parseKeyword("gradient") || gradient.parse(parser, 1, 2) ||
       parser.parseKeyword("outs"))
@@ -147,15 +160,16 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
       getOperandSegmentSizesAttrName(result.name),
       builder.getDenseI32ArrayAttr(
           {1, sources.keys.size(), sources.values.size(),
-           sources.logWeights.size(), sources.biases.size(), sink.size(), 1, 1,
-           1, gradient.size() - 1, 1, numSources, numSources, dWeights.size(),
+           sources.logWeights.size(), sources.biases.size(),
+           sources.lengths.size(), sink.size(), queryLengths.size(), 1, 1, 1,
+           gradient.size() - 1, 1, numSources, numSources, dWeights.size(),
            dBiases.size(), dSink.size()}));
   if (sources.codes.size() != 0)
     return parser.emitError(loc, "expected no codes, which have no gradient");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sink, &forward, &gradient, &outs, &dWeights, &dBiases,
-        &dSink})
+        &sources.biases, &sources.lengths, &sink, &queryLengths, &forward,
+        &gradient, &outs, &dWeights, &dBiases, &dSink})
     if (operands->resolve(parser, loc, result))
       return failure();
   return success();
@@ -170,7 +184,8 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
   for (const StreamSourceGradient &source : getSourceList())
     sources.push_back(source.forward);
   attn::detail::printSources(printer, sources);
-  attn::detail::printSink(printer, getSink());
+  attn::detail::printBehindSources(printer, "sink", getSink());
+  attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
   printIndentedLine(printer);
   printer << "forward";
   printTypedOperands(printer, {getOutput(), getLse()});
@@ -209,7 +224,7 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 10);
+  return getOperandsFrom(*this, 12);
 }
 
 double DenseBackwardOp::getScaleOrDefault() {
@@ -266,8 +281,9 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
     rewriter.replaceOpWithNewOp<DenseBackwardOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
         /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
-        op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
-        op.getDQuery(), op.getDKey(), op.getDValue(), /*d_log_weight=*/Value(),
+        /*lengths=*/Value(), /*query_lengths=*/Value(), op.getOutput(),
+        op.getLse(), op.getDOutput(), op.getDLse(), op.getDQuery(),
+        op.getDKey(), op.getDValue(), /*d_log_weight=*/Value(),
         /*d_bias=*/Value(),
         /*d_sink=*/Value(), op.getScaleAttr(), mask);
     return success();

@@ -132,23 +132,30 @@ Attribute MaskAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess())
     return {};
   bool causal = false;
-  int64_t window = 0;
+  int64_t window = 0, prefix = 0;
+  auto parseSize = [&](StringRef name, int64_t &size) -> ParseResult {
+    if (parser.parseEqual() || parser.parseInteger(size))
+      return failure();
+    if (size > 0)
+      return success();
+    return parser.emitError(loc, "expected a ")
+           << name << " of at least 1, but got " << size;
+  };
   if (failed(parser.parseOptionalKeyword("none"))) {
     causal = succeeded(parser.parseOptionalKeyword("causal"));
     if (!causal || succeeded(parser.parseOptionalComma())) {
-      if (parser.parseKeyword("window") || parser.parseEqual() ||
-          parser.parseInteger(window))
-        return {};
-      if (window <= 0) {
-        parser.emitError(loc, "expected a window of at least 1, but got ")
-            << window;
+      if (causal && succeeded(parser.parseOptionalKeyword("prefix"))) {
+        if (parseSize("prefix", prefix))
+          return {};
+      } else if (parser.parseKeyword("window") || parseSize("window", window)) {
         return {};
       }
     }
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<MaskAttr>(loc, parser.getContext(), causal, window);
+  return parser.getChecked<MaskAttr>(loc, parser.getContext(), causal, window,
+                                     prefix);
 }
 
 void MaskAttr::print(AsmPrinter &printer) const {
@@ -159,14 +166,21 @@ void MaskAttr::print(AsmPrinter &printer) const {
     printer << "causal";
   if (hasWindow())
     printer << (getCausal() ? ", " : "") << "window = " << getWindow();
+  if (hasPrefix())
+    printer << ", prefix = " << getPrefix();
   printer << ">";
 }
 
 LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               bool causal, int64_t window) {
+                               bool causal, int64_t window, int64_t prefix) {
   if (window < 0)
     return emitError() << "expected a window that is not negative, but got "
                        << window;
+  if (prefix < 0)
+    return emitError() << "expected a prefix that is not negative, but got "
+                       << prefix;
+  if (prefix > 0 && (!causal || window > 0))
+    return emitError() << "expected a prefix of a causal mask without a window";
   return success();
 }
 
@@ -192,7 +206,7 @@ static bool hasPositiveDivisors(AffineMap map) {
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<AffineMap> ranges, MaskAttr mask,
                                  bool hasLogWeight, bool hasBias, bool hasCodes,
-                                 bool hasLocalBias) {
+                                 bool hasLocalBias, bool hasLengths) {
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))

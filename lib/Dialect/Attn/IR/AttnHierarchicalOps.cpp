@@ -107,7 +107,8 @@ template <typename OpTy> struct NoLevelsIsDense : OpRewritePattern<OpTy> {
     rewriter.replaceOpWithNewOp<DenseOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
         /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
-        op.getOutput(), lse, op.getScaleAttr(), mask);
+        /*lengths=*/Value(), /*query_lengths=*/Value(), op.getOutput(), lse,
+        op.getScaleAttr(), mask);
     return success();
   }
 };

@@ -84,8 +84,9 @@ template <typename OpTy> struct DropUnusedSink : OpRewritePattern<OpTy> {
   }
 };
 
-/// A mask that admits every entry is no mask: `none`, a window as wide as the
-/// sequence, or causality for a single query at the end of the keys.
+/// A mask that admits every entry is no mask: `none`, a window or a prefix as
+/// wide as the sequence, or causality for a single query at the end of the
+/// keys.
 template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op,
@@ -95,13 +96,15 @@ template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
     MaskAttr mask = *op.getMask();
     int64_t n = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
     int64_t m = cast<ShapedType>(op.getKey().getType()).getDimSize(2);
-    bool causal = mask.getCausal() && n != 1;
+    bool isWhole = !ShapedType::isDynamic(m) && mask.getPrefix() >= m;
+    bool causal = mask.getCausal() && n != 1 && !(mask.hasPrefix() && isWhole);
     int64_t window = mask.getWindow();
     // Distances reach from 0 to M - 1 at most when M >= N.
     if (!ShapedType::isDynamic(n) && !ShapedType::isDynamic(m) && m >= n &&
         window >= m)
       window = 0;
-    auto simplified = MaskAttr::get(op.getContext(), causal, window);
+    auto simplified = MaskAttr::get(op.getContext(), causal, window,
+                                    causal ? mask.getPrefix() : 0);
     if (simplified == mask && !mask.isTrivial())
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
@@ -144,18 +147,20 @@ MutableOperandRange StreamOp::getDpsInitsMutable() {
 
 SmallVector<StreamOp::Source> StreamOp::getSourceList() {
   SmallVector<Source> sources;
-  unsigned nextWeight = 0, nextBias = 0, nextCodes = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextCodes = 0, nextLengths = 0;
   for (auto [keys, values, attr] :
        llvm::zip(getKeys(), getValues(), getSources())) {
     auto source = cast<SourceAttr>(attr);
-    Value weight, bias, codes;
+    Value weight, bias, codes, lengths;
     if (source.getHasLogWeight())
       weight = getLogWeights()[nextWeight++];
     if (source.getHasBias())
       bias = getBiases()[nextBias++];
     if (source.getHasCodes())
       codes = getCodes()[nextCodes++];
-    sources.push_back({keys, values, weight, bias, codes, source});
+    if (source.getHasLengths())
+      lengths = getLengths()[nextLengths++];
+    sources.push_back({keys, values, weight, bias, codes, source, lengths});
   }
   return sources;
 }
@@ -186,6 +191,7 @@ log_weight*: T|sum[B~, G~, m~]
 blocks of log_weight*: T|sum[B~, G~, _, m~]
 bias*: T|sum[B~, H~, N~, m~]
 local_bias*: T|sum[B~, H~, N~, _!]
+lengths*: i32[B]
 )");
   return contract;
 }
@@ -206,6 +212,7 @@ void attn::detail::addSourceTerms(const StreamSource &source, unsigned index,
                    "log_weight", source.logWeight, index);
   StringRef bias = source.attr.getHasLocalBias() ? "local_bias" : "bias";
   addSourceOperand(operands, bias, bias, source.bias, index);
+  addSourceOperand(operands, "lengths", "lengths", source.lengths, index);
 }
 
 /// Checks that operands with an axis of query blocks have an entry for each
@@ -230,7 +237,7 @@ static LogicalResult verifyBlockAxis(StreamOp op, const Twine &name,
 /// Whether there are as many operands as the sources say.
 static LogicalResult verifyCounts(StreamOp op) {
   size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
-         numCodes = 0;
+         numCodes = 0, numLengths = 0;
   if (numSources == 0)
     return op.emitOpError("expects at least one source");
   if (op.getKeys().size() != numSources || op.getValues().size() != numSources)
@@ -242,6 +249,7 @@ static LogicalResult verifyCounts(StreamOp op) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
     numCodes += source.getHasCodes();
+    numLengths += source.getHasLengths();
   }
   if (op.getLogWeights().size() != numWeights ||
       op.getBiases().size() != numBiases)
@@ -253,6 +261,10 @@ static LogicalResult verifyCounts(StreamOp op) {
     return op.emitOpError()
            << "expects codes for " << numCodes
            << " sources, as they say, but got " << op.getCodes().size();
+  if (op.getLengths().size() != numLengths)
+    return op.emitOpError()
+           << "expects lengths for " << numLengths
+           << " sources, as they say, but got " << op.getLengths().size();
   return success();
 }
 
@@ -273,7 +285,9 @@ void StreamOp::addOpenOperands(ContractOperands &operands) {
 LogicalResult StreamOp::verify() {
   if (!getFirstRow() != !getNumRows())
     return emitOpError("expects first_row and num_rows together");
-  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())))
+  if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())) ||
+      failed(attn::detail::verifyLengths(*this, getSources(),
+                                         getQueryLengths() != nullptr)))
     return failure();
   if (getLse() && getWeighting() != Weighting::Softmax)
     return emitOpError() << "expects no lse with weighting "
@@ -311,7 +325,7 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
     }
     if (kept.size() == op.getSources().size() || kept.empty())
       return failure();
-    SmallVector<Value> keys, values, weights, biases, codes;
+    SmallVector<Value> keys, values, weights, biases, codes, lengths;
     SmallVector<Attribute> attrs;
     for (StreamOp::Source source : kept) {
       keys.push_back(source.keys);
@@ -322,6 +336,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
         biases.push_back(source.bias);
       if (source.codes)
         codes.push_back(source.codes);
+      if (source.lengths)
+        lengths.push_back(source.lengths);
       attrs.push_back(source.attr);
     }
     rewriter.modifyOpInPlace(op, [&] {
@@ -330,6 +346,7 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
       op.getLogWeightsMutable().assign(weights);
       op.getBiasesMutable().assign(biases);
       op.getCodesMutable().assign(codes);
+      op.getLengthsMutable().assign(lengths);
       op.setSourcesAttr(rewriter.getArrayAttr(attrs));
     });
     return success();
@@ -346,9 +363,9 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 // StreamOp assembly format
 //===----------------------------------------------------------------------===//
 
-// stream ::= `query` `(` %q `:` type `)` source+ sink? tile? outs attr-dict
+// stream ::= `query` `(` %q `:` type `)` source+ (`sink` `(` %s `:` type `)`)?
+//            (`query_lengths` `(` %n `:` type `)`)? tile? outs attr-dict
 //            result?
-// sink   ::= `sink` `(` %s `:` type `)`
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
 // result ::= `->` type (`,` type)?
@@ -356,11 +373,12 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, sink, outs;
+  TypedOperands query, sink, queryLengths, outs;
   SmallVector<OpAsmParser::UnresolvedOperand> rows;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
-      sources.parse(parser) || sink.parseOptional(parser, "sink"))
+      sources.parse(parser) || sink.parseOptional(parser, "sink") ||
+      queryLengths.parseOptional(parser, "query_lengths"))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("tile"))) {
     rows.resize(2);
@@ -380,7 +398,8 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
       builder.getDenseI32ArrayAttr(
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
-           sources.codes.size(), sink.size(), hasRows, hasRows, 1, hasLse}));
+           sources.codes.size(), sources.lengths.size(), sink.size(),
+           queryLengths.size(), hasRows, hasRows, 1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(query.resolve(parser, loc, result) ||
                  sources.keys.resolve(parser, loc, result) ||
@@ -388,7 +407,9 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                  sources.logWeights.resolve(parser, loc, result) ||
                  sources.biases.resolve(parser, loc, result) ||
                  sources.codes.resolve(parser, loc, result) ||
+                 sources.lengths.resolve(parser, loc, result) ||
                  sink.resolve(parser, loc, result) ||
+                 queryLengths.resolve(parser, loc, result) ||
                  parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
                  outs.resolve(parser, loc, result));
 }
@@ -396,7 +417,8 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
 void StreamOp::print(OpAsmPrinter &printer) {
   printer << " query(" << getQuery() << " : " << getQuery().getType() << ")";
   attn::detail::printSources(printer, getSourceList());
-  attn::detail::printSink(printer, getSink());
+  attn::detail::printBehindSources(printer, "sink", getSink());
+  attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
   attn::detail::printIndentedLine(printer);
   if (getFirstRow())
     printer << "tile(" << getFirstRow() << " of " << getNumRows() << ") ";

@@ -91,6 +91,18 @@ LogicalResult attn::detail::verifyBlock(Operation *op, ArrayAttr sources,
   return success();
 }
 
+LogicalResult attn::detail::verifyLengths(Operation *op, ArrayAttr sources,
+                                          bool hasQueryLengths) {
+  for (auto [index, source] : llvm::enumerate(sources.getAsRange<SourceAttr>()))
+    if ((source.getHasLengths() || hasQueryLengths) &&
+        source.getRanges().size() > 1)
+      return op->emitOpError()
+             << "expects at most one range of source " << index << " beside "
+             << (source.getHasLengths() ? "lengths" : "query_lengths")
+             << ", but got " << source.getRanges().size();
+  return success();
+}
+
 double attn::detail::getScaleOrDefault(std::optional<APFloat> scale,
                                        Value query) {
   if (scale)

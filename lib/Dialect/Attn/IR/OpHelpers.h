@@ -44,10 +44,16 @@ mlir::LogicalResult verifyElementsOrSums(mlir::Operation *op,
 mlir::LogicalResult verifyBlock(mlir::Operation *op, mlir::ArrayAttr sources,
                                 int64_t block);
 
+/// Checks that sources whose rows, or queries, are counted by lengths have at
+/// most one range: whether two overlap would depend on the batch entry.
+mlir::LogicalResult verifyLengths(mlir::Operation *op, mlir::ArrayAttr sources,
+                                  bool hasQueryLengths);
+
 /// The scale attribute, or `1 / sqrt(D)`.
 double getScaleOrDefault(std::optional<llvm::APFloat> scale, mlir::Value query);
 
-/// Adds log weights and bias of a source to the operands of a contract.
+/// Adds log weights, bias and lengths of a source to the operands of a
+/// contract.
 void addSourceTerms(const StreamSource &source, unsigned index,
                     ContractOperands &operands);
 

@@ -49,6 +49,7 @@ ParseResult TypedOperands::resolve(OpAsmParser &parser, SMLoc loc,
 // source ::= `source` `(` %k `,` %v `:` type `,` type `)`
 //            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
 //            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
+//            (`lengths` `(` %n `:` type `)`)?
 //            `ranges` `[` affine-map-list `]` (`mask` mask)?
 ParseResult ParsedSources::parse(OpAsmParser &parser) {
   while (succeeded(parser.parseOptionalKeyword("source")))
@@ -77,6 +78,9 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   bool hasBias = hasLocalBias || succeeded(parser.parseOptionalKeyword("bias"));
   if (hasBias && biases.parse(parser, 1, 1))
     return failure();
+  bool hasLengths = succeeded(parser.parseOptionalKeyword("lengths"));
+  if (hasLengths && lengths.parse(parser, 1, 1))
+    return failure();
   SmallVector<AffineMap> ranges;
   auto parseRange = [&]() -> ParseResult {
     AffineMapAttr map;
@@ -97,7 +101,7 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   }
   auto source = parser.getChecked<SourceAttr>(
       loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
-      hasCodes, hasLocalBias);
+      hasCodes, hasLocalBias, hasLengths);
   if (!source)
     return failure();
   attrs.push_back(source);
@@ -145,6 +149,7 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
     printTerm("log_weight", source.logWeight);
     printTerm(source.attr.getHasLocalBias() ? "local_bias" : "bias",
               source.bias);
+    printTerm("lengths", source.lengths);
     printer << " ranges [";
     llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
       printer.printAttribute(AffineMapAttr::get(map));
@@ -157,10 +162,11 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
   }
 }
 
-void fovea::attn::detail::printSink(OpAsmPrinter &printer, Value sink) {
-  if (!sink)
+void fovea::attn::detail::printBehindSources(OpAsmPrinter &printer,
+                                             StringRef keyword, Value operand) {
+  if (!operand)
     return;
   printIndentedLine(printer);
-  printer << "sink";
-  printTypedOperands(printer, sink);
+  printer << keyword;
+  printTypedOperands(printer, operand);
 }

@@ -32,7 +32,7 @@ struct TypedOperands {
 
 /// The operands of all sources, and their descriptions.
 struct ParsedSources {
-  TypedOperands keys, values, logWeights, biases, codes;
+  TypedOperands keys, values, logWeights, biases, codes, lengths;
   llvm::SmallVector<mlir::Attribute> attrs;
 
   mlir::ParseResult parse(mlir::OpAsmParser &parser);
@@ -52,8 +52,9 @@ void printIndentedLine(mlir::OpAsmPrinter &printer);
 /// Each source on a line of its own.
 void printSources(mlir::OpAsmPrinter &printer,
                   llvm::ArrayRef<StreamSource> sources);
-/// Behind the sources, on a line of its own, unless it is null.
-void printSink(mlir::OpAsmPrinter &printer, mlir::Value sink);
+/// What is said behind the sources, on a line of its own, unless it is null.
+void printBehindSources(mlir::OpAsmPrinter &printer, llvm::StringRef keyword,
+                        mlir::Value operand);
 
 } // namespace fovea::attn::detail
 

@@ -37,9 +37,10 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
     return failure();
   // A mask counts query rows from the end of the sequence, which a tile of rows
   // does not know. attn.stream does.
-  if (!getMaskOrNone().isTrivial() && !isWholeExtent(sizes[2], getQuery(), 2))
-    return emitOpError("with a mask cannot be tiled along its query rows; "
-                       "expand it to attn.stream first");
+  if ((!getMaskOrNone().isTrivial() || getQueryLengths()) &&
+      !isWholeExtent(sizes[2], getQuery(), 2))
+    return emitOpError("with a mask or query_lengths cannot be tiled along its "
+                       "query rows; expand it to attn.stream first");
   if (failed(tiler->mapHeads(getQuery(), getKey())))
     return failure();
   SmallVector<Value> operands = {tiler->sliceQueryLike(getQuery()),
@@ -52,6 +53,9 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
     operands.push_back(tiler->sliceQueryLike(getBias(), /*broadcasts=*/true));
   if (getSink())
     operands.push_back(tiler->sliceQueryLike(getSink(), /*broadcasts=*/true));
+  for (Value lengths : {getLengths(), getQueryLengths()})
+    if (lengths)
+      operands.push_back(tiler->sliceBatch(lengths));
   for (Value init : getDpsInits())
     operands.push_back(tiler->sliceQueryLike(init));
   return tiler->tile(operands);
@@ -71,7 +75,7 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
     return failure();
   // Sources that share a table go on doing so.
   DenseMap<Value, Value> tables;
-  SmallVector<Value> keys, values, weights, biases, codes;
+  SmallVector<Value> keys, values, weights, biases, codes, lengths;
   for (const Source &source : getSourceList()) {
     Value &table = tables[source.keys];
     if (!table)
@@ -84,10 +88,14 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
       weights.push_back(tiler->sliceKeyLike(source.logWeight, true));
     if (source.bias)
       biases.push_back(tiler->sliceQueryLike(source.bias, true));
+    if (source.lengths)
+      lengths.push_back(tiler->sliceBatch(source.lengths));
   }
-  Value query = tiler->sliceQueryLike(getQuery()), sink, lse;
+  Value query = tiler->sliceQueryLike(getQuery()), sink, queryLengths, lse;
   if (getSink())
     sink = tiler->sliceQueryLike(getSink(), /*broadcasts=*/true);
+  if (getQueryLengths())
+    queryLengths = tiler->sliceBatch(getQueryLengths());
   SmallVector<Value> inits = {tiler->sliceQueryLike(getOutput())};
   if (getLse())
     inits.push_back(lse = tiler->sliceQueryLike(getLse()));
@@ -103,8 +111,8 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
   auto tiled = StreamOp::create(
       builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
-      values, weights, biases, codes, sink, firstRow, numRows, inits[0], lse,
-      getSourcesAttr(), getBlockAttr(), getScaleAttr(), getWeightingAttr(),
-      getTilesAttr());
+      values, weights, biases, codes, lengths, sink, queryLengths, firstRow,
+      numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(), getScaleAttr(),
+      getWeightingAttr(), getTilesAttr());
   return tiler->getResult(tiled);
 }

@@ -28,8 +28,9 @@ def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
     | `causal` | `j <= p` |
     | `window = w` | `abs(p - j) < w` |
     | `causal, window = w` | `0 <= p - j < w` |
+    | `causal, prefix = m` | `j <= p` or `j < m` |
 
-    `window = 0` means no window and is not printed.
+    `window = 0` means no window and is not printed, nor is `prefix = 0`.
 
     Example:
 
@@ -37,13 +38,18 @@ def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
     #past = #attn.mask<causal>
     #near = #attn.mask<window = 128>
     #recent = #attn.mask<causal, window = 128>
+    #prefix = #attn.mask<causal, prefix = 64>
     ```
   }];
-  let parameters = (ins "bool":$causal, "int64_t":$window);
+  let parameters = (ins "bool":$causal, "int64_t":$window, "int64_t":$prefix);
+  let builders = [AttrBuilder<(ins "bool":$causal, "int64_t":$window), [{
+    return $_get($_ctxt, causal, window, /*prefix=*/0);
+  }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool hasWindow() const { return getWindow() > 0; }
+    bool hasPrefix() const { return getPrefix() > 0; }
     /// True when the mask admits everything.
     bool isTrivial() const { return !getCausal() && !hasWindow(); }
   }];
@@ -68,7 +74,8 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       extents that are known at run time only, `--attn-check-shapes` adds a check
       of every block; ranges that are apart for all extents need none.
     - `mask`: an optional mask that cuts single entries inside the ranges.
-    - `log_weight`, `bias`, `codes`: whether the source has that operand.
+    - `log_weight`, `bias`, `codes`, `lengths`: whether the source has that operand.
+      With lengths, `rows` is that of the batch entry, and there is at most one range.
     - `local_bias`: whether the bias counts its columns from where the range
       begins instead of from row 0 of the source. There is one range then, and
       row `j` takes column `j - begin`, with the `begin` that the map gives, before
@@ -88,12 +95,14 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     "bool":$hasLogWeight,
     "bool":$hasBias,
     DefaultValuedParameter<"bool", "false">:$hasCodes,
-    DefaultValuedParameter<"bool", "false">:$hasLocalBias
+    DefaultValuedParameter<"bool", "false">:$hasLocalBias,
+    DefaultValuedParameter<"bool", "false">:$hasLengths
   );
   let assemblyFormat = [{
     `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
     `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias
-    (`codes` `=` $hasCodes^)? (`local_bias` `=` $hasLocalBias^)? `>`
+    (`codes` `=` $hasCodes^)? (`local_bias` `=` $hasLocalBias^)?
+    (`lengths` `=` $hasLengths^)? `>`
   }];
   let genVerifyDecl = 1;
 }

@@ -47,6 +47,7 @@ public:
 struct StreamSource {
   mlir::Value keys, values, logWeight, bias, codes;
   SourceAttr attr;
+  mlir::Value lengths = {};
 
   /// The operand whose extent 2 counts the rows of the source.
   mlir::Value getRowsOperand() const { return codes ? codes : keys; }

@@ -29,11 +29,21 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     gives zeros in `output`, and `-inf` in `lse` or the sink of its head, if there
     is one. Time is `O(N M (D + E))`; the score matrix is never formed.
 
+    With `lengths` and `query_lengths` batch entry `b` has `lengths[b]` keys and
+    `query_lengths[b]` queries: rows behind do not exist, whatever they hold, and
+    masks line up the last query with the last key that there is. Query rows that do
+    not exist give zeros and `-inf`. `--attn-check-codes` checks lengths at run time.
+
     Example:
 
     ```mlir
     %out = attn.dense
         ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+    %short = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        lengths(%n : tensor<1xi32>) query_lengths(%n : tensor<1xi32>)
         outs(%init : tensor<1x8x512x64xf32>)
         {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
     %sunk = attn.dense
@@ -52,6 +62,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
     Attn_Arg<Optional<Attn_Rank2>,
         "T|sum[B~, H~]", "score of an entry without a value that every row of a head has">:$sink,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]", "keys of each batch entry, from 0 to `M`">:$lengths,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]", "queries, from 0 to `N`">:$query_lengths,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
     OptionalAttr<Attn_FiniteAttr>:$scale,
@@ -64,6 +76,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)?
     (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
+    (`query_lengths` `(` $query_lengths^ `:` type($query_lengths) `)`)?
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -98,6 +112,9 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
 
     `sink` is an entry that every row of a head has beside those of the sources:
     it takes its share of the weights and brings no value.
+
+    `lengths` of a source and `query_lengths` are as in `attn.dense`: ranges and
+    masks see as many rows and queries as the batch entry has.
 
     $shapes
 
@@ -145,6 +162,16 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
         {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>, tensor<2x4x64xf32>
     ```
 
+    Sequences of a batch that end somewhere:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<2x4x64x16xf32>)
+        source(%k, %v : tensor<2x2x64x16xf32>, tensor<2x2x64x16xf32>) lengths(%n : tensor<2xi32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        query_lengths(%n : tensor<2xi32>)
+        outs(%init : tensor<2x4x64x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>
+    ```
+
     Quantized keys: two blocks through their codes, and all older tokens as one
     mean value per code, which differs from block to block:
 
@@ -175,7 +202,9 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
         "`[B, H, N, M_u]`, static extents of 1 broadcast; columns as the ranges say with `local_bias`; one for each source that says `bias` or `local_bias`">:$biases,
     Attn_Arg<Variadic<Attn_Int3>,
         "", "`[B, G, M_u]`, one for each source that says `codes`">:$codes,
+    Attn_Arg<Variadic<Attn_Int1>, "", "`[B]`, one for each source that says `lengths`">:$lengths,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
     Optional<Index>:$first_row,
     Optional<Index>:$num_rows,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
@@ -210,7 +239,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
   let summary = "the gradient of attn.dense";
   let details = [{
     For the `attn.dense` with the same query, key, value, log weight, bias, sink,
-    scale and mask, and its results `output` and `lse`: the gradients of a scalar whose
+    lengths, scale and mask, and its results `output` and `lse`: the gradients of a scalar whose
     gradients for these results are `d_output` and `d_lse`, the latter zero if
     absent. `causal` is short for a mask, as in `attn.dense`. With scores `s` as
     there:
@@ -252,6 +281,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     Attn_Arg<Optional<Attn_Rank3>, "T|sum[B~, G~, M~]">:$log_weight,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, M~]">:$bias,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$lengths,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -272,6 +303,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     (`log_weight` `(` $log_weight^ `:` type($log_weight) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)?
     (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
+    (`query_lengths` `(` $query_lengths^ `:` type($query_lengths) `)`)?
     `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
         type($d_output) (`,` type($d_lse)^)? `)`
@@ -295,7 +328,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
   let summary = "the gradient of attn.stream";
   let details = [{
     The shared core of the gradients of all soft-max patterns. For the
-    `attn.stream` with the same query, sources, `block` and `scale`, its results
+    `attn.stream` with the same query, sources, lengths, `block` and `scale`, its results
     `output` and `lse`, and a scalar `L` with `d_output = dL / d output` and, if
     given, `d_lse = dL / d lse`:
 
@@ -350,7 +383,9 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Rank4>, "~T[B, G, m, E!]">:$values,
     Attn_Arg<Variadic<Attn_Rank3>, "", "as in `attn.stream`">:$log_weights,
     Attn_Arg<Variadic<Attn_Rank4>, "", "as in `attn.stream`">:$biases,
+    Attn_Arg<Variadic<Attn_Int1>, "", "as in `attn.stream`">:$lengths,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
+    Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,

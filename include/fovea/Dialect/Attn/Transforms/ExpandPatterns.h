@@ -38,10 +38,11 @@ struct RangeExprs {
 /// A pattern as the list of its sources.
 class StreamSources {
 public:
-  /// Adds a source. `logWeight`, `bias` and `mask` may be null.
+  /// Adds a source. All but keys and values may be null.
   void add(mlir::Value keys, mlir::Value values,
            llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
-           mlir::Value logWeight = {}, mlir::Value bias = {});
+           mlir::Value logWeight = {}, mlir::Value bias = {},
+           mlir::Value lengths = {});
 
   /// Adds a source of any kind; the attribute of `source` is not looked at.
   void add(const StreamOp::Source &source,
@@ -50,6 +51,8 @@ public:
 
   /// What every row has beside the sources; may be null.
   void setSink(mlir::Value entry) { sink = entry; }
+  /// How many queries each batch entry has; may be null.
+  void setQueryLengths(mlir::Value counts) { queryLengths = counts; }
 
   /// The soft-max over the union of the sources, for blocks of `block` queries.
   /// `lse` may be null. Row 0 of the queries is row `firstRow` of `numRows`,
@@ -80,8 +83,9 @@ public:
                                  double scale) const;
 
 private:
-  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes;
-  mlir::Value sink;
+  llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes,
+      lengths;
+  mlir::Value sink, queryLengths;
   llvm::SmallVector<mlir::Attribute> attrs;
 };
 

@@ -126,7 +126,7 @@ def CheckMemoryPass : Pass<"attn-check-memory", "::mlir::func::FuncOp"> {
 def CheckCodesPass : Pass<"attn-check-codes", "::mlir::func::FuncOp"> {
   let summary = "check codes of keys, and parts of masks, at run time";
   let description = [{
-    Adds `attn.check_codes` before every operation that uses codes as indices of
+    Adds `attn.check_codes` before every operation that takes lengths, or uses codes as indices of
     a codebook or of summaries, unless `attn.quantize` made them, and
     `attn.check_codes` or `attn.check_intervals` before an `attn.low_rank` whose mask
     has groups, columns or intervals. Counts of a state are checked the same way: none

@@ -72,6 +72,57 @@ template <typename OpTy> static void checkCounts(OpTy op) {
       (op->getName().getStringRef() + ": count of state").str());
 }
 
+static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim);
+
+/// Checks that a batch entry has no more rows than there are.
+static void checkLengths(Operation *op, Value lengths, Value rows,
+                         const Twine &name) {
+  if (!lengths)
+    return;
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  Value bound = b.createOrFold<arith::AddIOp>(
+      getExtent(b, rows, 2), arith::ConstantIndexOp::create(b, 1));
+  auto type = cast<ShapedType>(lengths.getType());
+  int64_t shape[] = {1, 1, type.getDimSize(0)};
+  SmallVector<OpFoldResult> sizes = {
+      b.getIndexAttr(1), b.getIndexAttr(1),
+      getAsOpFoldResult(getExtent(b, lengths, 0))};
+  SmallVector<ReassociationIndices> groups = {{0, 1, 2}};
+  Value list;
+  if (isa<MemRefType>(type))
+    list = memref::ExpandShapeOp::create(b, shape, lengths, groups, sizes);
+  else
+    list = tensor::ExpandShapeOp::create(
+        b, RankedTensorType::get(shape, type.getElementType()), lengths, groups,
+        sizes);
+  CheckCodesOp::create(b, list, bound,
+                       (op->getName().getStringRef() + ": " + name).str());
+}
+
+/// Checks all lengths that `op` takes.
+static void checkLengths(Operation *op) {
+  auto checkSources = [&](auto op, ArrayRef<StreamSource> sources) {
+    for (auto [index, source] : llvm::enumerate(sources))
+      checkLengths(op, source.lengths, source.getRowsOperand(),
+                   "lengths of source " + Twine(index));
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<DenseOp, DenseBackwardOp>([](auto op) {
+        checkLengths(op, op.getLengths(), op.getKey(), "lengths");
+      })
+      .Case([&](StreamOp op) { checkSources(op, op.getSourceList()); })
+      .Case([&](StreamBackwardOp op) {
+        SmallVector<StreamSource> sources;
+        for (const StreamSourceGradient &source : op.getSourceList())
+          sources.push_back(source.forward);
+        checkSources(op, sources);
+      });
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<DenseOp, DenseBackwardOp, StreamOp, StreamBackwardOp>([](auto op) {
+        checkLengths(op, op.getQueryLengths(), op.getQuery(), "query_lengths");
+      });
+}
+
 /// True for codes that come, perhaps in part, from a codebook of no more than
 /// `numCodes` codewords, or from a mask where `orAbsent`.
 static bool areKnown(Value codes, int64_t numCodes, bool orAbsent) {
@@ -149,6 +200,7 @@ struct CheckCodesPass : fovea::attn::impl::CheckCodesPassBase<CheckCodesPass> {
         return checkMask(lowRank);
       if (auto lowRank = dyn_cast<LowRankBackwardOp>(op))
         return checkMask(lowRank);
+      checkLengths(op);
       llvm::TypeSwitch<Operation *>(op).Case<VQOp, VQDecodeOp, VQBackwardOp>(
           [](auto op) { checkCounts(op); });
       for (const CodesOperand &operand : getCodesOperands(op)) {

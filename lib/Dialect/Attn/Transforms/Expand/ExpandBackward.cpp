@@ -61,8 +61,9 @@ struct ExpandDenseBackward : OpRewritePattern<DenseBackwardOp> {
     RangeExprs exprs(getContext());
     StreamSources sources;
     sources.add(op.getKey(), op.getValue(), exprs.allRows(), op.getMaskOrNone(),
-                op.getLogWeight(), op.getBias());
+                op.getLogWeight(), op.getBias(), op.getLengths());
     sources.setSink(op.getSink());
+    sources.setQueryLengths(op.getQueryLengths());
     StreamSources::Gradients gradients = {
         op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {},
         op.getDSink()};

@@ -21,8 +21,9 @@ struct ExpandDense : OpRewritePattern<DenseOp> {
     RangeExprs exprs(getContext());
     StreamSources sources;
     sources.add(op.getKey(), op.getValue(), exprs.allRows(), op.getMaskOrNone(),
-                op.getLogWeight(), op.getBias());
+                op.getLogWeight(), op.getBias(), op.getLengths());
     sources.setSink(op.getSink());
+    sources.setQueryLengths(op.getQueryLengths());
     StreamOp stream =
         sources.build(rewriter, op.getLoc(), op.getQuery(), op.getOutput(),
                       op.getLse(), /*block=*/0, op.getScaleOrDefault());

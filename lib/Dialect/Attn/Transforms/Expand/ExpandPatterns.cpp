@@ -50,8 +50,9 @@ AffineMap RangeExprs::rangeInPool(AffineExpr begin, AffineExpr end,
 
 void StreamSources::add(Value newKeys, Value newValues,
                         ArrayRef<AffineMap> ranges, MaskAttr mask,
-                        Value logWeight, Value bias) {
-  add({newKeys, newValues, logWeight, bias, /*codes=*/Value(), SourceAttr()},
+                        Value logWeight, Value bias, Value newLengths) {
+  add({newKeys, newValues, logWeight, bias, /*codes=*/Value(), SourceAttr(),
+       newLengths},
       ranges, mask);
 }
 
@@ -69,11 +70,14 @@ void StreamSources::add(const StreamOp::Source &source,
     biases.push_back(source.bias);
   if (source.codes)
     codes.push_back(source.codes);
+  if (source.lengths)
+    lengths.push_back(source.lengths);
   attrs.push_back(SourceAttr::get(context, ranges, mask,
                                   /*hasLogWeight=*/source.logWeight != nullptr,
                                   /*hasBias=*/source.bias != nullptr,
                                   /*hasCodes=*/source.codes != nullptr,
-                                  hasLocalBias));
+                                  hasLocalBias,
+                                  /*hasLengths=*/source.lengths != nullptr));
 }
 
 StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
@@ -86,8 +90,9 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       resultTypes.push_back(init.getType());
   return StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
-      sink, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
-      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
+      lengths, sink, queryLengths, firstRow, numRows, output, lse,
+      builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
+      builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr);
 }
 
@@ -103,11 +108,12 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
   if (gradients.sink)
     types.push_back(gradients.sink.getType());
   return StreamBackwardOp::create(
-      builder, loc, types, query, keys, values, logWeights, biases, sink,
-      results.output, results.lse, results.dOutput, results.dLse,
-      gradients.query, gradients.keys, gradients.values, gradients.logWeights,
-      gradients.biases, gradients.sink, builder.getArrayAttr(attrs),
-      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
+      builder, loc, types, query, keys, values, logWeights, biases, lengths,
+      sink, queryLengths, results.output, results.lse, results.dOutput,
+      results.dLse, gradients.query, gradients.keys, gradients.values,
+      gradients.logWeights, gradients.biases, gradients.sink,
+      builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
+      builder.getF64FloatAttr(scale),
       /*tiles=*/nullptr);
 }
 

@@ -94,10 +94,10 @@ struct SinkGradient {
           b, arith::SubFOp::create(b, numbers[0], numbers[1]));
       Value isEmpty =
           arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, numbers[1], none);
-      share = arith::SelectOp::create(b, isEmpty, zero, share);
-      return arith::MulFOp::create(b, share,
-                                   arith::SubFOp::create(b, dLse, numbers[2]))
-          .getResult();
+      Value product = arith::MulFOp::create(
+          b, share, arith::SubFOp::create(b, dLse, numbers[2]));
+      // Whatever else there is of a row that read nothing.
+      return arith::SelectOp::create(b, isEmpty, zero, product).getResult();
     });
   }
 
@@ -134,11 +134,12 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     }
     auto rest = StreamBackwardOp::create(
         rewriter, op.getLoc(), types, op.getQuery(), op.getKeys(),
-        op.getValues(), op.getLogWeights(), op.getBiases(), /*sink=*/Value(),
-        op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
-        op.getDQuery(), op.getDKeys(), op.getDValues(), op.getDLogWeights(),
-        op.getDBiases(), /*d_sink=*/Value(), op.getSourcesAttr(),
-        op.getBlockAttr(), op.getScaleAttr(), op.getTilesAttr());
+        op.getValues(), op.getLogWeights(), op.getBiases(), op.getLengths(),
+        /*sink=*/Value(), op.getQueryLengths(), op.getOutput(), op.getLse(),
+        op.getDOutput(), op.getDLse(), op.getDQuery(), op.getDKeys(),
+        op.getDValues(), op.getDLogWeights(), op.getDBiases(),
+        /*d_sink=*/Value(), op.getSourcesAttr(), op.getBlockAttr(),
+        op.getScaleAttr(), op.getTilesAttr());
     results.append(rest->result_begin(), rest->result_end());
     if (gradient)
       results.push_back(gradient);

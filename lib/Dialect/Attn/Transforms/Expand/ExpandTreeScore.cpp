@@ -71,7 +71,8 @@ struct ScoreBuilder {
       init = empty({size(query, 0), size(query, 1), size(query, 2)}, stateType);
     auto dense = DenseOp::create(b, {output.getType(), init.getType()}, query,
                                  key, value, logWeight, /*bias=*/Value(),
-                                 /*sink=*/Value(), output, init, scale,
+                                 /*sink=*/Value(), /*lengths=*/Value(),
+                                 /*query_lengths=*/Value(), output, init, scale,
                                  /*mask=*/MaskAttr());
     return dense.getResult(1);
   }

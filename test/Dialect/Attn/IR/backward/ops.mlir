@@ -97,3 +97,20 @@ func.func @stream_sink(%q: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %s: tens
       {scale = 0.5} -> tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4xf32>
   return
 }
+
+// Lengths have no gradient.
+// CHECK-LABEL: func @stream_lengths(
+// CHECK: attn.stream_backward query
+// CHECK-NEXT: source({{.*}}) lengths(%{{[^ ]*}} : tensor<2xi32>) ranges
+// CHECK-NEXT: query_lengths(%{{[^ ]*}} : tensor<2xi32>)
+// CHECK-NEXT: forward
+func.func @stream_lengths(%q: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %n: tensor<2xi32>) {
+  %r:3 = attn.stream_backward query(%q : tensor<2x4x8x16xf32>)
+      source(%q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) lengths(%n : tensor<2xi32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      query_lengths(%n : tensor<2xi32>)
+      forward(%q, %l : tensor<2x4x8x16xf32>, tensor<2x4x8xf32>) gradient(%q : tensor<2x4x8x16xf32>)
+      outs(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      {scale = 0.5} -> tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>
+  return
+}

@@ -180,3 +180,17 @@ func.func @fold_casts(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
   %1 = tensor.cast %0 : tensor<?x?x?x8xf32> to tensor<1x2x4x8xf32>
   return %1 : tensor<1x2x4x8xf32>
 }
+
+// -----
+
+// A prefix of all keys leaves no mask; one of some stays.
+// CHECK-LABEL: func @prefixes(
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) -> tensor
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) {mask = #attn.mask<causal, prefix = 3>}
+func.func @prefixes(%q: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<causal, prefix = 4>} -> tensor<1x2x4x8xf32>
+  %1 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<causal, prefix = 3>} -> tensor<1x2x4x8xf32>
+  return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+}

@@ -6,6 +6,7 @@
 #past = #attn.mask<causal>
 #near = #attn.mask<window = 128>
 #recent = #attn.mask<causal, window = 128>
+#prefix = #attn.mask<causal, prefix = 64>
 #previous_and_own_block = #attn.source<
     ranges = [(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)], mask = <causal>,
     log_weight = false, bias = true>
@@ -15,11 +16,12 @@
 // CHECK-LABEL: func @attributes()
 // CHECK-SAME: a.near = #attn.mask<window = 128>
 // CHECK-SAME: a.past = #attn.mask<causal>
+// CHECK-SAME: a.prefix = #attn.mask<causal, prefix = 64>
 // CHECK-SAME: a.recent = #attn.mask<causal, window = 128>
 // CHECK-SAME: a.source = #attn.source<ranges = [(d0)[s0, s1] -> (d0 * 16 - 16, d0 * 16 + 16)], mask = <causal>, log_weight = false, bias = true>
 // CHECK-SAME: a.tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
 // CHECK-SAME: a.weighting = #attn.weighting<squared_relu>
-func.func @attributes() attributes {a.past = #past, a.near = #near, a.recent = #recent, a.source = #previous_and_own_block, a.weighting = #elementwise, a.tiles = #tiles} {
+func.func @attributes() attributes {a.past = #past, a.near = #near, a.prefix = #prefix, a.recent = #recent, a.source = #previous_and_own_block, a.weighting = #elementwise, a.tiles = #tiles} {
   return
 }
 
@@ -41,6 +43,31 @@ func.func @dense_sink(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v
         sink(%s : tensor<1x8xf32>)
         outs(%init : tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32>
   return %sunk : tensor<1x8x512x64xf32>
+}
+
+// CHECK-LABEL: func @dense_lengths(
+// CHECK: attn.dense ins({{.*}}) lengths(%{{.*}} : tensor<1xi32>) query_lengths(%{{.*}} : tensor<1xi32>) outs
+func.func @dense_lengths(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: tensor<1x2x512x64xf32>, %n: tensor<1xi32>, %init: tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32> {
+    %short = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        lengths(%n : tensor<1xi32>) query_lengths(%n : tensor<1xi32>)
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+  return %short : tensor<1x8x512x64xf32>
+}
+
+// CHECK-LABEL: func @stream_lengths(
+// CHECK: attn.stream query
+// CHECK-NEXT: source({{.*}}) lengths(%{{.*}} : tensor<2xi32>) ranges
+// CHECK-NEXT: query_lengths(%{{.*}} : tensor<2xi32>)
+// CHECK-NEXT: outs
+func.func @stream_lengths(%q: tensor<2x4x64x16xf32>, %k: tensor<2x2x64x16xf32>, %v: tensor<2x2x64x16xf32>, %n: tensor<2xi32>, %init: tensor<2x4x64x16xf32>) -> tensor<2x4x64x16xf32> {
+    %out = attn.stream query(%q : tensor<2x4x64x16xf32>)
+        source(%k, %v : tensor<2x2x64x16xf32>, tensor<2x2x64x16xf32>) lengths(%n : tensor<2xi32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        query_lengths(%n : tensor<2xi32>)
+        outs(%init : tensor<2x4x64x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>
+  return %out : tensor<2x4x64x16xf32>
 }
 
 // CHECK-LABEL: func @stream_sink(

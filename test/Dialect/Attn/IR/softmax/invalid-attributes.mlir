@@ -59,3 +59,13 @@ func.func private @f() attributes {a.b = #attn.mask<"causal">}
 
 // expected-error @below {{duplicate or unknown struct parameter name: keys_of}}
 func.func private @f() attributes {a.b = #attn.tiles<query = 64, keys_of = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+
+// -----
+
+// expected-error @below {{expected a prefix of at least 1, but got 0}}
+#none = #attn.mask<causal, prefix = 0>
+
+// -----
+
+// expected-error @below {{expected 'window'}}
+#open = #attn.mask<prefix = 3>

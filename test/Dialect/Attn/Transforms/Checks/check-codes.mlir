@@ -166,3 +166,14 @@ func.func @backward(%u1: memref<1x1x9x5xf32>, %u2: memref<1x1x7x5xf32>, %i: memr
       outs(%a, %b, %c : memref<1x1x9x5xf32>, memref<1x1x7x5xf32>, memref<1x1x7x5xf32>) {mask = #attn.row_mask<row_interval>}
   return
 }
+
+// Lengths are at most the rows that there are.
+// CHECK-LABEL: func @lengths(
+//       CHECK:   attn.check_codes %{{.*}} below %c7 {name = "attn.dense: lengths"} : tensor<1x1x2xi32>
+//       CHECK:   attn.check_codes %{{.*}} below %c6 {name = "attn.dense: query_lengths"} : tensor<1x1x2xi32>
+//       CHECK:   attn.dense
+func.func @lengths(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x6x8xf32>, %n: tensor<2xi32>) -> tensor<2x4x5x8xf32> {
+  %0 = attn.dense ins(%q, %k, %k : tensor<2x4x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>)
+      lengths(%n : tensor<2xi32>) query_lengths(%n : tensor<2xi32>) outs(%q : tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %0 : tensor<2x4x5x8xf32>
+}

@@ -23,7 +23,9 @@ class Runtime:
         self.library.fovea_rt_gpu_set_stream.argtypes = [ctypes.c_void_p]
 
     def set_stream(self, stream):
-        self.library.fovea_rt_gpu_set_stream(stream)
+        """`stream` as PyTorch says it: 0 is the legacy default stream, which the
+        runtime knows as 1."""
+        self.library.fovea_rt_gpu_set_stream(stream or 1)
 
 
 class Kernel:

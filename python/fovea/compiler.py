@@ -110,16 +110,17 @@ def gpu_stream(stream: int) -> Iterator[None]:
     """Kernels that this thread calls meanwhile run on the CUDA stream `stream`.
 
     A stream is its address as an integer, as `torch.cuda.Stream.cuda_stream` and
-    `cupy.cuda.Stream.ptr` give it.  A call with arrays on the GPU only queues its
+    `cupy.cuda.Stream.ptr` give it; 0, and 1 too, is the legacy default stream.  A call with arrays on the GPU only queues its
     work and returns; whoever reads the results does so on this stream or waits
     for it.  Without a stream, calls return when the work is done.
     """
-    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 0:
         raise ValueError(
-            f"stream: found {stream!r}, needed the address of a CUDA stream, 1 for the default one"
+            f"stream: found {stream!r}, needed the address of a CUDA stream, 0 for the default one"
         )
     before = _fovea.stream()
-    _fovea.set_stream(stream)
+    # The runtime takes 0 for a stream of its own.
+    _fovea.set_stream(stream or 1)
     try:
         yield
     finally:

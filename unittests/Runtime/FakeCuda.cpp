@@ -246,8 +246,9 @@ EXPORT int cuMemAllocAsync(char **pointer, size_t bytes, void *) {
   ENTER("cuMemAllocAsync", true);
   return allocate(fake, pointer, bytes);
 }
-EXPORT int cuMemFreeAsync(char *pointer, void *) {
+EXPORT int cuMemFreeAsync(char *pointer, void *stream) {
   ENTER("cuMemFreeAsync", true);
+  fake.lastFreeStream = stream;
   return release(fake, pointer);
 }
 EXPORT int cuDeviceGetDefaultMemPool(void **pool, int) {
@@ -338,8 +339,9 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *,
 // Streams and events
 //===----------------------------------------------------------------------===//
 
-EXPORT int cuStreamCreate(void **stream, unsigned) {
+EXPORT int cuStreamCreate(void **stream, unsigned flags) {
   ENTER("cuStreamCreate", true);
+  fake.streamFlags = flags;
   *stream = malloc(1);
   fake.streams.insert(*stream);
   return 0;

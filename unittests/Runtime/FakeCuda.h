@@ -48,6 +48,9 @@ struct FakeCuda {
   int maxDynamicShared = 0;
   unsigned clusterSize = 1;
   void *lastStream = nullptr;
+  /// Of the last block that was freed in a stream's order.
+  void *lastFreeStream = nullptr;
+  unsigned streamFlags = 0;
 
   size_t count(const std::string &name) const {
     size_t found = 0;

@@ -21,7 +21,15 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 static FakeCufft fake;
-static std::map<int, std::pair<int, int>> plans;
+
+namespace {
+struct Plan {
+  int length, batch;
+  void *stream;
+};
+} // namespace
+
+static std::map<int, Plan> plans;
 
 EXPORT FakeCufft *fakeCufft() { return &fake; }
 
@@ -33,7 +41,7 @@ EXPORT int cufftPlanMany(int *plan, int rank, int *lengths, int *, int stride,
     return 4;
   *plan = ++fake.numPlans;
   ++fake.numAlive;
-  plans[*plan] = {lengths[0], batch};
+  plans[*plan] = {lengths[0], batch, nullptr};
   return 0;
 }
 
@@ -43,8 +51,11 @@ EXPORT int cufftDestroy(int plan) {
 }
 
 EXPORT int cufftSetStream(int plan, void *stream) {
-  fake.lastStream = stream;
-  return plans.count(plan) ? 0 : 1;
+  auto it = plans.find(plan);
+  if (it == plans.end())
+    return 1;
+  it->second.stream = stream;
+  return 0;
 }
 
 EXPORT int cufftExecC2C(int plan, std::complex<float> *input,
@@ -52,7 +63,8 @@ EXPORT int cufftExecC2C(int plan, std::complex<float> *input,
   ++fake.numRuns;
   if (fake.runResult)
     return fake.runResult;
-  auto [length, batch] = plans.at(plan);
+  auto [length, batch, stream] = plans.at(plan);
+  fake.lastStream = stream;
   for (int line = 0; line < batch; ++line) {
     std::vector<std::complex<double>> sums(length);
     for (int k = 0; k < length; ++k)

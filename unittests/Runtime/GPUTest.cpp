@@ -303,6 +303,52 @@ TEST_F(GPUTest, GivesResultsToTheCaller) {
   EXPECT_EQ(fovea_rt_gpu_release(kKind, result), FOVEA_RT_OK);
 }
 
+/// A result in device memory, on the thread's stream.
+static void *makeResult() {
+  static void *result;
+  EXPECT_EQ(invoke([] {
+              fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);
+              result = fovea_rt_gpu_alloc(queue, 64);
+              fovea_rt_gpu_end(queue);
+            }),
+            FOVEA_RT_OK);
+  return result;
+}
+
+/// Whoever has read a result may free it while that work is still waiting.
+TEST_F(GPUTest, FreesResultsAfterTheWorkThatReadsThem) {
+  void *stream;
+  ASSERT_EQ(fovea_rt_gpu_stream_create(kKind, &stream), FOVEA_RT_OK);
+  fovea_rt_gpu_set_stream(stream);
+  void *first = makeResult(), *second = makeResult();
+  fovea_rt_gpu_set_stream(nullptr);
+  fake->calls.clear();
+  EXPECT_EQ(fovea_rt_gpu_release(kKind, first), FOVEA_RT_OK);
+  EXPECT_EQ(fake->lastFreeStream, stream);
+  EXPECT_EQ(fake->count("cuCtxSynchronize"), 0u);
+
+  // A stream that is gone orders nothing.
+  EXPECT_EQ(fovea_rt_gpu_stream_destroy(kKind, stream), FOVEA_RT_OK);
+  EXPECT_EQ(fovea_rt_gpu_release(kKind, second), FOVEA_RT_OK);
+  EXPECT_EQ(fake->lastFreeStream, nullptr);
+  EXPECT_EQ(fake->count("cuCtxSynchronize"), 1u);
+
+  // Nor does one that nobody else knows.
+  void *third = makeResult();
+  EXPECT_EQ(fovea_rt_gpu_release(kKind, third), FOVEA_RT_OK);
+  EXPECT_EQ(fake->count("cuCtxSynchronize"), 2u);
+  EXPECT_TRUE(fake->blocks.empty());
+}
+
+/// CU_STREAM_NON_BLOCKING would not wait for what callers without a stream did.
+TEST_F(GPUTest, OwnStreamsFollowTheLegacyStream) {
+  void *stream;
+  fake->streamFlags = 99;
+  ASSERT_EQ(fovea_rt_gpu_stream_create(kKind, &stream), FOVEA_RT_OK);
+  EXPECT_EQ(fake->streamFlags, 0u);
+  EXPECT_EQ(fovea_rt_gpu_stream_destroy(kKind, stream), FOVEA_RT_OK);
+}
+
 TEST_F(GPUTest, FreesResultsOfFailedInvocations) {
   EXPECT_EQ(invoke([] {
               fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);

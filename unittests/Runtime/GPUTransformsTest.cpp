@@ -101,6 +101,16 @@ TEST_F(GPUTransforms, RunsOnTheQueue) {
     EXPECT_NEAR(data[i], 4 * expected[i], 1e-4) << i;
   EXPECT_EQ(fake.numPlans, 1);
   EXPECT_NE(fake.lastStream, nullptr);
+  // Work of two streams may run at once: no plan is of both.
+  int plansBefore = fake.numPlans;
+  for (int round = 0; round < 2; ++round)
+    for (intptr_t stream : {0x10, 0x20}) {
+      fovea_rt_gpu_set_stream(reinterpret_cast<void *>(stream));
+      EXPECT_EQ(transform(data, 2), FOVEA_RT_OK);
+      EXPECT_EQ(fake.lastStream, reinterpret_cast<void *>(stream));
+    }
+  fovea_rt_gpu_set_stream(nullptr);
+  EXPECT_EQ(fake.numPlans, plansBefore + 2);
   // Old plans go.
   std::vector<float> lines(8 * 41);
   for (int64_t count = 1; count <= 40; ++count)

@@ -244,16 +244,24 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_get_properties(
 /* The device that queues of the calling thread use from now on; 0 at first. */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_set_device(int32_t device);
 
+/* CUDA's legacy default stream, CU_STREAM_LEGACY. */
+#define FOVEA_RT_GPU_LEGACY_STREAM ((void *)1)
+
 /*
  * The stream, a CUstream of that device, that queues of the calling thread use
- * from now on; null for streams of the runtime.
+ * from now on; null for streams of the runtime. These begin after all work that
+ * the legacy default stream was given before, and are waited for; work on
+ * streams of the caller that do not wait for that one must be done.
  */
 FOVEA_RT_EXPORT void fovea_rt_gpu_set_stream(void *stream);
 
 /*
  * Memory of the calling thread's device. A copy or a fill is done when the
  * function returns. fovea_rt_gpu_release also takes results of an invocation,
- * as fovea_rt_free does; null is ignored.
+ * as fovea_rt_free does; null is ignored. A result made on a stream of the
+ * caller is freed after what that stream was given before, so that work of
+ * other streams with it must be done; all other memory after all work of the
+ * device. A stream not made here must outlive the results made on it.
  */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_acquire(int32_t kind,
                                                      int64_t bytes,

@@ -48,7 +48,8 @@ enum PointerAttribute { MemoryType = 2, IsManaged = 8, DeviceOrdinal = 9 };
 enum { MemoryTypeDevice = 2 };
 enum { FunctionMaxDynamicShared = 8 };
 enum { PoolReleaseThreshold = 4 };
-enum { StreamNonBlocking = 1 };
+/// Streams in order with the legacy one, where callers without a stream work.
+enum { StreamDefault = 0 };
 enum JitOption {
   InfoLog = 3,
   InfoLogBytes = 4,

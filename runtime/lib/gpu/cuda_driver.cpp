@@ -472,7 +472,7 @@ static fovea_rt_status transform(void *device, void *data, int64_t length,
 static fovea_rt_status createStream(void *device, void **stream, char *text) {
   FOVEA_CUDA_ENTER(device);
   Stream created;
-  FOVEA_CUDA_TRY(api.streamCreate(&created, StreamNonBlocking),
+  FOVEA_CUDA_TRY(api.streamCreate(&created, StreamDefault),
                  "cannot create a stream on device %d", self.number);
   *stream = created;
   return FOVEA_RT_OK;

@@ -89,9 +89,10 @@ static fovea_rt_status report(const char *what, int64_t length, int64_t count,
 }
 
 fovea_rt_status Transforms::getPlan(const FFTApi &api, int64_t length,
-                                    int64_t count, int *handle, char *text) {
+                                    int64_t count, Stream stream, int *handle,
+                                    char *text) {
   for (const Plan &plan : plans)
-    if (plan.length == length && plan.count == count) {
+    if (plan.length == length && plan.count == count && plan.stream == stream) {
       *handle = plan.handle;
       return FOVEA_RT_OK;
     }
@@ -100,12 +101,17 @@ fovea_rt_status Transforms::getPlan(const FFTApi &api, int64_t length,
           api.planMany(handle, 1, &extent, nullptr, 1, extent, nullptr, 1,
                        extent, kComplexToComplex, static_cast<int>(count)))
     return report("plan", length, count, result, text);
+  if (int result = api.setStream(*handle, stream)) {
+    api.destroy(*handle);
+    return report("plan", length, count, result, text);
+  }
   Plan &plan = plans[next];
   next = (next + 1) % (sizeof(plans) / sizeof(*plans));
   if (plan.count)
     api.destroy(plan.handle);
   plan.length = length;
   plan.count = count;
+  plan.stream = stream;
   plan.handle = *handle;
   return FOVEA_RT_OK;
 }
@@ -118,19 +124,16 @@ fovea_rt_status Transforms::run(void *data, int64_t length, int64_t count,
   int64_t most = kMaxNumbers / length;
   if (most == 0)
     return report("plan", length, count, /*CUFFT_INVALID_SIZE*/ 8, text);
-  // A plan belongs to one stream at a time.
   std::lock_guard<std::mutex> guard(lock);
   for (int64_t first = 0; first < count; first += most) {
     int64_t part = count - first < most ? count - first : most;
     int handle;
-    if (fovea_rt_status status = getPlan(*api, length, part, &handle, text))
+    if (fovea_rt_status status =
+            getPlan(*api, length, part, stream, &handle, text))
       return status;
-    int result = api->setStream(handle, stream);
     void *lines = static_cast<float *>(data) + 2 * first * length;
-    if (!result)
-      result =
-          api->executeC2C(handle, lines, lines, inverse ? kInverse : kForward);
-    if (result)
+    if (int result = api->executeC2C(handle, lines, lines,
+                                     inverse ? kInverse : kForward))
       return report("run", length, part, result, text);
   }
   return FOVEA_RT_OK;

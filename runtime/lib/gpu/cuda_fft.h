@@ -30,7 +30,9 @@ struct FFTApi {
 /// `text` without one. A failure is tried again the next time.
 const FFTApi *getFFTApi(char *text);
 
-/// The plans of a device, whose context must be current.
+/// The plans of a device, whose context must be current. A plan has one work
+/// area, which its transforms use while they run: so each stream has plans of
+/// its own.
 class Transforms {
 public:
   /// `count` transforms of `length` complex f32 numbers each, in place.
@@ -40,10 +42,11 @@ public:
 private:
   struct Plan {
     int64_t length = 0, count = 0;
+    Stream stream;
     int handle;
   };
   fovea_rt_status getPlan(const FFTApi &api, int64_t length, int64_t count,
-                          int *handle, char *text);
+                          Stream stream, int *handle, char *text);
 
   std::mutex lock;
   /// The oldest one goes when there are more.

@@ -72,7 +72,7 @@ fovea_rt_status fovea_rt_gpu_release(int32_t kind, void *pointer) {
         FOVEA_RT_GPU_ELSEWHERE)
       if (fovea_rt_status status = getDevice(kind, number, &owner, text))
         return status;
-    return owner->driver->release(owner->handle, pointer, nullptr, text);
+    return releaseAfterAll(*owner, pointer, text);
   });
 }
 
@@ -169,6 +169,7 @@ fovea_rt_status fovea_rt_gpu_stream_create(int32_t kind, void **stream) {
 fovea_rt_status fovea_rt_gpu_stream_destroy(int32_t kind, void *stream) {
   if (!stream)
     return FOVEA_RT_OK;
+  forgetStream(stream);
   return onDevice(kind, [&](GPUDevice &device, char *text) {
     return device.driver->destroy_stream(device.handle, stream, text);
   });

@@ -153,6 +153,32 @@ static void keepResults(GPUBlock *blocks) {
   }
 }
 
+fovea_rt_status fovea::rt::releaseAfterAll(GPUDevice &device, void *pointer,
+                                           char *text) {
+  // Those who read it may do so on streams that the runtime does not know.
+  if (fovea_rt_status status =
+          device.driver->synchronize(device.handle, nullptr, /*all=*/1, text))
+    return status;
+  return device.driver->release(device.handle, pointer, nullptr, text);
+}
+
+/// Frees a result after the work that its caller has given to its stream.
+static void release(const GPUBlock &block) {
+  char ignored[FOVEA_RT_GPU_TEXT];
+  if (block.stream)
+    block.device->driver->release(block.device->handle, block.pointer,
+                                  block.stream, ignored);
+  else
+    releaseAfterAll(*block.device, block.pointer, ignored);
+}
+
+void fovea::rt::forgetStream(void *stream) {
+  std::lock_guard<std::mutex> guard(resultsLock);
+  for (GPUBlock *block = liveResults; block; block = block->next)
+    if (block->stream == stream)
+      block->stream = nullptr;
+}
+
 bool fovea::rt::releaseResult(void *pointer) {
   if (numLiveResults.load(std::memory_order_relaxed) == 0)
     return false;
@@ -168,20 +194,16 @@ bool fovea::rt::releaseResult(void *pointer) {
     *link = found->next;
     --numLiveResults;
   }
-  char ignored[FOVEA_RT_GPU_TEXT];
-  found->device->driver->release(found->device->handle, pointer, nullptr,
-                                 ignored);
+  release(*found);
   delete found;
   return true;
 }
 
 void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
   char ignored[FOVEA_RT_GPU_TEXT];
-  auto dispose = [&](GPUBlock *blocks, void *stream, bool release) {
+  auto dispose = [](GPUBlock *blocks) {
     while (GPUBlock *block = blocks) {
-      if (release)
-        block->device->driver->release(block->device->handle, block->pointer,
-                                       stream, ignored);
+      release(*block);
       blocks = block->next;
       delete block;
     }
@@ -191,13 +213,13 @@ void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
     const fovea_rt_gpu_driver *driver = queue->device->driver;
     // Work that is under way uses memory that goes away now.
     driver->synchronize(queue->device->handle, queue->stream, 0, ignored);
-    dispose(queue->blocks, queue->stream, true);
+    dispose(queue->blocks);
     destroy(queue);
   }
   if (succeeded)
     keepResults(invocation.gpuBlocks);
   else
-    dispose(invocation.gpuBlocks, nullptr, true);
+    dispose(invocation.gpuBlocks);
   invocation.gpuBlocks = nullptr;
 }
 
@@ -211,6 +233,7 @@ void *fovea_rt_gpu_alloc(fovea_rt_gpu_queue *queue, int64_t bytes) {
          "cannot allocate %" PRId64 " bytes of device memory", bytes);
   GPUBlock *block = allocate<GPUBlock>();
   block->device = queue->device;
+  block->stream = queue->ownsStream ? nullptr : queue->stream;
   char text[FOVEA_RT_GPU_TEXT] = "";
   if (fovea_rt_status status = queue->device->driver->allocate(
           queue->device->handle, bytes, queue->stream, &block->pointer, text)) {

@@ -9,7 +9,7 @@
 #ifndef FOVEA_RT_LIB_GPU_QUEUE_H
 #define FOVEA_RT_LIB_GPU_QUEUE_H
 
-struct fovea_rt_gpu_queue;
+#include "fovea_rt/gpu_driver.h"
 
 namespace fovea::rt {
 
@@ -20,6 +20,9 @@ struct Invocation;
 struct GPUBlock {
   GPUDevice *device;
   void *pointer;
+  /// The caller's stream whose work it belongs to; null on one of the runtime,
+  /// which nobody else knows.
+  void *stream;
   GPUBlock *next;
 };
 
@@ -29,6 +32,12 @@ void closeQueues(Invocation &invocation, bool succeeded);
 
 /// Frees a result in device memory; false if `pointer` is none.
 bool releaseResult(void *pointer);
+
+/// Frees device memory that work of any stream may still use.
+fovea_rt_status releaseAfterAll(GPUDevice &device, void *pointer, char *text);
+
+/// A stream of the caller that goes away: its results are freed after all.
+void forgetStream(void *stream);
 
 } // namespace fovea::rt
 

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -127,28 +128,28 @@ static std::string listOperands(size_t first, size_t count) {
   return list;
 }
 
-/// Inline assembly that changes `sums` where they are: results are tied to the
-/// first operands.
-static Values emitTied(GPUKernelBuilder &b, StringRef text, ValueRange sums,
-                       ValueRange operands, StringRef constraints) {
-  std::string ties;
+/// Inline assembly with `count` results. Those that change `sums` are tied to
+/// the first operands; without sums the assembly only writes.
+static Values emitAssembly(GPUKernelBuilder &b, StringRef text, size_t count,
+                           ValueRange sums, ValueRange operands,
+                           StringRef constraints) {
+  SmallVector<std::string> all(count, "=f");
   for (size_t i = 0; i < sums.size(); ++i)
-    ties += i ? ",=f" : "=f";
-  for (size_t i = 0; i < sums.size(); ++i)
-    ties += "," + std::to_string(i);
+    all.push_back(std::to_string(i));
   if (!constraints.empty())
-    ties += "," + constraints.str();
-  Values all(sums);
-  all.append(operands.begin(), operands.end());
-  SmallVector<Type> fields(sums.size(), b.getF32Type());
+    all.push_back(constraints.str());
+  Values values(sums);
+  values.append(operands.begin(), operands.end());
+  SmallVector<Type> fields(count, b.getF32Type());
   Type type = LLVM::LLVMStructType::getLiteral(b.getContext(), fields);
   auto assembly = LLVM::InlineAsmOp::create(
-      b, TypeRange(type), all, text, ties, /*has_side_effects=*/true,
+      b, TypeRange(type), values, text, llvm::join(all, ","),
+      /*has_side_effects=*/true,
       /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
       LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
       /*operand_attrs=*/ArrayAttr());
   Values results;
-  for (size_t i = 0; i < sums.size(); ++i)
+  for (size_t i = 0; i < count; ++i)
     results.push_back(
         LLVM::ExtractValueOp::create(b, assembly.getResult(0), int64_t(i)));
   return results;
@@ -157,8 +158,10 @@ static Values emitTied(GPUKernelBuilder &b, StringRef text, ValueRange sums,
 Values WarpgroupBuilder::multiply(FloatType type, ValueRange sums,
                                   ValueRange left, Value right, bool transpose,
                                   bool adds) {
-  // The operation of the NVVM dialect takes no operand in registers.
-  size_t count = sums.size(), next = 2 * count;
+  // The operation of the NVVM dialect takes no operand in registers. What is
+  // not added to must not be read either: its registers would be set to zero
+  // after the fence.
+  size_t count = sums.size(), next = adds ? 2 * count : count;
   bool inRegisters = left.size() > 1;
   std::string first = listOperands(next, left.size());
   if (inRegisters)
@@ -167,20 +170,19 @@ Values WarpgroupBuilder::multiply(FloatType type, ValueRange sums,
   StringRef name = type.isBF16() ? "bf16" : "f16";
   // Adds or not, both factors as they are, A not transposed, B or not.
   std::string text = llvm::formatv(
-      "{{ .reg .pred p; setp.ne.b32 p, ${0}, 0; "
+      "{{ .reg .pred p; setp.ne.b32 p, {0}, 0; "
       "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}, {4}, ${5}, "
       "p, 1, 1, {6}{7}; }",
-      next + 1, count * 2, name, listOperands(0, count), first, next,
+      adds ? 1 : 0, count * 2, name, listOperands(0, count), first, next,
       inRegisters ? "" : "0, ", transpose ? 1 : 0);
   Values operands(left);
   operands.push_back(right);
-  operands.push_back(b.i32(adds));
-  return emitTied(b, text, sums, operands,
-                  inRegisters ? "r,r,r,r,l,n" : "l,l,n");
+  return emitAssembly(b, text, count, adds ? sums : ValueRange(), operands,
+                      inRegisters ? "r,r,r,r,l" : "l,l");
 }
 
 Values WarpgroupBuilder::waitProducts(int64_t pending, ValueRange sums) {
   std::string text =
       llvm::formatv("wgmma.wait_group.sync.aligned {0};", pending);
-  return emitTied(b, text, sums, {}, "");
+  return emitAssembly(b, text, sums.size(), sums, {}, "");
 }

@@ -15,6 +15,8 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -40,6 +42,21 @@ static void exportDynamicSharedMemory(Module &module) {
     // What swizzled copies of the tensor memory accelerator need.
     global.setAlignment(Align(1024));
   }
+}
+
+/// MLIR cannot say of inline assembly that all threads of a warp must come to
+/// it together, which instructions with `.sync.aligned` need: LLVM might move
+/// it to where only some do.
+static void keepAssemblyConvergent(Module &module) {
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallInst>(&instruction);
+          call && call->isInlineAsm() &&
+          cast<InlineAsm>(call->getCalledOperand())->hasSideEffects()) {
+        call->setConvergent();
+        // Without it, LLVM takes convergence for what none of a function needs.
+        function.setConvergent();
+      }
 }
 
 /// The GPUs that can run `op`, if that is not all of them.
@@ -98,6 +115,7 @@ Expected<GPUCode> fovea::generateGPUCode(mlir::gpu::GPUModuleOp gpuModule,
       return createStringError("cannot translate GPU module '" +
                                gpuModule.getName() + "' to LLVM IR");
     exportDynamicSharedMemory(*module);
+    keepAssemblyConvergent(*module);
     return generateGPUCode(*module, gpu, optLevel).moveInto(code);
   });
   if (error)

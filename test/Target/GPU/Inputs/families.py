@@ -105,6 +105,29 @@ def compile_for(chip, entry, text):
     raise SystemExit(f"@{entry}: {done.stderr.splitlines()[0]}")
 
 
+def find_late_writes(ptx):
+    """Instructions that write an operand of wgmma after the last wgmma.fence: of a warpgroup's
+    registers PTX says that they must be written before it."""
+    written, found = None, []
+    for line in ptx.splitlines():
+        if "wgmma.fence" in line:
+            written = {}
+        elif "wgmma.wait_group" in line or written is None:
+            written = None
+        elif "wgmma.mma_async" in line:
+            sums, rest = re.search(r"\{(.*?)\}, (.*)", line).groups()
+            # What is not added to is only written.
+            adds = "setp.ne.b32 p, 0, 0" not in line
+            read = set(re.findall(r"%r\d+", (sums if adds else "") + rest.split("}")[0] * rest.startswith("{")))
+            found += [f"'{written[register]}' after wgmma.fence" for register in sorted(read & written.keys())]
+            # Registers of products in flight.
+            for register in re.findall(r"%r\d+", sums):
+                written.pop(register, None)
+        elif match := re.match(r"\s*[a-z][\w.:]* *\t*(%r\d+),", line):
+            written[match[1]] = line.strip()
+    return found[:1]
+
+
 def read_page(header):
     page = page_path.read_text()
     start = page.index(header)
@@ -155,6 +178,7 @@ for name, entry, text in examples():
             continue
         counts = " / ".join(str(len(re.findall(pattern, ptx))) for pattern in COUNTED)
         wrong = [word for word in (".extern .func", "__nv_", ".local") if word in ptx]
+        wrong += find_late_writes(ptx)
         if ".f64" in ptx and name.split(",")[0] not in USES_F64:
             wrong.append(".f64")
         failures += [f"{name} on {chip}: its PTX has {word}" for word in wrong]

@@ -147,9 +147,10 @@ static llvm::Error checkShapes(const Kernel::Impl &impl,
                                const ArgumentShapes &shapes) {
   const Signature &signature = impl.signature;
   if (shapes.size() != signature.arguments.size())
-    return llvm::createStringError("@" + impl.name + " expects " +
-                                   Twine(signature.arguments.size()) +
-                                   " shapes, but got " + Twine(shapes.size()));
+    return llvm::createStringError(
+        std::make_error_code(std::errc::invalid_argument),
+        "@" + impl.name + " expects " + Twine(signature.arguments.size()) +
+            " shapes, but got " + Twine(shapes.size()));
   SmallVector<TensorRef> inputs(shapes.size());
   for (auto [index, shape] : llvm::enumerate(shapes)) {
     const ValueSpec &spec = signature.arguments[index];
@@ -161,15 +162,16 @@ static llvm::Error checkShapes(const Kernel::Impl &impl,
         });
     if (!fits)
       return llvm::createStringError(
+          std::make_error_code(std::errc::invalid_argument),
           impl.describeArgument(index) + ": expected a shape of type " +
-          spec.getTypeString() + ", but got " +
-          (shape.empty()
-               ? "none"
-               : llvm::join(llvm::map_range(shape,
-                                            [](int64_t extent) {
-                                              return std::to_string(extent);
-                                            }),
-                            "x")));
+              spec.getTypeString() + ", but got " +
+              (shape.empty()
+                   ? "none"
+                   : llvm::join(llvm::map_range(shape,
+                                                [](int64_t extent) {
+                                                  return std::to_string(extent);
+                                                }),
+                                "x")));
     inputs[index].shape = shape;
   }
   for (const fovea::detail::ShapeConstraint &constraint : impl.constraints)

@@ -8,6 +8,8 @@
 
 #include "fovea/ExecutionEngine/Kernel.h"
 #include "KernelImpl.h"
+#include "fovea/ExecutionEngine/InvocationScope.h"
+#include "fovea/ExecutionEngine/KernelOrigin.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -399,6 +401,7 @@ Error Kernel::invoke(ArrayRef<TensorRef> inputs,
                      SmallVectorImpl<OwnedTensor> &results) const {
   if (Error error = checkInputs(inputs))
     return error;
+  InvocationScope::add(*this, inputs);
 
   // All descriptors in one block: pointer, pointer, offset, sizes, strides.
   size_t words = 0;
@@ -427,6 +430,35 @@ Error Kernel::invoke(ArrayRef<TensorRef> inputs,
   return takeResults(*impl, inputs, reinterpret_cast<const char *>(raw.data()),
                      results);
 }
+
+KernelOrigin fovea::getOrigin(const Kernel &kernel) {
+  return {kernel.getImpl().text, kernel.getImpl().options};
+}
+
+//===----------------------------------------------------------------------===//
+// Scopes
+//===----------------------------------------------------------------------===//
+
+static thread_local InvocationScope *currentScope = nullptr;
+
+InvocationScope::InvocationScope() : outer(currentScope) {
+  currentScope = this;
+}
+
+InvocationScope::~InvocationScope() { currentScope = outer; }
+
+void InvocationScope::add(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
+  if (!currentScope)
+    return;
+  Invocation &invocation = currentScope->invocations.emplace_back();
+  invocation.kernel = kernel;
+  for (const TensorRef &input : inputs)
+    invocation.shapes.emplace_back(input.shape);
+}
+
+//===----------------------------------------------------------------------===//
+// Facts
+//===----------------------------------------------------------------------===//
 
 StringRef Kernel::getName() const { return impl->name; }
 const Signature &Kernel::getSignature() const { return impl->signature; }

@@ -16,8 +16,9 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _conv, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
+from . import _conv, _explain, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
 from ._conv import *
+from ._explain import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
 from ._quantize import *
@@ -33,6 +34,7 @@ __version__ = VERSION
 __all__ = (
     ["FoveaError", "Kernel"]
     + _conv.__all__
+    + _explain.__all__
     + _low_rank.__all__
     + _quantize.__all__
     + _rope.__all__

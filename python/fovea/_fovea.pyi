@@ -68,6 +68,12 @@ def set_abstract_array(type: type) -> None:
 def xla_handlers() -> dict[str, Any]:
     """What computes calls of XLA, by the name of its platform, in capsules."""
 
+def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]]]]:
+    """The kernels that a call runs, with the shapes of the arguments of their first runs."""
+
+def explain(kernel: Kernel, shapes: list[list[int]]) -> tuple[str, str, str]:
+    """A kernel explained as text, as a page and as JSON."""
+
 def run_tool(name: str, arguments: list[str]) -> int:
     """Runs one of the command-line tools in this process, and returns its status."""
 

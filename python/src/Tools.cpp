@@ -12,6 +12,10 @@
 
 #include "Functions.h"
 #include "Running.h"
+#include "fovea/ExecutionEngine/InvocationScope.h"
+#include "fovea/ExecutionEngine/KernelOrigin.h"
+#include "fovea/Tools/Explain/Explain.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/Twine.h"
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -50,6 +54,50 @@ static int runTool(std::string name, std::vector<std::string> arguments) {
   raiseValueError("name: found '" + name + "', needed one of " + names);
 }
 
+//===----------------------------------------------------------------------===//
+// fovea-explain, for kernels
+//===----------------------------------------------------------------------===//
+
+/// The kernels that a call runs, and the shapes of the arguments of their first
+/// runs.
+static nb::list recordKernels(nb::callable call) {
+  InvocationScope scope;
+  call();
+  nb::list found;
+  SmallPtrSet<const Kernel::Impl *, 4> seen;
+  for (const InvocationScope::Invocation &invocation : scope.getInvocations()) {
+    if (!seen.insert(&invocation.kernel.getImpl()).second)
+      continue;
+    nb::list shapes;
+    for (const SmallVector<int64_t> &shape : invocation.shapes)
+      shapes.append(std::vector<int64_t>(shape.begin(), shape.end()));
+    found.append(nb::make_tuple(invocation.kernel, shapes));
+  }
+  return found;
+}
+
+/// Its text, page and JSON.
+static std::vector<std::string>
+explainKernel(const Kernel &kernel,
+              const std::vector<std::vector<int64_t>> &given) {
+  ExplainOptions options;
+  KernelOrigin origin = getOrigin(kernel);
+  options.compile = origin.options;
+  options.getShapes = [&](const Signature &, auto) {
+    ArgumentShapes shapes;
+    for (const std::vector<int64_t> &shape : given)
+      shapes.emplace_back(shape.begin(), shape.end());
+    return Expected<ArgumentShapes>(std::move(shapes));
+  };
+  return runKernels({}, [&] {
+    return explain(
+        origin.text, options,
+        {ExplanationKind::Text, ExplanationKind::HTML, ExplanationKind::JSON});
+  });
+}
+
 void python::defineTools(nb::module_ &m) {
+  m.def("record_kernels", &recordKernels, nb::arg("call"));
+  m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"));
   m.def("run_tool", &runTool, nb::arg("name"), nb::arg("arguments"));
 }

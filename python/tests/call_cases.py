@@ -207,7 +207,7 @@ class Cases:
 
 # Functions that compute nothing from arrays.
 OTHERS = {
-    "clear_cache", "compile", "gpu_stream", "hierarchical_weights", "key_weights_from_conv1d", "num_threads",
+    "clear_cache", "compile", "explain", "gpu_stream", "hierarchical_weights", "key_weights_from_conv1d", "num_threads",
     "rope_frequencies", "set_num_threads", "set_shapes", "shapes",
 }  # fmt: skip
 FUNCTIONS = sorted(name for name in fovea.__all__ if inspect.isfunction(getattr(fovea, name)) and name not in OTHERS)

@@ -71,7 +71,7 @@ def functions():
     found = {}
     for name in fovea.__all__:
         function = getattr(fovea, name)
-        if inspect.isfunction(function) and function.__module__ not in ("fovea.compiler", "fovea._weights"):
+        if inspect.isfunction(function) and function.__module__ not in ("fovea.compiler", "fovea._explain", "fovea._weights"):
             found[name] = inspect.signature(function)
     return found
 

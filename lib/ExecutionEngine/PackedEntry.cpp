@@ -222,7 +222,8 @@ Function *fovea::detail::addFileEntry(Function *packed, StringRef name,
   packed->addFnAttr(Attribute::NoInline);
   IRBuilder<> builder(BasicBlock::Create(entry->getContext(), "entry", entry));
   CheckEmitter checks(builder, entry->getArg(0));
-  checks.checkCPU(machine.getTargetCPU(), getNeededFeatures(machine));
+  checks.checkCPU(machine.getTargetCPU(),
+                  getNeededFeatures(machine, *packed->getParent()));
   size_t index = 0;
   if (!impl.signature.results.empty())
     checks.checkAddress("results of @" + impl.name, index++, alignof(int64_t));

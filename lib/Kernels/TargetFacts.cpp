@@ -78,6 +78,7 @@ static void visitCPU(FactsTy &facts, VisitorTy &visit) {
   visit("separate_adds", facts.separateAdds);
   visit("split_vectors", facts.splitVectors);
   visit("bf16_pairs", facts.bf16Pairs);
+  visit("amx", facts.amx);
 }
 
 template <typename FactsTy, typename VisitorTy>

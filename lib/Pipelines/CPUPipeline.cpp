@@ -27,6 +27,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   target.separateAdds = cpu.hasSeparateAdds;
   target.splitVectors = cpu.splitsVectors;
   target.bf16Pairs = cpu.hasFastBF16Dot;
+  target.amx = cpu.hasAMX;
   pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
   if (raise)

@@ -20,6 +20,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -128,6 +132,17 @@ static constexpr Feature features[] = {
     {"64bit", 0x80000001, 0, edx, 29},
 };
 
+/// Whether this process may use AMX, whose registers every thread has 8 KB of.
+/// Linux wants to be asked, once for all threads.
+static bool mayUseAMX() {
+#if defined(__linux__)
+  constexpr long requestPermission = 0x1023, tileData = 18;
+  return syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+#else
+  return true;
+#endif
+}
+
 /// Whether the system keeps the registers that a feature works on.
 static bool hasRegisters(Text name) {
   uint64_t needed = 0;
@@ -146,7 +161,7 @@ static bool hasRegisters(Text name) {
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & osxsave))
     return false;
   asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-  return (a & needed) == needed;
+  return (a & needed) == needed && (!name.startsWith("amx") || mayUseAMX());
 }
 
 /// The version of AVX10; 0 without it.

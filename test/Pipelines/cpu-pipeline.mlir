@@ -6,7 +6,7 @@
 
 // The order in which a pattern becomes code; a change of it has to be made here.
 
-// PASSES: attn-set-target{bf16-pairs=false gpu=false num-registers=16 separate-adds=false shared-bytes=166912 split-vectors=false vector-bits=256
+// PASSES: attn-set-target{amx=false bf16-pairs=false gpu=false num-registers=16 separate-adds=false shared-bytes=166912 split-vectors=false vector-bits=256
 // PASSES: attn-expand-conv
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes
@@ -14,7 +14,7 @@
 // PASSES: convert-elementwise-to-linalg
 // PASSES: attn-fuse-elementwise
 // PASSES: empty-tensor-to-alloc-tensor
-// ZEN: attn-set-target{bf16-pairs=true gpu=false num-registers=32 separate-adds=true shared-bytes=166912 split-vectors=true vector-bits=512
+// ZEN: attn-set-target{amx=false bf16-pairs=true gpu=false num-registers=32 separate-adds=true shared-bytes=166912 split-vectors=true vector-bits=512
 
 // PASSES: attn-select-tiles
 // PASSES: attn-tile-stream

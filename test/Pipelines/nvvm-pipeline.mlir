@@ -8,7 +8,7 @@
 // The order in which a pattern becomes kernels; a change of it has to be made
 // here.
 
-// PASSES: attn-set-target{bf16-pairs=false gpu=true {{.*}}shared-bytes=232448 {{.*}}warpgroups=false}
+// PASSES: attn-set-target{amx=false bf16-pairs=false gpu=true {{.*}}shared-bytes=232448 {{.*}}warpgroups=false}
 // PASSES: attn-expand-tree-select
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes

@@ -28,6 +28,8 @@ struct CPUFacts {
   bool splitVectors = false;
   /// Whether the dot product of bf16 pairs is faster than converting to f32.
   bool bf16Pairs = false;
+  /// Whether there are AMX's tiles of bf16, and AVX-512's conversions to it.
+  bool amx = false;
 
   RegisterFile getRegisters() const { return {vectorBits, numRegisters}; }
 

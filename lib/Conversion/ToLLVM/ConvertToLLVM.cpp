@@ -29,6 +29,8 @@
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/AMX/Transforms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -253,6 +255,7 @@ struct ConvertToLLVMPass
         AccessConversion<memref::PrefetchOp>>(converter, layout);
     populateVectorToLLVMConversionPatterns(converter, patterns);
     populateX86VectorLegalizeForLLVMExportPatterns(converter, patterns);
+    populateAMXLegalizeForLLVMExportPatterns(converter, patterns);
     populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns,
                                                    &symbols);
     populateFuncToLLVMConversionPatterns(converter, patterns, &symbols);
@@ -266,6 +269,7 @@ struct ConvertToLLVMPass
     LLVMConversionTarget target(*context);
     target.addLegalOp<UnrealizedConversionCastOp>();
     configureX86VectorLegalizeForExportTarget(target);
+    configureAMXLegalizeForExportTarget(target);
     if (failed(applyPartialConversion(module, target, std::move(patterns))))
       signalPassFailure();
   }

@@ -48,6 +48,8 @@ llvm::Expected<CPUInfo> fovea::getCPUInfo(llvm::StringRef cpuAndTuning) {
                                      "' has no dot product of bf16 pairs");
     if (!tuning.empty())
       info.hasFastBF16Dot = tuning.starts_with("+");
+    info.hasAMX = tuning.empty() && info.vectorBits == 512 && hasBF16Dot &&
+                  subtarget->checkFeatures("+amx-tile,+amx-bf16");
   }
   return info;
 }

@@ -7,15 +7,33 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Target/CPU/HostTarget.h"
+#include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace llvm;
+
+/// Whether this process may use a feature that the machine has: Linux refuses
+/// AMX to some. The runtime, which asks where code of a file runs, does so
+/// here.
+static bool mayUse(StringRef feature) {
+  if (!feature.starts_with("amx"))
+    return true;
+  std::string features = "amx-tile," + feature.str();
+  int32_t state = 0;
+  auto check = [](void **args) {
+    fovea_rt_check_cpu(static_cast<int32_t *>(args[0]), "native",
+                       static_cast<const char *>(args[1]));
+  };
+  void *args[] = {&state, features.data()};
+  return fovea_rt_invoke(check, args) == FOVEA_RT_OK;
+}
 
 namespace {
 /// What is known about the machine, found out once.
@@ -31,10 +49,11 @@ struct Host {
     target = TargetRegistry::lookupTarget(triple, error);
     cpu = sys::getHostCPUName().str();
     for (const auto &feature : sys::getHostCPUFeatures()) {
-      featureMap[feature.getKey()] = feature.getValue();
+      bool isThere = feature.getValue() && mayUse(feature.getKey());
+      featureMap[feature.getKey()] = isThere;
       if (!features.empty())
         features += ',';
-      features += feature.getValue() ? '+' : '-';
+      features += isThere ? '+' : '-';
       features += feature.getKey();
     }
   }
@@ -72,12 +91,20 @@ static bool isNeeded(const Triple &triple, StringRef feature) {
                       feature);
 }
 
-std::string fovea::detail::getNeededFeatures(const TargetMachine &machine) {
+std::string fovea::detail::getNeededFeatures(const TargetMachine &machine,
+                                             const Module &module) {
+  // LLVM leaves AMX alone where nobody asks for it.
+  bool usesAMX = any_of(module, [](const Function &function) {
+    return function.getName().starts_with("llvm.x86.tile");
+  });
   SmallVector<StringRef> names;
   for (const SubtargetFeatureKV &feature :
-       machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())
-    if (isNeeded(machine.getTargetTriple(), feature.Key))
-      names.push_back(feature.Key);
+       machine.getMCSubtargetInfo()->getEnabledProcessorFeatures()) {
+    StringRef name = feature.Key;
+    if (isNeeded(machine.getTargetTriple(), name) &&
+        (usesAMX || !name.starts_with("amx")))
+      names.push_back(name);
+  }
   return llvm::join(names, ",");
 }
 

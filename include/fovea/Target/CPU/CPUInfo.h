@@ -25,6 +25,9 @@ struct CPUInfo {
   /// converting to f32. Zen 4 runs it at the rate of an f32 product, for twice
   /// the work; Sapphire Rapids at a quarter (measured: 86 against 175 GFLOP/s).
   bool hasFastBF16Dot = false;
+  /// Whether bf16 is multiplied by AMX, whose tiles do sixteen times the work
+  /// of f32 products: it has them, and this process may use them if it is to.
+  bool hasAMX = false;
   /// Whether additions have ports of their own beside those of multiply-adds,
   /// as on all Zen.
   bool hasSeparateAdds = false;
@@ -36,7 +39,8 @@ struct CPUInfo {
 /// Describes `cpu`: the name of a CPU that LLVM knows, such as `x86-64`,
 /// `haswell` or `znver4`, or `native` for the one this runs on. A name may be
 /// followed by `,+fast-bf16-dot` or `,-fast-bf16-dot`, which decides whether
-/// bf16 is multiplied by `vdpbf16ps`. Anything else is an error.
+/// bf16 is multiplied by `vdpbf16ps` or as f32, not by AMX. Anything else is an
+/// error.
 llvm::Expected<CPUInfo> getCPUInfo(llvm::StringRef cpu);
 
 } // namespace fovea

@@ -29,9 +29,10 @@ createHostTargetMachine(llvm::StringRef cpu);
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createFileTargetMachine(llvm::StringRef cpu);
 
-/// What generated code may need of the machine that runs it, as LLVM names it,
-/// separated by commas.
-std::string getNeededFeatures(const llvm::TargetMachine &machine);
+/// What code generated from `module` may need of the machine that runs it, as
+/// LLVM names it, separated by commas.
+std::string getNeededFeatures(const llvm::TargetMachine &machine,
+                              const llvm::Module &module);
 
 /// The CPU that every machine of this kind can stand in for.
 llvm::StringRef getBaselineCPU(const llvm::Triple &triple);

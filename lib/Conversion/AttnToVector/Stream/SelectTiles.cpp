@@ -11,6 +11,7 @@
 #include "fovea/Kernels/TargetFacts.h"
 #include "fovea/Kernels/VectorOperands.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
@@ -42,13 +43,15 @@ static constexpr int64_t kMaxKeys = 8;
 /// and takes seconds to compile long before.
 static constexpr int64_t kMaxWidth = 1 << 20;
 
-static bool hasRowGaps(StreamOp op) {
-  return llvm::any_of(op.getSourceList(), [](const StreamOp::Source &source) {
-    return hasRowGaps(source.keys) || hasRowGaps(source.values);
+/// Whether keys and values are copied, for AMX or because rows have gaps.
+static bool copiesRows(StreamOp op, const CPUFacts &cpu) {
+  bool usesAMX = cpu.amx && getElementTypeOrSelf(op.getQuery()).isBF16();
+  return llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
+    return usesAMX || hasRowGaps(source.keys) || hasRowGaps(source.values);
   });
 }
 /// Tasks of gradients wait for each other, so they stay short.
-static bool hasRowGaps(StreamBackwardOp) { return false; }
+static bool copiesRows(StreamBackwardOp, const CPUFacts &) { return false; }
 
 /// The cost model. A register tile of `keys` x `vectors` accumulators loads
 /// `keys + vectors` operands for `keys * vectors` products, so it is square and
@@ -79,10 +82,10 @@ static TilesAttr chooseTiles(OpTy op, const CPUFacts &cpu, int64_t maxKeyTile) {
       run = std::clamp(rows / kMinTasks, kMinRun, kMaxRun);
     task = block * llvm::divideCeil(run, block);
   }
-  // Keys and values with gaps are copied for all queries of a task: at most so
-  // many, --attn-tile-stream takes fewer of short sequences.
+  // Copies of keys and values are for all queries of a task: at most so many,
+  // --attn-tile-stream takes fewer of short sequences.
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kMinCopyingRun;
-  if (!block && !isShort && hasRowGaps(op))
+  if (!block && !isShort && copiesRows(op, cpu))
     task = kMaxCopyingRun;
   int64_t keyTile = maxKeyTile / keys * keys;
   return TilesAttr::get(op.getContext(), task, keyTile, lanes, vectors, keys,

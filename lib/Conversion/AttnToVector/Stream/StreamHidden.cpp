@@ -82,7 +82,7 @@ void StreamKernel::markHidden(const Segment &segment) {
   // Where biases are added in squares they are not packed.
   if (addsBiasInSquares(segment))
     packBias(segment);
-  if (arithmeticOf(segment) == Arithmetic::Pairs)
+  if (isOfPairs(arithmeticOf(segment)))
     return markHiddenPairs(segment);
   b.loop(segment.skip, segment.count, 1, [&](Value entry) {
     for (int64_t v = 0; v < vectors; ++v) {

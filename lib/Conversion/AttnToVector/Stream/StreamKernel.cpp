@@ -30,13 +30,18 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   // Pairs round the weights of the values to bf16, as if the output were.
-  allowsPairs = options.bf16Pairs && isSoftmax && op.getCodes().empty() &&
+  allowsPairs = isSoftmax && op.getCodes().empty() &&
                 query.getElementType().isBF16() &&
                 getElementTypeOrSelf(op.getOutput()).isBF16() && lanes == 16 &&
-                width % 2 == 0;
+                (options.amx || (options.bf16Pairs && width % 2 == 0));
   biasAhead = 2 * lanes;
   collectKeyTables();
-  usesPairs = isAny(Arithmetic::Pairs);
+  usesAMX = allowsPairs && options.amx;
+  usesPairs =
+      llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
+        return hasPairs(source);
+      });
+  usesAMX = usesAMX && usesPairs;
 }
 
 /// Whether rows are copied when a block of queries first reads them, for the
@@ -50,7 +55,13 @@ bool StreamKernel::packsRows() {
     return false;
   return list.front().attr.getRanges().size() == 1 &&
          ranges.getKind(0, 0) == RangeKind::Long &&
-         (hasRowGaps(list.front().keys) || hasRowGaps(list.front().values));
+         (hasRowGaps(list.front().keys) || hasRowGaps(list.front().values) ||
+          (usesAMX && hasPairs(list.front())));
+}
+
+bool StreamKernel::hasPairs(const StreamOp::Source &source) {
+  return allowsPairs && getElementTypeOrSelf(source.keys).isBF16() &&
+         getElementTypeOrSelf(source.values).isBF16();
 }
 
 StreamKernel::Arithmetic
@@ -62,12 +73,12 @@ StreamKernel::getArithmetic(const StreamOp::Source &source) {
     keys = b.getStateType();
   if (padsRows && width % lanes != 0)
     return Arithmetic::Converted;
-  if (packsRows() && !(allowsPairs && keys.isBF16() && values.isBF16()))
+  if (hasPairs(source))
+    return usesAMX ? Arithmetic::AMX : Arithmetic::Pairs;
+  if (packsRows())
     return Arithmetic::Packed;
   if (keys == b.getStateType() && values == b.getStateType())
     return Arithmetic::InPlace;
-  if (allowsPairs && keys.isBF16() && values.isBF16())
-    return Arithmetic::Pairs;
   return Arithmetic::Converted;
 }
 
@@ -91,9 +102,8 @@ void StreamKernel::allocateScratch() {
   if (ranges.hasLongRanges())
     rows = std::max({rows, tiles.getKey(), queries});
   // Segments start at even rows when rows are multiplied in pairs.
-  if (usesPairs)
-    rows += ranges.getNumShortRanges();
-  rows = llvm::alignTo(std::max<int64_t>(rows, 1), 2);
+  rows += ranges.getNumShortRanges() * (getRowUnit() - 1);
+  rows = llvm::alignTo(std::max<int64_t>(rows, 2), getRowUnit());
 
   packedQueries = b.scratch({paddedWidth, queries}, state);
   stagedQueries = b.scratch({queries, paddedWidth}, state);
@@ -110,7 +120,10 @@ void StreamKernel::allocateScratch() {
     stagedPairs = b.scratch({queries, pairWidth}, bf16);
     queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
     weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
-    valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
+    if (usesAMX)
+      allocateForAMX(rows);
+    else
+      valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
   }
   if (isAny(Arithmetic::Packed)) {
     Value numKeys = b.extent(op.getKeys().front(), 2);
@@ -176,7 +189,8 @@ void StreamKernel::viewHead(Value batch, Value head) {
         b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
-    if (view.arithmetic == Arithmetic::Packed) {
+    if (view.arithmetic == Arithmetic::Packed ||
+        (view.arithmetic == Arithmetic::AMX && packsRows())) {
       view.spreadKeys = std::exchange(view.keys, packed.keys);
       view.spreadValues = std::exchange(view.values, packed.values);
       memref::StoreOp::create(b, b.index(0), packed.end, b.index(0));

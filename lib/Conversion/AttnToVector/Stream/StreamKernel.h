@@ -83,11 +83,15 @@ public:
   struct Options {
     bool manageCache; // add prefetches and streaming stores
     bool bf16Pairs;   // multiply bf16 data by the CPU's dot product of pairs
+    bool amx;         // or by its AMX
   };
   StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
 
   /// Emits the code before the operation.
   void emit();
+
+  /// Elements of a row of AMX's registers: segments begin at multiples of it.
+  static constexpr int64_t kAMXDepth = 32;
 
 protected:
   /// Rows of values in one turn of their product, where there is something to
@@ -100,6 +104,7 @@ protected:
     Packed,    // with gaps: copied once to rows of the state's type without
     Converted, // narrower: copied to rows of the state's type first
     Pairs,     // bf16: products of pairs (StreamPairs.cpp)
+    AMX,       // bf16: products of AMX, of the same pairs (StreamAMX.cpp)
   };
 
   /// Running maximum and sum, one vector each per vector of queries.
@@ -123,8 +128,23 @@ protected:
 
   /// Copies of the rows of a source that is alone, without gaps.
   struct PackedRows {
-    Value keys, values; // scratch [rows][width] in the state's type
-    Value end;          // scratch [1]: one past the last row copied
+    /// Scratch [rows][width] in the state's type; for AMX in bf16, widths
+    /// filled up, and values transposed.
+    Value keys, values;
+    Value end; // scratch [1]: one past the last row copied
+  };
+
+  /// Rows and their copies for AMX.
+  struct AMXRows {
+    Value keys, values, packedKeys, packedValues;
+  };
+
+  /// `sums[row][query] += left[row][depth] right[depth][query]` by AMX. The
+  /// right factor is packed in pairs.
+  struct AMXProduct {
+    Value left, leftRow, leftColumn, right, rightRow, sums, sumsRow;
+    Value numRows, depth; // multiples of a tile's
+    bool addsToSums = false;
   };
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
@@ -184,8 +204,10 @@ protected:
   // The same stages on pairs of bf16 (StreamPairs.cpp).
   void packQueryPairs(Value query, Value numQueries);
   void packValuePairs(const Segment &segment);
-  Values multiplyPairs(const Segment &segment, mlir::ValueRange rows,
-                       unsigned firstVector);
+  /// Sets whole vectors of a row of bf16 to zero, from that with `column` on.
+  void clearRow(Value memref, Value row, int64_t column, int64_t width);
+  Values multiplyPairs(const Segment &segment, Value offset,
+                       mlir::ValueRange rows, unsigned firstVector);
   void exponentiatePairs(const Segment &segment, const Values &maximum,
                          Values &sum);
   Values accumulatePairs(const Segment &segment, Value column,
@@ -193,6 +215,17 @@ protected:
   Value clearHiddenHalves(Value weights, Value values);
   void markHiddenPairs(const Segment &segment);
   Value broadcastPair(Value memref, mlir::ValueRange indices);
+
+  // Products by AMX (StreamAMX.cpp).
+  void allocateForAMX(int64_t rows);
+  /// Copies the first `count` of 32 rows, and zeros for the others.
+  void packForAMX(const AMXRows &rows, llvm::function_ref<Value(Value)> rowOf,
+                  Value count, Value target);
+  Segment stageForAMX(Segment segment);
+  void multiplyByAMX(const AMXProduct &product);
+  void scoreByAMX(const Segment &segment);
+  void accumulateByAMX(const Segment &segment);
+  void multiplyVisible(const Segment &segment, AMXProduct product);
 
   // Segments.
   void collectSegments(Value blockIndex, llvm::SmallVectorImpl<Segment> &longs,
@@ -282,6 +315,8 @@ protected:
       llvm::function_ref<void(Value, Value, int64_t, unsigned, bool)> body);
   /// Where entries `offset ...` of a segment lie in its keys and values.
   Values rowsOf(const Segment &segment, Value offset, int64_t count);
+  /// Rows of one number for each query, from vector `firstVector` on.
+  Values loadRows(Value memref, Value row, int64_t count, unsigned firstVector);
   /// The scores of entry `offset`, kept or looked up.
   Values loadScores(const Segment &segment, Value offset, unsigned firstVector);
   /// The scores of a register tile, masks and terms included.
@@ -313,9 +348,17 @@ protected:
   Value getTermScale();
 
   Arithmetic getArithmetic(const StreamOp::Source &source);
+  /// Whether rows are multiplied as pairs of bf16.
+  bool hasPairs(const StreamOp::Source &source);
+  /// What the first rows of segments are multiples of.
+  int64_t getRowUnit() { return usesAMX ? kAMXDepth : usesPairs ? 2 : 1; }
   bool isAny(Arithmetic arithmetic);
   Arithmetic arithmeticOf(const Segment &segment) {
     return sources[segment.source].arithmetic;
+  }
+  /// Whether weights are kept as pairs.
+  static bool isOfPairs(Arithmetic arithmetic) {
+    return arithmetic == Arithmetic::Pairs || arithmetic == Arithmetic::AMX;
   }
 
   StreamOp op;
@@ -326,6 +369,7 @@ protected:
   bool isSoftmax;   // or weights are squared positive scores
   bool allowsPairs; // bf16 query and output: pairs for sources of bf16
   bool usesPairs;   // and some source is
+  bool usesAMX;     // multiplies them
   /// Whether rows of keys are read as vectors, so that ragged ones need a copy.
   bool padsRows = false;
   /// How many columns before it is packed a bias is asked for, and the cache
@@ -343,6 +387,7 @@ protected:
   Value tableTargets;
   llvm::SmallVector<Values> tableShifts;
   Value stagedPairs, queryPairs, weightPairs, valuePairs;
+  Value amxKeys, amxValues, amxRows, amxSums;
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;

@@ -34,15 +34,21 @@ static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
 
 static Value half(KernelBuilder &b, Value value) { return b.div(value, 2); }
 
+void StreamKernel::clearRow(Value memref, Value row, int64_t column,
+                            int64_t width) {
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(getNarrow(b, lanes)));
+  b.loop(b.index(llvm::alignDown(column, lanes)), b.index(width), lanes,
+         [&](Value at) {
+           vector::StoreOp::create(b, zero, memref, ValueRange{row, at});
+         });
+}
+
 void StreamKernel::packQueryPairs(Value query, Value numQueries) {
   int64_t queries = tiles.getQueryLanes(), pairs = 2 * lanes;
   b.loop(b.index(0), numQueries, 1, [&](Value row) {
-    Value source = b.add(query, row);
-    b.loop(b.index(0), b.index(width), 2, [&](Value column) {
-      Value pair = vector::LoadOp::create(b, getNarrow(b, 2), queryRows,
-                                          ValueRange{source, column});
-      vector::StoreOp::create(b, pair, stagedPairs, ValueRange{row, column});
-    });
+    if (width % pairs != 0)
+      clearRow(stagedPairs, row, width, llvm::alignTo(width, pairs));
+    b.copyRow(queryRows, b.add(query, row), stagedPairs, row, width);
   });
   // A pair moves like one f32; shuffles do not look at its bits.
   b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
@@ -116,26 +122,33 @@ Value StreamKernel::broadcastPair(Value memref, ValueRange indices) {
   return vector::BitCastOp::create(b, getNarrow(b, 2 * lanes), all);
 }
 
+/// The scaled products of entries of a segment with the queries.
 StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
-                                                 ValueRange rows,
+                                                 Value offset, ValueRange rows,
                                                  unsigned firstVector) {
-  int64_t live = vectors - firstVector;
-  Values zeros(rows.size() * live, b.splat(0.0));
-  Values products = b.loop(
-      b.index(0), b.index(width), 2, zeros, [&](Value k, ValueRange sums) {
-        Values queries, next;
-        for (int64_t v = firstVector; v < vectors; ++v)
-          queries.push_back(vector::LoadOp::create(
-              b, getNarrow(b, 2 * lanes), queryPairs,
-              ValueRange{half(b, k), b.index(2 * v * lanes)}));
-        for (auto [i, row] : llvm::enumerate(rows)) {
-          Value key = broadcastPair(segment.keys, {row, k});
-          for (int64_t v = 0; v < live; ++v)
-            next.push_back(x86vector::DotBF16Op::create(
-                b, b.getVectorType(), sums[i * live + v], key, queries[v]));
-        }
-        return next;
-      });
+  Values products;
+  if (arithmeticOf(segment) == Arithmetic::AMX) {
+    products = loadRows(scores, b.add(segment.scoreRow, offset), rows.size(),
+                        firstVector);
+  } else {
+    int64_t live = vectors - firstVector;
+    Values zeros(rows.size() * live, b.splat(0.0));
+    products = b.loop(
+        b.index(0), b.index(width), 2, zeros, [&](Value k, ValueRange sums) {
+          Values queries, next;
+          for (int64_t v = firstVector; v < vectors; ++v)
+            queries.push_back(vector::LoadOp::create(
+                b, getNarrow(b, 2 * lanes), queryPairs,
+                ValueRange{half(b, k), b.index(2 * v * lanes)}));
+          for (auto [i, row] : llvm::enumerate(rows)) {
+            Value key = broadcastPair(segment.keys, {row, k});
+            for (int64_t v = 0; v < live; ++v)
+              next.push_back(x86vector::DotBF16Op::create(
+                  b, b.getVectorType(), sums[i * live + v], key, queries[v]));
+          }
+          return next;
+        });
+  }
   Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
   for (Value &product : products)
     product = b.fmul(product, scale);
@@ -144,6 +157,13 @@ StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
 
 void StreamKernel::exponentiatePairs(const Segment &segment,
                                      const Values &maximum, Values &sum) {
+  auto storePair = [&](Value row, int64_t v, Value first, Value second) {
+    Value pair = vector::InterleaveOp::create(b, first, second);
+    vector::StoreOp::create(b, pair, weightPairs,
+                            ValueRange{half(b, row), b.index(2 * v * lanes)});
+  };
+  Value hidden = arith::TruncFOp::create(b, getNarrow(b, lanes),
+                                         b.splat(softmax::kHidden));
   auto exponentiateRows = [&](Value low, Value high, int64_t rows) {
     sum = b.loop(low, high, rows, sum, [&](Value offset, ValueRange running) {
       Value row = b.add(segment.scoreRow, offset);
@@ -159,14 +179,10 @@ void StreamKernel::exponentiatePairs(const Segment &segment,
           narrow.push_back(
               arith::TruncFOp::create(b, getNarrow(b, lanes), weight));
         }
-        // The last row of an odd number is paired with weight zero.
+        // The last row of an odd number is paired with a hidden one.
         if (rows == 1)
-          narrow.push_back(
-              arith::TruncFOp::create(b, getNarrow(b, lanes), b.splat(0.0)));
-        Value pair = vector::InterleaveOp::create(b, narrow[0], narrow[1]);
-        vector::StoreOp::create(
-            b, pair, weightPairs,
-            ValueRange{half(b, row), b.index(2 * v * lanes)});
+          narrow.push_back(hidden);
+        storePair(row, v, narrow[0], narrow[1]);
         next.push_back(total);
       }
       return next;
@@ -175,6 +191,14 @@ void StreamKernel::exponentiatePairs(const Segment &segment,
   Value whole = b.roundDown(segment.count, 2);
   exponentiateRows(b.index(0), whole, 2);
   exponentiateRows(whole, segment.count, 1);
+  // So are those that fill up a tile.
+  int64_t unit = getRowUnit();
+  b.loop(b.roundDown(b.add(segment.count, 1), 2),
+         b.roundDown(b.add(segment.count, unit - 1), unit), 2,
+         [&](Value offset) {
+           for (int64_t v = 0; v < vectors; ++v)
+             storePair(b.add(segment.scoreRow, offset), v, hidden, hidden);
+         });
 }
 
 StreamKernel::Values StreamKernel::accumulatePairs(const Segment &segment,

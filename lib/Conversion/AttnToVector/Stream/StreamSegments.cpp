@@ -82,7 +82,7 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
   // Triangles could cut a pair of rows in two.
-  if (mask.hasWindow() || source.arithmetic == Arithmetic::Pairs)
+  if (mask.hasWindow() || isOfPairs(source.arithmetic))
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
@@ -173,6 +173,8 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
     packValuePairs(segment);
     return segment;
   }
+  if (arithmeticOf(segment) == Arithmetic::AMX)
+    return stageForAMX(segment);
   auto copy = [&](Value from, Value to, int64_t columns) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(segment, offset)

@@ -170,24 +170,27 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
       rest = slice(segment, scored, lanes);
     }
     packBias(rest);
+    if (arithmeticOf(segment) == Arithmetic::AMX)
+      scoreByAMX(segment);
     if (!isReaderOfTable(segment))
       scoreSegment(rest, maximum);
     Value numRows = b.max(b.sub(segment.count, segment.skip), b.index(0));
-    // Pairs of rows start at even ones.
-    if (usesPairs)
-      numRows = b.roundDown(b.add(numRows, 1), 2);
-    scoreRow = b.add(scoreRow, numRows);
+    scoreRow = b.add(
+        scoreRow, b.roundDown(b.add(numRows, getRowUnit() - 1), getRowUnit()));
   }
 }
 
 void StreamKernel::accumulateColumns(
     const Segment &segment,
     function_ref<Value(Value, Value, int64_t)> combine) {
+  bool usesAMX = arithmeticOf(segment) == Arithmetic::AMX;
+  if (usesAMX)
+    accumulateByAMX(segment);
   int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
   auto tile = [&](Value column, int64_t numColumns) {
     Values totals = accumulate(segment, column, numColumns,
                                /*onlyVisible=*/false);
-    if (mayHide(segment))
+    if (mayHide(segment) && !usesAMX)
       totals = softmax::unlessFinite(b, totals, [&] {
         markHidden(segment);
         return accumulate(segment, column, numColumns, /*onlyVisible=*/true);
@@ -288,8 +291,8 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
   const SourceView &source = sources[segment.source];
   int64_t step = rows.size(), live = vectors - firstVector;
   Values result = source.keyTable ? lookUp(segment, offset, step, firstVector)
-                  : arithmeticOf(segment) == Arithmetic::Pairs
-                      ? multiplyPairs(segment, rows, firstVector)
+                  : isOfPairs(arithmeticOf(segment))
+                      ? multiplyPairs(segment, offset, rows, firstVector)
                       : multiply(segment, offset, rows, firstVector,
                                  {segment.keys, packedQueries, width});
   for (int64_t i = 0; i < step; ++i) {
@@ -361,16 +364,23 @@ StreamKernel::Values StreamKernel::loadScores(const Segment &segment,
   if (isLookedUp(segment))
     return scoreTile(segment, offset, rowsOf(segment, offset, 1), firstVector,
                      isMasked(segment));
+  return loadRows(scores, b.add(segment.scoreRow, offset), 1, firstVector);
+}
+
+StreamKernel::Values StreamKernel::loadRows(Value memref, Value row,
+                                            int64_t count,
+                                            unsigned firstVector) {
   Values found;
-  for (int64_t v = firstVector; v < vectors; ++v)
-    found.push_back(b.loadVector(
-        scores, {b.add(segment.scoreRow, offset), b.index(v * lanes)}));
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t v = firstVector; v < vectors; ++v)
+      found.push_back(
+          b.loadVector(memref, {b.add(row, i), b.index(v * lanes)}));
   return found;
 }
 
 void StreamKernel::exponentiate(const Segment &segment, const Values &maximum,
                                 Values &sum) {
-  if (arithmeticOf(segment) == Arithmetic::Pairs)
+  if (isOfPairs(arithmeticOf(segment)))
     return exponentiatePairs(segment, maximum, sum);
   if (!isSoftmax)
     return squarePositive(segment);
@@ -420,6 +430,8 @@ void StreamKernel::squarePositive(const Segment &segment) {
 StreamKernel::Values StreamKernel::accumulate(const Segment &segment,
                                               Value column, int64_t numColumns,
                                               bool onlyVisible) {
+  if (arithmeticOf(segment) == Arithmetic::AMX)
+    return loadRows(amxSums, column, numColumns, /*firstVector=*/0);
   if (arithmeticOf(segment) == Arithmetic::Pairs)
     return accumulatePairs(segment, column, numColumns, onlyVisible);
   Values accumulators(numColumns * vectors, b.splat(0.0));

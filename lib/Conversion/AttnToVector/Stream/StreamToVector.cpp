@@ -38,7 +38,9 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
     StreamRowsKernel(op, b, {lowering.manageCache, lowering.cpu.numRegisters})
         .emit();
   else
-    StreamKernel(op, b, {lowering.manageCache, lowering.cpu.bf16Pairs}).emit();
+    StreamKernel(
+        op, b, {lowering.manageCache, lowering.cpu.bf16Pairs, lowering.cpu.amx})
+        .emit();
   return success();
 }
 
@@ -69,7 +71,8 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       op.getTilesAttr());
   builder.setInsertionPoint(op);
   StreamBackwardKernel(op, forward, builder, lowering.module,
-                       {lowering.manageCache, /*bf16Pairs=*/false})
+                       {lowering.manageCache, /*bf16Pairs=*/false,
+                        /*amx=*/false})
       .emit();
   forward.erase();
   return success();

@@ -25,7 +25,8 @@ struct SetTargetPass : fovea::attn::impl::SetTargetPassBase<SetTargetPass> {
   void runOnOperation() override {
     if (gpu)
       return GPUFacts{sharedBytes, warpgroups}.setIn(getOperation());
-    CPUFacts{vectorBits, numRegisters, separateAdds, splitVectors, bf16Pairs}
+    CPUFacts{vectorBits,   numRegisters, separateAdds,
+             splitVectors, bf16Pairs,    amx}
         .setIn(getOperation());
     if (failed(CPUFacts::of(getOperation())))
       signalPassFailure();

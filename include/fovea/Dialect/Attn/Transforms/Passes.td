@@ -36,6 +36,8 @@ def SetTargetPass : Pass<"attn-set-target", "::mlir::ModuleOp"> {
            "whether vectors of half the width get as much done">,
     Option<"bf16Pairs", "bf16-pairs", "bool", /*default=*/"false",
            "whether AVX-512's dot product of bf16 pairs is the fastest">,
+    Option<"amx", "amx", "bool", /*default=*/"false",
+           "whether there are AMX's tiles of bf16">,
     Option<"gpu", "gpu", "bool", /*default=*/"false", "describe a GPU instead">,
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"166912",
            "shared memory that a block can have, in bytes">,

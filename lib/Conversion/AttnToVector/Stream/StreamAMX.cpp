@@ -1,0 +1,313 @@
+//===- StreamAMX.cpp - Products of bf16 by AMX ----------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// AMX adds the product of two matrices in tile registers to a third: 16 rows of
+// 32 bf16, times 16 rows of 16 pairs, to 16 x 16 sums in f32. Sums stay
+// transposed, so both right factors are those of StreamPairs.cpp:
+//
+//   S[key][L]     = keys[key][D] queryPairs[D / 2][L][2]
+//   OT[column][L] = values[column][keys] weightPairs[keys / 2][L][2]
+//
+// The left factors are copies of rows, 32 at a time: keys as they are, values
+// transposed, and zeros where a tile is not full. Blocks of queries of one task
+// share them where they read one range. Entries beyond the last row of a
+// segment, which may be rows of the next one, have hidden weights.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows of a tile, which are queries, keys or columns of values, and elements
+/// of one that are multiplied and added up.
+static constexpr int64_t kRows = 16, kDepth = StreamKernel::kAMXDepth;
+
+/// Rows that fill whole tiles.
+static Value roundUp(KernelBuilder &b, Value rows) {
+  return b.roundDown(b.add(rows, kDepth - 1), kDepth);
+}
+
+void StreamKernel::allocateForAMX(int64_t rows) {
+  Type bf16 = b.getBF16Type();
+  int64_t paddedWidth = llvm::alignTo(width, kDepth);
+  int64_t columns = llvm::alignTo(valueWidth, kRows);
+  // Rows of transposed values are an odd number of cache lines apart, so that
+  // those of a tile lie in different sets of the cache.
+  int64_t pitch = llvm::alignDown(rows, 2 * kDepth) + kDepth;
+  amxValues = b.scratch({columns, std::max(pitch, rows + kDepth)}, bf16);
+  amxRows = b.scratch({kDepth, columns}, bf16);
+  amxSums = b.scratch({columns, tiles.getQueryLanes()}, b.getStateType());
+  if (!packsRows()) {
+    amxKeys = b.scratch({rows, paddedWidth}, bf16);
+    return;
+  }
+  // Tiles reach beyond the last row.
+  Value numKeys = b.extent(op.getKeys().front(), 2);
+  Value numRows = b.add(
+      b.mul(b.ceilDiv(b.add(numKeys, kDepth), 2 * kDepth), 2 * kDepth), kDepth);
+  packed = {b.scratch(numRows, {paddedWidth}, bf16),
+            b.scratch({b.index(columns), numRows}, {}, bf16),
+            b.scratch({1}, b.getIndexType())};
+}
+
+//===----------------------------------------------------------------------===//
+// Left factors
+//===----------------------------------------------------------------------===//
+
+static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
+  return VectorType::get({elements}, b.getBF16Type());
+}
+
+void StreamKernel::packForAMX(const AMXRows &rows,
+                              function_ref<Value(Value)> rowOf, Value count,
+                              Value target) {
+  int64_t paddedWidth = llvm::alignTo(width, kDepth);
+  int64_t columns = llvm::alignTo(valueWidth, kRows);
+  b.loop(b.index(0), count, 1, [&](Value i) {
+    Value row = rowOf(i), to = b.add(target, i);
+    if (width != paddedWidth)
+      clearRow(rows.packedKeys, to, width, paddedWidth);
+    b.copyRow(rows.keys, row, rows.packedKeys, to, width);
+    b.copyRow(rows.values, row, amxRows, i, valueWidth);
+  });
+  b.loop(count, b.index(kDepth), 1, [&](Value i) {
+    clearRow(rows.packedKeys, b.add(target, i), 0, paddedWidth);
+    clearRow(amxRows, i, 0, columns);
+  });
+  // A pair moves like one f32; shuffles do not look at its bits.
+  b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
+    Values tile;
+    for (int64_t i = 0; i < kDepth; i += 2) {
+      auto load = [&](int64_t row) -> Value {
+        return vector::LoadOp::create(b, getNarrow(b, lanes), amxRows,
+                                      ValueRange{b.index(row), column});
+      };
+      Value pairs = vector::InterleaveOp::create(b, load(i), load(i + 1));
+      tile.push_back(vector::BitCastOp::create(b, b.getVectorType(), pairs));
+    }
+    for (auto [i, vector] : llvm::enumerate(b.transpose(tile))) {
+      Value keys = vector::BitCastOp::create(b, getNarrow(b, kDepth), vector);
+      vector::StoreOp::create(b, keys, rows.packedValues,
+                              ValueRange{b.add(column, i), target});
+    }
+  });
+}
+
+/// Copies a segment's rows, or those of them that no block has copied before.
+StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
+  const SourceView &source = sources[segment.source];
+  if (packsRows()) {
+    Value zero = b.index(0);
+    Value copied = memref::LoadOp::create(b, packed.end, zero);
+    Value begin = b.max(copied, segment.base);
+    Value end = b.add(segment.base, roundUp(b, segment.count));
+    AMXRows rows = {source.spreadKeys, source.spreadValues, packed.keys,
+                    packed.values};
+    b.loop(begin, end, kDepth, [&](Value row) {
+      Value count = b.clamp(b.sub(source.rows, row), zero, b.index(kDepth));
+      packForAMX(rows, [&](Value i) { return b.add(row, i); }, count, row);
+    });
+    Value length = b.max(b.sub(end, begin), zero);
+    end = b.max(copied, b.add(begin, roundUp(b, length)));
+    memref::StoreOp::create(b, end, packed.end, zero);
+    return segment;
+  }
+  AMXRows rows = {segment.keys, segment.values, amxKeys, amxValues};
+  b.loop(b.index(0), segment.count, kDepth, [&](Value offset) {
+    auto rowOf = [&](Value i) {
+      Value entry = b.add(offset, i);
+      return segment.kind == Segment::Table ? tableRow(segment, entry)
+                                            : b.add(segment.base, entry);
+    };
+    packForAMX(rows, rowOf, b.min(b.sub(segment.count, offset), kDepth),
+               b.add(segment.scoreRow, offset));
+  });
+  segment.keys = amxKeys;
+  segment.values = amxValues;
+  segment.base = segment.scoreRow;
+  return segment;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+void StreamKernel::multiplyByAMX(const AMXProduct &product) {
+  Type sumType = amx::TileType::get({kRows, kRows}, b.getF32Type());
+  Type factorType = amx::TileType::get({kRows, kDepth}, b.getBF16Type());
+  // Four sums, two left factors and two right ones are all eight registers.
+  constexpr int64_t kSide = 2;
+  auto emitSums = [&](Value row, int64_t numTiles, int64_t firstVector) {
+    int64_t numVectors = std::min(vectors - firstVector, kSide);
+    auto forEachSum = [&](auto body) {
+      for (int64_t i = 0; i < numTiles; ++i)
+        for (int64_t v = 0; v < numVectors; ++v)
+          body(i, v,
+               Values{b.add(b.add(product.sumsRow, row), i * kRows),
+                      b.index((firstVector + v) * kRows)});
+    };
+    Values sums;
+    forEachSum([&](int64_t, int64_t, const Values &at) {
+      if (product.addsToSums)
+        sums.push_back(amx::TileLoadOp::create(b, sumType, product.sums, at));
+      else
+        sums.push_back(amx::TileZeroOp::create(b, sumType));
+    });
+    auto step = [&](Value depth, ValueRange running) {
+      Values next, right;
+      Value column = b.add(product.leftColumn, depth);
+      Value pair = b.add(product.rightRow, b.div(depth, 2));
+      for (int64_t i = 0; i < numTiles; ++i) {
+        Value left = amx::TileLoadOp::create(
+            b, factorType, product.left,
+            ValueRange{b.add(b.add(product.leftRow, row), i * kRows), column});
+        for (int64_t v = 0; v < numVectors; ++v) {
+          if (i == 0)
+            right.push_back(amx::TileLoadOp::create(
+                b, factorType, product.right,
+                ValueRange{pair, b.index(2 * (firstVector + v) * kRows)}));
+          next.push_back(amx::TileMulFOp::create(b, sumType, left, right[v],
+                                                 running[i * numVectors + v]));
+        }
+      }
+      return next;
+    };
+    sums = b.loop(b.index(0), product.depth, kDepth, sums, step);
+    forEachSum([&](int64_t i, int64_t v, const Values &at) {
+      amx::TileStoreOp::create(b, product.sums, at, sums[i * numVectors + v]);
+    });
+  };
+  auto emitRows = [&](Value row, int64_t numTiles) {
+    for (int64_t v = 0; v < vectors; v += kSide)
+      emitSums(row, numTiles, v);
+  };
+  Value whole = b.roundDown(product.numRows, kSide * kRows);
+  b.loop(b.index(0), whole, kSide * kRows,
+         [&](Value row) { emitRows(row, kSide); });
+  b.loop(whole, product.numRows, kRows, [&](Value row) { emitRows(row, 1); });
+}
+
+/// The products of a segment's keys and the queries.
+void StreamKernel::scoreByAMX(const Segment &segment) {
+  AMXProduct product;
+  product.left = segment.keys;
+  product.leftRow = segment.base;
+  product.leftColumn = product.rightRow = b.index(0);
+  product.right = queryPairs;
+  product.sums = scores;
+  product.sumsRow = segment.scoreRow;
+  product.numRows = roundUp(b, segment.count);
+  product.depth = b.index(llvm::alignTo(width, kDepth));
+  multiplyByAMX(product);
+}
+
+/// The product with a segment's values.
+void StreamKernel::accumulateByAMX(const Segment &segment) {
+  AMXProduct product;
+  product.left = segment.values;
+  product.leftRow = product.sumsRow = b.index(0);
+  product.leftColumn = segment.base;
+  product.right = weightPairs;
+  product.rightRow = b.div(segment.scoreRow, 2);
+  product.sums = amxSums;
+  product.numRows = b.index(llvm::alignTo(valueWidth, kRows));
+  product.depth = roundUp(b, segment.count);
+  multiplyByAMX(product);
+  // Rows beyond the last one are zeros, unless they are rows of the source.
+  bool hides = mayHide(segment);
+  if (!hides && !packsRows())
+    return;
+  Value isRagged = b.less(segment.count, product.depth);
+  auto test = [&] {
+    Values sums = b.loop(
+        b.index(0), b.index(valueWidth), 1, Values(vectors, b.splat(0.0)),
+        [&](Value column, ValueRange running) {
+          Values next;
+          for (int64_t v = 0; v < vectors; ++v)
+            next.push_back(
+                b.fma(b.loadVector(amxSums, {column, b.index(v * lanes)}),
+                      b.splat(0.0), running[v]));
+          return next;
+        });
+    softmax::unlessFinite(b, sums, [&] {
+      if (hides)
+        markHidden(segment);
+      multiplyVisible(segment, product);
+      return sums;
+    });
+  };
+  if (hides)
+    test();
+  else
+    b.ifThen(isRagged, test);
+}
+
+//===----------------------------------------------------------------------===//
+// Entries that are not read
+//===----------------------------------------------------------------------===//
+
+/// The product again, where some value is not finite and hidden weights are
+/// marked. The others are multiplied as before: additions have the same order.
+/// Those that are not finite make sums NaN where they are read.
+void StreamKernel::multiplyVisible(const Segment &segment, AMXProduct product) {
+  Value zeros =
+      arith::ConstantOp::create(b, b.getZeroAttr(getNarrow(b, 2 * lanes)));
+  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+    Values sums =
+        b.loop(b.index(0), product.depth, 2, Values(vectors, b.splat(0.0)),
+               [&](Value key, ValueRange running) {
+                 Values next;
+                 Value pair = broadcastPair(segment.values,
+                                            {column, b.add(segment.base, key)});
+                 for (int64_t v = 0; v < vectors; ++v) {
+                   Value weights = vector::LoadOp::create(
+                       b, getNarrow(b, 2 * lanes), weightPairs,
+                       ValueRange{b.add(product.rightRow, b.div(key, 2)),
+                                  b.index(2 * v * lanes)});
+                   next.push_back(x86vector::DotBF16Op::create(
+                       b, b.getVectorType(), running[v],
+                       clearHiddenHalves(weights, pair), zeros));
+                 }
+                 return next;
+               });
+    for (int64_t v = 0; v < vectors; ++v)
+      b.storeVector(sums[v], amxSums, {column, b.index(v * lanes)});
+  });
+  // All ones in the exponent: an infinity or a NaN.
+  auto bitType = VectorType::get({kDepth}, b.getI16Type());
+  Value exponent = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(bitType, APInt(16, 0x7f80)));
+  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+    b.loop(b.index(0), product.depth, kDepth, [&](Value key) {
+      Value values =
+          vector::LoadOp::create(b, getNarrow(b, kDepth), segment.values,
+                                 ValueRange{column, b.add(segment.base, key)});
+      Value bits = vector::BitCastOp::create(b, bitType, values);
+      Value isFinite = arith::CmpIOp::create(
+          b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, bits, exponent),
+          exponent);
+      Value finite = arith::SelectOp::create(
+          b, isFinite, values,
+          arith::ConstantOp::create(b, b.getZeroAttr(values.getType())));
+      vector::StoreOp::create(b, finite, amxValues,
+                              ValueRange{column, b.add(segment.scoreRow, key)});
+    });
+  });
+  product.left = amxValues;
+  product.leftColumn = segment.scoreRow;
+  product.addsToSums = true;
+  multiplyByAMX(product);
+}

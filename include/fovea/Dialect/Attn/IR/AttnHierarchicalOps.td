@@ -83,11 +83,12 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
 
     $shapes
 
-    The number of levels must be the least `L` with `m 2^(L+1) >= N`; no levels
-    means dense attention. With `causal`, entries with `j > i` are absent; coarse
-    levels only ever look at wholly past intervals. Time is
-    `O(N (3m + 3pL) (D + E))`, extra memory `O(N p/m (D + E))`: summaries are kept
-    in `f32` (`f64` for `f64`), whatever the element type.
+    Levels are used up to the least `L` with `m 2^(L+1) >= N`: weights of fewer
+    are an error, those of more are not read; no levels mean dense attention.
+    With `causal`, entries with `j > i` are absent; coarse levels only ever look
+    at wholly past intervals. Time is `O(N (3m + 3pL) (D + E))`, extra memory
+    `O(N p/m (D + E))`: summaries are kept in `f32` (`f64` for `f64`), whatever
+    the element type.
 
     With `mask`, only its tokens are present: the others are no keys, count as
     zero in summaries, whose biases stay, and not at all in multiplicities. What

@@ -39,21 +39,19 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
         return _run_once(name, arguments)
     operands, merge = _split(arguments)
 
-    @jax.custom_vjp
-    def compute(operands: list[Any]) -> list[Any]:
-        return run(name, merge(operands))
-
-    def forward(given: list[Any]) -> tuple[list[Any], Any]:
-        operands = [each.value for each in given]
+    def forward(operands: list[Any], constants: dict[str, None]) -> tuple[list[Any], Any]:
         arguments = merge(operands)
+        asked = _ask_all(name, declaration, arguments)
+        results = dict(zip(_results(declaration, asked), _run_once(name, asked)))
+        return [results[each] for each in _results(declaration, arguments)], (operands, results, constants)
+
+    def forward_symbolic(given: list[Any]) -> tuple[list[Any], Any]:
         depends = merge([each.perturbed for each in given])
         # Without leaves: what a gradient is asked for is known before a program runs.
         constants = {
             each.name: None for each, value in zip(declaration.arguments, depends) if value is False
         }
-        asked = _ask_all(name, declaration, arguments)
-        results = dict(zip(_results(declaration, asked), _run_once(name, asked)))
-        return [results[each] for each in _results(declaration, arguments)], (operands, results, constants)
+        return forward([each.value for each in given], constants)
 
     def backward(saved: Any, cotangents: list[Any]) -> tuple[list[Any]]:
         operands, results, constants = saved
@@ -65,8 +63,23 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
         }
         return (_differentiate(name, arguments, results, given, constants),)
 
-    compute.defvjp(forward, backward, symbolic_zeros=True)
-    return compute(operands)
+    def compute(symbolic: bool) -> list[jax.Array]:
+        function = jax.custom_vjp(lambda operands: run(name, merge(operands)))
+        if symbolic:
+            function.defvjp(forward_symbolic, backward, symbolic_zeros=True)
+        else:
+            function.defvjp(lambda given: forward(given, {}), backward)
+        return function(operands)
+
+    # Only where a gradient may be left out: JAX cannot say of which there is none within
+    # jax.shard_map, so that all are taken there.
+    named = _named(declaration, arguments)
+    if any(ASKS + each in declaration.backward and value is not None for each, value in named.items()):
+        try:
+            return compute(symbolic=True)
+        except NotImplementedError:
+            pass
+    return compute(symbolic=False)
 
 
 def _is_zero(cotangent: Any) -> bool:

@@ -164,7 +164,7 @@ class _Provider:
         as well are for callers of its own, which `scaled_dot_product_attention` is not."""
         reason = _explain(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         if reason is None:
-            (q, k, v), (_, _, _, log_weight, bias, _) = _arguments(query, key, value, is_causal, attn_mask, scale)
+            (q, k, v), (_, _, _, log_weight, bias, *_) = _arguments(query, key, value, is_causal, attn_mask, scale)
             out = dense(q, k, v, scale=scale, causal=is_causal, log_weight=log_weight, bias=bias)
             return out, query.new_empty(0)
         record_fallback(_CALLER, reason)

@@ -106,10 +106,10 @@ def dense_backward(
         d_weight, d_bias, d_sinks = np.zeros((B, G, M)), np.zeros((B, H, N, M)), np.zeros((B, H))
         for b, rows, keys in _entries(lengths, query_lengths, B, N, M):
             one, queries = slice(b, b + 1), slice(0, rows)
+            d_out_b, q_b, out_b, lse_b, d_lse_b = (each[one, :, queries] for each in (d_out, q, out, lse, d_lse))
             dq[one, :, queries], dk[one, :, :keys], dv[one, :, :keys], *terms = dense_backward(
-                *(each[one, :, queries] for each in (d_out, q)), k[one, :, :keys], v[one, :, :keys],
-                *(each[one, :, queries] for each in (out, lse)), d_lse=d_lse[one, :, queries], scale=scale,
-                causal=causal, window=window, prefix=prefix, sink=sinks[one],
+                d_out_b, q_b, k[one, :, :keys], v[one, :, :keys], out_b, lse_b,
+                d_lse=d_lse_b, scale=scale, causal=causal, window=window, prefix=prefix, sink=sinks[one],
                 log_weight=np.zeros((1, G, keys)) if log_weight is None else log_weight[one, :, :keys],
                 bias=np.zeros((1, H, rows, keys)) if bias is None else bias[one, :, queries, :keys],
             )  # fmt: skip

@@ -7,7 +7,7 @@
 import numpy as np
 import pytest
 from conftest import TYPES, check, make, near
-from shape_cases import CASES, DYNAMIC_CASES, NEED_TOKENS, Tokens
+from shape_cases import CASES, DYNAMIC_CASES, NEED_TOKENS, Tokens, vq_squared_relu
 from test_strides import leaves
 
 import fovea
@@ -126,7 +126,12 @@ def test_functions(case, type):
 
         for one, other in zip(run("dynamic"), run("static"), strict=True):
             assert one.dtype == other.dtype
-            assert np.array_equal(one, other, equal_nan=True)
+            if case is vq_squared_relu and N == 1:
+                # A static kernel goes through the keys for a single query, of which no sum
+                # is divided: only there the order of its products shows.
+                near(one, other.astype(np.float64), str(one.dtype))
+            else:
+                assert np.array_equal(one, other, equal_nan=True)
 
 
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])

@@ -39,7 +39,11 @@ def parse_arguments():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--patterns", nargs="*", default=PATTERNS, choices=PATTERNS)
     parser.add_argument("--out", type=pathlib.Path, help="folder of the figures; none without")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    # Said before minutes of work.
+    if arguments.out and not arguments.out.is_dir():
+        parser.error(f"--out: found no folder {arguments.out}")
+    return arguments
 
 
 def make_model(attention, context, width, batch, layers):

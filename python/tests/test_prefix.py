@@ -13,10 +13,10 @@ from fovea import reference
 
 @pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
 @pytest.mark.parametrize("type", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("N,M", [(1, 1), (1, 70), (65, 131), (131, 65), (97, 97)])
+@pytest.mark.parametrize("N,M", [(1, 1), (1, 70), (5, 5), (48, 48), (33, 64), (65, 131), (131, 65), (97, 97)])
 def test_dense(type, N, M, target):
     arrays = make(type, B=2, H=4, G=2, N=N, M=M, D=24, E=20)
-    for prefix in (1, 63, 64, 65, M, M + 1):
+    for prefix in (1, 3, 40, 63, 64, 65, M, M + 1):
         options = {"causal": True, "prefix": prefix}
         found = fovea.dense(*arrays, **options, return_lse=True, target=target)
         check(found, reference.dense(*arrays, **options, return_lse=True), type)

@@ -137,8 +137,8 @@ StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
 }
 
 /// Whether the mask cuts entries: with d the distance of the key from the
-/// position of the first query, query i does not read it when d > i (causal),
-/// i - d >= window, d - i >= window.
+/// position of the first query, query i does not read it when d > i (causal,
+/// and the key is behind the prefix), i - d >= window, d - i >= window.
 StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
                                                 const Place &place) {
   MaskAttr mask = tile.source.attr.getMask();
@@ -171,6 +171,15 @@ StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
   Value window = b.index(mask.getWindow());
   if (mask.getCausal())
     cutWhere(arith::CmpIPredicate::sgt, distance);
+  if (mask.hasPrefix()) {
+    // All queries read the prefix.
+    Value behind = b.sub(b.add(tile.low, place.key), b.index(mask.getPrefix()));
+    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+    cut = arith::AndIOp::create(
+        b, cut,
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sge, broadcast(behind),
+                              zeros));
+  }
   if (mask.hasWindow()) {
     cutWhere(arith::CmpIPredicate::sle, b.add(distance, window));
     if (!mask.getCausal())

@@ -579,3 +579,14 @@ def test_bases_that_no_process_can_address():
     needed = re.escape("no process can address 2^47 bytes")
     refused(needed, fovea.conv_recover, q, k, error=fovea.FoveaError, **options)
     refused(needed, fovea.conv, q, k, v, error=fovea.FoveaError, **options)
+
+
+def test_later_tokens_change_nothing():
+    """With as many bases as asked for, whatever comes later: a language model may use them."""
+    rng = np.random.default_rng(0)
+    first = [rng.standard_normal((1, 2, 96, 16)).astype(np.float32) for _ in range(3)]
+    later = [each.copy() for each in first]
+    for each in later:
+        each[:, :, 40:] += rng.standard_normal(each[:, :, 40:].shape).astype(np.float32)
+    one, other = (fovea.conv(*qkv, num_basis=8, window=1, delta=0.0, epsilon=0.0) for qkv in (first, later))
+    assert np.abs(one - other)[:, :, :40].max() < 1e-5 < np.abs(one - other)[:, :, 40:].max()

@@ -42,7 +42,7 @@ protected:
 } // namespace
 
 TEST_F(AttnAttributesTest, MaskRefusesNegativeWindow) {
-  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1)));
+  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1, 0)));
   EXPECT_EQ(message, "expected a window that is not negative, but got -1");
 }
 
@@ -55,9 +55,9 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
 }
 
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
-  EXPECT_FALSE(
-      succeeded(SourceAttr::verify(emitError(), ArrayRef<AffineMap>(),
-                                   MaskAttr(), false, false, false, false)));
+  EXPECT_FALSE(succeeded(SourceAttr::verify(emitError(), ArrayRef<AffineMap>(),
+                                            MaskAttr(), false, false, false,
+                                            false, false)));
   EXPECT_EQ(message, "expected a mask");
 }
 
@@ -67,7 +67,7 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
       &context);
   EXPECT_FALSE(succeeded(SourceAttr::verify(
       emitError(), ArrayRef<AffineMap>(range),
-      MaskAttr::get(&context, false, 0), false, false, false, false)));
+      MaskAttr::get(&context, false, 0), false, false, false, false, false)));
   EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
 }
 
@@ -75,7 +75,7 @@ TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
   EXPECT_FALSE(succeeded(SourceAttr::verify(
       emitError(), ArrayRef<AffineMap>(), MaskAttr::get(&context, false, 0),
       /*hasLogWeight=*/false, /*hasBias=*/true, /*hasCodes=*/false,
-      /*hasLocalBias=*/true)));
+      /*hasLocalBias=*/true, /*hasLengths=*/false)));
   EXPECT_EQ(message, "expected a bias and one range with a local bias, but got "
                      "0 ranges and a bias");
 }

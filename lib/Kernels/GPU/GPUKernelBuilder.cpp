@@ -51,17 +51,28 @@ void GPUKernelBuilder::inGroup(int64_t first, int64_t count,
   body();
 }
 
+/// A number of 32 bits that LLVM knows nothing of: it does not move what
+/// follows from it before loops.
+static Value moveOpaque(OpBuilder &b, Location loc, StringRef text,
+                        ValueRange operands, StringRef constraints) {
+  return LLVM::InlineAsmOp::create(
+             b, loc, TypeRange(b.getI32Type()), operands, text, constraints,
+             /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::tailcallkind::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(b.getContext(),
+                                       LLVM::AsmDialect::AD_ATT),
+             /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
+}
+
+Value GPUKernelBuilder::recompute(Value number) {
+  return moveOpaque(*this, getLoc(), "mov.u32 $0, $1;", number, "=r,r");
+}
+
 void GPUKernelBuilder::rarely(function_ref<void()> body) {
   llvm::SaveAndRestore thread(threadId), lane(laneId), warp(warpId);
-  // LLVM moves reads of the register, and all that follows from one, before
-  // loops.
-  auto read = LLVM::InlineAsmOp::create(
-      *this, TypeRange(getI32Type()), ValueRange(), "mov.u32 $0, %tid.x;", "=r",
-      /*has_side_effects=*/true, /*is_align_stack=*/false,
-      LLVM::tailcallkind::TailCallKind::None,
-      LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
-      /*operand_attrs=*/ArrayAttr());
-  setThread(read.getResult(0));
+  setThread(
+      moveOpaque(*this, getLoc(), "mov.u32 $0, %tid.x;", ValueRange(), "=r"));
   body();
 }
 

@@ -94,24 +94,33 @@ void WarpgroupBuilder::setRegisters(int64_t count, bool raises) {
 // Products
 //===----------------------------------------------------------------------===//
 
+/// The upper half of all descriptors: the stride between groups of eight rows
+/// over 16, and the swizzle of 128 bytes.
+static constexpr int64_t kDescriptorStride = 8 * kBoxBytes / 16,
+                         kDescriptorSwizzle128 = int64_t(1) << 30;
+
 Value WarpgroupBuilder::getDescriptor(Value address, int64_t boxStride) {
-  // 18 bits of the address, the stride between boxes and that between groups of
-  // eight rows, all over 16; and the swizzle of 128 bytes.
-  constexpr int64_t kGroupStride = 8 * kBoxBytes, kSwizzle128 = 1;
-  int64_t fixed =
-      kSwizzle128 << 62 | (kGroupStride / 16) << 32 | (boxStride / 16) << 16;
-  auto constant = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-  };
-  Value bits = LLVM::PtrToIntOp::create(b, b.getI64Type(), address);
-  bits = arith::AndIOp::create(b, bits, constant(0x3ffff));
-  bits = arith::ShRUIOp::create(b, bits, constant(4));
-  return arith::OrIOp::create(b, bits, constant(fixed));
+  // 18 bits of the address and the stride between boxes, both over 16.
+  Value bits = LLVM::PtrToIntOp::create(b, b.getI32Type(), address);
+  bits = b.bitAnd(bits, 0x3ffff);
+  bits = arith::ShRUIOp::create(b, bits, b.i32(4));
+  return arith::OrIOp::create(b, bits, b.i32((boxStride / 16) << 16));
 }
 
 Value WarpgroupBuilder::advanceDescriptor(Value descriptor, int64_t bytes) {
   // The address is in the lowest bits and does not leave them.
   return b.add(descriptor, bytes / 16);
+}
+
+/// Both halves. Only the lower one takes registers of the kernel: what loops
+/// keep of 64 bits would take two.
+static Value widenDescriptor(GPUKernelBuilder &b, Value descriptor) {
+  Type type = b.getI64Type();
+  Value upper = arith::ConstantOp::create(
+      b,
+      b.getI64IntegerAttr((kDescriptorSwizzle128 | kDescriptorStride) << 32));
+  Value lower = arith::ExtUIOp::create(b, type, descriptor);
+  return arith::OrIOp::create(b, lower, upper);
 }
 
 void WarpgroupBuilder::beginProducts() { NVVM::WgmmaFenceAlignedOp::create(b); }
@@ -176,7 +185,9 @@ Values WarpgroupBuilder::multiply(FloatType type, ValueRange sums,
       adds ? 1 : 0, count * 2, name, listOperands(0, count), first, next,
       inRegisters ? "" : "0, ", transpose ? 1 : 0);
   Values operands(left);
-  operands.push_back(right);
+  if (!inRegisters)
+    operands[0] = widenDescriptor(b, operands[0]);
+  operands.push_back(widenDescriptor(b, right));
   return emitAssembly(b, text, count, adds ? sums : ValueRange(), operands,
                       inRegisters ? "r,r,r,r,l" : "l,l");
 }

@@ -64,6 +64,9 @@ public:
   /// number from 0 and have barriers of their own. Both are multiples of a
   /// warp.
   void inGroup(int64_t first, int64_t count, llvm::function_ref<void()> body);
+  /// The same number of 32 bits; what follows from the result is worked out
+  /// where it is used and takes no registers of loops around.
+  Value recompute(Value number);
   /// Runs `body`, code that is rarely run, which finds out anew where its
   /// thread is: what it works out from that takes no registers of other code.
   void rarely(llvm::function_ref<void()> body);

@@ -74,9 +74,9 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
     values = matrix(2 * tiles.getKey(), valueColumns);
   }
   bool hasWeights = !op.getLogWeights().empty();
-  weights = place(hasWeights ? 2 * tiles.getKey() * 4 : 0);
-  hidden = place(
-      hasWeights ? 2 * llvm::divideCeil(tiles.getKey(), kWarpSize) * 4 : 0);
+  int64_t words = llvm::divideCeil(tiles.getKey(), kWarpSize);
+  weights = place(hasWeights ? numSlots * tiles.getKey() * 4 : 0);
+  hidden = place(hasWeights ? numSlots * words * 4 : 0);
   table = place(tableRows * 4);
 }
 
@@ -145,10 +145,10 @@ void GPUStreamKernel::rarely(function_ref<void()> body) {
 
 void GPUStreamKernel::placeTerms() {
   if (hasWeights) {
-    sharedWeights =
-        b.sharedBuffer(layout.weights, {2 * keyTile}, b.getF32Type());
-    sharedHidden =
-        b.sharedBuffer(layout.hidden, {2 * getHiddenWords()}, b.getI32Type());
+    sharedWeights = b.sharedBuffer(layout.weights, {layout.numSlots * keyTile},
+                                   b.getF32Type());
+    sharedHidden = b.sharedBuffer(
+        layout.hidden, {layout.numSlots * getHiddenWords()}, b.getI32Type());
   }
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());

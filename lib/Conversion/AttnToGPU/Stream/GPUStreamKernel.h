@@ -55,6 +55,8 @@ public:
   int64_t valueColumns, numPasses;
   int64_t queries, keys, values, weights, hidden, table; // offsets in bytes
   int64_t tableRows, bytes = 0;
+  /// Tiles whose weights are there at once.
+  int64_t numSlots = 2;
 
 private:
   int64_t place(int64_t size);
@@ -197,6 +199,7 @@ private:
                      llvm::ArrayRef<SharedRows> values, State &state);
   void clearHidden(const Tile &tile, Value stage, Value isCut,
                    llvm::ArrayRef<SharedRows> values, State &state,
+                   llvm::function_ref<void()> await = nullptr,
                    llvm::function_ref<void()> publish = nullptr);
 
   // Stages (GPUStreamStages.cpp).

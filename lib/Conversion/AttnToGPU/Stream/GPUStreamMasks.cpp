@@ -258,10 +258,12 @@ void GPUStreamKernel::readUnbounded(const Tile &tile, Value stage,
   }
 }
 
-/// Takes what is not finite out of the values of a tile that is cut; `publish`
-/// is for those who read them other than by loads.
+/// Takes what is not finite out of the values of a tile that is cut; `await`
+/// waits for values that are on their way, `publish` is for those who read them
+/// other than by loads.
 void GPUStreamKernel::clearHidden(const Tile &tile, Value stage, Value isCut,
                                   ArrayRef<SharedRows> values, State &state,
+                                  function_ref<void()> await,
                                   function_ref<void()> publish) {
   auto clear = [&] {
     State next = state;
@@ -277,6 +279,8 @@ void GPUStreamKernel::clearHidden(const Tile &tile, Value stage, Value isCut,
   Values numbers = changeIf(b, isCut, flatten(state), [&] {
     Values changed;
     rarely([&] {
+      if (await)
+        await();
       Value isFound = b.i1(false);
       for (const SharedRows &rows : values)
         isFound = b.either(isFound, findUnbounded(b, rows));

@@ -11,12 +11,20 @@
 // mma.sync, four warps with 16 rows each, so terms, masks, soft-max and output
 // are those of other chips. What is new is the order of things:
 //
-//   producer    for every tile: wait until it is free, copy keys and values
+//   producer    copy K_0
+//               for every tile n: when K_(n-1) is free, copy K_(n+1)
+//                                 when V_(n-2) is free, copy V_n
 //   consumers   S = Q K_0^T
-//               for every tile n: start S' = Q K_(n+1)^T
+//               for every tile n: when K_(n+1) is full, start S' = Q K_(n+1)^T
 //                                 P = soft-max of S, while that runs
-//                                 start O += P V_n
-//                                 wait for both, set tile n free
+//                                 when V_n is full, start O += P V_n
+//                                 wait for both, set K_(n+1) and V_n free
+//
+// Keys and values have barriers of their own: with common ones a tile would be
+// free only after its values are read, and its place would be waited for at
+// once, a whole load for every tile. Now each load has an iteration's time.
+// What a tile is, and its weights, are handed over with its keys but read until
+// its values are: they have kSlots places.
 //
 // Consecutive rows are copied by boxes, which one thread starts. Rows that are
 // listed or that codes name, rows of other types and log weights take all
@@ -49,6 +57,9 @@ static constexpr Registers kRegistersAlone = {24, 240},
 
 /// Numbers of 32 bits that say what a tile is.
 static constexpr int64_t kTileFields = 8;
+/// Places for what tiles are, and for their weights. A place is written again
+/// when keys two tiles before are free, one iteration after its last reading.
+static constexpr int64_t kSlots = 4;
 
 bool fovea::attn::canUseWarpgroups(StreamOp op) {
   auto query = cast<ShapedType>(op.getQuery().getType());
@@ -75,15 +86,16 @@ void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
   queries = place(getBoxedBytes(queryRows, width));
   keys = place(2 * getBoxedBytes(keyRows, width));
   values = place(2 * getBoxedBytes(keyRows, valueColumns));
-  barriers = place(8 * 8);
-  tiles = place(2 * kTileFields * 4);
+  barriers = place(9 * 8);
+  tiles = place(kSlots * kTileFields * 4);
+  numSlots = kSlots;
 }
 
 namespace {
-/// Keys or values of two tiles: where they begin, and the same as rows of
-/// boxes.
+/// Keys or values of two tiles: where they begin, the same as rows of boxes,
+/// and two barriers of each kind.
 struct Boxes {
-  Value address;
+  Value address, full, free;
   SharedMatrix rows;
   int64_t columns, numColumns; // that there are, and that products read
   int64_t bytes;               // of a tile
@@ -93,9 +105,8 @@ struct Boxes {
 struct Shared {
   Value queries;
   Boxes keys, values;
-  Value tiles;      // two, kTileFields numbers each
-  Value loaded;     // of the queries
-  Value full, free; // of two tiles each
+  Value tiles;  // kSlots, kTileFields numbers each
+  Value loaded; // of the queries
 };
 } // namespace
 
@@ -117,21 +128,21 @@ public:
 
   void emit() {
     shared.queries = w.getShared(k.layout.queries);
-    shared.keys = placeBoxes(k.layout.keys, k.width, /*multiple=*/16);
-    shared.values = placeBoxes(k.layout.values, k.layout.valueColumns,
-                               /*multiple=*/1);
     shared.tiles =
-        b.sharedBuffer(k.layout.tiles, {2 * kTileFields}, b.getI32Type());
+        b.sharedBuffer(k.layout.tiles, {kSlots * kTileFields}, b.getI32Type());
     shared.loaded = w.getShared(k.layout.barriers);
-    shared.full = w.advance(shared.loaded, 8);
-    shared.free = w.advance(shared.loaded, 24);
+    shared.keys = placeBoxes(k.layout.keys, k.width, /*multiple=*/16,
+                             w.advance(shared.loaded, 8));
+    shared.values = placeBoxes(k.layout.values, k.layout.valueColumns,
+                               /*multiple=*/1, w.advance(shared.loaded, 40));
     b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
       w.initBarrier(shared.loaded, 1);
-      for (int64_t stage : {0, 1}) {
-        // One arrival of every warp that writes the tile, or reads it.
-        w.initBarrier(w.advance(shared.full, 8 * stage), isAlone ? 1 : 4);
-        w.initBarrier(w.advance(shared.free, 8 * stage), numConsumers * 4);
-      }
+      for (const Boxes *boxes : {&shared.keys, &shared.values})
+        for (int64_t stage : {0, 1}) {
+          // One arrival of every warp that writes the tile, or reads it.
+          w.initBarrier(w.advance(boxes->full, 8 * stage), isAlone ? 1 : 4);
+          w.initBarrier(w.advance(boxes->free, 8 * stage), numConsumers * 4);
+        }
       w.publishBarriers();
     });
     b.barrier();
@@ -155,8 +166,11 @@ public:
   }
 
 private:
-  Boxes placeBoxes(int64_t offset, int64_t columns, int64_t multiple) {
+  Boxes placeBoxes(int64_t offset, int64_t columns, int64_t multiple,
+                   Value barriers) {
     Boxes boxes;
+    boxes.full = barriers;
+    boxes.free = w.advance(barriers, 16);
     boxes.columns = columns;
     boxes.numColumns = llvm::alignTo(columns, multiple);
     boxes.bytes = getBoxedBytes(k.keyTile, columns);
@@ -191,15 +205,99 @@ private:
       copyBoxes(shared.queries, maps.query, shared.loaded, b.i32(0),
                 k.queryTile, k.width);
     });
-    Value one = b.i32(1);
-    b.loop(b.i32(0), k.numTiles, 1, [&](Value number) {
-      GPUStreamKernel::Tile tile = k.getTile(number);
-      Value stage = b.rem(number, 2), round = b.div(number, 2);
-      w.wait(ofStage(shared.free, stage, 8), b.sub(one, b.rem(round, 2)));
-      if (sharesTiles)
-        asLeader([&] { storeTile(tile, stage); });
-      fill(tile, stage, ofStage(shared.full, stage, 8));
+    Value zero = b.i32(0);
+    b.ifThen(b.less(zero, k.numTiles), [&] {
+      startKeys(zero);
+      announce(shared.keys, zero, /*inFlight=*/0);
     });
+    b.loop(zero, k.numTiles, 1, [&](Value number) {
+      Value next = b.add(number, 1), hasNext = b.less(next, k.numTiles);
+      b.ifThen(hasNext, [&] { startKeys(next); });
+      startValues(number);
+      if (isAlone)
+        return;
+      b.ifThen(hasNext, [&] { announce(shared.keys, next, /*inFlight=*/1); });
+      announce(shared.values, number, /*inFlight=*/0);
+    });
+  }
+
+  /// Starts to copy the keys of a tile, and hands over what the tile is.
+  void startKeys(Value number) {
+    awaitFree(shared.keys, number);
+    GPUStreamKernel::Tile tile = k.getTile(number);
+    Value slot = getSlot(number);
+    if (sharesTiles)
+      asLeader([&] { storeTile(tile, slot); });
+    if (k.hasWeights)
+      k.loadWeights(tile, slot);
+    startCopy(tile, getStage(number), shared.keys, &TensorMaps::Source::keys,
+              &GPUStreamKernel::SourceView::keys);
+  }
+
+  void startValues(Value number) {
+    awaitFree(shared.values, number);
+    startCopy(k.getTile(number), getStage(number), shared.values,
+              &TensorMaps::Source::values,
+              &GPUStreamKernel::SourceView::values);
+  }
+
+  /// Starts to copy keys or values of a tile. A thread alone arrives before.
+  void startCopy(const GPUStreamKernel::Tile &tile, Value stage,
+                 const Boxes &boxes, TensorMap TensorMaps::Source::*map,
+                 Value GPUStreamKernel::SourceView::*view) {
+    Value full = ofStage(boxes.full, stage, 8);
+    if (isAlone)
+      w.arriveExpecting(full, boxes.bytes);
+    bool areValues = &boxes == &shared.values;
+    for (auto [index, source] : llvm::enumerate(k.sources)) {
+      auto copy = [&, index = index, &source = source] {
+        copyOperand(tile, index, maps.sources[index].*map, view, boxes, stage,
+                    full, areValues ? source.valueBlock : Value());
+      };
+      if (k.sources.size() == 1)
+        copy();
+      else
+        b.ifThen(b.equal(tile.source, b.i32(index)), copy);
+    }
+    if (copiesRows)
+      b.commitCopies();
+  }
+
+  /// Arrives for a tile that all threads of the producer copied, when at most
+  /// `inFlight` copies that were started later are on their way.
+  void announce(const Boxes &boxes, Value number, int64_t inFlight) {
+    if (isAlone)
+      return;
+    if (copiesRows) {
+      b.waitCopies(inFlight);
+      w.publishWrites();
+    }
+    // What all lanes wrote comes before the arrival of one.
+    b.warpBarrier();
+    b.ifThen(b.equal(b.lane(), b.i32(0)),
+             [&] { w.arrive(ofStage(boxes.full, getStage(number), 8)); });
+  }
+
+  // Two stages of keys and of values.
+  Value getStage(Value number) { return b.rem(number, 2); }
+  Value getSlot(Value number) { return b.rem(number, kSlots); }
+
+  /// Waits until the tile that had the place of tile `number` has been read.
+  void awaitFree(const Boxes &boxes, Value number) {
+    Value parity = b.sub(b.i32(1), b.rem(b.div(number, 2), 2));
+    w.wait(ofStage(boxes.free, getStage(number), 8), parity);
+  }
+
+  /// Waits until tile `number` has been copied.
+  void awaitFull(const Boxes &boxes, Value number) {
+    w.wait(ofStage(boxes.full, getStage(number), 8),
+           b.rem(b.div(number, 2), 2));
+  }
+
+  /// Says that this warp has read tile `number`.
+  void setFree(const Boxes &boxes, Value number) {
+    b.ifThen(b.equal(b.lane(), b.i32(0)),
+             [&] { w.arrive(ofStage(boxes.free, getStage(number), 8)); });
   }
 
   /// What starts copies and announces them.
@@ -207,38 +305,6 @@ private:
     if (isAlone)
       return body();
     b.ifThen(b.equal(b.thread(), b.i32(0)), body);
-  }
-
-  /// Copies keys, values and weights of a tile, and then arrives at `full`.
-  void fill(const GPUStreamKernel::Tile &tile, Value stage, Value full) {
-    if (isAlone)
-      w.arriveExpecting(full, shared.keys.bytes + shared.values.bytes);
-    for (auto [index, source] : llvm::enumerate(k.sources)) {
-      auto copy = [&, index = index, &source = source] {
-        const TensorMaps::Source &map = maps.sources[index];
-        copyOperand(tile, index, map.keys, &GPUStreamKernel::SourceView::keys,
-                    shared.keys, stage, full, /*block=*/Value());
-        copyOperand(tile, index, map.values,
-                    &GPUStreamKernel::SourceView::values, shared.values, stage,
-                    full, source.valueBlock);
-      };
-      if (k.sources.size() == 1)
-        copy();
-      else
-        b.ifThen(b.equal(tile.source, b.i32(index)), copy);
-    }
-    if (k.hasWeights)
-      k.loadWeights(tile, stage);
-    if (isAlone)
-      return;
-    if (copiesRows) {
-      b.commitCopies();
-      b.waitCopies(0);
-      w.publishWrites();
-    }
-    // What all lanes wrote comes before the arrival of one.
-    b.warpBarrier();
-    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] { w.arrive(full); });
   }
 
   /// Copies keys or values of a tile, whose source is `index`.
@@ -291,26 +357,26 @@ private:
   }
 
   // Tiles, as the producer hands them over.
-  Value getField(Value stage, size_t field) {
-    return b.toIndex(b.add(b.mul(stage, kTileFields), int64_t(field)));
+  Value getField(Value slot, size_t field) {
+    return b.toIndex(b.add(b.mul(slot, kTileFields), int64_t(field)));
   }
 
-  void storeTile(const GPUStreamKernel::Tile &tile, Value stage) {
+  void storeTile(const GPUStreamKernel::Tile &tile, Value slot) {
     for (auto [i, field] : llvm::enumerate(k.pack(tile))) {
       Value number = field;
       if (field.getType().isInteger(1))
         number = arith::ExtUIOp::create(b, b.getI32Type(), field);
-      memref::StoreOp::create(b, number, shared.tiles, getField(stage, i));
+      memref::StoreOp::create(b, number, shared.tiles, getField(slot, i));
     }
   }
 
-  GPUStreamKernel::Tile getTile(Value number, Value stage) {
+  GPUStreamKernel::Tile getTile(Value number) {
     if (!sharesTiles)
       return k.getTile(number);
+    Value slot = getSlot(number);
     Values fields;
     for (auto [i, type] : llvm::enumerate(k.getTileTypes())) {
-      Value number =
-          memref::LoadOp::create(b, shared.tiles, getField(stage, i));
+      Value number = memref::LoadOp::create(b, shared.tiles, getField(slot, i));
       if (type.isInteger(1))
         number = arith::TruncIOp::create(b, type, number);
       fields.push_back(number);
@@ -341,6 +407,7 @@ private:
     w.commitProducts();
     Values carried(initial);
     carried.append(w.waitProducts(0, scores));
+    setFree(shared.keys, zero);
     size_t numSums = initial.size();
     carried =
         b.loop(zero, last, 1, carried, [&](Value number, ValueRange values) {
@@ -356,46 +423,50 @@ private:
   Values attend(Value number, ValueRange sums, ValueRange scores,
                 bool hasNext) {
     GPUStreamKernel::State state = k.unflatten(sums);
-    Value stage = b.rem(number, 2);
-    GPUStreamKernel::Tile present = getTile(number, stage);
-    Value isCut = k.isCut(present, stage);
+    Value next = b.add(number, 1), slot = getSlot(number);
+    GPUStreamKernel::Tile present = getTile(number);
+    Value isCut = k.isCut(present, slot);
     auto clear = [&](Value isCut) {
-      k.clearHidden(present, stage, isCut, getRows(shared.values, stage), state,
-                    [&] { w.publishWrites(); });
+      k.clearHidden(
+          present, slot, isCut, getRows(shared.values, getStage(number)), state,
+          [&] { awaitFull(shared.values, number); },
+          [&] { w.publishWrites(); });
     };
     if (!k.hasBias)
       clear(isCut);
-    Values next;
+    Values nextScores;
     if (hasNext) {
-      next = startScores(b.add(number, 1));
+      nextScores = startScores(next);
       w.commitProducts();
     }
     SmallVector<Values> tile;
     for (size_t i = 0; i < scores.size(); i += 4)
       tile.push_back(Values(scores.slice(i, 4)));
-    k.addTerms(present, stage, tile);
-    k.mask(present, stage, isCut, tile);
+    k.addTerms(present, slot, tile);
+    k.mask(present, slot, isCut, tile);
     if (k.hasBias)
       clear(b.either(isCut, k.hasMasked(tile)));
     if (k.isSoftmax)
       k.normalise(tile, state);
     else
-      k.square(stage, tile, state);
+      k.square(slot, tile, state);
 
     Values running;
     for (const Values &output : state.output)
       running.append(output);
-    running = startOutput(tile, stage, running);
+    awaitFull(shared.values, number);
+    running = startOutput(tile, getStage(number), running);
     w.commitProducts();
     // Both products at once, so that neither is looked at too early.
     size_t numOutputs = running.size();
-    running.append(next);
+    running.append(nextScores);
     running = w.waitProducts(0, running);
     // What lanes read themselves comes before the arrival of one.
     if (sharesTiles || k.hasWeights)
       b.warpBarrier();
-    b.ifThen(b.equal(b.lane(), b.i32(0)),
-             [&] { w.arrive(ofStage(shared.free, stage, 8)); });
+    setFree(shared.values, number);
+    if (hasNext)
+      setFree(shared.keys, next);
 
     for (auto [i, output] : llvm::enumerate(state.output))
       output = Values(ValueRange(running).slice(4 * i, 4));
@@ -406,14 +477,15 @@ private:
 
   /// Starts `Q K^T` with the keys of a tile.
   Values startScores(Value number) {
-    Value stage = b.rem(number, 2), round = b.div(number, 2);
-    w.wait(ofStage(shared.full, stage, 8), b.rem(round, 2));
+    awaitFull(shared.keys, number);
+    Value stage = getStage(number);
     Value group = b.div(b.thread(), kWarpgroupSize);
     Value queries =
         w.advance(shared.queries, b.mul(group, kWarpgroupRows * kBoxBytes));
     Value keys = ofStage(shared.keys.address, stage, shared.keys.bytes);
     Values sums(k.keyTile / 2, b.scalar(0.0));
-    Value left = w.getDescriptor(queries, kChunkBytes);
+    // Eight descriptors or more, otherwise kept in registers by the loop.
+    Value left = b.recompute(w.getDescriptor(queries, kChunkBytes));
     Value right = w.getDescriptor(keys, kChunkBytes);
     w.beginProducts();
     // 16 columns are 32 bytes of a box.

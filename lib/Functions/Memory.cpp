@@ -80,6 +80,20 @@ void functions::copyElements(const TensorRef &from, const TensorRef &to) {
   });
 }
 
+Expected<OwnedTensor> functions::copyArray(const TensorRef &array) {
+  Expected<OwnedTensor> copy = allocate(array.elementType, array.shape);
+  if (copy)
+    copyElements(array, copy->getRef());
+  return copy;
+}
+
+void functions::visitElements(const TensorRef &array,
+                              function_ref<void(StringRef)> take) {
+  forEachRun(array, array, [&](char *at, char *, int64_t bytes) {
+    take(StringRef(at, bytes));
+  });
+}
+
 void functions::fillElements(const TensorRef &array, double value) {
   int64_t width = getByteWidth(array.elementType);
   forEachRun(array, array, [&](char *at, char *, int64_t bytes) {

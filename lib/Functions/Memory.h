@@ -22,6 +22,9 @@ OwnedTensor reserve(ElementType type, llvm::ArrayRef<int64_t> shape);
 llvm::Expected<OwnedTensor> allocate(ElementType type,
                                      llvm::ArrayRef<int64_t> shape);
 
+/// A contiguous copy.
+llvm::Expected<OwnedTensor> copyArray(const TensorRef &array);
+
 /// `argument` if a kernel can read it as it is, which may have strides or not,
 /// otherwise a view of a contiguous copy in `copy`. `getName` gives what an
 /// error about memory calls it.
@@ -31,6 +34,10 @@ llvm::Expected<TensorRef> prepare(const Argument &argument, bool takesStrides,
 
 /// Copies elements to those of an array of the same shape and type.
 void copyElements(const TensorRef &from, const TensorRef &to);
+
+/// Calls `take` with the bytes of all elements in row-major order.
+void visitElements(const TensorRef &array,
+                   llvm::function_ref<void(llvm::StringRef)> take);
 
 /// Makes every element the number `value`.
 void fillElements(const TensorRef &array, double value);

@@ -16,7 +16,8 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _conv, _explain, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
+from . import _caches, _conv, _explain, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
+from ._caches import *
 from ._conv import *
 from ._explain import *
 from ._fovea import VERSION, FoveaError, Kernel
@@ -33,6 +34,7 @@ __version__ = VERSION
 
 __all__ = (
     ["FoveaError", "Kernel"]
+    + _caches.__all__
     + _conv.__all__
     + _explain.__all__
     + _low_rank.__all__

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from . import _arguments as check
 from . import _fovea
@@ -26,6 +29,25 @@ class VQState(NamedTuple):
     codes: Any
     values: Any
     position: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays; it does not grow."""
+        return sum(part.nbytes for part in self)
+
+    def fork(self) -> VQState:
+        """A state of the same content, which `vq_decode` updates alone."""
+        return VQState(*(np.array(part) for part in self))
+
+    def save(self, path: Any) -> None:
+        """Writes the state to a file, in the format of safetensors.  One that is there
+        is replaced at once."""
+        _fovea.save_vq_state(self, os.fsdecode(path), "cpu")
+
+    @staticmethod
+    def load(path: Any) -> VQState:
+        """The state that `save` wrote.  A damaged file raises ValueError."""
+        return VQState(*_fovea.load_vq_state(os.fsdecode(path), "cpu"))
 
 
 class VQStateGradient(NamedTuple):

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AttentionReader.h"
 #include "Functions.h"
 #include "fovea/Functions/FastMultipole.h"
 
@@ -14,30 +15,9 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
 
-static nb::object giveAttention(Reader &in, AttentionResult result,
-                                bool returnLse) {
-  nb::object output = in.give(std::move(result.output));
-  return returnLse ? nb::make_tuple(output, in.give(std::move(result.lse)))
-                   : output;
-}
-
 //===----------------------------------------------------------------------===//
 // Dense
 //===----------------------------------------------------------------------===//
-
-template <typename Options> static Options readDenseOptions(Reader &in) {
-  auto options = in.makeOptions<Options>();
-  options.scale = in.optionalNumber("scale");
-  options.causal = in.flag("causal");
-  options.window = in.optionalInteger("window", 0);
-  options.logWeight = in.optionalArray("log_weight");
-  options.bias = in.optionalArray("bias");
-  options.sink = in.optionalArray("sink");
-  options.prefix = in.optionalInteger("prefix", 0);
-  options.lengths = in.optionalArray("lengths");
-  options.queryLengths = in.optionalArray("query_lengths");
-  return options;
-}
 
 static nb::object callDense(Reader &in) {
   TensorRef q = in.array("q"), k = in.array("k"), v = in.array("v");

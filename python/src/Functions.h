@@ -41,6 +41,7 @@ template <auto call> void define(nanobind::module_ &m, const char *name) {
 }
 
 void defineAttention(nanobind::module_ &m);
+void defineCaches(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
 void defineRope(nanobind::module_ &m);
@@ -54,6 +55,7 @@ void defineXLA(nanobind::module_ &m);
 inline void defineFunctions(nanobind::module_ &m) {
   m.def_submodule("tensors");
   defineAttention(m);
+  defineCaches(m);
   defineConv(m);
   defineLowRank(m);
   defineRope(m);

@@ -8,6 +8,7 @@
 
 #include "fovea/Functions/VQ.h"
 #include "Functions.h"
+#include <nanobind/stl/string.h>
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -189,6 +190,19 @@ static nb::object callBackward(Reader &in) {
   return nb::tuple(found);
 }
 
+static nb::object callSaveState(Reader &in) {
+  std::optional<VQState> state = readVQState(in, /*needsWrite=*/false);
+  auto path = nb::cast<std::string>(in.object());
+  in.run([&] { return state->save(path); });
+  return nb::none();
+}
+
+static nb::object callLoadState(Reader &in) {
+  auto path = nb::cast<std::string>(in.object());
+  return giveState(in, in.run([&] { return VQState::load(path); }),
+                   kStateParts);
+}
+
 void python::defineVQ(nb::module_ &m) {
   define<callUpdate>(m, "codebook_update");
   define<callLoss>(m, "commitment_loss");
@@ -197,4 +211,6 @@ void python::defineVQ(nb::module_ &m) {
   define<callVQ>(m, "vq");
   define<callBackward>(m, "vq_backward");
   define<callDecode>(m, "vq_decode");
+  define<callSaveState>(m, "save_vq_state");
+  define<callLoadState>(m, "load_vq_state");
 }

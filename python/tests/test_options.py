@@ -71,7 +71,8 @@ def functions():
     found = {}
     for name in fovea.__all__:
         function = getattr(fovea, name)
-        if inspect.isfunction(function) and function.__module__ not in ("fovea.compiler", "fovea._explain", "fovea._weights"):
+        others = ("fovea.compiler", "fovea._caches", "fovea._explain", "fovea._weights")
+        if inspect.isfunction(function) and function.__module__ not in others:
             found[name] = inspect.signature(function)
     return found
 

@@ -94,6 +94,27 @@ def test_decoding_from_nothing(target):
         check(out, expected[:, :, token : token + 1])
 
 
+@pytest.mark.parametrize("type", TYPES)
+def test_copies_of_states(type, tmp_path):
+    q, k, v = make(type, N=14)
+    codebook = make_codebook(2, 5, 16, type)
+    _, state = fovea.vq(q, k, v, codebook, block=3, return_state=True)
+    state.save(tmp_path / "state")
+    copies = [state.fork(), fovea.VQState.load(tmp_path / "state")]
+    one = [x[:, :, :1] for x in (q, k, v)]
+    before = [np.array(part) for part in state]
+    out, _ = fovea.vq_decode(*one, codebook, state, block=3)
+    for copy in copies:
+        assert copy.nbytes == state.nbytes
+        assert all(np.array_equal(*pair) for pair in zip(copy, before))
+        assert np.array_equal(fovea.vq_decode(*one, codebook, copy, block=3)[0], out)
+        assert all(np.array_equal(*pair) for pair in zip(copy, state))
+    data = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(data[:-2] + b"??")
+    with pytest.raises(ValueError, match="path: found '.*', which is damaged"):
+        fovea.VQState.load(tmp_path / "state")
+
+
 def test_no_tokens():
     q, k, v = make(N=0)
     codebook = make_codebook(2, 5, 16)

@@ -71,6 +71,18 @@ inline Array makeCodes(std::vector<int64_t> shape, int codes, unsigned seed) {
   return array;
 }
 
+/// Rows `begin .. end` of the third axis.
+inline Array takeRows(const Array &array, int64_t begin, int64_t end) {
+  std::vector<int64_t> shape = array.shape;
+  shape[2] = end - begin;
+  Array part(shape, array.type);
+  int64_t outer = shape[0] * shape[1], all = array.size() / outer,
+          size = part.size() / outer, first = all / array.shape[2] * begin;
+  for (int64_t i = 0; i < part.size(); ++i)
+    part.set(i, array.get(i / size * all + first + i % size));
+  return part;
+}
+
 /// The result, which the test expects to be there.
 template <typename T> T get(llvm::Expected<T> result) {
   if (result)

@@ -15,20 +15,6 @@ namespace {
 
 constexpr int64_t B = 2, H = 4, G = 2, N = 23, D = 5, E = 3, S = 6, L = 4;
 
-/// Rows `begin .. end` of an axis of extent N that is followed by rows of
-/// `width` elements.
-Array slice(const Array &array, int64_t begin, int64_t end, int64_t width) {
-  std::vector<int64_t> shape = array.shape;
-  shape[2] = end - begin;
-  Array part(shape, array.type);
-  for (int64_t i = 0; i < part.size(); ++i) {
-    int64_t row = i / width / (end - begin);
-    part.set(
-        i, array.get((row * N + begin) * width + i % (width * (end - begin))));
-  }
-  return part;
-}
-
 class VQ : public testing::Test {
 protected:
   Array q = makeRandom({B, H, N, D}, 1), k = makeRandom({B, G, N, D}, 2),
@@ -109,11 +95,11 @@ TEST_F(VQ, WindowsAndTokensAgreeWithTheWhole) {
   options.returnState = true;
   for (auto [begin, end] :
        {std::pair<int64_t, int64_t>{0, 9}, {9, 9}, {9, 14}}) {
-    Array part = slice(bias, begin, end, 2 * L);
+    Array part = takeRows(bias, begin, end);
     options.bias = TensorRef(part);
     options.state = &state;
-    VQResult result = get(vq(slice(q, begin, end, D), slice(k, begin, end, D),
-                             slice(v, begin, end, E), codebook, L, options));
+    VQResult result = get(vq(takeRows(q, begin, end), takeRows(k, begin, end),
+                             takeRows(v, begin, end), codebook, L, options));
     if (begin != end)
       expectRows(result.output, begin, end);
     state = std::move(result.state);
@@ -122,13 +108,13 @@ TEST_F(VQ, WindowsAndTokensAgreeWithTheWhole) {
   VQDecodeOptions decode;
   decode.scale = options.scale;
   for (int64_t token = 14; token < N; ++token) {
-    Array part = slice(bias, token, token + 1, 2 * L), output({B, H, 1, E});
+    Array part = takeRows(bias, token, token + 1), output({B, H, 1, E});
     decode.bias = TensorRef(part);
     decode.out = TensorRef(output);
     void *memory = state.mean.getData();
     OwnedTensor result = get(
-        vq_decode(slice(q, token, token + 1, D), slice(k, token, token + 1, D),
-                  slice(v, token, token + 1, E), codebook, state, L, decode));
+        vq_decode(takeRows(q, token, token + 1), takeRows(k, token, token + 1),
+                  takeRows(v, token, token + 1), codebook, state, L, decode));
     EXPECT_EQ(state.mean.getData(), memory);
     EXPECT_EQ(result.getData(), output.bytes.data());
     expectRows(result, token, token + 1);
@@ -183,9 +169,9 @@ TEST_F(VQ, GradientGoesThroughTheState) {
         v = makeRandom({B, G, N, E}, 3, type),
         codebook = makeRandom({G, S, D}, 4, type),
         codes = makeCodes({B, G, N}, S, 7);
-  Array q1 = slice(q, 0, cut, D), q2 = slice(q, cut, N, D),
-        v1 = slice(v, 0, cut, E), v2 = slice(v, cut, N, E),
-        codes1 = slice(codes, 0, cut, 1), codes2 = slice(codes, cut, N, 1),
+  Array q1 = takeRows(q, 0, cut), q2 = takeRows(q, cut, N),
+        v1 = takeRows(v, 0, cut), v2 = takeRows(v, cut, N),
+        codes1 = takeRows(codes, 0, cut), codes2 = takeRows(codes, cut, N),
         dOut1({B, H, cut, E}, type),
         dOut2 = makeRandom({B, H, N - cut, E}, 9, type);
   VQOptions options;

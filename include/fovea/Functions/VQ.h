@@ -95,6 +95,13 @@ struct VQState {
   OwnedTensor mean, count, codes, values, position;
 
   bool isEmpty() const { return !position.getData(); }
+  int64_t getNumBytes() const;
+  /// A state of the same content, which `vq_decode` updates alone.
+  llvm::Expected<VQState> fork() const;
+  /// The content in a file, in the format of safetensors, which replaces one
+  /// that is there.
+  llvm::Error save(llvm::StringRef path) const;
+  static llvm::Expected<VQState> load(llvm::StringRef path);
 };
 
 enum class VQWeighting { Softmax, SquaredReLU };

@@ -1,0 +1,97 @@
+//===- KVCache.h - Keys and values of the tokens so far ---------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A token that is decoded reads the keys and values of all tokens before it:
+//
+//   llvm::Expected<fovea::KVCache> cache =
+//       fovea::KVCache::create(batch, heads, width, capacity);
+//   cache->append(k, v);              // one token or many
+//   cache->attend(q);                 // as many queries, the newest tokens
+//
+// Functions that do not change a cache may be called from several threads at
+// once. One that fails leaves it as it was.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_KVCACHE_H
+#define FOVEA_FUNCTIONS_KVCACHE_H
+
+#include "fovea/Functions/Dense.h"
+
+namespace fovea {
+
+struct KVCacheOptions {
+  /// Columns of values, by default as many as of keys.
+  std::optional<int64_t> valueWidth;
+  ElementType elementType = ElementType::F32;
+  /// Whether the heads of a token lie side by side: memory of [B,M,G,D], not
+  /// [B,G,M,D].
+  bool tokensFirst = false;
+};
+
+/// Those of `dense` but for `lengths`, which the cache knows.
+struct AttendOptions : DenseOptions {
+  AttendOptions() { causal = true; }
+};
+
+/// The memory for `capacity` tokens in each of `batch` sequences, which is
+/// taken at once.
+class KVCache {
+public:
+  static llvm::Expected<KVCache> create(int64_t batch, int64_t heads,
+                                        int64_t width, int64_t capacity,
+                                        const KVCacheOptions &options = {});
+
+  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E]. With `lengths` [B] of i32 or
+  /// i64, batch entry b has that many of them, and rows behind are not read.
+  llvm::Error append(const TensorRef &k, const TensorRef &v,
+                     const std::optional<TensorRef> &lengths = {});
+  /// `dense` over all tokens, of which the queries [B,H,N,D] are the last ones.
+  llvm::Expected<AttentionResult>
+  attend(const TensorRef &q, const AttendOptions &options = {}) const;
+
+  /// Forgets what comes after the first `length` tokens of every entry, or
+  /// after the first `lengths` [B].
+  llvm::Error truncate(int64_t length);
+  llvm::Error truncate(const TensorRef &lengths);
+  /// A cache of the same capacity and content. Neither sees what the other
+  /// appends from then on.
+  llvm::Expected<KVCache> fork() const;
+
+  /// The content in a file, in the format of safetensors, which replaces one
+  /// that is there.
+  llvm::Error save(llvm::StringRef path) const;
+  static llvm::Expected<KVCache> load(llvm::StringRef path);
+
+  int64_t getBatch() const { return lengths.size(); }
+  int64_t getCapacity() const { return capacity; }
+  int64_t getValueWidth() const { return values.getShape().back(); }
+  bool isTokensFirst() const { return tokensFirst; }
+  ElementType getElementType() const { return keys.getElementType(); }
+  /// The tokens of each batch entry.
+  llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
+  /// What keys and values take, used or not.
+  int64_t getNumBytes() const {
+    return keys.getNumBytes() + values.getNumBytes();
+  }
+
+private:
+  KVCache() = default;
+  llvm::Error truncate(llvm::ArrayRef<int64_t> found, llvm::StringRef name);
+
+  int64_t capacity = 0;
+  bool tokensFirst = false;
+  /// One row more than the capacity in every sequence, so that there is a gap
+  /// behind any content and one kernel serves all.
+  OwnedTensor keys, values;
+  llvm::SmallVector<int64_t, 4> lengths;
+};
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_KVCACHE_H

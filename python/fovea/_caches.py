@@ -1,0 +1,245 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Caches of tokens, with which decoding reads what it has computed before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _arguments as check
+from . import _fovea, _layout
+
+__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+
+
+class KVCache:
+    """Keys and values of the tokens so far: `dense` token by token.
+
+        cache = fovea.KVCache(batch, heads, width, capacity=4096)
+        cache.append(k, v)           # one token or many
+        out = cache.attend(q)        # as many queries, those of the newest tokens
+
+    The memory for `capacity` tokens of every sequence is taken at once, `nbytes` in
+    all; nothing moves later, and `attend` reads it where it lies.  Keys have `width`
+    columns and values `value_width`, by default as many, of type `dtype`: float32,
+    float64, float16 or bfloat16.  With `layout` "bhnd" arrays are [B,H,N,D], with
+    "bnhd" they are [B,N,H,D], those of the cache included.
+
+    Sequences of a batch may have different `lengths`.  A call that raises leaves the
+    cache as it was.  Calls that change a cache must not overlap others on it.
+    """
+
+    __slots__ = ("_cache",)
+    _cache: _fovea.KVCache
+
+    def __init__(
+        self,
+        batch: int,
+        heads: int,
+        width: int,
+        value_width: int | None = None,
+        *,
+        capacity: int,
+        dtype: Any = "float32",
+        layout: str = "bhnd",
+    ):
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        self._cache = _fovea.KVCache.create(
+            batch, heads, width, value_width, name, capacity, _layout.is_tokens_first(layout), "cpu"
+        )
+
+    @classmethod
+    def _own(cls, cache: Any) -> KVCache:
+        own = cls.__new__(cls)
+        own._cache = cache
+        return own
+
+    def _heads_first(self, name: str, array: Any) -> Any:
+        return _layout.heads_first(name, array) if self._cache.tokens_first else array
+
+    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
+        """Adds the tokens k [B,G,N,D] and v [B,G,N,E].
+
+        With `lengths` [B], sequence b has that many of them: rows behind are not
+        read.
+        """
+        if lengths is not None:
+            lengths = check.to_numpy("lengths", lengths)
+        self._cache.append(self._heads_first("k", k), self._heads_first("v", v), lengths, "cpu")
+
+    def attend(
+        self,
+        q: Any,
+        *,
+        scale: float | None = None,
+        causal: bool = True,
+        window: int | None = None,
+        prefix: int | None = None,
+        log_weight: Any = None,
+        bias: Any = None,
+        sink: Any = None,
+        query_lengths: Any = None,
+        return_lse: bool = False,
+        out: Any = None,
+    ) -> Any:
+        """`dense` of q [B,H,N,D] over all tokens, of which these are the last ones.
+
+        The arguments are those of `dense`, where M is the length of the longest
+        sequence.  `query_lengths` are the `lengths` of `append`, if that had any.
+        """
+
+        def call(out: Any) -> Any:
+            return self._cache.attend(
+                q, scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths, return_lse, "cpu", out=out
+            )
+
+        if not self._cache.tokens_first:
+            return call(out)
+        q = self._heads_first("q", q)
+        return _layout.attend(call, q, self._cache.value_width, out, return_lse)
+
+    def truncate(self, length: Any) -> None:
+        """Forgets what comes after the first `length` tokens: a number, or one for
+        each sequence."""
+        lengths = check.to_numpy("length", length)
+        if lengths.ndim == 0:
+            self._cache.truncate(length, "cpu")
+        else:
+            self._cache.truncate_each(lengths, "cpu")
+
+    def fork(self) -> KVCache:
+        """A cache of the same capacity and content.  Neither sees what the other
+        appends from then on."""
+        return self._own(self._cache.fork())
+
+    def save(self, path: Any) -> None:
+        """Writes the content to a file, in the format of safetensors.  One that is
+        there is replaced at once."""
+        self._cache.save(os.fsdecode(path))
+
+    @classmethod
+    def load(cls, path: Any) -> KVCache:
+        """The cache that `save` wrote.  A damaged file raises ValueError."""
+        return cls._own(_fovea.KVCache.load(os.fsdecode(path)))
+
+    @property
+    def lengths(self) -> Any:
+        """The tokens of each sequence, int64 [B]."""
+        return np.array(self._cache.lengths)
+
+    @property
+    def capacity(self) -> int:
+        return self._cache.capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Of keys and values, whether used or not."""
+        return self._cache.nbytes
+
+
+class MultipoleCache:
+    """What `fast_multipole` needs of the tokens so far: its last row, token by token.
+
+        cache = fovea.MultipoleCache(key_weights, value_weights, group=64, heads=8)
+        cache.append(k, v)                                     # the prompt
+        out = fovea.fast_multipole_decode(q, k, v, cache)      # a token
+
+    Weights, biases, `group`, `scale` and `multiplicity` are those of
+    `fast_multipole`.  L levels serve `capacity` = group 2^(L+1) tokens.  Arrays of
+    weights are read as long as the cache lives, and must not change.
+
+    The cache keeps the last two groups of tokens and, of each level, sums of four
+    intervals: `nbytes`, which does not grow.  A token reads at most 2 `group` tokens
+    and 2 p L summaries.  Each group of tokens is added to the sums of all levels as
+    the next one begins.  A call whose arguments are refused leaves a cache as it was.
+    Calls that change one must not overlap others on it.
+    """
+
+    __slots__ = ("_cache", "_weights")
+    _cache: _fovea.MultipoleCache
+
+    def __init__(
+        self,
+        key_weights: Sequence[Any],
+        value_weights: Sequence[Any],
+        *,
+        group: int,
+        heads: int,
+        batch: int = 1,
+        key_biases: Sequence[Any] | None = None,
+        value_biases: Sequence[Any] | None = None,
+        scale: float | None = None,
+        multiplicity: bool = True,
+    ):
+        names = ("key_weights", "value_weights", "key_biases", "value_biases")
+        lists = (key_weights, value_weights, key_biases, value_biases)
+        # Kept, since the cache refers to them.
+        self._weights = [
+            None
+            if arrays is None
+            else [np.ascontiguousarray(check.to_numpy(f"{name}[{level}]", array)) for level, array in enumerate(arrays)]
+            for name, arrays in zip(names, lists)
+        ]
+        self._cache = _fovea.MultipoleCache.create(batch, heads, group, *self._weights, scale, multiplicity, "cpu")
+
+    def append(self, k: Any, v: Any) -> None:
+        """Adds the tokens k [B,G,N,D] and v [B,G,N,E]."""
+        self._cache.append(k, v, "cpu")
+
+    def attend(self, q: Any, *, return_lse: bool = False, out: Any = None) -> Any:
+        """The last row of `fast_multipole` over all tokens, for its q [B,H,1,D]."""
+        return self._cache.attend(q, return_lse, "cpu", out=out)
+
+    def fork(self) -> MultipoleCache:
+        """A cache of the same content, with the same weights.  Neither sees what the
+        other appends from then on."""
+        own = MultipoleCache.__new__(MultipoleCache)
+        own._weights, own._cache = self._weights, self._cache.fork()
+        return own
+
+    def save(self, path: Any) -> None:
+        """Writes the content, but no weights, to a file in the format of safetensors.
+        One that is there is replaced at once."""
+        self._cache.save(os.fsdecode(path))
+
+    @classmethod
+    def load(cls, path: Any, *arguments: Any, **options: Any) -> MultipoleCache:
+        """The cache that `save` wrote, with the other arguments of its making.  A file
+        that is damaged, or of a cache of other shapes, raises ValueError."""
+        cache = cls(*arguments, **options)
+        cache._cache.restore(os.fsdecode(path))
+        return cache
+
+    @property
+    def length(self) -> int:
+        """The tokens so far."""
+        return self._cache.length
+
+    @property
+    def capacity(self) -> int:
+        """The tokens that the weights are for."""
+        return self._cache.capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Of what is kept of keys and values; it does not grow."""
+        return self._cache.nbytes
+
+
+def fast_multipole_decode(
+    q: Any, k: Any, v: Any, cache: MultipoleCache, *, return_lse: bool = False, out: Any = None
+) -> Any:
+    """One token of `fast_multipole`: q [B,H,1,D], k [B,G,1,D] and v [B,G,1,E].
+
+    Adds the token to `cache`, and returns the row [B,H,1,E] that `fast_multipole`
+    has for it at the end of all tokens, under a causal mask or without: no later
+    token is there.
+    """
+    if not isinstance(cache, MultipoleCache):
+        raise ValueError(f"cache: found {type(cache).__name__}, needed a MultipoleCache")
+    return cache._cache.decode(q, k, v, return_lse, "cpu", out=out)

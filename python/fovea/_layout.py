@@ -1,0 +1,41 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arrays [B,N,H,D] as the [B,H,N,D] that functions take: views, without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _arguments as check
+from . import _fovea
+
+_TYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def is_tokens_first(layout: str) -> bool:
+    if layout not in ("bhnd", "bnhd"):
+        raise ValueError(f"layout: found {layout!r}, needed 'bhnd' or 'bnhd'")
+    return layout == "bnhd"
+
+
+def heads_first(name: str, array: Any) -> Any:
+    if not hasattr(array, "swapaxes"):
+        array = check.to_numpy(name, array)
+    if array.ndim != 4:
+        raise ValueError(f"{name}: found rank {array.ndim}, needed rank 4 [B,N,H,D]")
+    return array.swapaxes(1, 2)
+
+
+def attend(call: Callable[..., Any], q: Any, value_width: int, out: Any, return_lse: bool) -> Any:
+    """What `call` returns for `q` with heads first, where the output is [B,N,H,E]."""
+    element, (batch, heads, length, _) = _fovea.describe("q", q)
+    output, lse = out if out is not None and return_lse else (out, None)
+    if output is None:
+        output = np.empty((batch, length, heads, value_width), _TYPES.get(element) or _fovea.bfloat16())
+    place = heads_first("out", output)
+    found = call(out=(place, lse) if return_lse else place)
+    return (output, found[1]) if return_lse else output

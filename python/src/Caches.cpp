@@ -1,0 +1,194 @@
+//===- Caches.cpp - Caches of tokens in Python ----------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A cache is an object of C++. Its methods take what those of the class in the
+// package take, by position, the target last.
+//
+//===----------------------------------------------------------------------===//
+
+#include "AttentionReader.h"
+#include "Functions.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Functions/KVCache.h"
+#include "fovea/Functions/MultipoleCache.h"
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::python;
+
+/// A method of that name.
+template <auto call, typename Class>
+static void defineMethod(nb::class_<Class> &type, const char *name) {
+  type.def(name, [name](Class &self, nb::args given, nb::kwargs named) {
+    Reader in(name, given, named, /*givesTensors=*/false);
+    return call(self, in);
+  });
+}
+
+/// What all caches have.
+template <typename Class> static void defineCopies(nb::class_<Class> &type) {
+  type.def("fork",
+           [](const Class &self) {
+             return runKernels({}, [&] { return self.fork(); });
+           })
+      .def("save", [](const Class &self, const std::string &path) {
+        runKernels({}, [&] { return self.save(path); });
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Keys and values
+//===----------------------------------------------------------------------===//
+
+static KVCache createKVCache(Reader &in) {
+  int64_t batch = in.integer("batch", 1), heads = in.integer("heads", 1),
+          width = in.integer("width", 1);
+  KVCacheOptions options;
+  options.valueWidth = in.optionalInteger("value_width", 1);
+  static constexpr ElementType types[] = {ElementType::F32, ElementType::F64,
+                                          ElementType::F16, ElementType::BF16};
+  options.elementType = types[in.choice<size_t>(
+      "dtype", {"float32", "float64", "float16", "bfloat16"})];
+  int64_t capacity = in.integer("capacity", 1);
+  options.tokensFirst = in.flag("tokens_first");
+  return in.run(
+      [&] { return KVCache::create(batch, heads, width, capacity, options); });
+}
+
+static nb::object callAppend(KVCache &cache, Reader &in) {
+  TensorRef k = in.array("k"), v = in.array("v");
+  std::optional<TensorRef> lengths = in.optionalArray("lengths");
+  in.run([&] { return cache.append(k, v, lengths); });
+  return nb::none();
+}
+
+static nb::object callAttend(KVCache &cache, Reader &in) {
+  TensorRef q = in.array("q");
+  auto options = readDenseOptions<AttendOptions>(in);
+  options.returnLse = in.flag("return_lse");
+  return giveAttention(in, in.run([&] { return cache.attend(q, options); }),
+                       options.returnLse);
+}
+
+static nb::object callTruncate(KVCache &cache, Reader &in) {
+  int64_t length = in.integer("length", 0);
+  in.run([&] { return cache.truncate(length); });
+  return nb::none();
+}
+
+static nb::object callTruncateEach(KVCache &cache, Reader &in) {
+  TensorRef lengths = in.array("lengths");
+  in.run([&] { return cache.truncate(lengths); });
+  return nb::none();
+}
+
+static void defineKVCache(nb::module_ &m) {
+  nb::class_<KVCache> type(m, "KVCache");
+  type.def_static("create", [](nb::args given, nb::kwargs named) {
+    Reader in("KVCache", given, named, /*givesTensors=*/false);
+    return createKVCache(in);
+  });
+  defineMethod<callAppend>(type, "append");
+  defineMethod<callAttend>(type, "attend");
+  defineMethod<callTruncate>(type, "truncate");
+  defineMethod<callTruncateEach>(type, "truncate_each");
+  defineCopies(type);
+  type.def_static("load", [](const std::string &path) {
+    return runKernels({}, [&] { return KVCache::load(path); });
+  });
+  type.def_prop_ro("lengths",
+                   [](const KVCache &self) {
+                     return std::vector<int64_t>(self.getLengths());
+                   })
+      .def_prop_ro("capacity", &KVCache::getCapacity)
+      .def_prop_ro("value_width", &KVCache::getValueWidth)
+      .def_prop_ro("nbytes", &KVCache::getNumBytes)
+      .def_prop_ro("tokens_first", &KVCache::isTokensFirst);
+}
+
+//===----------------------------------------------------------------------===//
+// Fast multipole
+//===----------------------------------------------------------------------===//
+
+static MultipoleCache createMultipoleCache(Reader &in) {
+  int64_t batch = in.integer("batch", 1), heads = in.integer("heads", 1),
+          group = in.integer("group", 1);
+  SmallVector<TensorRef> weights[] = {in.arrays("key_weights", 1),
+                                      in.arrays("value_weights", 1)};
+  int64_t levels = weights[0].size();
+  std::optional<SmallVector<TensorRef>> biases[] = {
+      in.optionalArrays("key_biases", levels),
+      in.optionalArrays("value_biases", levels)};
+  MultipoleCacheOptions options;
+  options.scale = in.optionalNumber("scale");
+  options.multiplicity = in.flag("multiplicity");
+  auto getFamily = [&](size_t side) {
+    return biases[side] ? SummaryWeights(weights[side], *biases[side])
+                        : SummaryWeights(weights[side]);
+  };
+  return in.run([&] {
+    return MultipoleCache::create(batch, heads, getFamily(0), getFamily(1),
+                                  group, options);
+  });
+}
+
+static nb::object callMultipoleAppend(MultipoleCache &cache, Reader &in) {
+  TensorRef k = in.array("k"), v = in.array("v");
+  in.run([&] { return cache.append(k, v); });
+  return nb::none();
+}
+
+static MultipoleAttendOptions readMultipoleOptions(Reader &in) {
+  MultipoleAttendOptions options;
+  options.returnLse = in.flag("return_lse");
+  options.out = in.getMemory();
+  return options;
+}
+
+static nb::object callMultipoleAttend(MultipoleCache &cache, Reader &in) {
+  TensorRef q = in.array("q");
+  MultipoleAttendOptions options = readMultipoleOptions(in);
+  return giveAttention(in, in.run([&] { return cache.attend(q, options); }),
+                       options.returnLse);
+}
+
+static nb::object callMultipoleDecode(MultipoleCache &cache, Reader &in) {
+  TensorRef q = in.array("q"), k = in.array("k"), v = in.array("v");
+  MultipoleAttendOptions options = readMultipoleOptions(in);
+  return giveAttention(in, in.run([&] {
+    return fast_multipole_decode(q, k, v, cache, options);
+  }),
+                       options.returnLse);
+}
+
+static void defineMultipoleCache(nb::module_ &m) {
+  nb::class_<MultipoleCache> type(m, "MultipoleCache");
+  type.def_static("create", [](nb::args given, nb::kwargs named) {
+    Reader in("MultipoleCache", given, named, /*givesTensors=*/false);
+    return createMultipoleCache(in);
+  });
+  defineMethod<callMultipoleAppend>(type, "append");
+  defineMethod<callMultipoleAttend>(type, "attend");
+  defineMethod<callMultipoleDecode>(type, "decode");
+  defineCopies(type);
+  type.def("restore",
+           [](MultipoleCache &self, const std::string &path) {
+             runKernels({}, [&] { return self.restore(path); });
+           })
+      .def_prop_ro("length", &MultipoleCache::getLength)
+      .def_prop_ro("capacity", &MultipoleCache::getCapacity)
+      .def_prop_ro("nbytes", &MultipoleCache::getNumBytes);
+}
+
+void python::defineCaches(nb::module_ &m) {
+  defineKVCache(m);
+  defineMultipoleCache(m);
+}

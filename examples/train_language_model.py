@@ -39,7 +39,7 @@ def load_texts(paths):
     """All bytes; of this repository's prose where no file is named."""
     if not paths:
         paths = [ROOT / "README.md", ROOT / "LICENSE", ROOT / "examples" / "data" / "text.txt"]
-        paths += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs" / "Dialects").glob("*.md"))
+        paths += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs" / "Dialect").glob("*.md"))
     return np.frombuffer(b"\n\n".join(path.read_bytes() for path in paths), np.uint8)
 
 

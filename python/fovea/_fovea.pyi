@@ -104,6 +104,22 @@ class Memory:
 class ForeignArray:
     """Memory of a caller from outside of Python."""
 
+class Shortcut:
+    """Tells which calls a dispatcher need not see."""
+
+    def __init__(
+        self,
+        classes: tuple[type, ...],
+        watchers: tuple[Callable[[], Any], ...],
+        is_negated: Callable[[Any], bool],
+        is_taping: Callable[[], bool],
+        inputs: Sequence[tuple[int, bool]],
+    ) -> None: ...
+    def look(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """What a node of autograd takes for a call with these values: a tuple of them with the
+        number of tensors in place of tensors, and these.  Nothing where it needs no node, and
+        None where it has to go through the dispatcher."""
+
 def set_abstract_array(type: type) -> None:
     """Sets the class of arrays whose values are not known; calls on them give others."""
 

@@ -216,8 +216,7 @@ static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-/// Whether DLPack says that memory of this type belongs to a GPU.
-static bool isGPU(int deviceType) {
+bool python::isGPU(int deviceType) {
   return deviceType == nb::device::cuda::value ||
          deviceType == nb::device::cuda_managed::value;
 }

@@ -130,6 +130,9 @@ private:
   std::unique_ptr<char, void (*)(void *)> copy{nullptr, [](void *) {}};
 };
 
+/// Whether DLPack says that memory of this type belongs to a GPU.
+bool isGPU(int deviceType);
+
 nanobind::dlpack::dtype getDLPackType(ElementType type);
 
 /// Adds the classes of what owns the memory of results, and of foreign arrays.

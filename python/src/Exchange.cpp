@@ -89,9 +89,13 @@ Exchange Exchange::find(nb::handle object) {
 // Tensors
 //===----------------------------------------------------------------------===//
 
+bool Exchange::describe(nb::handle object, nb::dlpack::dltensor &tensor) const {
+  return table->describe(object.ptr(), &tensor) == 0;
+}
+
 nb::dlpack::dltensor Exchange::describe(nb::handle object) const {
   nb::dlpack::dltensor tensor;
-  if (table->describe(object.ptr(), &tensor) != 0)
+  if (!describe(object, tensor))
     throw nb::python_error();
   return tensor;
 }

@@ -34,6 +34,9 @@ public:
 
   /// The memory of `object`, which it keeps alive; raises what the class does.
   nanobind::dlpack::dltensor describe(nanobind::handle object) const;
+  /// The same, or false with an exception of Python set.
+  bool describe(nanobind::handle object,
+                nanobind::dlpack::dltensor &tensor) const;
   /// A tensor of the class that owns the memory of `tensor`, on the host or on
   /// the GPU `device`.
   nanobind::object give(OwnedTensor tensor, std::optional<int> device) const;

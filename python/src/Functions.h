@@ -51,6 +51,8 @@ void defineVQ(nanobind::module_ &m);
 
 /// Adds calls from XLA to all of these.
 void defineXLA(nanobind::module_ &m);
+/// Adds what frameworks ask before they call them.
+void defineShortcut(nanobind::module_ &m);
 
 inline void defineFunctions(nanobind::module_ &m) {
   m.def_submodule("tensors");
@@ -63,6 +65,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineTree(m);
   defineVQ(m);
   defineXLA(m);
+  defineShortcut(m);
 }
 
 } // namespace fovea::python

@@ -204,8 +204,9 @@ NB_MODULE(_fovea, m) {
   // What others still hold when the interpreter ends, such as the graph of a
   // framework that never frees it, keeps the package and with it the types and
   // kernels here alive: no fault of this module, and nothing to tell users.
-  // Nothing in it holds objects of Python beyond a call, so that it has no part
-  // in cycles either; tests set the variable to see real leaks.
+  // Nothing in it holds objects of Python beyond a call, but for a shortcut
+  // those of a framework, so that it has no part in cycles either; tests set
+  // the variable to see real leaks.
   nb::set_leak_warnings(std::getenv("FOVEA_LEAK_WARNINGS") != nullptr);
   m.doc() = "The compiler and the runtime of Fovea.";
   m.attr("VERSION") = FOVEA_VERSION;

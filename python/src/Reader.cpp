@@ -38,14 +38,25 @@ Reader::Reader(const char *name, nb::args given, nb::kwargs named,
   if (isAbstract(given))
     described = nb::make_tuple(
         name, nb::steal(PyTuple_GetSlice(given.ptr(), 0, given.size() - 1)));
+  placement.givesTensors = givesTensors;
+  target = findTarget(given[given.size() - 1]);
+  placement.allowsGPU = target == Target::GPU;
+  if (std::optional<intptr_t> stream = getStream())
+    placement.stream = *stream;
+}
+
+Target Reader::findTarget(nb::handle object) const {
+  if (placement.givesTensors && object.is_none()) {
+    for (nb::handle each : given)
+      if (Exchange exchange = Exchange::find(each))
+        return isGPU(exchange.describe(each).device.device_type) ? Target::GPU
+                                                                 : Target::CPU;
+    return Target::CPU;
+  }
   SmallVector<StringRef, 4> names;
   for (Target each : kTargets)
     names.push_back(fovea::getName(each));
-  target = kTargets[find("target", given[given.size() - 1], names)];
-  placement.allowsGPU = target == Target::GPU;
-  placement.givesTensors = givesTensors;
-  if (std::optional<intptr_t> stream = getStream())
-    placement.stream = *stream;
+  return kTargets[find("target", object, names)];
 }
 
 Reader::Reader(nb::args given, const Placement &placement, Target target,

@@ -30,7 +30,7 @@ public:
   /// Of the function `name`. The last of the arguments is the target, and the
   /// one that is `named` says where results go. With an abstract array among
   /// them, the call is described and does not run. `givesTensors` is that of
-  /// Placement.
+  /// Placement; None for the target is where the first tensor lies then.
   Reader(const char *name, nanobind::args given, nanobind::kwargs named,
          bool givesTensors);
   /// Arguments without a target, for a call from outside of Python. Results go
@@ -126,6 +126,7 @@ public:
   nanobind::object give(OwnedTensor tensor);
 
 private:
+  Target findTarget(nanobind::handle object) const;
   bool nextIsNone() const { return peek().is_none(); }
   TensorRef load(nanobind::handle object, llvm::StringRef name);
   /// Puts a result into the next destination.

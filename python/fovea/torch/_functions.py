@@ -70,6 +70,7 @@ def _list(levels: _Levels | None) -> list[Tensor] | None:
 # ----------------------------------------------------------------------------
 
 _dense = make_call("dense")
+_dense_out = make_call("dense", is_first=True)
 
 
 @documented(ops.dense)
@@ -90,11 +91,12 @@ def dense(
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
-    out, lse = _dense(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
-    return (out, lse) if return_lse else out
+    run = _dense if return_lse else _dense_out
+    return run(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
 
 
 _fast_multipole = make_call("fast_multipole")
+_fast_multipole_out = make_call("fast_multipole", is_first=True)
 
 
 @documented(ops.fast_multipole)
@@ -117,8 +119,8 @@ def fast_multipole(
     target: str | None = None,
 ) -> Any:
     weights = map(_list, (key_weights, value_weights, key_biases, value_biases))
-    out, lse = _fast_multipole(q, k, v, group, *weights, scale, causal, multiplicity, mask, lengths, target)
-    return (out, lse) if return_lse else out
+    run = _fast_multipole if return_lse else _fast_multipole_out
+    return run(q, k, v, group, *weights, scale, causal, multiplicity, mask, lengths, target)
 
 
 _fast_multipole_linear = make_call("fast_multipole_linear")

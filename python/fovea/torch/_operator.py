@@ -27,6 +27,8 @@ TARGET = Argument("target", "str?", None)
 
 #: What computes the results of an operator, for the same values.
 KERNELS: dict[Any, Callable[..., Any]] = {}
+#: What computes the first result of a function alone, where flags ask for the others.
+FIRST: dict[str, Callable[..., Any]] = {}
 
 
 def _define(
@@ -45,24 +47,24 @@ def _define(
 _FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
 
 
-def _compiled(name: str, arguments: Sequence[Argument], find_places: _FindPlaces | None) -> Callable[..., Any]:
+def _compiled(
+    name: str, arguments: Sequence[Argument], find_places: _FindPlaces | None, *, asks: bool = True
+) -> Callable[..., Any]:
     """The compiled function, for arguments of the operator: those of the declaration and
-    the target, which by default is that of where the tensors lie.  It writes results to the
-    places that are found for them, and makes contiguous ones where there is none."""
+    the target.  Flags that ask for results are `asks`.  It writes results to the places that
+    are found for them, and makes contiguous ones where there is none."""
     function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
-    first = next(index for index, each in enumerate(given) if each.kind == "Tensor")
-    flags = len(arguments) - len(given)
-    # As a rule, what is passed on is what is given, and flags that ask for results.
-    is_same = all(arguments[len(given) + at].kind == "" for at in range(flags)) and not any(
+    # As a rule, what is passed on is what is given, and flags behind that.
+    is_same = all(one is other for one, other in zip(arguments, given)) and not any(
         each.kind.startswith(("float[]", "int[]")) for each in arguments
     )
-    asks = (True,) * flags
+    flags = (asks,) * (len(arguments) - len(given))
 
-    def read(values: Sequence[Any]) -> list[Any]:
+    def read(values: Sequence[Any]) -> Sequence[Any]:
         rest, found = iter(values), []
         for each in arguments:
-            value: Any = next(rest) if each.kind else True
+            value: Any = next(rest) if each.kind else asks
             if each.kind.startswith("float[]") and value is not None:
                 value = np.array(value, np.float64)
             elif each.kind == "int[]":
@@ -71,16 +73,12 @@ def _compiled(name: str, arguments: Sequence[Argument], find_places: _FindPlaces
         return found
 
     def call(*values: Any) -> Any:
-        *rest, target = values
-        target = target or ("gpu" if values[first].is_cuda else "cpu")
         places = find_places(values) if find_places else None
-        if not is_same:
-            rest = read(rest)
-        elif places is None:
-            return function(*rest, *asks, target)
-        else:
-            rest += asks
-        return function(*rest, target) if places is None else function(*rest, target, out=places)
+        rest = values[:-1] if is_same else read(values[:-1])
+        added = flags if is_same else ()
+        if places is None:
+            return function(*rest, *added, values[-1])
+        return function(*rest, *added, values[-1], out=places)
 
     return call
 
@@ -142,7 +140,16 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         named = {} if is_complete else dict(zip(names, values))
         return [place, *(None for each in results[1:] if each.is_there(named))]
 
-    compiled = _compiled(name, declaration.arguments, None if order is None else find_places)
+    def find_first_place(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
+        places = find_places(values)
+        return None if places is None else places[:1]
+
+    def compile(find: _FindPlaces, asks: bool) -> Callable[..., Any]:
+        return _compiled(name, declaration.arguments, None if order is None else find, asks=asks)
+
+    compiled = compile(find_places, asks=True)
+    if any(not each.kind for each in declaration.arguments):
+        FIRST[name] = compile(find_first_place, asks=False)
 
     def run(*values: Any) -> Any:
         named, there = dict(zip(names, values)), iter(_flat(compiled(*values)))

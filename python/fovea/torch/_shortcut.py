@@ -14,55 +14,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _dispatch_keys
 from torch.autograd import forward_ad
+
+from .. import _fovea
 
 _CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 
-def _repr(*keys: DispatchKey) -> int:
-    found = DispatchKeySet(keys[0])
-    for key in keys[1:]:
-        found = found | DispatchKeySet(key)
-    return found.raw_repr()
-
-
-#: Of tensors in the memory of the host that are all that they say, as views with a sign or
-#: tensors of zeros are not; those of inference mode have no key of autograd.
-_PLAIN = frozenset(
-    [
-        _repr(DispatchKey.CPU, DispatchKey.AutocastCPU),
-        _repr(DispatchKey.CPU, DispatchKey.AutocastCPU, DispatchKey.ADInplaceOrView, DispatchKey.AutogradCPU),
-    ]
+#: True where someone does look; those who compile are asked for in Python, so that what
+#: compiles sees nothing of this.
+_WATCHERS = (
+    torch._C._len_torch_dispatch_stack,
+    torch._C._len_torch_function_stack,
+    torch._C._are_functorch_transforms_active,
+    lambda: forward_ad._current_level >= 0,
+    torch.autograd._profiler_enabled,
+    torch._C._get_tracing_state,
 )
 
 
-def _is_watched() -> bool:
-    return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch.autograd._profiler_enabled()
-        or torch._C._get_tracing_state()
-    )
-
-
-def make_check(arrays: Sequence[int]) -> Callable[[Sequence[Any]], bool]:
-    """Whether a call may be cut short, by its values, of which those with these numbers are
-    tensors, lists of tensors or None."""
-
-    def check(values: Sequence[Any]) -> bool:
-        # First, so that what compiles sees nothing of the rest.
-        if torch.compiler.is_compiling() or _is_watched():
-            return False
-        for index in arrays:
-            value = values[index]
-            for each in value if isinstance(value, (list, tuple)) else (value,):
-                if each is not None and (
-                    type(each) not in _CLASSES or _dispatch_keys(each).raw_repr() not in _PLAIN
-                ):
-                    return False
-        return True
-
-    return check
+def make_look(inputs: Sequence[tuple[int, bool]]) -> Callable[[tuple[Any, ...]], tuple[Any, ...] | None]:
+    """What a node of autograd takes for a call, by its values: nothing where it needs none,
+    None where the call must not be cut short.  `inputs` are the numbers of values that are
+    tensors, lists of tensors or None, and tell which have gradients."""
+    return _fovea.Shortcut(_CLASSES, _WATCHERS, torch.Tensor.is_neg, torch.is_grad_enabled, inputs).look

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from .._declarations import ASKS, FUNCTIONS, Declaration
+from .._declarations import ASKS, FUNCTIONS, Argument
 from ._autocast import make_autocast
-from ._operator import BACKWARD, FORWARD, KERNELS, TARGET
-from ._shortcut import make_check
+from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET
+from ._shortcut import make_look
 
 
 def _tensors(value: Any) -> Sequence[Any]:
@@ -29,7 +30,7 @@ def _requires_gradient(value: Any) -> bool:
 def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
     """For arguments that have none in the function `name`."""
     for argument, value in values.items():
-        if torch.is_grad_enabled() and any(map(_requires_gradient, _tensors(value))):
+        if any(map(_requires_gradient, _tensors(value))):
             raise RuntimeError(
                 f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
             )
@@ -44,33 +45,38 @@ def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:
                 )
 
 
-class _Lists:
-    """Autograd does not look into lists: their entries are arguments of a node, and the
-    lengths of all lists, -1 for None, another one."""
+class _Packing:
+    """How nodes take a call: first `rest`, its values but with the number of tensors in place
+    of those that are tensors, lists of them or None; then all tensors.  Autograd does not look
+    into lists, and each argument of a node takes time, None and numbers as much as tensors.
+    `Shortcut` packs in the same way."""
 
-    def __init__(self, is_list: Sequence[bool]):
-        self._is_list = is_list
+    def __init__(self, arguments: Sequence[Argument]):
+        self._is_list = [each.is_list if each.is_array else None for each in arguments]
+        #: The numbers of arguments with tensors.
+        self.arrays = [index for index, each in enumerate(arguments) if each.is_array]
 
-    def split(self, values: Sequence[Any]) -> tuple[tuple[int, ...], Sequence[Any]]:
-        lengths: list[int] = []
-        flat: list[Any] = []
-        for value, is_list in zip(values, self._is_list):
-            if is_list:
-                lengths.append(-1 if value is None else len(value))
-            flat.extend(_tensors(value) if is_list else (value,))
-        return tuple(lengths), flat
+    def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
+        rest = list(values)
+        tensors: list[Any] = []
+        for index in self.arrays:
+            found = _tensors(values[index])
+            rest[index] = None if values[index] is None else len(found)
+            tensors += found
+        return tuple(rest), tensors
 
-    def join(self, lengths: Sequence[int], flat: Sequence[Any]) -> Sequence[Any]:
-        if not lengths:
-            return flat
-        values: list[Any] = []
-        rest, at = iter(lengths), 0
-        for is_list in self._is_list:
-            count = next(rest) if is_list else 1
-            given = list(flat[at : at + max(count, 0)])
-            values.append((given if count >= 0 else None) if is_list else given[0])
-            at += len(given)
+    def join(self, rest: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+        """The values; there may be more tensors than theirs."""
+        values, found = list(rest), iter(tensors)
+        for index in self.arrays:
+            if rest[index] is not None:
+                several = [next(found) for _ in range(rest[index])]
+                values[index] = several if self._is_list[index] else several[0]
         return values
+
+    def place(self, rest: Sequence[Any], index: int) -> int:
+        """Which argument of a node the first tensor of argument `index` is."""
+        return 1 + sum(rest[each] or 0 for each in self.arrays if each < index)
 
 
 class _Once(torch.autograd.Function):
@@ -94,7 +100,7 @@ class _Once(torch.autograd.Function):
 class _Nodes(NamedTuple):
     """Nodes of graphs for one function."""
 
-    #: Runs kernels where it may.
+    #: Runs kernels where it may; takes all values beside `rest`.
     plain: Any
     #: Runs the operator, for those who look at it.
     traced: Any
@@ -102,150 +108,148 @@ class _Nodes(NamedTuple):
     open: Any
 
 
-def _make_nodes(name: str, declaration: Declaration) -> _Nodes:
-    forward_operator, backward_operator = FORWARD[name], BACKWARD[name]
+@functools.cache
+def _make_nodes(name: str) -> _Nodes:
+    declaration, forward_operator, backward_operator = FUNCTIONS[name], FORWARD[name], BACKWARD[name]
     arguments = (*declaration.values, TARGET)
     names = [each.name for each in arguments]
-    is_list = [each.is_list for each in arguments]
-    lists = _Lists(is_list)
-    has_lists = any(is_list)
+    packing = _Packing(arguments)
     results = [each.name for each in declaration.results]
     d_results = [f"d_{each}" for each in results]
-    conditional = [each for each in declaration.results if each.conditions]
     constants = [index for index, each in enumerate(d_results) if each not in declaration.backward]
     needed = d_results.index(declaration.backward[0])
     wanted = [*declaration.backward, TARGET.name]
-    pairs = [each.split("/") for each in wanted if "/" in each]
     mentioned = " ".join(wanted).replace("/", " ").split()
     kept = [at for at, each in enumerate(results) if each in mentioned]
-    kept_names = [results[at] for at in kept]
-    # Flags of the backward function, and which input of a node each is about; no list has one.
-    asks = [(each, 1 + names.index(each.removeprefix(ASKS))) for each in wanted if each.startswith(ASKS)]
-    is_plain = make_check(
-        [index for index, each in enumerate(declaration.backward_arguments) if each.is_array]
+    flags = [each for each in wanted if each.startswith(ASKS)]
+    # No list has a flag.
+    asked = [names.index(each.removeprefix(ASKS)) for each in flags]
+
+    # Arguments of the backward function are among these.
+    known_names = [*names, *(results[at] for at in kept), *d_results, *flags]
+    order = [known_names.index(each.split("/")[0]) for each in wanted]
+    conditions = [(at, known_names.index(each.split("/")[1])) for at, each in enumerate(wanted) if "/" in each]
+    conditional = [
+        (result, [at for at, each in enumerate(known_names) if each in (result.name, f"d_{result.name}")])
+        for result in declaration.results
+        if result.conditions
+    ]
+    sources = [
+        (names.index(each), known_names.index(ASKS + each) if ASKS + each in flags else None)
+        for each in declaration.gradients
+    ]
+    look = make_look(
+        [(index, True) for index, each in enumerate(declaration.backward_arguments) if each.is_array]
     )
     backward_kernel = KERNELS[backward_operator]
-
-    # Which inputs are tensors, and which are not: the same in every call without lists.
-    fixed = [[at + 1 for at, each in enumerate(arguments) if each.is_array == is_array] for is_array in (True, False)]
-    fixed[1].insert(0, 0)
-
-    def find_tensors(inputs: tuple[Any, ...]) -> list[list[int]]:
-        return [
-            [at for at, value in enumerate(inputs) if isinstance(value, torch.Tensor) == is_tensor]
-            for is_tensor in (True, False)
-        ]
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
         ctx.set_materialize_grads(False)
         if constants:
             ctx.mark_non_differentiable(*[outputs[at] for at in constants])
-        tensors, options = fixed
-        if has_lists:
-            ctx.slots = tensors, options = find_tensors(inputs)
-        ctx.options = [inputs[at] for at in options]
-        ctx.save_for_backward(*[inputs[at] for at in tensors], *[outputs[at] for at in kept])
+        ctx.rest, *tensors = inputs
+        ctx.save_for_backward(*tensors, *[outputs[at] for at in kept])
 
     def pull_back(ctx: Any, *d_outputs: Any) -> tuple[Any, ...]:
-        tensors, options = ctx.slots if has_lists else fixed
-        inputs: list[Any] = [None] * (len(tensors) + len(options))
+        rest, saved = ctx.rest, ctx.saved_tensors
+        tensors = saved[: len(saved) - len(kept)]
         if all(each is None for each in d_outputs):
-            return tuple(inputs)
-        saved = ctx.saved_tensors
-        # The results that were kept come last.
-        for at, value in zip((*tensors, *options), (*saved[: len(tensors)], *ctx.options)):
-            inputs[at] = value
-        lengths, *flat = inputs
-        values = dict(zip(names, lists.join(lengths, flat)))
-        known = dict(values)
-        known.update(zip(kept_names, saved[len(tensors) :]))
-        known.update(zip(d_results, d_outputs))
-        for each, at in asks:
-            known[each] = ctx.needs_input_grad[at]
-        for result in conditional:
-            if not result.is_there(values):
-                known[result.name] = known[f"d_{result.name}"] = None
-        for argument, condition in pairs:
-            known[f"{argument}/{condition}"] = None if known[condition] is None else known[argument]
-        if d_outputs[needed] is None:
-            known[wanted[0]] = flat[0].new_zeros(declaration.shapes(list(values.values())[:-1])[needed])
-        given = [known[each] for each in wanted]
-        gradients = (backward_kernel if is_plain(given) else backward_operator)(*given)
+            return (None,) * (1 + len(tensors))
+        values = packing.join(rest, tensors)
+        is_asked = [ctx.needs_input_grad[packing.place(rest, index)] if rest[index] else False for index in asked]
+        known = [*values, *saved[len(tensors) :], *d_outputs, *is_asked]
+        for result, places in conditional:
+            if not result.is_there(dict(zip(names, values))):
+                for at in places:
+                    known[at] = None
+        given = [known[at] for at in order]
+        for at, condition in conditions:
+            if known[condition] is None:
+                given[at] = None
+        if given[0] is None:
+            given[0] = tensors[0].new_zeros(declaration.shapes(values[:-1])[needed])
+        is_watched = torch.compiler.is_compiling() or look(tuple(given)) is None
+        gradients = (backward_operator if is_watched else backward_kernel)(*given)
         if torch.is_grad_enabled():
-            sources = [each for each in (*flat, *d_outputs) if isinstance(each, torch.Tensor)]
-            gradients = _Once.apply(name, len(gradients), *gradients, *sources)
+            of_results = [each for each in d_outputs if each is not None]
+            gradients = _Once.apply(name, len(gradients), *gradients, *tensors, *of_results)
         found = iter(gradients)
-        of_inputs: dict[str, list[Any]] = {}
-        for each in declaration.gradients:
-            if known.get(ASKS + each, True):
-                of_inputs[each] = [next(found) for _ in _tensors(values[each])]
+        of_inputs = {
+            index: [next(found) for _ in range(rest[index] or 0)]
+            for index, flag in sources
+            if flag is None or known[flag]
+        }
         aligned: list[Any] = [None]
-        for each, value, is_several in zip(names, values.values(), is_list):
-            aligned += of_inputs.get(each) or [None] * (len(_tensors(value)) if is_several else 1)
+        for index in packing.arrays:
+            aligned += of_inputs.get(index) or [None] * (rest[index] or 0)
         return tuple(aligned)
 
-    def make(is_open: bool, run: Callable[..., Any]) -> Any:
-        def compute(*inputs: Any) -> Any:
-            return run(*(lists.join(inputs[0], inputs[1:]) if has_lists else inputs[1:]))
-
-        def forward(ctx: Any, *inputs: Any) -> Any:
-            output = compute(*inputs)
-            remember(ctx, inputs, output)
-            return output
-
-        methods: dict[str, Any] = {"backward": staticmethod(pull_back), "forward": staticmethod(compute if is_open else forward)}
-        if is_open:
-            methods.update(generate_vmap_rule=True, setup_context=staticmethod(remember))
+    def make(forward: Callable[..., Any], **attributes: Any) -> Any:
+        methods = {"backward": staticmethod(pull_back), "forward": staticmethod(forward), **attributes}
         return type(f"fovea_{name}", (torch.autograd.Function,), methods)
 
+    kernel = KERNELS[forward_operator]
+
+    def run(ctx: Any, call: tuple[Any, Any], *tensors: torch.Tensor) -> Any:
+        rest, values = call
+        output = kernel(*values)
+        remember(ctx, (rest, *tensors), output)
+        return output
+
+    def operate(rest: Sequence[Any], *tensors: torch.Tensor) -> Any:
+        return forward_operator(*packing.join(rest, tensors))
+
+    def trace(ctx: Any, *inputs: Any) -> Any:
+        output = operate(*inputs)
+        remember(ctx, inputs, output)
+        return output
+
     return _Nodes(
-        plain=make(False, KERNELS[forward_operator]),
-        traced=make(False, forward_operator),
-        open=make(True, forward_operator),
+        plain=make(run),
+        traced=make(trace),
+        open=make(operate, setup_context=staticmethod(remember), generate_vmap_rule=True),
     )
 
 
-def make_call(name: str) -> Callable[..., Any]:
+def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
     """Calls the operator `name` with values of all arguments of its declaration and the
-    target, with a tape where one of them requires a gradient."""
+    target, with a tape where one of them requires a gradient.  If `is_first`, callers take the
+    first result alone."""
     declaration = FUNCTIONS[name]
     operator = FORWARD[name]
-    lists = _Lists([each.is_list for each in (*declaration.values, TARGET)])
-    inputs = [(index, each.is_list) for index, each in enumerate(declaration.values) if each.name in declaration.gradients]
-    constants = [
-        (index, each.name)
-        for index, each in enumerate(declaration.values)
-        if each.is_array and each.name not in declaration.gradients
-    ]
+    packing = _Packing(declaration.values)
+    arrays = {each.name: index for index, each in enumerate(declaration.values) if each.is_array}
+    inputs = [index for argument, index in arrays.items() if argument in declaration.gradients]
+    constants = {argument: index for argument, index in arrays.items() if argument not in declaration.gradients}
     autocast = make_autocast(name, declaration)
-    has_lists = any(each.is_list for each in declaration.values)
-    is_plain = make_check([index for index, each in enumerate(declaration.values) if each.is_array])
-    kernel = KERNELS[operator]
+    look = make_look([(index, argument in declaration.gradients) for argument, index in arrays.items()])
+    kernel = FIRST[name] if is_first else KERNELS[operator]
     if declaration.backward:
-        nodes = _make_nodes(name, declaration)
+        nodes = _make_nodes(name)
+
+    def dispatch(values: Sequence[Any]) -> Any:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(name, {argument: values[index] for argument, index in arrays.items()})
+        if not torch.is_grad_enabled():
+            return operator(*values)
+        refuse_gradients(name, {argument: values[index] for argument, index in constants.items()})
+        if not any(_requires_gradient(each) for index in inputs for each in _tensors(values[index])):
+            return operator(*values)
+        rest, tensors = packing.split(values)
+        node = nodes.open if torch._C._are_functorch_transforms_active() else nodes.traced
+        return node.apply(rest, *tensors)
 
     def call(*given: Any) -> Any:
-        is_cast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-        values = autocast(given) if is_cast else given
-        skips = is_plain(values)
-        if not skips and forward_ad._current_level >= 0:
-            _refuse_tangents(name, {each.name: values[index] for index, each in enumerate(declaration.values) if each.is_array})
-        if not torch.is_grad_enabled():
-            return (kernel if skips else operator)(*values)
-        if constants:
-            refuse_gradients(name, {argument: values[index] for index, argument in constants})
-        for index, is_list in inputs:
-            value = values[index]
-            if any(map(_requires_gradient, value or ())) if is_list else getattr(value, "requires_grad", False):
-                break
+        values = tuple(autocast(given)) if torch._C._is_any_autocast_enabled() else given
+        packed = None if torch.compiler.is_compiling() else look(values)
+        if packed is None:
+            found = dispatch(values)
+        elif packed:
+            rest, *tensors = packed
+            found = nodes.plain.apply((rest, values), *tensors)
         else:
-            return (kernel if skips else operator)(*values)
-        lengths, flat = lists.split(values) if has_lists else ((), values)
-        if skips:
-            return nodes.plain.apply(lengths, *flat)
-        if torch._C._are_functorch_transforms_active():
-            return nodes.open.apply(lengths, *flat)
-        return nodes.traced.apply(lengths, *flat)
+            return kernel(*values)
+        return found[0] if is_first else found
 
     return call

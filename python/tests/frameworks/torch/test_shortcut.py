@@ -10,10 +10,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fovea.torch
+from fovea._declarations import FUNCTIONS
 from fovea.torch._operator import FORWARD, KERNELS
-from fovea.torch._shortcut import make_check
+from fovea.torch._shortcut import make_look
+from fovea.torch._tape import _Packing
 
-is_plain = make_check([0, 1])
+look = make_look([(0, True), (1, True)])
+
+
+def is_plain(values):
+    return look(values) is not None
 
 
 def qkv(gradients=False):
@@ -38,6 +44,41 @@ def test_tensors():
         assert is_plain((torch.ones(3), x))
 
 
+def test_what_nodes_take():
+    x, weight = torch.randn(2, 3), torch.randn(3, requires_grad=True)
+    assert look((x, None, 1)) == look((x, [x, x], 1)) == ()
+    rest, *tensors = look((x, weight, 1, None))
+    assert rest == (1, 1, 1, None) and tensors[0] is x and tensors[1] is weight
+    with torch.no_grad():
+        assert look((x, weight, 1)) == ()
+    # What has no gradient is refused on the way to the dispatcher.
+    assert make_look([(0, True), (1, False)])((x, weight)) is None
+    assert make_look([(0, False), (1, True)])((x, weight)) is not None
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_both_ways_to_pack_are_one(name, is_given):
+    """In C++, and in Python, which compilers trace."""
+    arguments = FUNCTIONS[name].values
+    fill = iter(torch.randn(100, 2).requires_grad_().unbind())
+
+    def value(each):
+        if not each.is_array:
+            return each.name
+        if each.is_optional and not is_given:
+            return None
+        return [next(fill) for _ in range(3)] if each.is_list else next(fill)
+
+    values = (*map(value, arguments), "cpu")
+    packing = _Packing(arguments)
+    rest, tensors = packing.split(values)
+    inputs = make_look([(index, True) for index in packing.arrays])(values)
+    assert inputs[0] == rest and all(one is other for one, other in zip(inputs[1:], tensors, strict=True))
+    for one, other in zip(packing.join(rest, tensors), values, strict=True):
+        assert one is other or all(a is b for a, b in zip(one, other, strict=True))
+
+
 class Watching(TorchFunctionMode):
     def __torch_function__(self, function, types, arguments=(), options=None):
         return function(*arguments, **(options or {}))
@@ -50,7 +91,6 @@ def test_those_who_look_see_operators():
             assert not is_plain((x, x))
         assert is_plain((x, x))
     torch.func.vmap(lambda each: (each, pytest.fail("plain") if is_plain((each, each)) else None)[0])(x)
-    assert not torch.compile(lambda each: each + is_plain((each, each)), backend="eager")(torch.zeros(1)).item()
 
     q, k, v = qkv(gradients=True)
     with torch.profiler.profile() as profile:
@@ -69,6 +109,14 @@ def test_kernels_are_those_of_operators():
     values = (q, k, v, None, True, *[None] * 8)
     for one, other in zip(KERNELS[FORWARD["dense"]](*values), FORWARD["dense"](*values), strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_first_results_are_those_of_all(gradients):
+    q, k, v = qkv(gradients)
+    assert torch.equal(fovea.torch.dense(q, k, v), fovea.torch.dense(q, k, v, return_lse=True)[0])
+    turned = q.transpose(1, 2).contiguous().transpose(1, 2)
+    assert fovea.torch.dense(turned, k, v).stride() == fovea.torch.dense(turned, k, v, return_lse=True)[0].stride()
 
 
 def test_saved_tensors_are_watched():

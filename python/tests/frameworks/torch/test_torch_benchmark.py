@@ -12,10 +12,11 @@ SCRIPT = pathlib.Path(__file__).parents[4] / "benchmarks" / "pytorch.py"
 
 def test_prints_the_cost_of_calls():
     done = subprocess.run([sys.executable, SCRIPT, "--calls", "--rounds=1"], capture_output=True, text=True, check=True)
-    _, _, table = done.stdout.partition("| call | least | median |\n|---|---|---|\n")
+    _, _, table = done.stdout.partition("| call | least | beyond arrays | median |\n|---|---|---|---|\n")
     rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
     assert [row[0] for row in rows][:2] == ["fovea.dense on NumPy arrays", "fovea.torch.dense"]
-    assert all(float(cell.removesuffix(" us")) > 0 for row in rows for cell in row[1:])
+    assert all(float(row[column].removesuffix(" us")) > 0 for row in rows for column in (1, 3))
+    assert [bool(row[2].strip()) for row in rows] == [False, True, True, False, False]
 
 
 def test_prints_ratios():
